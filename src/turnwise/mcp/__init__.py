@@ -1,0 +1,1 @@
+"""Real MCP servers as one toolbox: launched, pooled, leased to episodes, recorded and replayed."""

@@ -1,0 +1,13 @@
+"""The words client and server share about episodes: which meta key names one, how its state is dropped."""
+
+EXTENSION = "io.turnwise/episodes"
+"""Advertised by a server that keeps state per episode: the pool then shares one process between episodes."""
+
+EPISODE_KEY = "io.turnwise/episode"
+"""`_meta` key of a tool call: the id of the episode that made it."""
+
+DROP_METHOD = "turnwise/episodes/drop"
+"""Request `{episode}`: forget all state of that episode."""
+
+FAULT_KEY = "io.turnwise/fault"
+"""`_meta` key of a result: `infra` when the provider behind the tool failed, not the call."""

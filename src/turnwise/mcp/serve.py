@@ -1,0 +1,138 @@
+"""Takes a `Service` (named tools with handlers), gives an MCP server over stdio or streamable HTTP."""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types as wire
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+import turnwise
+from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+
+logger = logging.getLogger(__name__)
+
+JsonValue = Any
+Handler = Callable[[Mapping[str, Any], str], Awaitable[JsonValue]]
+"""`handler(arguments, episode_id)`: a string is sent as it is, anything else as compact JSON."""
+
+
+class ToolError(Exception):
+    """The call itself was wrong (unknown ticker, bad date): the model sees the message and learns from it."""
+
+
+class Unavailable(Exception):
+    """The provider failed (401, 429, 5xx, time-out): the call is an infrastructure fault, never the model's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTool:
+    """One tool as a client sees it, and what runs when it is called."""
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    handler: Handler
+    is_read_only: bool
+    is_idempotent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server's tools; `drop(episode_id)` forgets one episode's state, None when there is none to forget."""
+
+    name: str
+    tools: Sequence[ServedTool]
+    drop: Callable[[str], Awaitable[None]] | None = None
+
+
+class _DropParams(wire.RequestParams):
+    episode: str
+
+
+def build(service: Service) -> Server[Any]:
+    """The SDK server for a service; both protocol eras."""
+    by_name = {tool.name: tool for tool in service.tools}
+    listing = [_describe(tool) for tool in service.tools]
+
+    async def list_tools(
+        ctx: ServerRequestContext[Any], params: wire.PaginatedRequestParams | None
+    ) -> wire.ListToolsResult:
+        return wire.ListToolsResult(tools=listing)
+
+    async def call_tool(
+        ctx: ServerRequestContext[Any], params: wire.CallToolRequestParams
+    ) -> wire.CallToolResult:
+        tool = by_name.get(params.name)
+        if tool is None:
+            return _answer(f"unknown tool {params.name!r}", is_error=True)
+        episode = str((ctx.meta or {}).get(EPISODE_KEY, ""))
+        try:
+            value = await tool.handler(params.arguments or {}, episode)
+        except ToolError as error:
+            return _answer(str(error), is_error=True)
+        except Unavailable as error:
+            return _answer(str(error), is_error=True, meta={FAULT_KEY: "infra"})
+        except Exception as error:
+            # A bug of ours is not the model's doing: flag it as infrastructure and keep the traceback.
+            logger.exception("%s failed", params.name)
+            return _answer(f"{type(error).__name__} in {params.name}", is_error=True, meta={FAULT_KEY: "infra"})
+        return _answer(value if isinstance(value, str) else _compact(value))
+
+    server = Server[Any](
+        service.name, version=turnwise.__version__, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    if service.drop is not None:
+        drop = service.drop
+
+        async def forget(ctx: ServerRequestContext[Any], params: _DropParams) -> wire.EmptyResult:
+            await drop(params.episode)
+            return wire.EmptyResult()
+
+        server.extensions[EXTENSION] = {}
+        server.add_request_handler(DROP_METHOD, _DropParams, forget)
+    return server
+
+
+async def serve_stdio(service: Service) -> None:
+    """Serve until stdin closes."""
+    server = build(service)
+    async with stdio_server() as (read_stream, write_stream):
+        await server.run(read_stream, write_stream, server.create_initialization_options())
+
+
+async def serve_http(service: Service, *, host: str, port: int) -> None:
+    """Serve streamable HTTP at /mcp until interrupted; prints the address, since port 0 picks a free one."""
+    import uvicorn
+
+    app = build(service).streamable_http_app(host=host, stateless_http=True, json_response=True)
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning")
+    listener = config.bind_socket()
+    bound_host, bound_port = listener.getsockname()[:2]
+    print(f"{service.name} at http://{bound_host}:{bound_port}/mcp", flush=True)
+    await uvicorn.Server(config).serve(sockets=[listener])
+
+
+def _describe(tool: ServedTool) -> wire.Tool:
+    return wire.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=dict(tool.input_schema),
+        annotations=wire.ToolAnnotations(
+            read_only_hint=tool.is_read_only, idempotent_hint=tool.is_idempotent, destructive_hint=False
+        ),
+    )
+
+
+def _answer(text: str, *, is_error: bool = False, meta: dict[str, Any] | None = None) -> wire.CallToolResult:
+    return wire.CallToolResult(
+        content=[wire.TextContent(type="text", text=text)], is_error=is_error, _meta=meta
+    )
+
+
+def _compact(value: JsonValue) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

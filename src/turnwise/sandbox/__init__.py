@@ -1,0 +1,1 @@
+"""Runs untrusted Python: code in, bounded output out, nothing else."""

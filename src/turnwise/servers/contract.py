@@ -1,0 +1,56 @@
+"""Takes a server's name and its backend, gives the `Service` with exactly the tools of tools.json."""
+
+import functools
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+from typing import Any
+
+from turnwise.mcp.serve import Handler, ServedTool, Service
+
+WRITES = {"send_slack_message", "store_execution_result"}
+"""The tools that change something; every other one is read-only."""
+
+IDEMPOTENT_WRITES = {"store_execution_result"}
+
+
+@functools.cache
+def contract() -> Mapping[str, Any]:
+    """tools.json: every server's tools with their schemas, and the argument aliases models use."""
+    parsed: dict[str, Any] = json.loads(files("turnwise.servers").joinpath("tools.json").read_text("utf-8"))
+    return parsed
+
+
+def service_of(
+    name: str, backend: object, *, drop: Callable[[str], Awaitable[None]] | None = None
+) -> Service:
+    """Bind each tool to the backend's async method of the same name.
+
+    A method takes the schema's properties as keyword arguments (defaults filled in from the schema), and
+    `episode` too where the service keeps state per episode.
+    """
+    tools = [
+        ServedTool(
+            name=tool["name"],
+            description=tool["description"],
+            input_schema=tool["inputSchema"],
+            handler=_handler(getattr(backend, tool["name"]), tool["inputSchema"], is_keyed=drop is not None),
+            is_read_only=tool["name"] not in WRITES,
+            is_idempotent=tool["name"] not in WRITES or tool["name"] in IDEMPOTENT_WRITES,
+        )
+        for tool in contract()["servers"][name]["tools"]
+    ]
+    return Service(name=name, tools=tools, drop=drop)
+
+
+def _handler(
+    method: Callable[..., Awaitable[Any]], schema: Mapping[str, Any], *, is_keyed: bool
+) -> Handler:
+    defaults = {key: spec["default"] for key, spec in schema["properties"].items() if "default" in spec}
+
+    async def handle(arguments: Mapping[str, Any], episode: str) -> Any:
+        known = {key: value for key, value in arguments.items() if key in schema["properties"]}
+        keyed = {"episode": episode} if is_keyed else {}
+        return await method(**{**defaults, **known, **keyed})
+
+    return handle

@@ -1,0 +1,1 @@
+"""One deterministic synthetic world behind every server: no key, no network."""

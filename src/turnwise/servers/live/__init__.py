@@ -1,0 +1,1 @@
+"""The providers' real HTTP APIs, answering in the same shapes as the embedded world."""
