@@ -26,7 +26,7 @@ class ToolError(Exception):
 
 
 class Unavailable(Exception):
-    """The provider failed (401, 429, 5xx, time-out): the call is an infrastructure fault, never the model's."""
+    """The provider failed (401, 429, 5xx, time-out): an infrastructure fault, never the model's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ def build(service: Service) -> Server[Any]:
         except Exception as error:
             # A bug of ours is not the model's doing: flag it as infrastructure and keep the traceback.
             logger.exception("%s failed", params.name)
-            return _answer(f"{type(error).__name__} in {params.name}", is_error=True, meta={FAULT_KEY: "infra"})
+            text = f"{type(error).__name__} in {params.name}"
+            return _answer(text, is_error=True, meta={FAULT_KEY: "infra"})
         return _answer(value if isinstance(value, str) else _compact(value))
 
     server = Server[Any](

@@ -43,9 +43,7 @@ def service_of(
     return Service(name=name, tools=tools, drop=drop)
 
 
-def _handler(
-    method: Callable[..., Awaitable[Any]], schema: Mapping[str, Any], *, is_keyed: bool
-) -> Handler:
+def _handler(method: Callable[..., Awaitable[Any]], schema: Mapping[str, Any], *, is_keyed: bool) -> Handler:
     defaults = {key: spec["default"] for key, spec in schema["properties"].items() if "default" in spec}
 
     async def handle(arguments: Mapping[str, Any], episode: str) -> Any:
