@@ -1,0 +1,260 @@
+"""Takes a provider's account, gives its JSON over HTTP or the right fault: `ToolError` or `Unavailable`."""
+
+import asyncio
+import functools
+import json
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+import turnwise
+from turnwise.mcp.serve import ToolError, Unavailable
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+"""50,000 minute bars, the most one Polygon page can hold, are about 6 MB."""
+
+MAX_REASON_CHARS = 200
+
+NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""Failures before the request left this machine: repeating it is safe even for a write."""
+
+PLAN_LIMITS = frozenset({402, 432, 433})
+"""402 is FMP's "not in your plan"; 432 and 433 are Tavily's plan and pay-as-you-go limits."""
+
+Query = Mapping[str, str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose API it is, where it is, and the key that opens it; `key_header` is the header the key goes in."""
+
+    label: str
+    base_url: str
+    key_variable: str
+    key: str = field(repr=False)
+    key_header: str = "Authorization"
+
+    def __post_init__(self) -> None:
+        # A stray line end would make the HTTP library raise with the whole header, key included, in its text.
+        if not self.key or not all("!" <= character <= "~" for character in self.key):
+            raise ValueError(f"{self.key_variable} is empty or has characters that no HTTP header can carry")
+        url = httpx.URL(self.base_url)
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise ValueError(f"the base URL of {self.label} must begin with http:// or https://")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The key travels in a header, never in the URL: URLs are logged, by us and by others."""
+        value = f"Bearer {self.key}" if self.key_header == "Authorization" else self.key
+        return {self.key_header: value, "User-Agent": f"turnwise/{turnwise.__version__}"}
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a tool call may take and how often a request may be tried."""
+
+    connect_seconds: float = 5.0
+    read_seconds: float = 20.0
+    call_seconds: float = 20.0
+    num_attempts: int = 4
+    backoff_seconds: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time as the client sees it; a test passes its own."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    jitter: Callable[[], float] = lambda: random.uniform(0.0, 0.25)  # noqa: S311 - spreads retries, no secret
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One HTTP answer, its body already read and bounded."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+class Provider:
+    """One provider's API; `call()` opens one tool call's worth of requests."""
+
+    def __init__(
+        self, client: httpx.AsyncClient, account: Account, *, patience: Patience, clock: Clock
+    ) -> None:
+        self.client = client
+        self.account = account
+        self.patience = patience
+        self.clock = clock
+
+    def call(self) -> "Call":
+        """The requests of one tool call, which share one allowance of time."""
+        return Call(self, deadline=self.clock.monotonic() + self.patience.call_seconds)
+
+
+class Call:
+    """One tool call: every attempt and wait of its requests together stays under `call_seconds`.
+
+    `subject` names what the model asked about ("symbol 'ZZZZ'"): with it a 400, 404 or 422 is the model's
+    mistake. Without it nothing in the request came from the model, so the same statuses are the provider's.
+    """
+
+    def __init__(self, provider: Provider, *, deadline: float) -> None:
+        self._provider = provider
+        self._deadline = deadline
+
+    async def get(
+        self, path: str, params: Query | None = None, *, subject: str = "", absent: Collection[int] = ()
+    ) -> Any:
+        """The JSON at a path; None when the status is one of `absent`."""
+        build = functools.partial(self._provider.client.build_request, "GET", path, params=params)
+        reply = await self._send(build, is_repeatable=True)
+        return None if reply.status in absent else _payload(reply, self._provider.account, subject)
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, subject: str = "", is_repeatable: bool
+    ) -> Any:
+        """The JSON a POST is answered with; a write is repeated only when it provably was not processed."""
+        build = functools.partial(self._provider.client.build_request, "POST", path, json=dict(body))
+        reply = await self._send(build, is_repeatable=is_repeatable)
+        return _payload(reply, self._provider.account, subject)
+
+    async def _send(self, build: Callable[[], httpx.Request], *, is_repeatable: bool) -> Reply:
+        label = self._provider.account.label
+        for attempt in range(self._provider.patience.num_attempts):
+            reply = None
+            try:
+                reply = await self._attempt(build())
+            except NEVER_SENT as error:
+                failure, may_repeat = f"{label} could not be reached ({type(error).__name__})", True
+            except (httpx.TimeoutException, TimeoutError) as error:
+                raise Unavailable(f"{label} did not answer in time") from error
+            except httpx.TransportError as error:
+                failure = f"{label} dropped the connection ({type(error).__name__})"
+                may_repeat = is_repeatable
+            except httpx.DecodingError as error:
+                raise Unavailable(f"{label} sent a body that cannot be decompressed") from error
+            else:
+                # A 429 was turned away at the door, so even a write may be sent again.
+                if reply.status != 429 and not (reply.status >= 500 and is_repeatable):
+                    return reply
+                failure, may_repeat = f"{label} answered {reply.status}", True
+            if not may_repeat:
+                raise Unavailable(failure)
+            await self._wait(attempt, reply, failure)
+        raise AssertionError("the wait after the last attempt raises")
+
+    async def _attempt(self, request: httpx.Request) -> Reply:
+        provider, account = self._provider, self._provider.account
+        seconds = max(0.0, self._deadline - provider.clock.monotonic())
+        read, connect = provider.patience.read_seconds, provider.patience.connect_seconds
+        request.extensions["timeout"] = httpx.Timeout(read, connect=connect, pool=seconds).as_dict()
+        # The read timeout only bounds the gap between two chunks; a body that trickles is stopped here.
+        async with asyncio.timeout(seconds):
+            response = await provider.client.send(request, stream=True)
+            try:
+                body = bytearray()
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > MAX_BODY_BYTES:
+                        raise Unavailable(f"{account.label} sent more than {MAX_BODY_BYTES} bytes")
+            finally:
+                await response.aclose()
+        return Reply(response.status_code, bytes(body), response.headers.get("retry-after"))
+
+    async def _wait(self, attempt: int, reply: Reply | None, failure: str) -> None:
+        """Sleep before the next attempt, or raise when there is none or its time is past the deadline."""
+        patience, clock = self._provider.patience, self._provider.clock
+        asked = None if reply is None else _asked_wait(reply.retry_after, clock.now())
+        seconds = patience.backoff_seconds * 2**attempt if asked is None else asked
+        seconds += clock.jitter()
+        if attempt + 1 == patience.num_attempts:
+            raise Unavailable(f"{failure} {patience.num_attempts} times")
+        if clock.monotonic() + seconds >= self._deadline:
+            # Retrying sooner than asked only prolongs a rate limit, and later is past what a call may take.
+            raise Unavailable(f"{failure} and would have to be tried again in {seconds:.0f} s")
+        await clock.sleep(seconds)
+
+
+def path_part(value: str) -> str:
+    """A value as one segment of a URL path: no slash, question mark or dot segment survives."""
+    return quote(value, safe=":")
+
+
+def _asked_wait(header: str | None, now: datetime) -> float | None:
+    """Retry-After in seconds from now; it is a number of seconds or an HTTP date."""
+    if header is None:
+        return None
+    if header.strip().isascii() and header.strip().isdigit():
+        return float(header)
+    try:
+        at = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return max(0.0, (at - now).total_seconds())
+
+
+def _payload(reply: Reply, account: Account, subject: str) -> Any:
+    """The parsed body of a success, or the fault that the status stands for."""
+    label, status = account.label, reply.status
+    payload, is_json = _parse(reply.body)
+    if 200 <= status < 300:
+        if not is_json:
+            raise Unavailable(f"{label} sent a body that is not JSON")
+        return payload
+    reason = said(payload, account)
+    because = f": {reason}" if reason else ""
+    if status in {401, 403}:
+        raise Unavailable(f"{label} refused the key in {account.key_variable} ({status}){because}")
+    if status in PLAN_LIMITS:
+        raise Unavailable(f"the {label} plan does not allow this ({status}){because}")
+    # A page that is not JSON did not come from the API: the base URL is wrong, and no model is to blame.
+    if status in {400, 404, 422} and subject and is_json and "api key" not in reason.lower():
+        raise ToolError(f"{label} does not accept {subject}{because}")
+    raise Unavailable(f"{label} answered {status}{because}")
+
+
+def _parse(body: bytes) -> tuple[Any, bool]:
+    try:
+        return json.loads(body, parse_float=_finite, parse_constant=_finite), True
+    except (ValueError, RecursionError):
+        return None, False
+
+
+def _finite(written: str) -> float:
+    # Python reads NaN, Infinity and 1e999, but it would write them as no JSON at all.
+    number = float(written)
+    if not math.isfinite(number):
+        raise ValueError(written)
+    return number
+
+
+def said(payload: Any, account: Account) -> str:
+    """What an error body says, on one short line, with the key taken out."""
+    text = _message(payload)
+    text = text.replace(account.key, "***")
+    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return text[:MAX_REASON_CHARS]
+
+
+def _message(payload: Any) -> str:
+    """The message of an error body: FMP, Polygon, Tavily and Slack each have their own place for it."""
+    for _ in range(3):
+        if isinstance(payload, list) and payload:
+            payload = payload[0]
+        if isinstance(payload, dict):
+            keys = ("Error Message", "error", "message", "detail", "msg")
+            payload = next((payload[key] for key in keys if payload.get(key)), None)
+    return payload if isinstance(payload, str) else ""

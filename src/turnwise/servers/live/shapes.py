@@ -1,0 +1,48 @@
+"""Takes a provider's parsed JSON, gives its records and fields as documented, or `Unavailable`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.mcp.serve import Unavailable
+
+Record = Mapping[str, Any]
+
+
+def record(payload: Any, *, source: str) -> Record:
+    """The payload as an object."""
+    if not isinstance(payload, dict):
+        raise Unavailable(f"{source} answered in another shape than documented (no object)")
+    return payload
+
+
+def records(payload: Any, *, source: str) -> list[Record]:
+    """The payload as a list of objects."""
+    if not isinstance(payload, list) or not all(isinstance(item, dict) for item in payload):
+        raise Unavailable(f"{source} answered in another shape than documented (no list of objects)")
+    return payload
+
+
+def pick(item: Record, keys: Sequence[str], *, source: str, required: Sequence[str] = ()) -> dict[str, Any]:
+    """The named fields in the given order; one that is absent is null unless it is required."""
+    missing = [key for key in required if item.get(key) is None]
+    if missing:
+        raise Unavailable(f"{source} answered without {', '.join(missing)}")
+    return {key: scalar(item.get(key), source=source) for key in keys}
+
+
+def scalar(value: Any, *, source: str) -> str | int | float | bool | None:
+    """A single value; text is made encodable, since JSON escapes can hold lone surrogates."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise Unavailable(f"{source} answered with a nested value where a single one is documented")
+
+
+def whole(value: Any) -> Any:
+    """131704427.0 as 131704427, "164000" as 164000; anything else as it is."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 15:
+        return int(value)
+    return value

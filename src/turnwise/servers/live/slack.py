@@ -1,0 +1,119 @@
+"""Takes the slack tools' arguments, gives what Slack's Web API does and says in a real workspace."""
+
+import html
+import re
+from typing import Any
+
+from turnwise.mcp.serve import ToolError, Unavailable
+from turnwise.servers.live import arguments
+from turnwise.servers.live.http import Call, Provider
+from turnwise.servers.live.shapes import Record, pick, record, records, scalar
+
+SOURCE = "Slack"
+PAGE_SIZE = 200
+MAX_PAGES = 25
+"""5,000 channels. Slack allows about twenty listings a minute, so more pages would end in its rate limit."""
+
+MAX_MESSAGES = 200
+MAX_MESSAGE_CHARS = 40_000
+"""Slack cuts messages past this."""
+
+CHANNEL_ID = re.compile(r"[CG][A-Z0-9]{7,20}")
+"""Channels only: D and U would let a model write to, and read, people's direct messages."""
+
+MISTAKES = {
+    "channel_not_found": "no such channel; list_slack_channels shows them all",
+    "not_in_channel": "the bot is not a member of that channel; choose another or have it invited",
+    "is_archived": "that channel is archived; choose another",
+    "msg_too_long": "the message is too long; shorten it",
+    "no_text": "the message has no text",
+}
+"""What the model can put right. Any other error is about the token, the workspace or Slack itself."""
+
+
+class LiveSlack:
+    """One method per slack tool; the only state is a memory of channel ids by name."""
+
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
+        self._ids: dict[str, str] = {}
+
+    async def list_slack_channels(self) -> list[Record]:
+        return await self._channels(self._provider.call())
+
+    async def send_slack_message(self, channel: str, message: str) -> Record:
+        text = arguments.text(message, name="message", most=MAX_MESSAGE_CHARS)
+        call = self._provider.call()
+        channel_id = await self._channel_id(call, channel, name="channel")
+        # Escaped as Slack asks for plain text: a model cannot ping everyone with <!channel>.
+        body = {"channel": channel_id, "text": html.escape(text, quote=False)}
+        payload = await call.post("chat.postMessage", body, is_repeatable=False)
+        return pick(
+            self._checked(payload), ("ok", "channel", "ts"), source=SOURCE, required=("channel", "ts")
+        )
+
+    async def get_slack_channel_history(self, channel_id: str, limit: int = 10) -> list[Record]:
+        num = arguments.count(limit, name="limit", most=MAX_MESSAGES)
+        call = self._provider.call()
+        channel = await self._channel_id(call, channel_id, name="channel_id")
+        payload = self._checked(await call.get("conversations.history", {"channel": channel, "limit": num}))
+        messages = [_message(row) for row in records(payload.get("messages"), source=SOURCE)]
+        return messages[:num]
+
+    async def _channel_id(self, call: Call, channel: str, *, name: str) -> str:
+        """An id as it is; a name by the listing, asked for only when the name is not yet known."""
+        wanted = arguments.text(channel, name=name, most=100).strip()
+        if CHANNEL_ID.fullmatch(wanted):
+            return wanted
+        wanted = wanted.removeprefix("#").lower()
+        if wanted not in self._ids:
+            await self._channels(call)
+        if wanted not in self._ids:
+            raise ToolError(f"Slack: {wanted!a}: {MISTAKES['channel_not_found']}")
+        return self._ids[wanted]
+
+    async def _channels(self, call: Call) -> list[Record]:
+        params: dict[str, str | int] = {
+            "types": "public_channel",
+            "exclude_archived": "true",
+            "limit": PAGE_SIZE,
+        }
+        channels: list[Record] = []
+        for _ in range(MAX_PAGES):
+            payload = self._checked(await call.get("conversations.list", params))
+            channels += [_channel(row) for row in records(payload.get("channels"), source=SOURCE)]
+            cursor = record(payload.get("response_metadata") or {}, source=SOURCE).get("next_cursor")
+            if not cursor:
+                break
+            params["cursor"] = str(scalar(cursor, source=SOURCE))
+        self._ids = {str(channel["name"]): str(channel["id"]) for channel in channels}
+        return channels
+
+    def _checked(self, payload: Any) -> Record:
+        """Slack answers 200 to nearly everything and tells in `ok` and `error` how it went."""
+        answer = record(payload, source=SOURCE)
+        if answer.get("ok") is True:
+            return answer
+        error = re.sub(r"[^a-z0-9_]", "", str(answer.get("error", "")))[:60] or "no reason given"
+        if error in MISTAKES:
+            raise ToolError(f"Slack: {MISTAKES[error]} ({error})")
+        needed = re.sub(r"[^a-z:,._]", "", str(answer.get("needed", "")))[:100]
+        hint = f"; the token in {self._provider.account.key_variable} needs {needed}" if needed else ""
+        raise Unavailable(f"Slack refused: {error}{hint}")
+
+
+def _channel(row: Record) -> Record:
+    channel = pick(row, ("id", "name"), source=SOURCE, required=("id", "name"))
+    topic = record(row.get("topic") or {}, source=SOURCE)
+    channel["topic"] = scalar(topic.get("value"), source=SOURCE) or ""
+    return channel | pick(row, ("num_members",), source=SOURCE)
+
+
+def _message(row: Record) -> Record:
+    """A message with its text as it was typed; a bot's has no user, so its name or id stands there."""
+    author = row.get("user") or row.get("username") or row.get("bot_id")
+    text = str(scalar(row.get("text"), source=SOURCE) or "")
+    plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    return {"user": scalar(author, source=SOURCE), "text": plain} | pick(
+        row, ("ts",), source=SOURCE, required=("ts",)
+    )
