@@ -16,7 +16,7 @@ IDEMPOTENT_WRITES = {"store_execution_result"}
 
 @functools.cache
 def contract() -> Mapping[str, Any]:
-    """tools.json: every server's tools with their schemas, and the argument aliases models use."""
+    """tools.json: every server's key and its tools with their schemas."""
     parsed: dict[str, Any] = json.loads(files("turnwise.servers").joinpath("tools.json").read_text("utf-8"))
     return parsed
 

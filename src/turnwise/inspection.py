@@ -1,0 +1,100 @@
+"""Takes server specs, gives what `turnwise tools` and `turnwise call` show: listings, costs, one result."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.results import Sanitiser, estimate_tokens
+from turnwise.mcp.spec import ServerSpec
+from turnwise.types import Tool, ToolCall, ToolResult
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Servers by name: their tools and isolation, or why they could not be reached."""
+
+    tools: Mapping[str, Sequence[Tool]]
+    isolation: Mapping[str, str]
+    failures: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        servers: dict[str, Any] = {}
+        for server, tools in self.tools.items():
+            described = [{**asdict(tool), "num_tokens": num_tokens(tool)} for tool in tools]
+            servers[server] = {"isolation": self.isolation[server], "tools": described}
+        for server, message in self.failures.items():
+            servers[server] = {"error": message}
+        return {"servers": servers}
+
+
+def num_tokens(tool: Tool) -> int:
+    """What a tool costs in a prompt: its function schema as compact JSON, by the tokenizer-free estimate."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return estimate_tokens(json.dumps({"type": "function", "function": function}, ensure_ascii=False))
+
+
+async def list_tools(specs: Sequence[ServerSpec]) -> Listing:
+    """Start every server once and ask it for its tools."""
+    async with Pool(specs) as pool:
+        failures = await pool.connect()
+        reached = [spec.name for spec in specs if spec.name not in failures]
+        return Listing(
+            tools={name: [tool for tool in pool.tools if tool.server == name] for name in reached},
+            isolation={name: str(pool.isolation(name)) for name in reached},
+            failures={name: str(error) for name, error in failures.items()},
+        )
+
+
+async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+    """Call one tool as an episode would; a server that cannot be started matters only if it is that one."""
+    async with Pool(specs) as pool:
+        failures = await pool.connect()
+        found = next((known for known in pool.tools if known.name == tool), None)
+        if found is None:
+            down = "".join(f"\n{error}" for error in failures.values())
+            names = ", ".join(known.name for known in pool.tools)
+            raise ValueError(f"no tool {tool!r}; the tools are {names}{down}")
+        async with pool.lease([found.server], "call") as toolbox:
+            [result] = await toolbox.call([ToolCall("call", tool, arguments)])
+            return result
+
+
+def print_listing(listing: Listing, console: Console | None = None) -> None:
+    """One table a server; what servers say of themselves is text, never markup or escapes."""
+    console = console or Console()
+    clean = Sanitiser().clean
+    for server, tools in listing.tools.items():
+        total = sum(num_tokens(tool) for tool in tools)
+        title = f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {listing.isolation[server]}"
+        table = Table(title=escape(title), title_justify="left", expand=True)
+        for column in ("tool", "arguments", "description"):
+            table.add_column(column, overflow="fold")
+        table.add_column("tokens", justify="right")
+        for tool in tools:
+            name = tool.name if tool.is_read_only else f"{tool.name} *"
+            cells = (clean(name), clean(_signature(tool)), clean(tool.description))
+            table.add_row(*(escape(cell) for cell in cells), f"{num_tokens(tool):,}")
+        console.print(table)
+    if listing.tools:
+        console.print("* may change something: calls to its server in one turn keep their order", style="dim")
+    for message in listing.failures.values():
+        console.print(escape(message), style="red")
+
+
+def _signature(tool: Tool) -> str:
+    """`symbol, limit=10, period?`: required plain, defaults shown, optional with a question mark."""
+    required = tool.input_schema.get("required", ())
+    parts = []
+    for name, schema in tool.input_schema.get("properties", {}).items():
+        default = schema.get("default") if isinstance(schema, dict) else None
+        if name in required:
+            parts.append(name)
+        else:
+            parts.append(f"{name}?" if default is None else f"{name}={default}")
+    return ", ".join(parts)

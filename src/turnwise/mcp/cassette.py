@@ -1,0 +1,192 @@
+"""Records every tool call to an append-only file, and answers calls from one without the servers.
+
+A call is found again by server, tool, canonical arguments and *state*: a digest of the calls that changed
+something on that server earlier in the episode. A recording therefore also serves another episode that got
+to the same state by the same steps, and never one that did not. Where the same call was made several times in
+the same state (a drifting API), the n-th asking gets the n-th answer; past the last, the last again.
+"""
+
+import hashlib
+import json
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from turnwise.types import Cause, Fault, Tool
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+
+
+class Mode(StrEnum):
+    """What a cassette does with a call."""
+
+    RECORD = "record"
+    REPLAY = "replay"
+    REPLAY_OR_CALL = "replay_or_call"
+
+
+@dataclass(frozen=True, slots=True)
+class CallKey:
+    """Which call this is, as far as its answer can depend on it."""
+
+    episode: str
+    server: str
+    tool: str
+    arguments: str
+    state: str
+
+    @property
+    def anywhere(self) -> tuple[str, str, str, str]:
+        """The same call in any episode."""
+        return self.server, self.tool, self.arguments, self.state
+
+    def __str__(self) -> str:
+        return f"{self.server}/{self.tool}({self.arguments})"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One answer: sanitised and redacted text, not yet cut to a token budget."""
+
+    content: str
+    cause: Cause
+    seconds: float
+
+
+class NotRecorded(LookupError):
+    """The cassette has no such call."""
+
+
+def canonical(arguments: Mapping[str, Any]) -> str:
+    """One spelling for equal arguments: sorted keys, no spaces, and 5.0 is 5."""
+    return json.dumps(_plain(arguments), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value
+
+
+class History:
+    """One episode's calls so far: numbers them, and keeps each server's state digest."""
+
+    def __init__(self, episode: str) -> None:
+        self._episode = episode
+        self._states: dict[str, str] = {}
+        self._num_calls = 0
+
+    def place(self, tool: Tool, arguments: Mapping[str, Any]) -> tuple[CallKey, int]:
+        """The call's key and its index in the episode; a call that may change something moves the state."""
+        state = self._states.get(tool.server, "")
+        key = CallKey(self._episode, tool.server, tool.server_tool, canonical(arguments), state)
+        index = self._num_calls
+        self._num_calls += 1
+        if not tool.is_read_only:
+            step = "\x00".join((state, key.tool, key.arguments))
+            self._states[tool.server] = hashlib.sha256(step.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return key, index
+
+
+class Cassette:
+    """An open recording. Lines: `{"kind": "tools" | "call", ...}`; a torn line is skipped and reported."""
+
+    def __init__(self, path: Path, mode: Mode) -> None:
+        self.path = path
+        self.mode = mode
+        self.num_torn = 0
+        self.num_replayed = 0
+        self._tools: dict[str, tuple[Tool, ...]] = {}
+        self._calls: dict[CallKey, list[Recorded]] = defaultdict(list)
+        self._calls_anywhere: dict[tuple[str, str, str, str], list[Recorded]] = defaultdict(list)
+        self._num_asked: dict[CallKey, int] = defaultdict(int)
+        if mode is Mode.REPLAY and not path.exists():
+            raise ValueError(f"cassette {path}: no such file")
+        if path.exists():
+            self._read()
+        self._file = None if mode is Mode.REPLAY else _open_for_append(path)
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    @property
+    def tools(self) -> Mapping[str, tuple[Tool, ...]]:
+        """Each recorded server's tools, so that a replay needs no server at all."""
+        return self._tools
+
+    def record_tools(self, server: str, tools: Sequence[Tool]) -> None:
+        if self._tools.get(server) != tuple(tools):
+            self._tools[server] = tuple(tools)
+            self._append({"kind": "tools", "server": server, "tools": [asdict(tool) for tool in tools]})
+
+    def record(self, key: CallKey, index: int, answer: Recorded) -> None:
+        self._append({"kind": "call", "index": index, **asdict(key), **asdict(answer)})
+        self._keep(key, answer)
+
+    def find(self, key: CallKey) -> Recorded:
+        """The recorded answer: this episode's own if it has one, else the same call in the same state."""
+        asked = self._num_asked[key]
+        answers = self._calls.get(key) or self._calls_anywhere.get(key.anywhere, [])
+        if self.mode is Mode.REPLAY_OR_CALL:
+            # A fault of that day is no answer: call again instead of failing again.
+            answers = [answer for answer in answers if answer.cause.fault is not Fault.INFRA]
+        if not answers:
+            raise NotRecorded(f"{key} (episode {key.episode!r}) is not in {self.path}")
+        self._num_asked[key] += 1
+        self.num_replayed += 1
+        return answers[min(asked, len(answers) - 1)]
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        assert self._file is not None
+        line = json.dumps({"v": FORMAT, **record}, ensure_ascii=False, separators=(",", ":")) + "\n"
+        # One write of the whole line: a killed process leaves at most one torn line, at the end.
+        data = line.encode("utf-8", "surrogatepass")
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _read(self) -> None:
+        with self.path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    self.num_torn += 1
+                    continue
+                if not isinstance(record, dict) or record.get("v") != FORMAT:
+                    raise ValueError(f"{self.path}:{number}: not a cassette of format {FORMAT}")
+                self._take(record)
+        if self.num_torn:
+            logger.warning("cassette %s: skipped %d torn line(s)", self.path, self.num_torn)
+
+    def _take(self, record: dict[str, Any]) -> None:
+        if record["kind"] == "tools":
+            self._tools[record["server"]] = tuple(Tool(**tool) for tool in record["tools"])
+            return
+        key = CallKey(*(record[name] for name in ("episode", "server", "tool", "arguments", "state")))
+        self._keep(key, Recorded(record["content"], Cause(record["cause"]), record["seconds"]))
+
+    def _keep(self, key: CallKey, answer: Recorded) -> None:
+        self._calls[key].append(answer)
+        self._calls_anywhere[key.anywhere].append(answer)
+
+
+def _open_for_append(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    size = os.lseek(file, 0, os.SEEK_END)
+    if size and os.pread(file, 1, size - 1) != b"\n":
+        os.write(file, b"\n")  # ends the line a killed writer left torn, so that ours starts on its own
+    return file

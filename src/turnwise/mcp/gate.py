@@ -1,0 +1,94 @@
+"""Decides when a call to a server may start: concurrency, rate, and a breaker that stops calling the dead."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+from aiolimiter import AsyncLimiter
+
+from turnwise.mcp.spec import ServerOptions
+
+
+class BreakerOpen(Exception):
+    """The server failed too often of late; nothing is sent to it until the breaker lets one call try."""
+
+
+class Breaker:
+    """Closed → (failures in a row) → open → (seconds) → one trial → closed, or open for twice as long."""
+
+    def __init__(
+        self, max_failures: int, open_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_failures = max_failures
+        self._open_seconds = open_seconds
+        self._clock = clock
+        self._num_failures = 0
+        self._num_openings = 0
+        self._opened_at: float | None = None
+        self._is_trying = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._opened_at is not None
+
+    def admit(self) -> bool:
+        """Let the caller through, or raise BreakerOpen; True for the one call that tries an open breaker."""
+        if self._opened_at is None:
+            return False
+        # Doubling, to at most 16 times: a server that stays dead costs one trial every few minutes.
+        wait_seconds = self._open_seconds * 2 ** min(self._num_openings - 1, 4)
+        left_seconds = self._opened_at + wait_seconds - self._clock()
+        if left_seconds > 0 or self._is_trying:
+            raise BreakerOpen(
+                f"{self._num_failures} failures in a row; next try in {max(left_seconds, 0):.1f} s"
+            )
+        self._is_trying = True
+        return True
+
+    def succeeded(self) -> None:
+        self._num_failures = self._num_openings = 0
+        self._opened_at = None
+        self._is_trying = False
+
+    def failed(self) -> None:
+        self._num_failures += 1
+        if self._is_trying or (self._opened_at is None and self._num_failures >= self._max_failures):
+            self._opened_at = self._clock()
+            self._num_openings += 1
+        self._is_trying = False
+
+    def withdrawn(self) -> None:
+        """The admitted call ended without telling anything of the server (it was cancelled)."""
+        self._is_trying = False
+
+
+class Gate:
+    """One per server, shared by every episode that uses it."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.breaker = Breaker(options.breaker_failures, options.breaker_seconds)
+        self._slots = asyncio.Semaphore(options.max_concurrency)
+        self._limiter = _limiter(options.rate_per_second)
+
+    @contextlib.asynccontextmanager
+    async def entered(self) -> AsyncIterator[None]:
+        """Hold a slot for one call; raises BreakerOpen at once rather than queueing for a dead server."""
+        is_trial = self.breaker.admit()
+        try:
+            async with self._slots:
+                if self._limiter is not None:
+                    await self._limiter.acquire()
+                if self.breaker.is_open and not is_trial:
+                    raise BreakerOpen("opened while this call waited its turn")
+                yield
+        finally:
+            if is_trial:
+                self.breaker.withdrawn()
+
+
+def _limiter(rate_per_second: float | None) -> AsyncLimiter | None:
+    if rate_per_second is None:
+        return None
+    # One at a time, evenly spaced: providers count bursts against short windows.
+    return AsyncLimiter(1, 1.0 / rate_per_second)

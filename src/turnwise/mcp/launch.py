@@ -1,0 +1,290 @@
+"""Takes a server's command, gives its JSON-RPC streams: spawned clean, read within bounds, killed whole.
+
+The SDK's own stdio transport joins chunks quadratically, takes lines of any length, logs a traceback per
+line of junk and cannot tell why a server went away; training meets all four, hence this one.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import mcp_types as wire
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+logger = logging.getLogger(__name__)
+
+INHERITED = ("PATH", "HOME")
+"""All a child gets of our environment: enough to find a program. Secrets come by its `env` block only."""
+
+TOO_LARGE_CODE = -32901
+"""JSON-RPC error code put in place of a reply that was over `max_message_bytes`."""
+
+UNREADABLE_CODE = -32902
+"""JSON-RPC error code put in place of a reply that was not JSON-RPC."""
+
+_CHUNK_BYTES = 1 << 16
+_EDGE_BYTES = 256
+_STDERR_LINES = 20
+_STDERR_LINE_BYTES = 500
+_EXIT_POLL_SECONDS = 0.5
+_EXIT_GRACE_SECONDS = 1.0
+_TERM_GRACE_SECONDS = 0.5
+_FLOOD_MESSAGES = 4
+"""Junk worth this many largest messages, with no valid one in between, is a flood and ends the server."""
+
+# The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
+_ID_FIRST = re.compile(rb'^\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,')
+_ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*$')
+
+Inbox = MemoryObjectSendStream[SessionMessage | Exception]
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run, with every variable filled in."""
+
+    program: str
+    args: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: Path | None
+    max_message_bytes: int
+
+    @property
+    def environment(self) -> dict[str, str]:
+        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
+        # Our own scripts first: "command": "turnwise" works from an environment that is not activated.
+        scripts = str(Path(sys.executable).parent)
+        inherited["PATH"] = os.pathsep.join([scripts, inherited.get("PATH", os.defpath)])
+        return {**inherited, **self.env}
+
+
+@dataclass(slots=True)
+class Vitals:
+    """What is known of the process behind a connection, also after it is gone."""
+
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    reason: str = ""
+    pid: int | None = None
+    exit_code: int | None = None
+    stderr_tail: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_LINES))
+    num_junk_lines: int = 0
+
+    def close(self, reason: str) -> None:
+        """Note the first reason; later ones are its consequences."""
+        if not self.closed.is_set():
+            self.reason = reason
+            self.closed.set()
+
+
+@contextlib.asynccontextmanager
+async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Streams]:
+    """Spawn the server and bridge its pipes; on exit the whole process group is gone."""
+    process = await _spawn(command)
+    vitals.pid = process.pid
+    inbox, received = anyio.create_memory_object_stream[SessionMessage | Exception](64)
+    outgoing, outbox = anyio.create_memory_object_stream[SessionMessage](64)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read_stdout, process, inbox, command.max_message_bytes, vitals)
+        tasks.start_soon(_write_stdin, process, outbox, vitals)
+        tasks.start_soon(_read_stderr, process, vitals)
+        tasks.start_soon(_watch_exit, process, inbox, vitals)
+        try:
+            yield received, outgoing
+        finally:
+            vitals.close("closed by us")
+            with anyio.CancelScope(shield=True):
+                await _stop(process)
+                vitals.exit_code = process.returncode
+            tasks.cancel_scope.cancel()
+            for stream in (inbox, received, outgoing, outbox):
+                stream.close()
+
+
+async def _spawn(command: Command) -> asyncio.subprocess.Process:
+    program = shutil.which(command.program, path=command.environment["PATH"])
+    if program is None:
+        raise FileNotFoundError(f"command {command.program!r} is not on PATH")
+    argv = [program, *command.args]
+    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+    if setpriv:
+        # A hung server does not notice that our stdin pipe closed: have the kernel end it if we are killed.
+        argv = [setpriv, "--pdeathsig", "KILL", *argv]
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=command.environment,
+        cwd=command.cwd,
+        start_new_session=True,
+    )
+
+
+async def _read_stdout(
+    process: asyncio.subprocess.Process, inbox: Inbox, max_bytes: int, vitals: Vitals
+) -> None:
+    assert process.stdout is not None
+    lines = LineSplitter(max_bytes)
+    num_junk_bytes = 0
+    with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        while chunk := await process.stdout.read(_CHUNK_BYTES):
+            for line in lines.feed(chunk):
+                message = _parse(line)
+                if message is None:
+                    vitals.num_junk_lines += 1
+                    num_junk_bytes += line.num_bytes
+                else:
+                    num_junk_bytes = 0
+                    await inbox.send(SessionMessage(message))
+            flood_bytes = num_junk_bytes + lines.num_skipped_bytes
+            if flood_bytes > _FLOOD_MESSAGES * max_bytes:
+                vitals.close(f"flooded stdout with {flood_bytes:,} bytes of junk")
+                break
+        vitals.close("closed its stdout")
+    inbox.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of stdout; of one over the limit only the two ends are kept."""
+
+    data: bytes
+    num_bytes: int
+    is_cut: bool
+
+
+class LineSplitter:
+    """Joins chunks into lines in linear time, holding at most `max_bytes` of an unfinished one."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._parts: list[bytes] = []
+        self._held_bytes = 0
+        self._head = b""
+        self._tail = b""
+        self.num_skipped_bytes = 0
+        """Bytes dropped of the line now being read; 0 while it is within bounds."""
+
+    def feed(self, chunk: bytes) -> list[Line]:
+        *finished, rest = chunk.split(b"\n")
+        lines = []
+        for part in finished:
+            self._hold(part)
+            lines.append(self._take())
+        self._hold(rest)
+        return lines
+
+    def _hold(self, part: bytes) -> None:
+        if self.num_skipped_bytes:
+            self.num_skipped_bytes += len(part)
+            self._tail = (self._tail + part)[-_EDGE_BYTES:]
+            return
+        self._parts.append(part)
+        self._held_bytes += len(part)
+        if self._held_bytes > self._max_bytes:
+            joined = b"".join(self._parts)
+            self._head, self._tail = joined[:_EDGE_BYTES], joined[-_EDGE_BYTES:]
+            self.num_skipped_bytes = len(joined)
+            self._parts, self._held_bytes = [], 0
+
+    def _take(self) -> Line:
+        if self.num_skipped_bytes:
+            line = Line(self._head + b"\n" + self._tail, self.num_skipped_bytes, is_cut=True)
+            self.num_skipped_bytes = 0
+        else:
+            line = Line(b"".join(self._parts), self._held_bytes, is_cut=False)
+        self._parts, self._held_bytes = [], 0
+        return line
+
+
+def _parse(line: Line) -> wire.JSONRPCMessage | None:
+    """The message, an error reply standing in for one that cannot be read, or None for junk."""
+    if not line.is_cut:
+        try:
+            return wire.jsonrpc_message_adapter.validate_json(line.data, by_name=False)
+        except ValueError:
+            pass
+    match = _ID_FIRST.search(line.data) or _ID_LAST.search(line.data)
+    if match is None:
+        return None
+    if line.is_cut:
+        code, text = TOO_LARGE_CODE, f"the result has {line.num_bytes:,} bytes, which is too large"
+    else:
+        code, text = UNREADABLE_CODE, "the server's reply was not JSON-RPC"
+    error = wire.ErrorData(code=code, message=text)
+    return wire.JSONRPCError(jsonrpc="2.0", id=int(match.group(1)), error=error)
+
+
+async def _write_stdin(
+    process: asyncio.subprocess.Process, outbox: MemoryObjectReceiveStream[SessionMessage], vitals: Vitals
+) -> None:
+    assert process.stdin is not None
+    try:
+        async for item in outbox:
+            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+    except (ConnectionError, anyio.ClosedResourceError):
+        vitals.close("closed its stdin")
+
+
+async def _read_stderr(process: asyncio.subprocess.Process, vitals: Vitals) -> None:
+    assert process.stderr is not None
+    pending = b""
+    while chunk := await process.stderr.read(_CHUNK_BYTES):
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines[-_STDERR_LINES:]:
+            vitals.stderr_tail.append(line[:_STDERR_LINE_BYTES].decode("utf-8", "replace"))
+        pending = pending[-_STDERR_LINE_BYTES:]
+    if pending:
+        vitals.stderr_tail.append(pending.decode("utf-8", "replace"))
+
+
+async def _watch_exit(process: asyncio.subprocess.Process, inbox: Inbox, vitals: Vitals) -> None:
+    """Close the connection of a dead server even if a grandchild still holds its stdout open."""
+    while process.returncode is None:
+        await asyncio.sleep(_EXIT_POLL_SECONDS)
+    vitals.exit_code = process.returncode
+    await asyncio.sleep(_EXIT_POLL_SECONDS)  # what it had written may still be on its way through the reader
+    vitals.close(f"exited with code {process.returncode}")
+    inbox.close()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Close stdin, as the protocol asks; then SIGTERM, then SIGKILL, to the whole group."""
+    assert process.stdin is not None
+    process.stdin.close()
+    if not await _has_exited(process, _EXIT_GRACE_SECONDS):
+        _signal_group(process.pid, signal.SIGTERM)
+        await _has_exited(process, _TERM_GRACE_SECONDS)
+    _signal_group(process.pid, signal.SIGKILL)
+    await _has_exited(process, _EXIT_GRACE_SECONDS)
+    # The transport stays open, with its descriptors, while a survivor holds a pipe; nothing public closes it.
+    process._transport.close()  # type: ignore[attr-defined]
+
+
+async def _has_exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    # Not process.wait(): it also waits for the pipes, which a grandchild may hold open.
+    deadline = asyncio.get_running_loop().time() + seconds
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() >= deadline:
+            return False
+        await asyncio.sleep(0.005)
+    return True
+
+
+def _signal_group(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

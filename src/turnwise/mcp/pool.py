@@ -1,0 +1,225 @@
+"""Takes server specs, gives episodes their tools: `async with pool.lease(servers, episode_id) as toolbox`."""
+
+import asyncio
+import contextlib
+import os
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Self
+
+import mcp_types as wire
+
+from turnwise.mcp.arguments import ArgumentChecker
+from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens, secrets_of
+from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.spec import Isolation, ServerSpec
+from turnwise.mcp.supply import Holding, Supply
+from turnwise.mcp.toolbox import LeasedToolbox, Readability
+from turnwise.types import ServerLoss, Tool
+
+
+class Pool:
+    """Warm connections to many servers, leased to one episode at a time.
+
+    async with Pool(load(Path("mcp.json"))) as pool:
+        async with pool.lease(["fmp", "slack"], "episode-1") as toolbox:
+            [result] = await toolbox.call([ToolCall("1", "fmp_get_quote", {"symbol": "ACME"})])
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServerSpec],
+        *,
+        cassette: Cassette | None = None,
+        max_result_tokens: int = DEFAULT_MAX_TOKENS,
+        count_tokens: TokenCounter = estimate_tokens,
+        special_tokens: Sequence[str] = (),
+        max_spawns: int | None = None,
+    ) -> None:
+        self._specs = {spec.name: spec for spec in specs}
+        self._cassette = cassette
+        secrets = secrets_of(block for spec in specs for block in (spec.env, spec.headers))
+        self._sanitiser = Sanitiser(tuple(special_tokens), secrets)
+        self._readability = Readability(self._sanitiser, max_result_tokens, count_tokens)
+        # Starting a server is CPU work; a few more than there are cores keeps them busy over disk reads.
+        self._max_spawns = max_spawns or (os.cpu_count() or 1) + 2
+        self._supplies: dict[str, Supply] = {}
+        self._listed: dict[str, tuple[Tool, ...]] = {}
+        self._checkers: dict[str, ArgumentChecker] = {}
+        self._leased: set[str] = set()
+        self._tasks = asyncio.TaskGroup()
+        self._scratch: Scratch | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._tasks.__aenter__()
+        if self._cassette is not None and self._cassette.mode is Mode.REPLAY:
+            self._list(self._cassette.tools)
+            return self
+        self._scratch = Scratch()
+        spawn_slots = asyncio.Semaphore(self._max_spawns)
+        self._supplies = {
+            name: Supply(
+                spec,
+                tasks=self._tasks,
+                scratch=self._scratch,
+                spawn_slots=spawn_slots,
+                clean=self._sanitiser.clean,
+            )
+            for name, spec in self._specs.items()
+        }
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        try:
+            await asyncio.gather(*(supply.close() for supply in self._supplies.values()))
+            # Not given the caller's exception: it would come back wrapped in a group.
+            await self._tasks.__aexit__(None, None, None)
+        finally:
+            if self._scratch is not None:
+                self._scratch.close()
+
+    async def connect(self, servers: Sequence[str] | None = None) -> Mapping[str, ConnectFailed]:
+        """Start servers (all by default) in parallel and list their tools; gives those that failed."""
+        names = [name for name in servers or self._supplies if name not in self._listed]
+        outcomes = await asyncio.gather(*(self._connect(name) for name in names))
+        listed = {
+            name: tools for name, tools in zip(names, outcomes, strict=True) if isinstance(tools, tuple)
+        }
+        self._list({**self._listed, **listed})
+        return {
+            name: outcome
+            for name, outcome in zip(names, outcomes, strict=True)
+            if isinstance(outcome, ConnectFailed)
+        }
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Every tool of every connected server, under the names leases use."""
+        return tuple(tool for tools in self._listed.values() for tool in tools)
+
+    def isolation(self, server: str) -> Isolation:
+        """What a connected server's isolation is; settles what `auto` came to mean."""
+        return self._supplies[server].isolation
+
+    @contextlib.asynccontextmanager
+    async def lease(
+        self,
+        servers: Sequence[str],
+        episode_id: str,
+        *,
+        allow: Sequence[str] | None = None,
+        deny: Sequence[str] = (),
+    ) -> AsyncIterator[LeasedToolbox]:
+        """An episode's own toolbox over these servers; what it leaves behind is gone when the lease ends.
+
+        `allow` and `deny` are shell patterns over tool names, besides those of `mcp.json`. Raises
+        ConnectFailed when a server cannot be had.
+        """
+        await self._require(servers)
+        if episode_id in self._leased:
+            raise ValueError(f"episode id {episode_id!r} already has a lease: two would share their state")
+        self._leased.add(episode_id)
+        losses: list[ServerLoss] = []
+        holdings: dict[str, Holding] = {}
+        try:
+            # One order for all: two leases can never each wait for a process that the other one holds.
+            for server in sorted(set(servers) & set(self._supplies)):
+                holdings[server] = await self._supplies[server].acquire(episode_id, losses)
+            tools = [
+                tool
+                for server in dict.fromkeys(servers)
+                for tool in self._listed[server]
+                if _is_allowed(tool, allow, deny)
+            ]
+            yield LeasedToolbox(
+                episode_id, tools, self._checkers, holdings, self._readability, self._cassette, losses
+            )
+        finally:
+            self._leased.discard(episode_id)
+            await self._release(holdings.values())
+
+    async def _release(self, holdings: Iterable[Holding]) -> None:
+        releases = [holding.supply.release(holding) for holding in holdings]
+        if releases:
+            # In a task of the pool's own, so that a cancelled episode still cleans up after itself.
+            await asyncio.shield(self._tasks.create_task(_all(releases)))
+
+    async def _require(self, servers: Sequence[str]) -> None:
+        unknown = sorted(set(servers) - set(self._supplies) - set(self._listed))
+        if unknown:
+            known = ", ".join(sorted({*self._supplies, *self._listed}))
+            raise ValueError(f"servers: unknown {unknown[0]!r}; mcp.json has {known}")
+        missing = [server for server in servers if server not in self._listed]
+        if missing:
+            failures = await self.connect(missing)
+            for failure in failures.values():
+                raise failure
+
+    async def _connect(self, name: str) -> tuple[Tool, ...] | ConnectFailed:
+        try:
+            session = await self._supplies[name].connect()
+        except ConnectFailed as error:
+            return error
+        options = self._specs[name].options
+        tools = tuple(_tool_of(name, tool) for tool in session.tools)
+        return tuple(tool for tool in tools if _is_allowed(tool, options.allow, options.deny))
+
+    def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
+        """Settle names over all servers, so that a tool's name never depends on the task."""
+        self._listed = namespaced(listed)
+        self._checkers = {tool.name: ArgumentChecker(tool.name, tool.input_schema) for tool in self.tools}
+        if self._cassette is not None and self._cassette.mode is not Mode.REPLAY:
+            for server, tools in self._listed.items():
+                self._cassette.record_tools(server, tools)
+
+
+def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ...]]:
+    """Plain names where only one server has them, `server__tool` where two clash."""
+    counts = Counter(tool.server_tool for tools in listed.values() for tool in tools)
+    named = {
+        server: tuple(
+            replace(tool, name=_qualified(tool) if counts[tool.server_tool] > 1 else tool.server_tool)
+            for tool in tools
+        )
+        for server, tools in listed.items()
+    }
+    names = Counter(tool.name for tools in named.values() for tool in tools)
+    for name, count in names.items():
+        if count > 1:
+            raise ValueError(f"two tools end up as {name!r}: rename a server in mcp.json or deny one of them")
+    return named
+
+
+def _qualified(tool: Tool) -> str:
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', tool.server)}__{tool.server_tool}"
+
+
+def _tool_of(server: str, tool: wire.Tool) -> Tool:
+    hints = tool.annotations
+    return Tool(
+        name=tool.name,
+        description=tool.description or "",
+        input_schema=tool.input_schema,
+        server=server,
+        server_tool=tool.name,
+        is_read_only=hints is not None and hints.read_only_hint is True,
+        is_idempotent=hints is not None and hints.idempotent_hint is True,
+    )
+
+
+def _is_allowed(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str]) -> bool:
+    names = {tool.name, tool.server_tool, _qualified(tool)}
+
+    def matches(patterns: Sequence[str]) -> bool:
+        return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+    return (allow is None or matches(allow)) and not matches(deny)
+
+
+async def _all(awaitables: Iterable[Awaitable[None]]) -> None:
+    await asyncio.gather(*awaitables)

@@ -1,0 +1,102 @@
+"""Takes a server's URL, gives its JSON-RPC streams over streamable HTTP, every HTTP fault made a typed reply.
+
+The SDK folds every status into one message, and one refused connection ends the session for all calls in
+flight. Answering those requests ourselves keeps the reason, and keeps the fault to the call that met it.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+import httpx2
+from mcp.client._transport import TransportStreams
+from mcp.client.streamable_http import streamable_http_client
+
+from turnwise.mcp.launch import TOO_LARGE_CODE
+
+NOT_SENT_CODE = -32911
+"""The connection was never made, so the request never reached the server."""
+
+HTTP_CODE = -32912
+"""The server, or something on the way to it, answered with an HTTP error or broke off."""
+
+EXPIRED_CODE = -32913
+"""The server no longer knows our session: connect again."""
+
+_JSON = {"content-type": "application/json"}
+
+
+@asynccontextmanager
+async def http_transport(
+    url: str, headers: Mapping[str, str], *, connect_seconds: float, max_message_bytes: int
+) -> AsyncIterator[TransportStreams]:
+    """Open the streams; calls are timed by their callers, so reading has no limit of its own here."""
+    timeout = httpx2.Timeout(connect_seconds, read=None)
+    limits = httpx2.Limits(max_connections=256, max_keepalive_connections=64)
+    transport = _TypedFaults(httpx2.AsyncHTTPTransport(limits=limits), max_message_bytes)
+    async with (
+        httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=transport) as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=max_message_bytes) as streams,
+    ):
+        yield streams
+
+
+class _TypedFaults(httpx2.AsyncBaseTransport):
+    """Passes requests on; answers a POST that failed with a JSON-RPC error that says how."""
+
+    def __init__(self, inner: httpx2.AsyncHTTPTransport, max_message_bytes: int) -> None:
+        self._inner = inner
+        self._max_message_bytes = max_message_bytes
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method != "POST":
+            return await self._inner.handle_async_request(request)
+        try:
+            response = await self._inner.handle_async_request(request)
+            return await self._checked(request, response)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _fault(request, NOT_SENT_CODE, f"cannot connect: {_reason(error)}")
+        except httpx2.TransportError as error:
+            return _fault(request, HTTP_CODE, f"connection failed: {_reason(error)}")
+
+    async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        kind = response.headers.get("content-type", "").lower()
+        if response.status_code < 400 and not kind.startswith("application/json"):
+            return response
+        body = b""
+        async for chunk in response.stream:  # type: ignore[union-attr]  # the async transport streams async
+            body += chunk
+            if len(body) > self._max_message_bytes:
+                await response.aclose()
+                text = f"the result has over {self._max_message_bytes:,} bytes, which is too large"
+                return _fault(request, TOO_LARGE_CODE, text)
+        await response.aclose()
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            return _fault(request, EXPIRED_CODE, "HTTP 404: the server no longer knows this session")
+        if response.status_code < 400 or _is_rpc_error(body):
+            return httpx2.Response(
+                response.status_code, headers=response.headers, content=body, request=request
+            )
+        phrase = httpx2.codes.get_reason_phrase(response.status_code)
+        return _fault(request, HTTP_CODE, f"HTTP {response.status_code} {phrase}".rstrip())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _fault(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
+    # 400 makes the SDK look for a JSON-RPC error in the body; it puts the request's own id on it.
+    body = {"jsonrpc": "2.0", "id": 0, "error": {"code": code, "message": message}}
+    return httpx2.Response(400, headers=_JSON, content=json.dumps(body).encode(), request=request)
+
+
+def _is_rpc_error(body: bytes) -> bool:
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(parsed, dict) and parsed.get("jsonrpc") == "2.0" and "error" in parsed
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,263 @@
+"""Takes a server's spec, gives one live connection to it: its tools, and calls that fail in typed ways."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import mcp_types as wire
+from mcp import Client, MCPError
+from mcp.client._transport import Transport
+from pydantic import ValidationError
+
+import turnwise
+from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
+from turnwise.mcp.remote import EXPIRED_CODE, HTTP_CODE, NOT_SENT_CODE, http_transport
+from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
+from turnwise.types import Cause, ServerLoss
+
+logger = logging.getLogger(__name__)
+
+_MAX_PAGES = 100
+_CHECK_SECONDS = 3.0
+_CLIENT_INFO = wire.Implementation(name="turnwise", version=turnwise.__version__)
+
+_CAUSES = {
+    TOO_LARGE_CODE: Cause.TOO_LARGE,
+    UNREADABLE_CODE: Cause.BAD_REPLY,
+    NOT_SENT_CODE: Cause.CLOSED,
+    HTTP_CODE: Cause.CLOSED,
+    EXPIRED_CODE: Cause.CLOSED,
+    wire.PARSE_ERROR: Cause.BAD_REPLY,
+}
+
+
+class CallFailed(Exception):
+    """A call that gave no result; `cause` says how, `was_sent` whether the server may have acted on it."""
+
+    def __init__(self, cause: Cause, message: str, *, was_sent: bool = True) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.was_sent = was_sent
+
+
+class ConnectFailed(Exception):
+    """A server that could not be started or reached; `loss` has its exit code and last words."""
+
+    def __init__(self, loss: ServerLoss) -> None:
+        super().__init__(describe(loss))
+        self.loss = loss
+
+
+def describe(loss: ServerLoss) -> str:
+    """One readable message with the last lines of stderr under it."""
+    ended = "" if loss.exit_code is None else f" (exit code {loss.exit_code})"
+    tail = "".join(f"\n    {line}" for line in loss.stderr_tail)
+    return f"server {loss.server!r} {loss.message}{ended}" + (f"; its stderr ends:{tail}" if tail else "")
+
+
+class Session:
+    """One connection; `run` holds it open in a task of its own, since the SDK's scopes belong to one task."""
+
+    def __init__(self, spec: ServerSpec, directory: Path | None, clean: Callable[[str], str]) -> None:
+        self.spec = spec
+        self.directory = directory
+        self._clean = clean
+        self.tools: tuple[wire.Tool, ...] = ()
+        self.is_keyed = False
+        self.protocol_version = ""
+        self._vitals = Vitals()
+        self._client: Client | None = None
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+        self._suspected = asyncio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        return self._client is not None and not self._vitals.closed.is_set()
+
+    @property
+    def pid(self) -> int | None:
+        return self._vitals.pid
+
+    @property
+    def loss(self) -> ServerLoss:
+        """What became of a connection that is gone."""
+        vitals = self._vitals
+        stderr_tail = tuple(self._clean(line) for line in vitals.stderr_tail)
+        return ServerLoss(self.spec.name, self._clean(vitals.reason), vitals.exit_code, stderr_tail)
+
+    async def run(self) -> None:
+        """Connect, stay until `close` or the server's end, leave nothing behind; raises only if cancelled."""
+        self._task = asyncio.current_task()
+        try:
+            if self._vitals.closed.is_set():
+                return
+            async with asyncio.timeout(self.spec.options.connect_seconds) as deadline:
+                async with Client(self._transport(), client_info=_CLIENT_INFO, cache=None) as client:
+                    await self._introduce(client)
+                    deadline.reschedule(None)
+                    await self._serve(client)
+        except TimeoutError:
+            self._vitals.close(f"did not answer within {self.spec.options.connect_seconds:g} s")
+        except (MCPError, OSError, ValidationError, ValueError) as error:
+            self._vitals.close(f"could not be reached: {_reason(error)}")
+        except BaseExceptionGroup as group:
+            # A failure inside the SDK's transport tasks arrives as a group; cancellation must stay one.
+            cancelled, failed = group.split(asyncio.CancelledError)
+            if failed is not None:
+                self._vitals.close(f"connection failed: {_reason(_first(failed))}")
+            if cancelled is not None:
+                raise asyncio.CancelledError from group
+        finally:
+            self._client = None
+            self._vitals.close("was closed")
+            self._ended.set()
+            if not self._opened.done():
+                self._opened.set_exception(ConnectFailed(self.loss))
+                self._opened.exception()  # retrieved here: nobody may be waiting any more
+
+    async def opened(self) -> None:
+        """Wait until connected; raises ConnectFailed."""
+        await asyncio.shield(self._opened)
+
+    async def close(self) -> None:
+        """End the connection and wait until its process is gone."""
+        self._vitals.close("was closed")
+        if not self._opened.done() and self._task is not None:
+            self._task.cancel()
+        await self._ended.wait()
+
+    def abandon(self, reason: str) -> None:
+        """End the connection without waiting: a hung or broken server is of no use to the next call."""
+        self._vitals.close(reason)
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], *, episode: str
+    ) -> tuple[wire.CallToolResult, Cause]:
+        """One call; raises CallFailed for everything that is not the tool's own answer."""
+        client = self._client
+        if client is None or self._vitals.closed.is_set():
+            raise CallFailed(Cause.CLOSED, describe(self.loss), was_sent=False)
+        timeout_seconds = self.spec.options.timeout_seconds
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                result = await client.call_tool(tool, dict(arguments), meta=self._meta(episode))
+        except TimeoutError:
+            self._suspected.set()
+            raise CallFailed(Cause.TIMEOUT, f"no answer within {timeout_seconds:g} s") from None
+        except MCPError as error:
+            raise self._call_failed(error) from None
+        except (ValidationError, RuntimeError) as error:
+            # RuntimeError: the SDK's word for structured content that breaks the tool's own output schema.
+            raise CallFailed(Cause.BAD_REPLY, f"the reply is not a tool result: {_reason(error)}") from None
+        if (result.meta or {}).get(FAULT_KEY) == "infra":
+            return result, Cause.UPSTREAM
+        return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
+
+    async def drop(self, episode: str) -> None:
+        """Have a keyed server forget an episode; a server that cannot has lost its state anyway."""
+        if self._client is None or not self.is_open:
+            return
+        params = {"episode": episode}
+        request = wire.Request[dict[str, Any], str](method=DROP_METHOD, params=params)
+        try:
+            async with asyncio.timeout(self.spec.options.timeout_seconds):
+                await self._client.session.send_request(request, wire.EmptyResult)
+        except (MCPError, TimeoutError, ValidationError) as error:
+            logger.warning("server %s did not drop episode %s: %s", self.spec.name, episode, _reason(error))
+
+    def _meta(self, episode: str) -> wire.RequestParamsMeta | None:
+        # The meta map is open: any key of ours travels beside the protocol's own.
+        return cast(wire.RequestParamsMeta, {EPISODE_KEY: episode}) if self.is_keyed else None
+
+    def _transport(self) -> Transport:
+        spec = self.spec
+        if spec.url is not None:
+            return http_transport(
+                spec.url,
+                spec.headers,
+                connect_seconds=spec.options.connect_seconds,
+                max_message_bytes=spec.options.max_message_bytes,
+            )
+        return stdio_transport(command_of(spec, self.directory), self._vitals)
+
+    async def _introduce(self, client: Client) -> None:
+        """Learn what the server is and has."""
+        tools: list[wire.Tool] = []
+        cursor: str | None = None
+        for _ in range(_MAX_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            tools.extend(page.tools)
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+        self.tools = tuple(tools)
+        self.protocol_version = client.protocol_version
+        self.is_keyed = EXTENSION in (client.server_capabilities.extensions or {})
+
+    async def _serve(self, client: Client) -> None:
+        self._client = client
+        self._opened.set_result(None)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._check_when_suspected, client)
+            await self._vitals.closed.wait()
+            self._client = None
+            tasks.cancel_scope.cancel()
+
+    async def _check_when_suspected(self, client: Client) -> None:
+        """After a time-out: a tool may be slow on a healthy server, but a hung server must be replaced."""
+        while True:
+            await self._suspected.wait()
+            try:
+                async with asyncio.timeout(_CHECK_SECONDS):
+                    await client.list_tools()
+            except (TimeoutError, MCPError, ValidationError) as error:
+                self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
+            self._suspected.clear()
+
+    def _call_failed(self, error: MCPError) -> CallFailed:
+        if self._vitals.closed.is_set():
+            return CallFailed(Cause.CLOSED, describe(self.loss))
+        if error.code == EXPIRED_CODE:
+            self.abandon("expired: the server no longer knows our session")
+            return CallFailed(Cause.CLOSED, error.message, was_sent=False)
+        if error.code in _CAUSES:
+            return CallFailed(_CAUSES[error.code], error.message, was_sent=error.code != NOT_SENT_CODE)
+        if self.spec.is_remote and error.code == wire.CONNECTION_CLOSED:
+            return CallFailed(Cause.CLOSED, error.message)
+        if error.code == wire.METHOD_NOT_FOUND:
+            return CallFailed(Cause.UNKNOWN_TOOL, error.message)
+        # The server is there and answered: its error is about this call.
+        return CallFailed(Cause.TOOL_ERROR, error.message)
+
+
+def command_of(spec: ServerSpec, directory: Path | None) -> Command:
+    """The command with `${EPISODE_DIR}` filled in; a process of its own also works in that directory."""
+    assert spec.command is not None
+
+    def fill(text: str) -> str:
+        return text.replace(f"${{{EPISODE_DIR}}}", str(directory))
+
+    return Command(
+        program=fill(spec.command),
+        args=tuple(fill(arg) for arg in spec.args),
+        env={key: fill(value) for key, value in spec.env.items()},
+        cwd=directory if spec.cwd is None else Path(fill(str(spec.cwd))),
+        max_message_bytes=spec.options.max_message_bytes,
+    )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _reason(error: BaseException) -> str:
+    text = error.message if isinstance(error, MCPError) else str(error)
+    first_line = text.strip().partition("\n")[0]
+    return first_line or type(error).__name__

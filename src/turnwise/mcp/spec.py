@@ -1,0 +1,188 @@
+"""Takes an `mcp.json` as the ecosystem writes it, gives one checked `ServerSpec` per server."""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from dotenv import dotenv_values
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+logger = logging.getLogger(__name__)
+
+EPISODE_DIR = "EPISODE_DIR"
+"""`${EPISODE_DIR}` in args, env or cwd: the fresh directory of one server process, filled in at launch."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
+
+
+class Isolation(StrEnum):
+    """How episodes are kept apart on one server."""
+
+    AUTO = "auto"
+    SHARED = "shared"
+    KEYED = "keyed"
+    PROCESS = "process"
+
+
+class ServerOptions(BaseModel):
+    """The `turnwise` block of a server in `mcp.json`: how training uses it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    isolation: Isolation = Isolation.AUTO
+    """shared (stateless) | keyed (state per episode id inside one server) | process (one process per
+    episode) | auto: keyed if the server says it is, shared if every tool is read-only or it is remote,
+    process otherwise."""
+    template: Path | None = None
+    """Directory or file copied into each process's fresh `${EPISODE_DIR}`; process isolation only."""
+    num_warm: int = Field(default=2, ge=0)
+    """Processes kept ready ahead of demand; process isolation only. 2 hides a spawn of about 1 s."""
+    max_processes: int = Field(default=64, ge=1)
+    """Most processes alive at once; a lease past that waits. Process isolation only."""
+    allow: tuple[str, ...] | None = None
+    """Only these tools (shell patterns); every tool when absent."""
+    deny: tuple[str, ...] = ()
+    """Never these tools (shell patterns); wins over allow."""
+    timeout_seconds: float = Field(default=30.0, gt=0)
+    """One call, from sent to answered; the call is then cancelled and counts as an infrastructure fault."""
+    connect_seconds: float = Field(default=60.0, gt=0)
+    """From spawn to listed tools. npx may have to unpack a package first, so it is long."""
+    max_concurrency: int = Field(default=64, ge=1)
+    """Calls in flight at this server, over all episodes."""
+    rate_per_second: float | None = Field(default=None, gt=0)
+    """Calls started per second, over all episodes; no limit when absent."""
+    num_retries: int = Field(default=2, ge=0)
+    """Further tries of a call that is safe to repeat."""
+    breaker_failures: int = Field(default=5, ge=1)
+    """Infrastructure faults in a row that open the breaker."""
+    breaker_seconds: float = Field(default=10.0, gt=0)
+    """How long an open breaker refuses before it lets one call try."""
+    max_message_bytes: int = Field(default=8_000_000, ge=1_000)
+    """Largest reply taken; a larger one becomes an error the model reads. 8 MB parses in about 50 ms."""
+
+
+class ServerSpec(BaseModel):
+    """One server: how it is reached, and how training uses it. Variables are expanded already."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = Field(default_factory=dict)
+    cwd: Path | None = None
+    url: str | None = None
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    options: ServerOptions = ServerOptions()
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> Self:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("give either `command` (stdio) or `url` (streamable HTTP), not both or neither")
+        if self.url is not None and not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url {self.url!r} must start with http:// or https://")
+        if self.url is not None and self.options.isolation is Isolation.PROCESS:
+            raise ValueError("isolation 'process' needs a `command`: a remote server cannot be spawned")
+        return self
+
+    @property
+    def is_remote(self) -> bool:
+        return self.url is not None
+
+
+def environment(directory: Path | None = None) -> dict[str, str]:
+    """What `${VAR}` may refer to: our environment, over `.env` here, over `.env` in the parent directory."""
+    here = (directory or Path.cwd()).resolve()
+    found: dict[str, str] = {}
+    for path in (here.parent / ".env", here / ".env"):
+        found.update({key: value for key, value in dotenv_values(path).items() if value is not None})
+    return {**found, **os.environ}
+
+
+def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
+    """Read the file; every mistake is a ValueError that names the server, the field and the value."""
+    try:
+        parsed = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+    servers = parsed.get("mcpServers") if isinstance(parsed, dict) else None
+    if not isinstance(servers, dict):
+        raise ValueError(f'{path}: expected an object {{"mcpServers": {{...}}}}')
+    variables = environment() if variables is None else variables
+    return parse(servers, variables, directory=path.resolve().parent, where=str(path))
+
+
+def parse(
+    servers: Mapping[str, Any], variables: Mapping[str, str], *, directory: Path, where: str = "mcpServers"
+) -> tuple[ServerSpec, ...]:
+    """Expand variables and check each block; relative `template` and `cwd` are seen from `directory`."""
+    specs = []
+    for name, block in servers.items():
+        if not isinstance(block, dict):
+            raise ValueError(f"{where}: server {name!r}: expected an object, got {block!r}")
+        if block.get("disabled") is True:
+            continue
+        try:
+            specs.append(_parse_server(name, block, variables, directory))
+        except (ValidationError, ValueError) as error:
+            raise ValueError(f"{where}: server {name!r}: {_readable(error)}") from None
+    return tuple(specs)
+
+
+def _parse_server(
+    name: str, block: Mapping[str, Any], variables: Mapping[str, str], directory: Path
+) -> ServerSpec:
+    kind = str(block.get("type", block.get("transport", "")))
+    if kind == "sse":
+        raise ValueError("type 'sse' is the retired HTTP+SSE transport; use its streamable HTTP url instead")
+    options = _expand(dict(block.get("turnwise", {})), variables, "turnwise")
+    known = {key: block[key] for key in ("command", "args", "env", "cwd", "url", "headers") if key in block}
+    unknown = set(block) - set(known) - _IGNORED_KEYS - {"turnwise"}
+    if unknown:
+        logger.warning("server %s: ignored keys %s", name, ", ".join(sorted(unknown)))
+    fields = _expand(known, variables)
+    for holder, key in ((options, "template"), (fields, "cwd")):
+        if isinstance(holder.get(key), str) and not holder[key].startswith("${"):
+            holder[key] = directory / Path(holder[key]).expanduser()
+    if options.get("template") is not None and not Path(options["template"]).exists():
+        raise ValueError(f"turnwise.template: no such file or directory: {options['template']}")
+    return ServerSpec(name=name, **fields, options=ServerOptions(**options))
+
+
+def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
+    """`${VAR}` and `${VAR:-default}` everywhere in a block; an unset variable is an error that names it."""
+    if isinstance(value, dict):
+        return {key: _expand(item, variables, f"{field}.{key}".lstrip(".")) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+
+    def substitute(match: re.Match[str]) -> str:
+        variable, default = match.groups()
+        if variable == EPISODE_DIR:
+            return match.group(0)
+        if variables.get(variable):
+            return variables[variable]
+        if default is not None:
+            return str(default)
+        raise ValueError(f"{field}: ${{{variable}}} is not set in the environment or .env")
+
+    return _VARIABLE.sub(substitute, value)
+
+
+def _readable(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(
+            f"{'.'.join(str(part) for part in issue['loc']) or 'block'}: {issue['msg']}"
+            for issue in error.errors(include_input=False, include_url=False)
+        )
+    return str(error)

@@ -1,0 +1,205 @@
+"""Takes one turn's calls, gives their results in order: checked, routed, retried, recorded, made readable."""
+
+import asyncio
+import difflib
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from turnwise.mcp.arguments import ArgumentChecker, BadArguments, Checked
+from turnwise.mcp.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded
+from turnwise.mcp.gate import BreakerOpen
+from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
+from turnwise.mcp.session import CallFailed, ConnectFailed
+from turnwise.mcp.supply import Holding
+from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
+
+_RETRIED = {Cause.CLOSED, Cause.SPAWN_FAILED, Cause.BAD_REPLY}
+"""Not TIMEOUT: each try would cost the whole time-out again. Not UPSTREAM: our servers retry providers."""
+
+_BACKOFF_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Readability:
+    """How results become text the model reads."""
+
+    sanitiser: Sanitiser
+    max_tokens: int
+    count_tokens: TokenCounter
+
+    def of(self, text: str) -> str:
+        return cut(text, self.max_tokens, self.count_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A call that may be made: its tool, its checked arguments, its place in the episode."""
+
+    call: ToolCall
+    tool: Tool
+    checked: Checked
+    key: CallKey
+    index: int
+
+
+class LeasedToolbox:
+    """One episode's tools while its lease lasts; see `protocols.Toolbox`."""
+
+    def __init__(
+        self,
+        episode: str,
+        tools: Sequence[Tool],
+        checkers: Mapping[str, ArgumentChecker],
+        holdings: Mapping[str, Holding],
+        readability: Readability,
+        cassette: Cassette | None,
+        losses: list[ServerLoss],
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._checkers = checkers
+        self._holdings = holdings
+        self._readability = readability
+        self._cassette = cassette
+        self._losses = losses
+        self._history = History(episode)
+        self._only_replayed: dict[str, list[_Placed]] = {}
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return tuple(self._tools.values())
+
+    @property
+    def losses(self) -> Sequence[ServerLoss]:
+        return tuple(self._losses)
+
+    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        """All calls of a turn at once; on one server, what may change something keeps its order."""
+        results: dict[int, ToolResult] = {}
+        lanes: dict[str, list[tuple[int, _Placed]]] = {}
+        for position, call in enumerate(calls):
+            placed = self._place(call)
+            if isinstance(placed, ToolResult):
+                results[position] = placed
+            else:
+                lanes.setdefault(placed.tool.server, []).append((position, placed))
+
+        async def run(position: int, placed: _Placed) -> None:
+            results[position] = await self._answer(placed)
+
+        async def run_lane(lane: list[tuple[int, _Placed]]) -> None:
+            for is_read_only, together in groupby(lane, key=lambda item: item[1].tool.is_read_only):
+                if is_read_only:
+                    async with asyncio.TaskGroup() as readers:
+                        for position, placed in together:
+                            readers.create_task(run(position, placed))
+                else:
+                    for position, placed in together:
+                        await run(position, placed)
+
+        if len(calls) == 1 and lanes:
+            # The usual turn has one call: no tasks for it.
+            [[(position, placed)]] = lanes.values()
+            await run(position, placed)
+        else:
+            async with asyncio.TaskGroup() as turn:
+                for lane in lanes.values():
+                    turn.create_task(run_lane(lane))
+        return [results[position] for position in range(len(calls))]
+
+    def _place(self, call: ToolCall) -> _Placed | ToolResult:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return self._refuse(call, Cause.UNKNOWN_TOOL, self._unknown(call.name))
+        try:
+            checked = self._checkers[tool.name].check(call.arguments)
+        except BadArguments as error:
+            return self._refuse(call, Cause.BAD_ARGUMENTS, str(error))
+        key, index = self._history.place(tool, checked.arguments)
+        return _Placed(call, tool, checked, key, index)
+
+    def _refuse(self, call: ToolCall, cause: Cause, message: str) -> ToolResult:
+        text = self._readability.sanitiser.clean(f"error: {message}")
+        return ToolResult(call.id, self._readability.of(text), cause, seconds=0.0)
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name[:200], self._tools, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; the tools are {', '.join(self._tools)}"
+        return f"unknown tool {name[:200]!r}{hint}"
+
+    async def _answer(self, placed: _Placed) -> ToolResult:
+        started = time.perf_counter()
+        answer, num_retries, is_replayed = await self._replay_or_call(placed)
+        return ToolResult(
+            call_id=placed.call.id,
+            content=self._readability.of(answer.content),
+            cause=answer.cause,
+            seconds=answer.seconds if is_replayed else time.perf_counter() - started,
+            num_retries=num_retries,
+            repairs=placed.checked.repairs,
+            is_replayed=is_replayed,
+        )
+
+    async def _replay_or_call(self, placed: _Placed) -> tuple[Recorded, int, bool]:
+        cassette = self._cassette
+        if cassette is not None and cassette.mode is not Mode.RECORD:
+            try:
+                answer = cassette.find(placed.key)
+            except NotRecorded as error:
+                if cassette.mode is Mode.REPLAY:
+                    return Recorded(f"error: {error}", Cause.NOT_RECORDED, 0.0), 0, False
+            else:
+                if not placed.tool.is_read_only:
+                    self._only_replayed.setdefault(placed.tool.server, []).append(placed)
+                return answer, 0, True
+        await self._catch_up(placed.tool.server)
+        answer, num_retries = await self._call(placed)
+        if cassette is not None:
+            cassette.record(placed.key, placed.index, answer)
+        return answer, num_retries, False
+
+    async def _catch_up(self, server: str) -> None:
+        """Make the changes so far that were only replayed: a live call must find the state they left."""
+        for earlier in self._only_replayed.pop(server, ()):
+            await self._call(earlier)
+
+    async def _call(self, placed: _Placed) -> tuple[Recorded, int]:
+        """Call the server, again where that is safe; whatever happens becomes a recorded answer."""
+        holding = self._holdings[placed.tool.server]
+        started = time.perf_counter()
+        for num_retries in range(holding.supply.spec.options.num_retries + 1):
+            text, cause, may_repeat = await self._try(placed, holding)
+            if cause not in _RETRIED or holding.is_lost or not may_repeat:
+                break
+            # Jitter: episodes that failed together must not come back together.
+            await asyncio.sleep(_BACKOFF_SECONDS * 2**num_retries * random.uniform(0.5, 1.5))  # noqa: S311
+        if cause is not Cause.OK and not text.lower().startswith("error"):
+            text = f"error: {text}"
+        text = self._readability.sanitiser.clean(text)
+        return Recorded(text, cause, time.perf_counter() - started), num_retries
+
+    async def _try(self, placed: _Placed, holding: Holding) -> tuple[str, Cause, bool]:
+        """One try: text, how it ended, and whether it may be made again."""
+        tool = placed.tool
+        gate = holding.supply.gate
+        may_repeat = tool.is_repeatable
+        try:
+            async with gate.entered():
+                session = await holding.usable()
+                result, cause = await session.call(
+                    tool.server_tool, placed.checked.arguments, episode=holding.episode
+                )
+                text = render(result)
+        except BreakerOpen as error:
+            return f"server {tool.server!r} is not being called: {error}", Cause.BREAKER_OPEN, False
+        except ConnectFailed as error:
+            return str(error), Cause.SPAWN_FAILED, True
+        except CallFailed as error:
+            text, cause, may_repeat = str(error), error.cause, may_repeat or not error.was_sent
+        if cause.fault is Fault.INFRA:
+            gate.breaker.failed()
+        else:
+            gate.breaker.succeeded()
+        return text, cause, may_repeat
