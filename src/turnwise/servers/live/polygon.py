@@ -121,7 +121,7 @@ def _bar(row: Record, *, is_daily: bool) -> dict[str, Any]:
 
 
 def _moment(milliseconds: Any, *, is_daily: bool) -> str:
-    if not isinstance(milliseconds, int | float):
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
         raise Unavailable(f"{SOURCE} answered with a bar that has no time")
     try:
         moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone(NEW_YORK)

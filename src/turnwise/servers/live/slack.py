@@ -94,10 +94,10 @@ class LiveSlack:
         answer = record(payload, source=SOURCE)
         if answer.get("ok") is True:
             return answer
-        error = re.sub(r"[^a-z0-9_]", "", str(answer.get("error", "")))[:60] or "no reason given"
+        error = re.sub(r"[^a-z0-9_]", "", str(answer.get("error") or ""))[:60] or "no reason given"
         if error in MISTAKES:
             raise ToolError(f"Slack: {MISTAKES[error]} ({error})")
-        needed = re.sub(r"[^a-z:,._]", "", str(answer.get("needed", "")))[:100]
+        needed = re.sub(r"[^a-z:,._]", "", str(answer.get("needed") or ""))[:100]
         hint = f"; the token in {self._provider.account.key_variable} needs {needed}" if needed else ""
         raise Unavailable(f"Slack refused: {error}{hint}")
 

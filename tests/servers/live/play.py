@@ -1,0 +1,79 @@
+"""Takes a tool call, gives what the live backend answers through the tool contract, on a clock that jumps."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.servers.provider import LoopbackProvider
+from turnwise.servers.contract import service_of
+from turnwise.servers.live import live_backend
+from turnwise.servers.live.http import Clock, Patience
+
+KEY = "sk-TOPSECRET-0123456789"
+KEYS = {
+    "fmp": "FMP_API_KEY",
+    "polygon": "POLYGON_API_KEY",
+    "tavily": "TAVILY_API_KEY",
+    "slack": "SLACK_BOT_TOKEN",
+}
+QUICK = Patience(connect_seconds=2.0, read_seconds=0.3)
+START = datetime(2024, 11, 15, 15, 0, tzinfo=UTC)
+
+
+@dataclass
+class JumpingClock:
+    """Time that passes only when someone sleeps, so that a test waits for nothing."""
+
+    slept: list[float] = field(default_factory=list)
+
+    def clock(self) -> Clock:
+        return Clock(monotonic=self._elapsed, now=self._now, sleep=self._sleep, jitter=lambda: 0.0)
+
+    def _elapsed(self) -> float:
+        return sum(self.slept)
+
+    def _now(self) -> datetime:
+        return START + timedelta(seconds=sum(self.slept))
+
+    async def _sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+
+def environ(name: str, base_url: str) -> dict[str, str]:
+    return {KEYS[name]: KEY, f"{name.upper()}_BASE_URL": base_url}
+
+
+def ask(
+    provider: LoopbackProvider,
+    tool: str,
+    arguments: dict[str, Any] | None = None,
+    *,
+    patience: Patience = QUICK,
+    clock: JumpingClock | None = None,
+    server: str = "",
+) -> Any:
+    """Call one tool as the server would."""
+    return ask_all(provider, [(tool, arguments or {})], patience=patience, clock=clock, server=server)[0]
+
+
+def ask_all(
+    provider: LoopbackProvider,
+    calls: list[tuple[str, dict[str, Any]]],
+    *,
+    patience: Patience = QUICK,
+    clock: JumpingClock | None = None,
+    server: str = "",
+) -> list[Any]:
+    """Call tools one after the other on one backend."""
+    name = server or ("slack" if "slack" in calls[0][0] else calls[0][0].split("_")[0])
+    ticking = (clock or JumpingClock()).clock()
+
+    async def run() -> list[Any]:
+        async with live_backend(
+            name, environ(name, provider.url), patience=patience, clock=ticking
+        ) as backend:
+            handlers = {tool.name: tool.handler for tool in service_of(name, backend).tools}
+            return [await handlers[tool](arguments, "") for tool, arguments in calls]
+
+    return asyncio.run(run())
