@@ -1,0 +1,58 @@
+# make demo   the main job, set up from nothing
+# make test   the test suite
+# make check  lint + types + tests, what CI runs
+.DEFAULT_GOAL := help
+.PHONY: help setup demo lint types test test-slow check bench constraints clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Spawned servers import far faster from bytecode.
+unexport PYTHONDONTWRITEBYTECODE
+
+help:  ## Say what there is to make
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "turnwise needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the pinned packages into $(VENV) ..."
+	@$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q src
+	@bash scripts/system-packages.sh
+	@touch $@
+
+setup: $(VENV)/.installed  ## Make the virtual environment with everything pinned
+
+demo: setup  ## Run the main job end to end
+	@$(BIN)/turnwise demo
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+.tools/.third-party: tests/third_party/install.sh
+	@bash tests/third_party/install.sh
+	@mkdir -p .tools && touch $@
+
+test: setup .tools/.third-party  ## Run the test suite
+	$(BIN)/pytest -q -m "not slow"
+
+test-slow: setup .tools/.third-party
+	$(BIN)/pytest -q -m slow
+
+check: lint types test  ## What CI runs
+
+bench: setup  ## Measure the MCP client beside a bare SDK client
+	$(BIN)/python benchmarks/mcp.py
+
+constraints: setup  ## Pin what is installed now
+	@$(BIN)/pip freeze --exclude-editable | sort -f > constraints.txt
+
+clean:
+	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .pytest_cache
