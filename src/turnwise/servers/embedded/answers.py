@@ -1,0 +1,208 @@
+"""Takes the market and a question, gives the answer in one sentence, or None when the facts hold none."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from turnwise.servers.embedded.companies import Company
+from turnwise.servers.embedded.market import INDEX_OF, Market
+from turnwise.servers.embedded.news import dated, dollars, price
+from turnwise.servers.embedded.questions import Question, read_question
+from turnwise.servers.embedded.sessions import CLOCK, LAST_SESSION, PREVIOUS_SESSION, SESSIONS
+from turnwise.servers.embedded.statements import IncomeStatement
+
+Tell = Callable[[Market, Company], str]
+
+
+def _as_of(company: Company, name: str, value: str) -> str:
+    return f"The {name} of {company.name} ({company.symbol}) on {dated(LAST_SESSION)} was {value}."
+
+
+def _ratio(market: Market, company: Company) -> str:
+    ratio = market.quote(company.symbol).pe
+    if ratio is None:
+        return f"{company.name} has no P/E ratio, since it lost money in the last four quarters."
+    return _as_of(company, "P/E ratio", f"{ratio:.2f}")
+
+
+def _previous(market: Market, company: Company) -> str:
+    close = market.quote(company.symbol).previous_close
+    named = f"{company.name} ({company.symbol})"
+    return f"The previous close of {named}, on {dated(PREVIOUS_SESSION)}, was ${close:,.2f}."
+
+
+def _change(market: Market, company: Company) -> str:
+    quote = market.quote(company.symbol)
+    return (
+        f"{company.name} ({company.symbol}) changed by {quote.change_percent}% on {dated(LAST_SESSION)}, to "
+        f"${quote.price:,.2f}."
+    )
+
+
+PROFILE: tuple[tuple[str, Tell], ...] = (
+    (r"ceo|chief executive|who (leads|runs|heads)|led by", lambda _, c: f"The CEO of {c.name} is {c.ceo}."),
+    (r"ticker|symbol", lambda _, c: f"The ticker of {c.name} is {c.symbol}."),
+    (r"industry", lambda _, c: f"{c.name} is in the {c.industry} industry."),
+    (r"sector", lambda _, c: f"{c.name} is in the {c.sector} sector."),
+    (r"headquarter|based|located|which city", lambda _, c: f"{c.name} is based in {c.city}, {c.country}."),
+    (r"country", lambda _, c: f"{c.name} is from {c.country}."),
+    (r"employ|staff|people|workers", lambda _, c: f"{c.name} has {c.employees:,} full-time employees."),
+    (r"website|homepage|web site", lambda _, c: f"The website of {c.name} is {c.website}"),
+    (r"founded|established", lambda _, c: f"{c.name} was founded in {c.founded}."),
+    (r"listed|ipo|go public", lambda _, c: f"{c.name} was listed on {c.exchange} on {dated(c.listed_on)}."),
+    (r"exchange", lambda _, c: f"{c.name} trades on {c.exchange}."),
+    (r"shares outstanding|how many shares", lambda _, c: f"{c.name} has {c.shares:,} shares outstanding."),
+    (r"\bsic\b", lambda _, c: f"The SIC code of {c.name} is {c.sic_code} ({c.sic_description})."),
+    (r"market cap", lambda m, c: _as_of(c, "market cap", dollars(m.quote(c.symbol).market_cap))),
+    (r"p/e|\bpe\b|price[- ](to[- ])?earnings", _ratio),
+    (r"previous close|previous session", _previous),
+    (r"volume", lambda m, c: _as_of(c, "volume", f"{m.quote(c.symbol).volume:,} shares")),
+    (r"change|percent|gain|lose|lost|rise|fall|fell|rose", _change),
+    (
+        r"price|quote|clos|trad|worth|cost",
+        lambda m, c: _as_of(c, "closing price", f"${m.quote(c.symbol).price:,.2f}"),
+    ),
+    (r"which company|what company|name", lambda _, c: f"{c.symbol} is {c.name}."),
+    (r"product|sell|make|what (is|does)|tell", lambda _, c: c.description.split(". ")[0] + "."),
+)
+"""The first pattern that occurs decides; the more particular words stand before the general ones."""
+
+ACCOUNTS: tuple[tuple[str, str, Callable[[IncomeStatement], str]], ...] = (
+    (r"\beps\b|earnings per share", "earnings per share", lambda s: price(s.eps_cents)),
+    (r"cost of (revenue|sales|goods)", "cost of revenue", lambda s: dollars(s.cost_of_revenue)),
+    (r"gross profit", "gross profit", lambda s: dollars(s.gross_profit)),
+    (r"operating (expenses|costs)", "operating expenses", lambda s: dollars(s.operating_expenses)),
+    (r"operating (income|profit)", "operating income", lambda s: dollars(s.operating_income)),
+    (r"net income|net profit|net loss|profit", "net income", lambda s: dollars(s.net_income)),
+    (r"revenue|sales|turnover", "revenue", lambda s: dollars(s.revenue)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    pattern: str
+    name: str
+    value: Callable[[Market, Company], float | None]
+    show: Callable[[float], str]
+
+
+MEASURES = (
+    _Measure(
+        r"market cap|valuable|largest compan|biggest compan",
+        "market cap", lambda m, c: m.quote(c.symbol).market_cap, lambda v: dollars(int(v)),
+    ),
+    _Measure(
+        r"p/e|\bpe\b|price[- ](to[- ])?earnings",
+        "P/E", lambda m, c: m.quote(c.symbol).pe, lambda v: f"{v:.2f}",
+    ),
+    _Measure(
+        r"employ|staff|workers", "number of employees", lambda _, c: c.employees, lambda v: f"{int(v):,}"
+    ),
+    _Measure(
+        r"revenue|sales", "2025 revenue", lambda m, c: m.years(c.symbol)[0].revenue, lambda v: dollars(int(v))
+    ),
+    _Measure(
+        r"net income|profit",
+        "2025 net income", lambda m, c: m.years(c.symbol)[0].net_income, lambda v: dollars(int(v)),
+    ),
+    _Measure(
+        r"volume|traded", "volume", lambda m, c: m.quote(c.symbol).volume, lambda v: f"{int(v):,} shares"
+    ),
+    _Measure(
+        r"gain|rose|rise|change|perform|lost|lose|fell|fall|drop",
+        "change of the last session", lambda m, c: m.quote(c.symbol).change_percent, lambda v: f"{v:.2f}%",
+    ),
+    _Measure(r"price|expensive", "share price", lambda m, c: m.quote(c.symbol).price, lambda v: f"${v:,.2f}"),
+)  # fmt: skip
+
+MOST = r"\b(largest|biggest|highest|most|greatest|top|best|larger|bigger|higher|more|greater)\b"
+LEAST = r"\b(smallest|lowest|least|fewest|worst|smaller|lower|less|fewer)\b"
+
+
+def answer(market: Market, text: str) -> str | None:
+    """One direct sentence from the facts."""
+    question = read_question(market.companies(), text)
+    if question.led_by:
+        return _led(market, question, question.led_by[0])
+    if re.search(r"market (open|closed|status)|is the (stock )?market", question.text):
+        return f"It is {CLOCK:%H:%M} in New York on {dated(CLOCK.date())}: the regular session is closed."
+    if re.search(rf"{MOST}|{LEAST}", question.text) and len(question.companies) != 1:
+        return _superlative(market, question)
+    if question.companies:
+        return _about(market, question, question.companies[0])
+    if question.namesakes:
+        several = ", ".join(f"{company.name} ({company.symbol})" for company in question.namesakes)
+        return f"More than one company may be meant: {several}."
+    return None
+
+
+def _led(market: Market, question: Question, company: Company) -> str:
+    """A question that names a chief executive asks for the company, or for something about it."""
+    about_company = re.sub(r"ceo|chief executive|led by|leads|(which|what) company", " ", question.text)
+    told = _about(market, dataclasses.replace(question, text=about_company), company)
+    return told or f"{company.ceo} is the CEO of {company.name} ({company.symbol})."
+
+
+def _about(market: Market, question: Question, company: Company) -> str | None:
+    for pattern, name, show in ACCOUNTS:
+        if re.search(pattern, question.text):
+            return _accounts(market, question, company, name, show)
+    if question.day is not None:
+        return _close_on(market, question, company)
+    tell = next((tell for pattern, tell in PROFILE if re.search(pattern, question.text)), None)
+    return tell(market, company) if tell else None
+
+
+def _accounts(
+    market: Market, question: Question, company: Company, name: str, show: Callable[[IncomeStatement], str]
+) -> str:
+    if question.quarter is None and not re.search(r"quarter", question.text):
+        statements = market.years(company.symbol)
+    else:
+        statements = market.quarters(company.symbol)
+    fitting = [
+        statement
+        for statement in statements
+        if (question.year is None or statement.fiscal_year == question.year)
+        and (question.quarter is None or statement.period == f"Q{question.quarter}")
+    ]
+    if not fitting:
+        return (
+            f"There is no such statement of {company.name}: its years run from 2021 to 2025, its quarters "
+            "from Q1 2021 to Q1 2026."
+        )
+    found = fitting[0]
+    period = (
+        f"fiscal year {found.fiscal_year}" if found.period == "FY" else f"{found.period} {found.fiscal_year}"
+    )
+    return f"The {name} of {company.name} ({company.symbol}) for {period} was {show(found)}."
+
+
+def _close_on(market: Market, question: Question, company: Company) -> str:
+    day = question.day
+    assert day is not None
+    if day not in INDEX_OF:
+        return (
+            f"There was no session on {day.isoformat()}; sessions run from {SESSIONS[0].isoformat()} to "
+            f"{LAST_SESSION.isoformat()} on weekdays that are not holidays."
+        )
+    bar = market.daily_bar(company.symbol, day)
+    return f"{company.name} ({company.symbol}) closed at ${bar.close:,.2f} on {dated(day)}."
+
+
+def _superlative(market: Market, question: Question) -> str | None:
+    measure = next((each for each in MEASURES if re.search(each.pattern, question.text)), None)
+    pool: Sequence[Company] = question.companies or question.group
+    if measure is None or not pool:
+        return None
+    falls = re.search(r"lost|lose|fell|fall|drop", question.text) is not None
+    is_least = (re.search(LEAST, question.text) is not None) != falls
+    known = [(value, company) for company in pool if (value := measure.value(market, company)) is not None]
+    if not known:
+        return None
+    sign = 1 if is_least else -1
+    value, company = min(known, key=lambda pair: (sign * pair[0], pair[1].symbol))
+    among = "of the companies named" if question.companies else question.group_name
+    kind = "lowest" if is_least else "highest"
+    return f"{company.name} ({company.symbol}) has the {kind} {measure.name} {among}: {measure.show(value)}."

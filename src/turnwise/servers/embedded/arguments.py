@@ -1,0 +1,66 @@
+"""Takes a tool's arguments as a model wrote them, gives checked values or a ToolError that says how."""
+
+from datetime import date
+
+from turnwise.mcp.serve import ToolError
+from turnwise.servers.embedded.companies import Company
+from turnwise.servers.embedded.market import Market
+from turnwise.servers.embedded.names import matches, nearest, normal_symbol
+
+MAX_LISTED = 50
+"""The most rows a list tool gives, whatever limit is asked for."""
+
+
+def read_text(value: object, name: str, *, max_chars: int = 400) -> str:
+    """Text with something in it. Lone surrogates, which no encoder takes, become question marks."""
+    if not isinstance(value, str):
+        raise ToolError(f"{name} must be text, not {type(value).__name__}")
+    if not value.strip():
+        raise ToolError(f"{name} is empty")
+    if len(value) > max_chars:
+        raise ToolError(f"{name} has {len(value)} characters; at most {max_chars} are allowed")
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def read_company(market: Market, value: object, name: str = "symbol") -> Company:
+    """The company with this symbol, in any case and with spaces around."""
+    text = read_text(value, name)
+    symbol = normal_symbol(text)
+    if market.is_listed(symbol):
+        return market.company(symbol)
+    near = (matches(market.companies(), text) or nearest(market.companies(), symbol))[:3]
+    hint = (
+        f"did you mean {', '.join(f'{company.symbol} ({company.name})' for company in near)}?"
+        if near
+        else "nothing listed is spelt like it; look the company up by its name"
+    )
+    raise ToolError(f"unknown ticker {symbol[:40]!a}; {hint}")
+
+
+def read_limit(value: object, name: str = "limit", *, most: int = MAX_LISTED) -> int:
+    """A count from 1; more than `most` is cut down to it, since a long list is not an error."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ToolError(f"{name} must be a whole number, not {str(value)[:40]!a}")
+    if value < 1:
+        raise ToolError(f"{name} is {str(value)[:40]}; it must be 1 or more")
+    return min(value, most)
+
+
+def read_date(value: object, name: str) -> date:
+    """A day written YYYY-MM-DD."""
+    text = read_text(value, name).strip()
+    try:
+        # fromisoformat alone would also take 20260630 and 2026-W27-2.
+        if len(text) != 10:
+            raise ValueError
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ToolError(f"{name} is {text[:40]!a}; write a real day as YYYY-MM-DD, like 2026-06-30") from None
+
+
+def read_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
+    """One of the words, in any case."""
+    word = read_text(value, name).strip().lower()
+    if word not in choices:
+        raise ToolError(f"{name} is {word[:40]!a}; it must be one of {', '.join(choices)}")
+    return word

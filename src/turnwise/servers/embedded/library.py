@@ -1,0 +1,120 @@
+"""Takes pages, gives a full-text index of them, and for a query the pages that fit best."""
+
+import re
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from turnwise.servers.embedded.documents import Page
+
+MAX_TERMS = 24
+"""Terms of a query that are looked up: more only slow the search."""
+
+COMMON_WORDS = frozenset(
+    [
+        "a",
+        "about",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "by",
+        "did",
+        "do",
+        "does",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "how",
+        "in",
+        "is",
+        "it",
+        "its",
+        "me",
+        "of",
+        "on",
+        "or",
+        "tell",
+        "that",
+        "the",
+        "their",
+        "to",
+        "was",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "you",
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A page that fits a query, and how well (0 to 1)."""
+
+    page: Page
+    score: float
+
+
+class Library:
+    """The searchable pages of one world, in SQLite FTS5."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    def search(self, query: str, *, limit: int) -> list[Hit]:
+        """The best pages first; nothing in the query is read as FTS5 syntax."""
+        terms = terms_of(query)
+        if not terms:
+            return []
+        # bm25 weights: a term in the title counts as two in the text. It is negative, best lowest.
+        rows = self._database.execute(
+            "SELECT url, title, text, bm25(page, 0.0, 2.0, 1.0) AS rank FROM page WHERE page MATCH ? "
+            "ORDER BY rank, rowid LIMIT ?",
+            (" OR ".join(f'"{term}"' for term in terms), limit),
+        )
+        # Squash to (0, 1) so that the usual hit on a name lies above one half.
+        return [
+            Hit(Page(url, title, text), round(-rank / (8.0 - rank), 4)) for url, title, text, rank in rows
+        ]
+
+
+def write_pages(database: sqlite3.Connection, pages: Iterable[Page]) -> None:
+    """Create the index and fill it."""
+    database.execute("CREATE VIRTUAL TABLE page USING fts5(url UNINDEXED, title, text, tokenize='unicode61')")
+    database.executemany(
+        "INSERT INTO page (url, title, text) VALUES (?, ?, ?)",
+        ((page.url, page.title, page.text) for page in pages),
+    )
+    database.execute("INSERT INTO page (page) VALUES ('optimize')")
+
+
+def terms_of(query: str) -> list[str]:
+    """The words that are worth looking up, each once; `\\w` leaves no quote or operator in them."""
+    words = dict.fromkeys(re.findall(r"\w+", query.lower()))
+    return [word for word in words if word not in COMMON_WORDS][:MAX_TERMS]
+
+
+def passage(text: str, terms: Iterable[str], *, max_chars: int) -> str:
+    """The run of whole sentences that holds most of the terms and fits in `max_chars`."""
+    sentences = re.split(r"(?<=[.!?\"]) (?=[A-Z\"])", text)
+    wanted = set(terms)
+    hits = [len(wanted & set(re.findall(r"\w+", sentence.lower()))) for sentence in sentences]
+    best = max(range(len(sentences)), key=lambda index: (hits[index], -index))
+    end = best + 1
+    chosen = sentences[best][:max_chars]
+    while end < len(sentences) and len(chosen) + 1 + len(sentences[end]) <= max_chars:
+        chosen = f"{chosen} {sentences[end]}"
+        end += 1
+    return chosen

@@ -1,0 +1,147 @@
+"""Takes companies, daily bars and quarters, gives every derived fact: quotes, movers, statements, hours."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from turnwise.servers.embedded.bars import COLUMNS, Bar, bar_at, make_daily, split_day, split_hour
+from turnwise.servers.embedded.companies import Company, make_companies
+from turnwise.servers.embedded.sessions import LAST_SESSION, SESSIONS
+from turnwise.servers.embedded.statements import IncomeStatement, make_quarters, years_of
+
+INDEX_OF = {day: index for index, day in enumerate(SESSIONS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A session as the quote tools show it; the change is from the session before."""
+
+    symbol: str
+    name: str
+    session: date
+    price: float
+    change: float
+    change_percent: float
+    day_low: float
+    day_high: float
+    volume: int
+    market_cap: int
+    pe: float | None
+    """Price over the last four quarters' earnings per share; None for a loss, where it means nothing."""
+    previous_close: float
+
+
+class Market:
+    """The facts of one world. Symbols are upper case; an unknown one raises KeyError."""
+
+    def __init__(
+        self,
+        seed: int,
+        companies: Sequence[Company],
+        columns: Mapping[str, Sequence[int]],
+        quarters: Mapping[str, Sequence[IncomeStatement]],
+    ) -> None:
+        self.seed = seed
+        self._companies = tuple(companies)
+        self._by_symbol = {company.symbol: company for company in companies}
+        self._columns = columns
+        self._quarters = quarters
+        # Bound to the instance, so that a world's bars go when the world goes.
+        self.hourly_bars = functools.lru_cache(maxsize=2048)(self._hourly_bars)
+        self.quotes = functools.lru_cache(maxsize=32)(self._quotes)
+        self.minute_bars = functools.lru_cache(maxsize=128)(self._minute_bars)
+
+    def companies(self) -> Sequence[Company]:
+        """All companies, by symbol."""
+        return self._companies
+
+    def company(self, symbol: str) -> Company:
+        return self._by_symbol[symbol]
+
+    def is_listed(self, symbol: str) -> bool:
+        return symbol in self._by_symbol
+
+    def daily_bars(self, symbol: str) -> Sequence[Bar]:
+        """One bar for each of `SESSIONS`, oldest first."""
+        columns = self._columns[symbol]
+        return [bar_at(columns, index) for index in range(len(SESSIONS))]
+
+    def daily_bar(self, symbol: str, day: date) -> Bar:
+        return bar_at(self._columns[symbol], INDEX_OF[day])
+
+    def columns(self, symbol: str) -> Sequence[int]:
+        """Open, high, low, close in cents and volume of each of `SESSIONS`, flat."""
+        return self._columns[symbol]
+
+    def close_cents(self, symbol: str) -> Sequence[int]:
+        """The closing price of each of `SESSIONS`, oldest first."""
+        return self._columns[symbol][3::COLUMNS]
+
+    def _hourly_bars(self, symbol: str, day: date) -> Sequence[Bar]:
+        """The seven hourly bars of a session, which aggregate to its daily bar."""
+        return split_day(self.seed, symbol, self.daily_bar(symbol, day))
+
+    def _minute_bars(self, symbol: str, day: date) -> Sequence[Bar]:
+        """The 390 minute bars of a session, which aggregate to its hourly bars."""
+        hours = self.hourly_bars(symbol, day)
+        return [minute for hour in hours for minute in split_hour(self.seed, symbol, hour)]
+
+    def quote(self, symbol: str, day: date = LAST_SESSION) -> Quote:
+        """The quote after the close of a session (not the first one, which has no change)."""
+        company = self._by_symbol[symbol]
+        bar = self.daily_bar(symbol, day)
+        before = self.close_cents(symbol)[INDEX_OF[day] - 1]
+        earned = self.trailing_eps_cents(symbol)
+        return Quote(
+            symbol=symbol,
+            name=company.name,
+            session=day,
+            price=bar.close,
+            change=(bar.close_cents - before) / 100,
+            change_percent=percent(before, bar.close_cents),
+            day_low=bar.low,
+            day_high=bar.high,
+            volume=bar.volume,
+            market_cap=bar.close_cents * company.shares // 100,
+            pe=round(bar.close_cents / earned, 2) if earned > 0 else None,
+            previous_close=before / 100,
+        )
+
+    def _quotes(self, day: date = LAST_SESSION) -> Sequence[Quote]:
+        """Every company's quote after a session, by symbol."""
+        return [self.quote(company.symbol, day) for company in self._companies]
+
+    def gainers(self, day: date = LAST_SESSION) -> Sequence[Quote]:
+        """The shares that rose, most first; equal changes by symbol."""
+        rising = [quote for quote in self.quotes(day) if quote.change > 0]
+        return sorted(rising, key=lambda quote: (-quote.change_percent, quote.symbol))
+
+    def losers(self, day: date = LAST_SESSION) -> Sequence[Quote]:
+        """The shares that fell, most first; equal changes by symbol."""
+        falling = [quote for quote in self.quotes(day) if quote.change < 0]
+        return sorted(falling, key=lambda quote: (quote.change_percent, quote.symbol))
+
+    def quarters(self, symbol: str) -> Sequence[IncomeStatement]:
+        """Quarterly statements, newest first."""
+        return tuple(reversed(self._quarters[symbol]))
+
+    def years(self, symbol: str) -> Sequence[IncomeStatement]:
+        """Annual statements, newest first."""
+        return tuple(reversed(years_of(self._quarters[symbol])))
+
+    def trailing_eps_cents(self, symbol: str) -> int:
+        """Earnings per share of the last four reported quarters."""
+        return sum(quarter.eps_cents for quarter in self._quarters[symbol][-4:])
+
+
+def make_market(seed: int) -> Market:
+    """All facts of the world with this seed, from nothing."""
+    companies = make_companies(seed)
+    quarters = {company.symbol: make_quarters(seed, company) for company in companies}
+    return Market(seed, companies, make_daily(seed, companies), quarters)
+
+
+def percent(before: int, after: int) -> float:
+    """The change from one value to another in per cent, to two decimals."""
+    return round(100 * (after - before) / before, 2)

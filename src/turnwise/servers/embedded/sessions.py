@@ -1,0 +1,70 @@
+"""Gives the frozen clock of the embedded world, its trading sessions and whether the market is open."""
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+
+NEW_YORK = timezone(timedelta(hours=-4))
+"""New York in summer. All that carries a time of day (clock, intraday bars, news) lies after 2026-03-08."""
+
+CLOCK = datetime(2026, 6, 30, 16, 30, tzinfo=NEW_YORK)
+"""Now, for ever: half an hour after the close of the last session."""
+
+CLOSE = datetime(2026, 6, 30, 16, 0, tzinfo=NEW_YORK)
+
+HOLIDAYS = (
+    *(date(2024, 7, 4), date(2024, 9, 2), date(2024, 11, 28), date(2024, 12, 25)),
+    *(date(2025, 1, 1), date(2025, 1, 20), date(2025, 2, 17), date(2025, 4, 18), date(2025, 5, 26)),
+    *(date(2025, 6, 19), date(2025, 7, 4), date(2025, 9, 1), date(2025, 11, 27), date(2025, 12, 25)),
+    *(date(2026, 1, 1), date(2026, 1, 19), date(2026, 2, 16), date(2026, 4, 3), date(2026, 5, 25)),
+    date(2026, 6, 19),
+)
+
+
+def _weekdays(first: date, last: date) -> list[date]:
+    days = (first + timedelta(days=offset) for offset in range((last - first).days + 1))
+    return [day for day in days if day.weekday() < 5]
+
+
+SESSIONS: Sequence[date] = tuple(
+    day for day in _weekdays(date(2024, 7, 1), CLOCK.date()) if day not in HOLIDAYS
+)
+"""Two years of trading days, oldest first; every session runs 09:30 to 16:00, there are no half days."""
+
+HOURLY_SESSIONS = SESSIONS[-60:]
+"""The sessions that have hourly bars."""
+
+MINUTE_SESSIONS = SESSIONS[-20:]
+"""The sessions that have minute bars."""
+
+LAST_SESSION = SESSIONS[-1]
+PREVIOUS_SESSION = SESSIONS[-2]
+"""What every tool means by "previous close": the session before the last one."""
+
+
+def session_on_or_after(day: date) -> date:
+    """The first session not before a day."""
+    return SESSIONS[bisect.bisect_left(SESSIONS, day)]
+
+
+@dataclass(frozen=True, slots=True)
+class MarketStatus:
+    """Whether the exchanges trade at the frozen clock."""
+
+    market: str
+    server_time: datetime
+    exchanges: dict[str, str]
+    is_early_hours: bool
+    is_after_hours: bool
+
+
+def market_status() -> MarketStatus:
+    """At 16:30 the regular session is over and after-hours trading runs; over-the-counter trading is not."""
+    return MarketStatus(
+        market="extended-hours",
+        server_time=CLOCK,
+        exchanges={"nasdaq": "extended-hours", "nyse": "extended-hours", "otc": "closed"},
+        is_early_hours=False,
+        is_after_hours=True,
+    )

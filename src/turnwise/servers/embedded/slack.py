@@ -1,0 +1,100 @@
+"""Takes a world, gives the Slack tools over a workspace that each episode sees as its own."""
+
+import re
+import sqlite3
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from turnwise.mcp.serve import ToolError
+from turnwise.servers.embedded.arguments import read_limit, read_text
+from turnwise.servers.embedded.sessions import CLOCK
+from turnwise.servers.embedded.workspace import Channel, make_workspace, stamp
+from turnwise.servers.embedded.world import World
+
+Row = Mapping[str, Any]
+
+MAX_MESSAGES = 200
+MAX_MESSAGE_CHARS = 40_000
+"""Slack's own limit."""
+
+MAX_POSTS = 1000
+"""Posts of one episode: far above any honest use, low enough that a loop cannot fill the memory."""
+
+SCHEMA = """
+CREATE TABLE message (
+    episode TEXT,  -- NULL: the template, which every episode sees
+    channel_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    text TEXT NOT NULL,
+    ts TEXT NOT NULL
+);
+CREATE INDEX by_channel ON message (channel_id, episode, ts);
+CREATE INDEX by_episode ON message (episode);
+"""
+
+
+class EmbeddedSlack:
+    """Slack's tools; each method is the tool of the same name.
+
+    An episode is a layer of rows over the shared template: one that only reads costs nothing, and its posts
+    are seen by no other. A client that names no episode has a layer of its own, the one named "".
+    """
+
+    def __init__(self, world: World) -> None:
+        self._workspace = make_workspace(world.market)
+        self._channels = {channel.id: channel for channel in self._workspace.channels}
+        self._by_name = {channel.name: channel for channel in self._workspace.channels}
+        self._database = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._database.executescript(SCHEMA)
+        self._database.executemany(
+            "INSERT INTO message VALUES (NULL, ?, ?, ?, ?)",
+            ((each.channel_id, each.user_id, each.text, each.ts) for each in self._workspace.messages),
+        )
+
+    async def list_slack_channels(self, episode: str) -> list[Row]:
+        return [
+            {"id": each.id, "name": each.name, "topic": each.topic, "num_members": len(each.member_ids)}
+            for each in self._workspace.channels
+        ]
+
+    async def send_slack_message(self, channel: object, message: object, episode: str) -> Row:
+        target = self._channel(channel, "channel")
+        text = read_text(message, "message", max_chars=MAX_MESSAGE_CHARS)
+        layer = _layer(episode)
+        posts: int = self._database.execute(
+            "SELECT count(*) FROM message WHERE episode = ?", (layer,)
+        ).fetchone()[0]
+        if posts >= MAX_POSTS:
+            raise ToolError(f"{MAX_POSTS} messages were posted already; no more are taken")
+        # The clock is frozen, so the posts of an episode come one second after another.
+        ts = stamp(CLOCK + timedelta(seconds=posts + 1), posts + 1)
+        row = (layer, target.id, self._workspace.bot.id, text, ts)
+        self._database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
+        return {"ok": True, "channel": target.id, "ts": ts}
+
+    async def get_slack_channel_history(self, channel_id: object, limit: object, episode: str) -> list[Row]:
+        target = self._channel(channel_id, "channel_id")
+        rows = self._database.execute(
+            "SELECT user_id, text, ts FROM message WHERE channel_id = ? AND (episode IS NULL OR episode = ?) "
+            "ORDER BY ts DESC LIMIT ?",
+            (target.id, _layer(episode), read_limit(limit, most=MAX_MESSAGES)),
+        )
+        return [{"user": user, "text": text, "ts": ts} for user, text, ts in rows]
+
+    async def drop(self, episode: str) -> None:
+        """Forget an episode's posts."""
+        self._database.execute("DELETE FROM message WHERE episode = ?", (_layer(episode),))
+
+    def _channel(self, value: object, name: str) -> Channel:
+        text = read_text(value, name).strip()
+        found = self._channels.get(text.upper()) or self._by_name.get(text.removeprefix("#").lower())
+        if found is None:
+            known = ", ".join(f"{each.name} ({each.id})" for each in self._workspace.channels)
+            raise ToolError(f"unknown channel {text[:40]!a}; the channels are {known}")
+        return found
+
+
+def _layer(episode: str) -> str:
+    """The episode id as SQLite can store it: a lone surrogate is spelt out, so that ids stay apart."""
+    return re.sub(r"[\ud800-\udfff\x00]", lambda found: f"\\u{ord(found[0]):04x}", episode)
