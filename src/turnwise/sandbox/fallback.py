@@ -1,0 +1,52 @@
+"""Takes a `Layout`, gives the launch of a zygote that confines its children by Landlock alone."""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from turnwise.sandbox.launch import ENVIRONMENT, Launch, python_arguments
+from turnwise.sandbox.layout import Layout
+
+_DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+@contextlib.contextmanager
+def landlock_launch(layout: Layout) -> Iterator[Launch]:
+    """The interpreter sees its library through open directories.
+
+    A child that has dropped root may not walk through /root to an interpreter installed there, but it may
+    go on from a directory that is already open.
+    """
+    home = layout.prefix
+    parents = list(dict.fromkeys(path.parent for path in layout.packages.values()))
+    with contextlib.ExitStack() as stack:
+        opened = {path: stack.enter_context(_directory(path)) for path in dict.fromkeys([home, *parents])}
+        yield Launch(
+            command=[str(layout.executable), *python_arguments(str(layout.inside))],
+            environment={**ENVIRONMENT, "PYTHONHOME": _through(opened[home])},
+            fds=tuple(opened.values()),
+            shares_host=True,
+            import_path=tuple(_through(opened[path]) for path in parents),
+            readable=tuple(map(str, _readable(layout))),
+        )
+
+
+def _readable(layout: Layout) -> Iterator[Path]:
+    yield from layout.libraries
+    yield from (path for name in ("lib", "lib64") if (path := layout.prefix / name).is_dir())
+    yield from layout.packages.values()
+    yield from (Path(device) for device in _DEVICES)
+
+
+@contextlib.contextmanager
+def _directory(path: Path) -> Iterator[int]:
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _through(fd: int) -> str:
+    return f"/proc/self/fd/{fd}"

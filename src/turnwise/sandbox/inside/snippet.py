@@ -1,0 +1,94 @@
+"""Takes source text and variables, runs it as `__main__`, gives its value or its traceback as plain text."""
+
+import ast
+import builtins
+import json
+import linecache
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .jsonable import to_json
+
+FILENAME = "<code>"
+_ERROR_BYTES = 8192
+_CUT = "… [cut]"
+
+
+def execute(
+    source: str, variables: Mapping[str, Any], result_names: Iterable[str], value_bytes: int, shown_bytes: int
+) -> dict[str, Any]:
+    """Run it; `result_names` are variables to take for the value when the last expression has none."""
+    main = types.ModuleType("__main__")
+    main.__dict__.update(variables, __builtins__=builtins)
+    sys.modules["__main__"] = main
+    # so that a traceback can quote the line
+    linecache.cache[FILENAME] = (len(source), None, source.splitlines(keepends=True), FILENAME)
+    outcome: dict[str, Any] = {"value": "", "value_json": None, "error": "", "is_memory": False}
+    try:
+        value = _run(source, main.__dict__)
+        names = (name for name in result_names if value is None)
+        value = next((main.__dict__[name] for name in names if main.__dict__.get(name) is not None), value)
+        outcome["value"] = "" if value is None else _cut(repr(value), shown_bytes)
+        outcome["value_json"] = _as_json(value, value_bytes)
+        threading._shutdown()  # type: ignore[attr-defined]  # as an interpreter does: threads finish first
+    except SystemExit as stop:
+        # `exit()` at the end of a script is an ordinary end
+        outcome["error"] = "" if stop.code in (None, 0) else f"SystemExit: {stop.code}"
+    except MemoryError:
+        outcome.update(error="MemoryError: the code used more memory than it may", is_memory=True)
+    except BaseException as error:  # noqa: BLE001 (whatever hostile code raises is its result)
+        outcome["error"] = _explain(error)
+    return outcome
+
+
+def _run(source: str, namespace: dict[str, Any]) -> Any:
+    tree = ast.parse(source, FILENAME)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, FILENAME, "exec"), namespace)  # noqa: S102 (what a sandbox is for)
+        return None
+    del tree.body[-1]
+    exec(compile(tree, FILENAME, "exec"), namespace)  # noqa: S102
+    return eval(compile(ast.Expression(last.value), FILENAME, "eval"), namespace)  # noqa: S307
+
+
+def _as_json(value: Any, limit: int) -> str | None:
+    if value is None:
+        return None
+    try:
+        text = json.dumps(to_json(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        return None
+    return text if len(text.encode("utf-8", "replace")) <= limit else None
+
+
+def _explain(error: BaseException) -> str:
+    """The traceback with only the code's own lines: library frames and paths mean nothing to a model."""
+    try:
+        told = traceback.TracebackException.from_exception(error, limit=-40, compact=True)
+        _keep_own_frames(told, 0)
+        return _cut_middle("".join(told.format()).rstrip())
+    except BaseException:  # noqa: BLE001 (a hostile __str__ may raise anything)
+        return f"{type(error).__name__}: (its message could not be shown)"
+
+
+def _keep_own_frames(told: traceback.TracebackException, depth: int) -> None:
+    own = [frame for frame in told.stack if frame.filename == FILENAME]
+    told.stack = traceback.StackSummary.from_list(own)
+    related = [told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or [])]
+    for other in related:
+        if other is not None and depth < 10:
+            _keep_own_frames(other, depth + 1)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[:limit] + _CUT
+
+
+def _cut_middle(text: str) -> str:
+    half = _ERROR_BYTES // 2
+    return text if len(text) <= _ERROR_BYTES else f"{text[:half]}\n{_CUT}\n{text[-half:]}"

@@ -1,0 +1,272 @@
+"""Takes executions from the host over one socket, gives each to a freshly confined child, reports its end.
+
+The child is forked and confined before its code arrives, so that the wait for a result is the code's own.
+The zygote itself never reads a byte that a child wrote: code goes in and results come out through
+descriptors that the host made and that only pass through here.
+"""
+
+import builtins
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from . import snippet
+from .confine import confine
+from .kernel import NEWPID, PR_SET_PDEATHSIG, prctl, setns, unshare
+from .settings import Settings
+
+_TICK_SECONDS = 0.05
+_NUM_HAND_OVERS = 3
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an execution ended; `reason` is empty when the code came to its own end."""
+
+    number: int
+    reason: str
+    exit_code: int
+    signal: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    total_bytes: int
+    private_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    pid: int
+    pidfd: int
+    channel: socket.socket
+
+
+def main() -> None:
+    """Serve until the host closes the socket that came as standard input."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    control = socket.socket(fileno=os.dup(0))
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    settings = _read_settings(control)
+    found = _warm_up(settings)
+    own_pids = -1 if settings.shares_host else os.open("/proc/self/ns/pid", os.O_RDONLY)
+    kept = _open_directories() if settings.shares_host else frozenset()
+    control.send(json.dumps({"packages": found}).encode())
+    base = _memory("self")
+    while True:
+        child = _spawn(settings, own_pids, base, kept)
+        number, fds = _next_run(control)
+        if number < 0:
+            return  # the child dies with us
+        for _ in range(_NUM_HAND_OVERS):
+            if _hand_over(child, fds):
+                break
+            os.waitpid(child.pid, 0)  # killed while it waited, by the OOM killer for one: it had no code yet
+            os.close(child.pidfd)
+            child = _spawn(settings, own_pids, base, kept)
+        else:
+            sys.exit("children die before they take code")
+        for fd in fds:
+            os.close(fd)
+        report = _attend(settings, control, child, number, base)
+        control.send(json.dumps(asdict(report)).encode())
+
+
+def _read_settings(control: socket.socket) -> Settings:
+    raw = json.loads(control.recv(1 << 16))
+    return Settings(**{key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()})
+
+
+def _warm_up(settings: Settings) -> list[str]:
+    sys.path.extend(settings.import_path)
+    found = []
+    for name in settings.packages:
+        try:
+            importlib.import_module(name)
+            found.append(name)
+        except ImportError:
+            continue  # numpy and pandas are an extra
+    import _sitebuiltins
+
+    # site is not loaded, for its paths; models still end scripts with exit()
+    for word in ("exit", "quit"):
+        setattr(builtins, word, _sitebuiltins.Quitter(word, "Ctrl-D"))
+    sys.argv = [""]
+    os.environ.clear()
+    for stream in (sys.stdout, sys.stderr):
+        # whole lines, so that what was printed before a timeout is known
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+    gc.collect()
+    gc.freeze()  # collecting in a child would touch, and so copy, the shared pages
+    return found
+
+
+def _open_directories() -> frozenset[int]:
+    """The fallback's library directories, which the host opened: code imports through them."""
+    kept = set()
+    for entry in sys.path:
+        if entry.startswith("/proc/self/fd/"):
+            kept.add(int(entry.split("/")[4]))
+    return frozenset(kept)
+
+
+def _next_run(control: socket.socket) -> tuple[int, list[int]]:
+    while True:
+        order, fds, _, _ = socket.recv_fds(control, 64, 3)
+        if not order:
+            return -1, []
+        word, number = order.split()
+        if word == b"run":
+            return int(number), list(fds)
+        # a kill that crossed our report on its way: that execution is over
+
+
+def _spawn(settings: Settings, own_pids: int, base: _Memory, kept: frozenset[int]) -> _Child:
+    ours, theirs = socket.socketpair()
+    if own_pids >= 0:
+        setns(own_pids, NEWPID)  # the last namespace died with its child
+        unshare(NEWPID)
+    pid = os.fork()
+    if pid == 0:
+        _be_the_child(settings, theirs, base, kept)
+    theirs.close()
+    if ours.recv(1) != b"!":
+        # it said why on stderr; running code outside the cage is never the answer
+        _, status = os.waitpid(pid, 0)
+        sys.exit(f"the child could not be confined (wait status {status})")
+    return _Child(pid, os.pidfd_open(pid), ours)
+
+
+def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kept: frozenset[int]) -> None:
+    """Confine, take one piece of code, run it, send the outcome, end. Never returns."""
+    status = 70  # EX_SOFTWARE
+    try:
+        _close_all_but({channel.fileno(), *kept})
+        if settings.shares_host:
+            os.setsid()
+        confine(settings, base_bytes=base.total_bytes)
+        channel.send(b"!")
+        _, (request_fd, output_fd, result_fd), _, _ = socket.recv_fds(channel, 1, 3)
+        channel.close()
+        os.dup2(output_fd, 1)
+        os.dup2(output_fd, 2)
+        os.close(output_fd)
+        with os.fdopen(request_fd, "rb") as file:
+            request = json.loads(file.read())
+        _reseed()
+        outcome = snippet.execute(
+            request["code"],
+            request["variables"],
+            request["result_names"],
+            settings.value_bytes,
+            settings.output_bytes,
+        )
+        sys.stdout.flush()
+        # a lone surrogate becomes the escape that JSON knows it by
+        text = json.dumps(outcome, ensure_ascii=False).encode("utf-8", "backslashreplace")
+        _write_all(result_fd, text)
+        status = 0
+    except BaseException as error:  # noqa: BLE001 (this process must end here, whatever happened)
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(status)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Past the standard three."""
+    first = 3
+    for fd in [*sorted(kept), os.sysconf("SC_OPEN_MAX")]:
+        if fd > first:  # an empty range from 0 would close everything
+            os.closerange(first, fd)
+        first = fd + 1
+
+
+def _reseed() -> None:
+    """`random` reseeds itself after a fork; numpy's global generator would repeat itself."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _hand_over(child: _Child, fds: list[int]) -> bool:
+    with child.channel:
+        try:
+            socket.send_fds(child.channel, [b"!"], fds)
+        except OSError:
+            return False
+    return True
+
+
+def _attend(settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory) -> Report:
+    """Wait for the end of the code, or bring it about."""
+    reason = _watch(settings, control, child, number, base)
+    if reason:
+        # the first process of its pid namespace: the kernel takes every other with it
+        os.kill(child.pid, signal.SIGKILL)
+    _, status, usage = os.wait4(child.pid, 0)
+    os.close(child.pidfd)
+    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if not reason and killed_by and usage.ru_utime + usage.ru_stime >= 0.95 * settings.cpu_seconds:
+        reason = "cpu"
+    return Report(number, reason, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0, killed_by)
+
+
+def _watch(
+    settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory
+) -> str:
+    deadline = time.monotonic() + settings.wall_seconds
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(child.pidfd, select.POLLIN)
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return "timeout"
+        ready = {fd for fd, _ in poll.poll(1000 * min(left, _TICK_SECONDS))}
+        if child.pidfd in ready:
+            return ""
+        if control.fileno() in ready:
+            order = control.recv(64).split()
+            if not order:
+                return "host gone"
+            if order == [b"kill", str(number).encode()]:
+                return "killed"
+        if _tree_bytes(settings, child, base) > settings.memory_bytes:
+            return "memory"
+
+
+def _tree_bytes(settings: Settings, child: _Child, base: _Memory) -> int:
+    """Private memory of everything the code started, beyond what the fork shares with us.
+
+    RLIMIT_AS holds for one process at a time; this bounds them together, at every tick.
+    """
+    if settings.shares_host:
+        return max(0, _memory(str(child.pid)).private_bytes - base.private_bytes)
+    ours = {"1", str(os.getpid())}
+    pids = [name for name in os.listdir("/proc") if name.isdigit() and name not in ours]  # noqa: PTH208
+    return sum(max(0, _memory(pid).private_bytes - base.private_bytes) for pid in pids)
+
+
+def _memory(pid: str) -> _Memory:
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123 (called every tick)
+            pages = [int(word) for word in file.read().split()]
+    except OSError:
+        return _Memory(0, 0)  # it ended between the listing and now
+    total, resident, shared = pages[:3]
+    return _Memory(total * _PAGE_BYTES, (resident - shared) * _PAGE_BYTES)

@@ -1,0 +1,101 @@
+"""Tries what this machine can do, gives the `Isolation` that works and the launches that use it."""
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from turnwise.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
+from turnwise.sandbox.execution import Limits, NoIsolation
+from turnwise.sandbox.fallback import landlock_launch
+from turnwise.sandbox.inside import landlock
+from turnwise.sandbox.launch import Launch, send_run, start
+from turnwise.sandbox.layout import find_layout
+
+_TRIAL_SECONDS = 20.0
+_ADVICE = "install bubblewrap (`apt install bubblewrap`), or run on Linux 5.13 or later with Landlock enabled"
+
+
+class Kind(StrEnum):
+    """The walls code runs behind, best first."""
+
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What works here, and a sentence about it: why not the better one, what to install."""
+
+    kind: Kind
+    detail: str
+
+
+@functools.cache
+def isolation() -> Isolation:
+    """Run a harmless line behind each wall, best first, until one holds."""
+    if sys.platform != "linux":
+        return Isolation(Kind.NONE, f"{sys.platform} has neither bubblewrap nor Landlock: use Linux")
+    failures = []
+    for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
+        failure = trial(kind)
+        if not failure:
+            better = f" ({'; '.join(failures)})" if failures else ""
+            return Isolation(kind, f"code runs in {_DESCRIPTIONS[kind]}{better}")
+        failures.append(f"{kind}: {failure}")
+    return Isolation(Kind.NONE, f"{_ADVICE}. {'; '.join(failures)}")
+
+
+_DESCRIPTIONS = {
+    Kind.BUBBLEWRAP: "its own namespaces, by bubblewrap and seccomp",
+    Kind.LANDLOCK: "a process shut in by Landlock and seccomp, without files of its own; "
+    "bubblewrap would be stronger: `apt install bubblewrap`",
+}
+
+
+@contextlib.contextmanager
+def launch_behind(kind: Kind) -> Iterator[Launch]:
+    """How to start a zygote behind that wall; what the launch holds open is closed afterwards."""
+    if kind is Kind.BUBBLEWRAP:
+        bwrap = find_bubblewrap()
+        if bwrap is None:
+            raise NoIsolation("bwrap is not installed")
+        yield bubblewrap_launch(bwrap, find_layout())
+    elif kind is Kind.LANDLOCK:
+        if landlock.abi() < 1:
+            raise NoIsolation("this kernel has no Landlock")
+        with landlock_launch(find_layout()) as launch:
+            yield launch
+    else:
+        raise NoIsolation(_ADVICE)
+
+
+def trial(kind: Kind) -> str:
+    """Empty when a line of code really runs behind that wall, otherwise why it does not."""
+    try:
+        with launch_behind(kind) as launch:
+            zygote = start(launch, Limits(), packages=())
+    except (OSError, NoIsolation) as error:
+        return str(error)
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        zygote.control.settimeout(_TRIAL_SECONDS)
+        if not zygote.control.recv(4096):
+            return zygote.last_words() or "it died at its start"
+        request = {"code": "6 * 7", "variables": {}, "result_names": []}
+        send_run(zygote.control, 0, json.dumps(request).encode(), null, null)
+        answer = zygote.control.recv(4096)
+        if not answer:
+            return zygote.last_words() or "it died at its first line"
+        report = json.loads(answer)
+        return "" if report["exit_code"] == 0 and report["signal"] == 0 else f"its first line ended in {report}"
+    except OSError as error:
+        return zygote.last_words() or str(error)
+    finally:
+        os.close(null)
+        zygote.end()

@@ -1,0 +1,73 @@
+"""Takes code and variables, gives `Execution`s: a few warm workers, each execution in a clean process."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from turnwise.sandbox.execution import Execution, Limits, NoIsolation, SandboxDown
+from turnwise.sandbox.isolation import Isolation, Kind, isolation
+from turnwise.sandbox.worker import Worker
+
+
+class Sandbox:
+    """`async with Sandbox() as sandbox: await sandbox.run(code, {"data": …})`."""
+
+    def __init__(
+        self, limits: Limits | None = None, *, num_workers: int = 2, walls: Isolation | None = None
+    ) -> None:
+        if num_workers < 1:
+            raise ValueError(f"num_workers must be at least 1, not {num_workers}")
+        self._limits = limits or Limits()
+        self._num_workers = num_workers
+        self._walls = walls
+        self._kind = Kind.NONE
+        self._idle: asyncio.Queue[Worker | None] = asyncio.Queue()
+        """None is a place whose worker was lost and could not be replaced yet."""
+
+    async def __aenter__(self) -> Self:
+        walls = self._walls or await asyncio.to_thread(isolation)
+        if walls.kind is Kind.NONE:
+            raise NoIsolation(f"Python code cannot be run safely here: {walls.detail}")
+        self._kind = walls.kind
+        for _ in range(self._num_workers):
+            self._idle.put_nowait(Worker(self._kind, self._limits))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        workers = [self._idle.get_nowait() for _ in range(self._idle.qsize())]
+        await asyncio.gather(*(worker.close() for worker in workers if worker is not None))
+
+    async def run(
+        self, code: str, variables: Mapping[str, Any] | None = None, *, result_names: Sequence[str] = ()
+    ) -> Execution:
+        """Run code that sees `variables` (JSON values). Raises SandboxDown when the sandbox itself failed.
+
+        Where the last expression gives nothing, the value is that of the first of `result_names` that is set.
+        """
+        worker = await self._idle.get()
+        try:
+            if worker is None or not worker.is_alive:
+                worker = self._replace(worker)
+            execution = await worker.run(code, variables or {}, result_names)
+        except BaseException:
+            # a cancelled or failed worker may still be at it: end it, its successor starts clean
+            lost, worker = worker, None
+            worker = self._try_replace(lost)
+            raise
+        finally:
+            self._idle.put_nowait(worker)
+        return execution
+
+    def _replace(self, lost: Worker | None) -> Worker:
+        if lost is not None:
+            lost.kill()
+        return Worker(self._kind, self._limits)
+
+    def _try_replace(self, lost: Worker | None) -> Worker | None:
+        try:
+            return self._replace(lost)
+        except SandboxDown:
+            return None
