@@ -1,0 +1,243 @@
+"""What a model may get wrong in its arguments, and what a server may get wrong in its schema."""
+
+import json
+import logging
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.mcp.arguments import ALIASES, ArgumentChecker, BadArguments
+
+SHARED = Path(__file__).parents[3] / "shared" / "tools.json"
+QUOTE = {
+    "type": "object",
+    "properties": {
+        "symbol": {"type": "string"},
+        "limit": {"type": "integer", "minimum": 1},
+        "period": {"enum": ["annual", "quarterly"]},
+        "filter": {"type": "object", "properties": {"tags": {"type": "array", "items": {"type": "string"}}}},
+    },
+    "required": ["symbol"],
+    "additionalProperties": False,
+}
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def message(schema: Any, arguments: dict[str, Any]) -> str:
+    with pytest.raises(BadArguments) as caught:
+        ArgumentChecker("quote", schema).check(arguments)
+    return str(caught.value)
+
+
+def nested(depth: int) -> list[Any]:
+    outer: list[Any] = []
+    inner = outer
+    for _ in range(depth - 1):
+        inner.append([])
+        inner = inner[0]
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, ["'symbol' is a required property"]),
+        ({"symbol": 5}, ["symbol: 5 is not of type 'string'"]),
+        ({"symbol": "A", "limit": 0}, ["limit: 0 is less than the minimum of 1"]),
+        ({"symbol": "A", "limit": "3"}, ["limit: '3' is not of type 'integer'"]),
+        ({"symbol": "A", "period": "weekly"}, ["period: 'weekly' is not one of", "quarterly"]),
+        ({"symbol": "A", "filter": {"tags": ["x", 7]}}, ["filter.tags.1: 7 is not of type 'string'"]),
+        ({"symbol": "A", "ticket": 1}, ["'ticket' was unexpected"]),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_value_and_what_was_expected(
+    arguments: dict[str, Any], words: list[str]
+) -> None:
+    said = message(QUOTE, arguments)
+    assert said.startswith("bad arguments for quote: ")
+    for word in words:
+        assert word in said
+
+
+def test_right_arguments_pass_unchanged_and_unrepaired() -> None:
+    arguments = {"symbol": "ACME", "limit": 2, "filter": {"tags": ["a"]}}
+    checked = ArgumentChecker("quote", QUOTE).check(arguments)
+    assert checked.arguments == arguments
+    assert checked.repairs == ()
+
+
+def test_a_huge_wrong_value_does_not_become_a_huge_message() -> None:
+    assert len(message(QUOTE, {"symbol": ["x" * 1_000_000]})) < 400
+
+
+@pytest.mark.parametrize(("alias", "name"), [(alias, name) for alias in ALIASES for name in ALIASES[alias]])
+def test_every_alias_is_mended_to_the_name_the_schema_knows_and_the_repair_is_recorded(
+    alias: str, name: str
+) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    checked = ArgumentChecker("t", schema).check({alias: "v"})
+    assert checked.arguments == {name: "v"}
+    assert checked.repairs == (f"{alias}->{name}",)
+
+
+def test_the_alias_list_is_the_one_of_the_tool_contract() -> None:
+    if not SHARED.exists():
+        pytest.skip("no ../shared/tools.json beside this checkout")
+    contract = json.loads(SHARED.read_text())["argument_aliases_seen_in_models"]
+    assert {alias: "/".join(names) for alias, names in ALIASES.items()} == contract
+
+
+def test_an_argument_the_schema_knows_is_never_renamed() -> None:
+    schema = {"properties": {"text": {}, "message": {}, "q": {}, "query": {}}}
+    checked = ArgumentChecker("t", schema).check({"text": "a", "q": "b"})
+    assert checked.arguments == {"text": "a", "q": "b"}
+    assert checked.repairs == ()
+
+
+@pytest.mark.parametrize("order", [("python_code", "code"), ("code", "python_code")])
+def test_an_alias_never_overwrites_a_target_that_was_given_too(order: tuple[str, str]) -> None:
+    schema = {"properties": {"code": {"type": "string"}}}
+    given = {name: name for name in order}
+    checked = ArgumentChecker("t", schema).check(given)
+    assert checked.arguments == given
+    assert checked.repairs == ()
+
+
+def test_two_aliases_of_one_name_do_not_overwrite_each_other() -> None:
+    schema = {"properties": {"code": {"type": "string"}}}
+    checked = ArgumentChecker("t", schema).check({"python_code": "first", "script": "second"})
+    assert checked.arguments == {"code": "first", "script": "second"}
+    assert checked.repairs == ("python_code->code",)
+
+
+def test_an_unknown_name_without_alias_is_left_for_the_schema_to_judge() -> None:
+    assert ArgumentChecker("t", {"properties": {"code": {}}}).check({"cod": 1}).arguments == {"cod": 1}
+
+
+def test_a_repaired_value_is_still_validated() -> None:
+    schema = {"properties": {"code": {"type": "string"}}}
+    assert "code: 5 is not of type 'string'" in message(schema, {"python_code": 5})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": None},
+        {"type": "object", "properties": ["symbol"]},
+        {"type": "object", "required": "symbol"},
+        {"type": "objekt"},
+        {"$schema": 5},
+        {"$schema": ["x"]},
+        {"properties": {"symbol": {"pattern": "("}}},
+        {"properties": {"symbol": {"pattern": r"\p{L}"}}},
+        {"properties": {"symbol": {"multipleOf": 0}}},
+    ],
+)
+def test_an_invalid_schema_is_warned_of_and_lets_the_server_judge(
+    schema: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        checked = ArgumentChecker("quote", schema).check({"symbol": "A"})
+    assert checked.arguments == {"symbol": "A"}
+    assert "quote: its schema is not valid" in caplog.text
+
+
+def test_a_schema_nested_past_pythons_recursion_limit_lets_the_server_judge() -> None:
+    schema: dict[str, Any] = {}
+    inner = schema
+    for _ in range(3_000):
+        inner["properties"] = {"a": {}}
+        inner = inner["properties"]["a"]
+    assert ArgumentChecker("t", schema).check({"b": 1}).arguments == {"b": 1}
+
+
+def test_a_remote_ref_is_never_fetched() -> None:
+    hits: list[str] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            hits.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"type": "string"}')
+
+    server = HTTPServer(("127.0.0.1", 0), Listener)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/schema.json"
+        for schema in (
+            {"properties": {"a": {"$ref": url}}},
+            {"$schema": url, "properties": {"a": {"$ref": url}}},
+            {"$id": url, "properties": {"a": {"$ref": "other.json"}}},
+            {"properties": {"a": {"$dynamicRef": url}}},
+        ):
+            assert ArgumentChecker("t", schema).check({"a": 1}).arguments == {"a": 1}
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert hits == []
+
+
+def test_a_file_ref_is_never_read() -> None:
+    schema = {"properties": {"a": {"$ref": "file:///etc/passwd"}}}
+    assert ArgumentChecker("t", schema).check({"a": 1}).arguments == {"a": 1}
+
+
+def test_a_recursive_schema_checks_recursive_arguments() -> None:
+    tree = {
+        "type": "object",
+        "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+    }
+    schema = {"properties": {"root": {"$ref": "#/$defs/tree"}}, "$defs": {"tree": tree}}
+    ArgumentChecker("t", schema).check({"root": {"children": [{"children": []}]}})
+    assert "root.children.0.children.0: 5 is not of type 'object'" in message(
+        schema, {"root": {"children": [{"children": [5]}]}}
+    )
+
+
+def test_a_schema_that_refers_only_to_itself_lets_the_server_judge() -> None:
+    assert ArgumentChecker("t", {"$ref": "#"}).check({"a": 1}).arguments == {"a": 1}
+
+
+@pytest.mark.parametrize("depth", [150, 5_000, 100_000])
+def test_arguments_nested_past_what_can_be_sent_are_the_models_fault_not_a_crash(depth: int) -> None:
+    assert "nested deeper than" in message({"properties": {"a": {}}}, {"a": nested(depth)})
+
+
+def test_arguments_of_reasonable_depth_pass() -> None:
+    ArgumentChecker("t", {"properties": {"a": {}}}).check({"a": nested(90)})
+
+
+def test_half_a_surrogate_pair_is_the_models_fault_wherever_it_stands() -> None:
+    for arguments in ({"a": "\ud800"}, {"\udfff": 1}, {"a": [{"b": ["x\udc00"]}]}):
+        assert "surrogate" in message({}, arguments)
+    ArgumentChecker("t", {}).check({"a": "\U0001f600"})
+
+
+def test_a_number_too_large_for_the_validator_does_not_crash() -> None:
+    schema = {"properties": {"a": {"multipleOf": 0.1}}}
+    assert ArgumentChecker("t", schema).check({"a": 10**400}).arguments == {"a": 10**400}
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.dictionaries(st.text(), ANY_JSON, max_size=4), st.dictionaries(st.text(), ANY_JSON, max_size=4))
+def test_no_arguments_against_no_schema_raise_anything_but_bad_arguments(
+    schema: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    for tried in (schema, {"properties": schema}, {"properties": {key: {"enum": [1]} for key in arguments}}):
+        try:
+            checked = ArgumentChecker("t", tried).check(arguments)
+        except BadArguments:
+            continue
+        assert set(map(repr, checked.arguments.values())) == set(map(repr, arguments.values()))
