@@ -196,9 +196,16 @@ class Session:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        self.tools = tuple(tools)
+        self.tools = tuple(tool for tool in tools if self._can_call(tool))
         self.protocol_version = client.protocol_version
         self.is_keyed = EXTENSION in (client.server_capabilities.extensions or {})
+
+    def _can_call(self, tool: wire.Tool) -> bool:
+        """False for a tool that runs only as a task: its server refuses plain calls, the only kind we make."""
+        if tool.execution is None or tool.execution.task_support != "required":
+            return True
+        logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, tool.name)
+        return False
 
     async def _serve(self, client: Client) -> None:
         self._client = client
