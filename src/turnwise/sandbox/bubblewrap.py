@@ -17,6 +17,7 @@ _CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CA
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 
+
 def find_bubblewrap() -> str | None:
     """Where bwrap is, if it is installed."""
     return shutil.which("bwrap")
@@ -37,7 +38,9 @@ def bubblewrap_launch(bwrap: str, layout: Layout) -> Launch:
     for name, value in ENVIRONMENT.items():
         line += ["--setenv", name, value]
     line += ["--chdir", "/", "--remount-ro", "/", "--", str(executable), *python_arguments(str(_INSIDE))]
-    return Launch(command=line, environment={}, fds=(), shares_host=False, import_path=(str(_PACKAGES),), readable=())
+    return Launch(
+        command=line, environment={}, fds=(), shares_host=False, import_path=(str(_PACKAGES),), readable=()
+    )
 
 
 def _binds(layout: Layout, home: Path, executable: Path) -> list[str]:

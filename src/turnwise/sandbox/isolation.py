@@ -12,7 +12,6 @@ from enum import StrEnum
 from turnwise.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from turnwise.sandbox.execution import Limits, NoIsolation
 from turnwise.sandbox.fallback import landlock_launch
-from turnwise.sandbox.inside import landlock
 from turnwise.sandbox.launch import Launch, send_run, start
 from turnwise.sandbox.layout import find_layout
 
@@ -41,7 +40,7 @@ def isolation() -> Isolation:
     """Run a harmless line behind each wall, best first, until one holds."""
     if sys.platform != "linux":
         return Isolation(Kind.NONE, f"{sys.platform} has neither bubblewrap nor Landlock: use Linux")
-    failures = []
+    failures: list[str] = []
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
         failure = trial(kind)
         if not failure:
@@ -67,6 +66,8 @@ def launch_behind(kind: Kind) -> Iterator[Launch]:
             raise NoIsolation("bwrap is not installed")
         yield bubblewrap_launch(bwrap, find_layout())
     elif kind is Kind.LANDLOCK:
+        from turnwise.sandbox.inside import landlock  # touches libc calls that only Linux has
+
         if landlock.abi() < 1:
             raise NoIsolation("this kernel has no Landlock")
         with landlock_launch(find_layout()) as launch:
@@ -87,13 +88,15 @@ def trial(kind: Kind) -> str:
         zygote.control.settimeout(_TRIAL_SECONDS)
         if not zygote.control.recv(4096):
             return zygote.last_words() or "it died at its start"
-        request = {"code": "6 * 7", "variables": {}, "result_names": []}
+        request = {"sources": ["6 * 7"], "variables": {}, "result_names": []}
         send_run(zygote.control, 0, json.dumps(request).encode(), null, null)
         answer = zygote.control.recv(4096)
         if not answer:
             return zygote.last_words() or "it died at its first line"
         report = json.loads(answer)
-        return "" if report["exit_code"] == 0 and report["signal"] == 0 else f"its first line ended in {report}"
+        return (
+            "" if report["exit_code"] == 0 and report["signal"] == 0 else f"its first line ended in {report}"
+        )
     except OSError as error:
         return zygote.last_words() or str(error)
     finally:

@@ -78,10 +78,10 @@ def start(launch: Launch, limits: Limits, packages: Sequence[str] = PACKAGES) ->
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the zygote)
     with theirs:
-        process = subprocess.Popen(  # noqa: S603 (our own command line)
+        process = subprocess.Popen(
             launch.command,
             env=dict(launch.environment),
-            stdin=theirs,
+            stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=errors,
             pass_fds=launch.fds,

@@ -26,7 +26,7 @@ class Sandbox:
         """None is a place whose worker was lost and could not be replaced yet."""
 
     async def __aenter__(self) -> Self:
-        walls = self._walls or await asyncio.to_thread(isolation)
+        walls = await asyncio.to_thread(isolation) if self._walls is None else self._walls
         if walls.kind is Kind.NONE:
             raise NoIsolation(f"Python code cannot be run safely here: {walls.detail}")
         self._kind = walls.kind
@@ -47,19 +47,26 @@ class Sandbox:
 
         Where the last expression gives nothing, the value is that of the first of `result_names` that is set.
         """
+        return await self._run([code], variables or {}, result_names)
+
+    async def run_steps(self, steps: Sequence[str], variables: Mapping[str, Any] | None = None) -> Execution:
+        """Run several pieces in one execution; each finds the last one's value, or `result`, in `data`."""
+        return await self._run(steps, variables or {}, ("result", "data"))
+
+    async def _run(
+        self, sources: Sequence[str], variables: Mapping[str, Any], result_names: Sequence[str]
+    ) -> Execution:
         worker = await self._idle.get()
         try:
             if worker is None or not worker.is_alive:
                 worker = self._replace(worker)
-            execution = await worker.run(code, variables or {}, result_names)
+            return await worker.run(sources, variables, result_names)
         except BaseException:
             # a cancelled or failed worker may still be at it: end it, its successor starts clean
-            lost, worker = worker, None
-            worker = self._try_replace(lost)
+            worker = self._try_replace(worker)
             raise
         finally:
             self._idle.put_nowait(worker)
-        return execution
 
     def _replace(self, lost: Worker | None) -> Worker:
         if lost is not None:

@@ -1,4 +1,4 @@
-"""Takes code and variables, gives the `Execution`: one zygote process, one execution at a time."""
+"""Takes sources and variables, gives the `Execution`: one zygote process, one execution at a time."""
 
 import asyncio
 import json
@@ -47,9 +47,13 @@ class Worker:
         """Let it leave by itself, so that nothing of it is left when this returns."""
         await asyncio.to_thread(self._zygote.end, 2.0)
 
-    async def run(self, code: str, variables: Mapping[str, Any], result_names: Sequence[str]) -> Execution:
+    async def run(
+        self, sources: Sequence[str], variables: Mapping[str, Any], result_names: Sequence[str]
+    ) -> Execution:
         """Raises SandboxDown when the zygote, not the code, failed."""
-        request = json.dumps({"code": code, "variables": variables, "result_names": list(result_names)}).encode()
+        request = json.dumps(
+            {"sources": list(sources), "variables": variables, "result_names": list(result_names)}
+        ).encode()
         if not self._is_warm:
             await self._receive(_START_SECONDS)
             self._is_warm = True
@@ -136,7 +140,9 @@ class _Drain:
             os.close(self._fd)
 
 
-def _judge(report: dict[str, Any], output: _Drain, result: _Drain, limits: Limits, seconds: float) -> Execution:
+def _judge(
+    report: dict[str, Any], output: _Drain, result: _Drain, limits: Limits, seconds: float
+) -> Execution:
     stdout = output.data.decode("utf-8", "replace")
     stopped, error = _stopped(report, limits, is_output=output.overflowed)
     outcome = _parse_outcome(bytes(result.data)) if stopped is Stop.NONE else None
@@ -155,18 +161,17 @@ def _judge(report: dict[str, Any], output: _Drain, result: _Drain, limits: Limit
 
 
 def _stopped(report: dict[str, Any], limits: Limits, *, is_output: bool) -> tuple[Stop, str]:
-    reason = report["reason"]
+    reasons = {
+        "timeout": (Stop.TIMEOUT, f"stopped: ran longer than {limits.wall_seconds:g} s"),
+        "cpu": (Stop.CPU, f"stopped: used more than {limits.cpu_seconds} s of CPU"),
+        "memory": (Stop.MEMORY, f"stopped: used more than {limits.memory_bytes >> 20} MiB of memory"),
+        "killed": (Stop.KILLED, "stopped: its result was too large"),
+    }
     # an execution may print its last byte too many and end before the order to kill arrives
     if is_output:
         return Stop.OUTPUT, f"stopped: printed more than {limits.output_bytes} bytes"
-    if reason == "timeout":
-        return Stop.TIMEOUT, f"stopped: ran longer than {limits.wall_seconds:g} s"
-    if reason == "cpu":
-        return Stop.CPU, f"stopped: used more than {limits.cpu_seconds} s of CPU"
-    if reason == "memory":
-        return Stop.MEMORY, f"stopped: used more than {limits.memory_bytes >> 20} MiB of memory"
-    if reason:
-        return Stop.KILLED, "stopped: its result was too large"
+    if report["reason"]:
+        return reasons[report["reason"]]
     if report["signal"]:
         return Stop.KILLED, f"killed by {signal.Signals(report['signal']).name}"
     return Stop.NONE, ""

@@ -1,1 +1,1 @@
-"""The half of the sandbox that runs inside: stdlib only, relative imports, because turnwise is not visible there."""
+"""The half of the sandbox that runs inside: stdlib only and relative, since turnwise is not visible there."""

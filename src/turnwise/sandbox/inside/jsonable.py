@@ -11,7 +11,7 @@ from typing import Any
 _MAX_DEPTH = 64
 
 
-def to_json(value: Any, depth: int = 0) -> Any:
+def to_json(value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 (one per kind of value)
     """NaN and infinities become null, since JSON has no word for them."""
     if depth > _MAX_DEPTH:
         raise TypeError("nested too deeply")
@@ -32,7 +32,7 @@ def to_json(value: Any, depth: int = 0) -> Any:
     return to_json(_from_libraries(value), depth + 1)
 
 
-def _from_libraries(value: Any) -> Any:
+def _from_libraries(value: Any) -> Any:  # noqa: PLR0911
     numpy, pandas = sys.modules.get("numpy"), sys.modules.get("pandas")
     if pandas is not None:
         if value is pandas.NaT or value is pandas.NA:

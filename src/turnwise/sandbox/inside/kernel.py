@@ -30,9 +30,7 @@ def setns(fd: int, kind: int) -> None:
 
 
 def mount_tmpfs(target: str, flags: int, options: str) -> None:
-    _checked(
-        f"mount on {target}", _libc.mount(b"tmpfs", target.encode(), b"tmpfs", flags, options.encode())
-    )
+    _checked(f"mount on {target}", _libc.mount(b"tmpfs", target.encode(), b"tmpfs", flags, options.encode()))
 
 
 def syscall(number: int, *arguments: int | bytes) -> int:

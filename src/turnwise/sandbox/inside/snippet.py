@@ -1,4 +1,4 @@
-"""Takes source text and variables, runs it as `__main__`, gives its value or its traceback as plain text."""
+"""Takes source texts and variables, runs them as `__main__`, gives the value or the traceback as text."""
 
 import ast
 import builtins
@@ -8,30 +8,34 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .jsonable import to_json
 
-FILENAME = "<code>"
+_FILENAMES = ("<code>", "<step")
+"""How the code's own lines are named in a traceback."""
 _ERROR_BYTES = 8192
 _CUT = "… [cut]"
 
 
 def execute(
-    source: str, variables: Mapping[str, Any], result_names: Iterable[str], value_bytes: int, shown_bytes: int
+    sources: Sequence[str],
+    variables: Mapping[str, Any],
+    result_names: Sequence[str],
+    value_bytes: int,
+    shown_bytes: int,
 ) -> dict[str, Any]:
-    """Run it; `result_names` are variables to take for the value when the last expression has none."""
+    """Run one source, or several steps of which each finds the last one's value in `data`.
+
+    `result_names` are variables to take for the value when the last expression has none.
+    """
     main = types.ModuleType("__main__")
     main.__dict__.update(variables, __builtins__=builtins)
     sys.modules["__main__"] = main
-    # so that a traceback can quote the line
-    linecache.cache[FILENAME] = (len(source), None, source.splitlines(keepends=True), FILENAME)
     outcome: dict[str, Any] = {"value": "", "value_json": None, "error": "", "is_memory": False}
     try:
-        value = _run(source, main.__dict__)
-        names = (name for name in result_names if value is None)
-        value = next((main.__dict__[name] for name in names if main.__dict__.get(name) is not None), value)
+        value = _run_all(sources, main.__dict__, result_names)
         outcome["value"] = "" if value is None else _cut(repr(value), shown_bytes)
         outcome["value_json"] = _as_json(value, value_bytes)
         threading._shutdown()  # type: ignore[attr-defined]  # as an interpreter does: threads finish first
@@ -45,15 +49,30 @@ def execute(
     return outcome
 
 
-def _run(source: str, namespace: dict[str, Any]) -> Any:
-    tree = ast.parse(source, FILENAME)
+def _run_all(sources: Sequence[str], namespace: dict[str, Any], result_names: Sequence[str]) -> Any:
+    value = None
+    for number, source in enumerate(sources, start=1):
+        if number > 1:
+            namespace.pop("result", None)
+            namespace["data"] = value
+        value = _run(source, namespace, "<code>" if len(sources) == 1 else f"<step {number}>")
+        if value is None:
+            set_names = (name for name in result_names if namespace.get(name) is not None)
+            value = next((namespace[name] for name in set_names), None)
+    return value
+
+
+def _run(source: str, namespace: dict[str, Any], filename: str) -> Any:
+    # so that a traceback can quote the line
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    tree = ast.parse(source, filename)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
-        exec(compile(tree, FILENAME, "exec"), namespace)  # noqa: S102 (what a sandbox is for)
+        exec(compile(tree, filename, "exec"), namespace)  # noqa: S102 (what a sandbox is for)
         return None
     del tree.body[-1]
-    exec(compile(tree, FILENAME, "exec"), namespace)  # noqa: S102
-    return eval(compile(ast.Expression(last.value), FILENAME, "eval"), namespace)  # noqa: S307
+    exec(compile(tree, filename, "exec"), namespace)  # noqa: S102
+    return eval(compile(ast.Expression(last.value), filename, "eval"), namespace)  # noqa: S307
 
 
 def _as_json(value: Any, limit: int) -> str | None:
@@ -77,7 +96,7 @@ def _explain(error: BaseException) -> str:
 
 
 def _keep_own_frames(told: traceback.TracebackException, depth: int) -> None:
-    own = [frame for frame in told.stack if frame.filename == FILENAME]
+    own = [frame for frame in told.stack if frame.filename.startswith(_FILENAMES)]
     told.stack = traceback.StackSummary.from_list(own)
     related = [told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or [])]
     for other in related:

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from . import snippet
 from .confine import confine
@@ -82,8 +83,12 @@ def main() -> None:
 
 
 def _read_settings(control: socket.socket) -> Settings:
-    raw = json.loads(control.recv(1 << 16))
-    return Settings(**{key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()})
+    raw: dict[str, Any] = json.loads(control.recv(1 << 16))
+    # JSON knows lists only
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()
+    }
+    return Settings(**fields)
 
 
 def _warm_up(settings: Settings) -> list[str]:
@@ -164,7 +169,7 @@ def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kep
             request = json.loads(file.read())
         _reseed()
         outcome = snippet.execute(
-            request["code"],
+            request["sources"],
             request["variables"],
             request["result_names"],
             settings.value_bytes,
@@ -226,9 +231,7 @@ def _attend(settings: Settings, control: socket.socket, child: _Child, number: i
     return Report(number, reason, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0, killed_by)
 
 
-def _watch(
-    settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory
-) -> str:
+def _watch(settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory) -> str:
     deadline = time.monotonic() + settings.wall_seconds
     poll = select.poll()
     poll.register(control, select.POLLIN)
