@@ -40,7 +40,7 @@ _STDERR_LINE_BYTES = 500
 _EXIT_POLL_SECONDS = 0.5
 _EXIT_GRACE_SECONDS = 1.0
 _TERM_GRACE_SECONDS = 0.5
-_FLOOD_MESSAGES = 4
+_FLOOD_MESSAGES = 16
 """Junk worth this many largest messages, with no valid one in between, is a flood and ends the server."""
 
 # The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
@@ -84,8 +84,12 @@ class Vitals:
     def close(self, reason: str) -> None:
         """Note the first reason; later ones are its consequences."""
         if not self.closed.is_set():
-            self.reason = reason
-            self.closed.set()
+            self.explain(reason)
+
+    def explain(self, reason: str) -> None:
+        """Give a closing the reason that only the connection's owner knows, unless it has one already."""
+        self.reason = self.reason or reason
+        self.closed.set()
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +107,7 @@ async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Str
         try:
             yield received, outgoing
         finally:
-            vitals.close("closed by us")
+            vitals.closed.set()  # what the pipes report from here on is our own doing
             with anyio.CancelScope(shield=True):
                 await _stop(process)
                 vitals.exit_code = process.returncode

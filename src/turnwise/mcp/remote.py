@@ -12,7 +12,7 @@ import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
-from turnwise.mcp.launch import TOO_LARGE_CODE
+from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE
 
 NOT_SENT_CODE = -32911
 """The connection was never made, so the request never reached the server."""
@@ -61,7 +61,8 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         kind = response.headers.get("content-type", "").lower()
-        if response.status_code < 400 and not kind.startswith("application/json"):
+        has_stream = response.status_code == 200 and kind.startswith("text/event-stream")
+        if has_stream or 200 < response.status_code < 400:
             return response
         body = b""
         async for chunk in response.stream:  # type: ignore[union-attr]  # the async transport streams async
@@ -73,7 +74,9 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
         await response.aclose()
         if response.status_code == 404 and "mcp-session-id" in request.headers:
             return _fault(request, EXPIRED_CODE, "HTTP 404: the server no longer knows this session")
-        if response.status_code < 400 or _is_rpc_error(body):
+        if response.status_code == 200 and not kind.startswith("application/json"):
+            return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
+        if response.status_code == 200 or _is_rpc_error(body):
             return httpx2.Response(
                 response.status_code, headers=response.headers, content=body, request=request
             )

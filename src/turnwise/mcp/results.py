@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import mcp_types as wire
 
@@ -16,26 +16,35 @@ DEFAULT_MAX_TOKENS = 2_000
 
 # Every control character but tab and newline, the C1 set, and the marks that reorder or hide text on screen.
 _CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
-    r"|[\ud800-\udfff\U000e0000-\U000e007f]"
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]"
+    r"|[\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
+# Also unseen, but Persian, Hindi and emoji are spelled with them.
+_JOINERS = re.compile(r"[\u200c\u200d\ufe00-\ufe0f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 # What chat templates use as structure; a tool's output must never be able to open or close a turn.
 _TEMPLATE_TAGS = re.compile(
-    r"<(?=\|[^|<>\n]{1,64}\|>"
+    r"<(?=[|｜][^|｜<>\n]{1,64}[|｜]?>"  # Qwen, Llama, GPT-OSS; DeepSeek's wide bars; Gemma 4's <|turn>
+    r"|[a-z_]{1,32}\|>"  # ... and its <turn|>
     r"|/?(?:tool_call|tool_response|tool_result|tools|think|function_calls?|function_results?|invoke|parameter"
-    r"|s|bos|eos|pad|unk|start_of_turn|end_of_turn|unused\d+)\s*/?>)"
-    r"|\[(?=/?(?:INST|SYS|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\])",
+    r"|arg_key|arg_value|s|bos|eos|pad|unk|sop|eop|start_of_turn|end_of_turn|unused\d+)\s*/?>"
+    r"|<\s*/?SYS\s*>>|[be]os_token>)"
+    r"|\[(?=/?(?:INST|SYS|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|MODEL_SETTINGS"
+    r"|CALL_ID|IMG_BREAK|IMG_END|BEGIN_AUDIO|TRANSCRIBE|gMASK|(?-i:ARGS|THINK|IMG|AUDIO))\])",
     re.IGNORECASE,
 )
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
+_REDACTED = "[redacted]"
 
 _SECRET_NAME = re.compile(
     r"key|token|secret|passw|passphrase|auth|credential|cookie|session|signature|private|webhook|\bpat\b|_pat|dsn",
     re.IGNORECASE,
 )
 _PLAIN_VALUE = re.compile(r"^(?:[.~/].*|https?://[^@\s]*|[a-zA-Z]{0,15}|[\d.,:+-]*|true|false)$", re.DOTALL)
+_URL_LOGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\s:@]*:([^/?#\s]*)@")
+_URL_QUERY = re.compile(r"[?&]([^=&#\s]+)=([^&#\s]+)")
 _MIN_SECRET_CHARS = 6
 
 
@@ -47,9 +56,19 @@ def estimate_tokens(text: str) -> int:
 def render(result: wire.CallToolResult) -> str:
     """Text as it is; structured content only where no text says it; the rest as a marked placeholder."""
     parts = [_render_block(block) for block in result.content]
-    if not any(parts) and result.structured_content is not None:
-        parts = [json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":"))]
+    if result.structured_content is not None and not any(_says_something(block) for block in result.content):
+        parts.append(json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":")))
     return "\n".join(part for part in parts if part)
+
+
+def _says_something(block: Any) -> bool:
+    match block:
+        case wire.TextContent():
+            return bool(block.text)
+        case wire.EmbeddedResource(resource=wire.TextResourceContents() as text):
+            return bool(text.text)
+        case _:
+            return False
 
 
 def _render_block(block: Any) -> str:
@@ -79,16 +98,29 @@ class Sanitiser:
     """Values that must never be seen, longest first."""
 
     def clean(self, text: str) -> str:
-        for secret in self.secrets:
-            text = text.replace(secret, "[redacted]")
+        text = self._redact(text)
         text = _CONTROLS.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
         # Hidden characters may have split a secret or a tag; both are looked for again in what is left.
-        for secret in self.secrets:
-            text = text.replace(secret, "[redacted]")
+        text = self._redact(text)
+        seen = _JOINERS.sub("", text)
+        if len(seen) < len(text) and self._is_unsafe(seen):
+            text = self._redact(seen)
         text = _TEMPLATE_TAGS.sub(lambda match: _SAFE_OPENERS[match.group(0)], text)
-        for token in self.special_tokens:
-            text = text.replace(token, _SAFE_OPENERS.get(token[0], token[0] + "\u00b7") + token[1:])
+        for token in filter(None, self.special_tokens):
+            # Only the first character is matched, so that overlapping tokens are all found.
+            opener = re.escape(token[0]) + (f"(?={re.escape(token[1:])})" if len(token) > 1 else "")
+            safe = _SAFE_OPENERS.get(token[0], f"{token[0]}\u00b7" if len(token) > 1 else "\u00b7")
+            text = re.sub(opener, safe.replace("\\", r"\\"), text) if token in text else text
         return text
+
+    def _redact(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, _REDACTED)
+        return text
+
+    def _is_unsafe(self, text: str) -> bool:
+        found = any(hidden in text for hidden in (*self.secrets, *filter(None, self.special_tokens)))
+        return found or _TEMPLATE_TAGS.search(text) is not None
 
 
 def secrets_of(blocks: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
@@ -101,20 +133,52 @@ def secrets_of(blocks: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
     for block in blocks:
         for name, value in block.items():
             is_named = bool(_SECRET_NAME.search(name))
-            if len(value) < _MIN_SECRET_CHARS or (not is_named and _PLAIN_VALUE.match(value)):
-                continue
-            found.add(value)
-            scheme, _, credential = value.partition(" ")
-            if scheme.lower() in ("bearer", "basic", "token") and len(credential) >= _MIN_SECRET_CHARS:
-                found.add(credential)
-    spelled = {spelling for secret in found for spelling in _spellings(secret)}
+            found.update(_parts(value))
+            if is_named or not _PLAIN_VALUE.match(value):
+                found.add(value)
+    spelled = {
+        spelling
+        for secret in found
+        if len(secret) >= _MIN_SECRET_CHARS and secret not in _REDACTED
+        for spelling in _spellings(secret)
+    }
     return tuple(sorted(spelled, key=lambda secret: (-len(secret), secret)))
 
 
+def _parts(value: str) -> list[str]:
+    """What is secret by itself inside a value: X in `Bearer X`, `db://user:X@host`, `https://host?key=X`."""
+    scheme, _, credential = value.partition(" ")
+    parts = [credential] if scheme.lower() in ("bearer", "basic", "token") else []
+    if login := _URL_LOGIN.match(value):
+        parts.append(login.group(1))
+    parts.extend(item for name, item in _URL_QUERY.findall(value) if _SECRET_NAME.search(name))
+    return [*parts, *(unquote(part) for part in parts)]
+
+
 def _spellings(secret: str) -> set[str]:
-    raw = secret.encode()
-    encoded = base64.b64encode(raw).decode().rstrip("=")
-    return {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], encoded, raw.hex()}
+    raw = secret.encode("utf-8", "surrogatepass")
+    quoted = quote(raw, safe="")
+    spellings = {
+        secret,
+        quoted,
+        quoted.replace("%20", "+"),
+        _lower_escapes(quoted),
+        raw.hex(),
+        raw.hex().upper(),
+    }
+    for is_ascii in (True, False):
+        escaped = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
+        spellings |= {escaped, escaped.replace("/", "\\/")}
+    for num_before in range(3):
+        # Base64 of a longer text that holds the secret: only characters made of nothing but its bits.
+        encoded = base64.b64encode(b"\0" * num_before + raw).decode()
+        whole = encoded[-(-num_before * 8 // 6) : (num_before + len(raw)) * 8 // 6]
+        spellings |= {whole, whole.replace("+", "-").replace("/", "_")}
+    return spellings
+
+
+def _lower_escapes(quoted: str) -> str:
+    return re.sub(r"%[0-9A-F]{2}", lambda match: match.group(0).lower(), quoted)
 
 
 def cut(text: str, max_tokens: int, count_tokens: TokenCounter = estimate_tokens) -> str:
@@ -125,7 +189,10 @@ def cut(text: str, max_tokens: int, count_tokens: TokenCounter = estimate_tokens
     # A token is at most a few dozen characters long: never tokenise megabytes to learn they are too many.
     if len(text) <= max_tokens * 64 and count_tokens(text) <= max_tokens:
         return text
-    low, high = 0, min(len(text), max_tokens * 64)
+    if count_tokens(_cut_to(text, 0)) > max_tokens:
+        # A budget below a sentence: what matters is to see that something is missing.
+        return next((mark for mark in ("[cut]", "…") if count_tokens(mark) <= max_tokens), "")
+    low, high = 0, min(len(text) - 1, max_tokens * 64)
     while low < high:
         middle = (low + high + 1) // 2
         if count_tokens(_cut_to(text, middle)) <= max_tokens:

@@ -1,6 +1,7 @@
 """Takes a server's spec, gives one live connection to it: its tools, and calls that fail in typed ways."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_PAGES = 100
 _CHECK_SECONDS = 3.0
+_LAST_WORDS_SECONDS = 3.0
 _CLIENT_INFO = wire.Implementation(name="turnwise", version=turnwise.__version__)
 
 _CAUSES = {
@@ -103,19 +105,19 @@ class Session:
                     deadline.reschedule(None)
                     await self._serve(client)
         except TimeoutError:
-            self._vitals.close(f"did not answer within {self.spec.options.connect_seconds:g} s")
+            self._vitals.explain(f"did not answer within {self.spec.options.connect_seconds:g} s")
         except (MCPError, OSError, ValidationError, ValueError) as error:
-            self._vitals.close(f"could not be reached: {_reason(error)}")
+            self._vitals.explain(f"could not be reached: {_reason(error)}")
         except BaseExceptionGroup as group:
             # A failure inside the SDK's transport tasks arrives as a group; cancellation must stay one.
             cancelled, failed = group.split(asyncio.CancelledError)
             if failed is not None:
-                self._vitals.close(f"connection failed: {_reason(_first(failed))}")
+                self._vitals.explain(f"connection failed: {_reason(_first(failed))}")
             if cancelled is not None:
                 raise asyncio.CancelledError from group
         finally:
             self._client = None
-            self._vitals.close("was closed")
+            self._vitals.explain("was closed")
             self._ended.set()
             if not self._opened.done():
                 self._opened.set_exception(ConnectFailed(self.loss))
@@ -151,7 +153,7 @@ class Session:
             self._suspected.set()
             raise CallFailed(Cause.TIMEOUT, f"no answer within {timeout_seconds:g} s") from None
         except MCPError as error:
-            raise self._call_failed(error) from None
+            raise await self._call_failed(error) from None
         except (ValidationError, RuntimeError) as error:
             # RuntimeError: the SDK's word for structured content that breaks the tool's own output schema.
             raise CallFailed(Cause.BAD_REPLY, f"the reply is not a tool result: {_reason(error)}") from None
@@ -227,8 +229,11 @@ class Session:
                 self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
             self._suspected.clear()
 
-    def _call_failed(self, error: MCPError) -> CallFailed:
+    async def _call_failed(self, error: MCPError) -> CallFailed:
         if self._vitals.closed.is_set():
+            with contextlib.suppress(TimeoutError):
+                # Its exit code and last words are known once its process is cleared away.
+                await asyncio.wait_for(self._ended.wait(), _LAST_WORDS_SECONDS)
             return CallFailed(Cause.CLOSED, describe(self.loss))
         if error.code == EXPIRED_CODE:
             self.abandon("expired: the server no longer knows our session")

@@ -27,23 +27,26 @@ class Holding:
     """The lease's own list: every death noticed through this hold is told there."""
     was_used: bool = False
     is_lost: bool = False
+    mourned: Session | None = None
+    """The last session whose death the lease was told of."""
 
     async def usable(self) -> Session:
         """The session to call now: a dead one is replaced, unless the episode's state died with it."""
+        self.note_death()
         if self.is_lost:
             raise CallFailed(Cause.CLOSED, describe(self.losses[-1]), was_sent=False)
         if not self.session.is_open:
-            self._tell(self.session)
-            if not self.is_lost:
-                self.session = await self.supply.replacement(self.session)
+            self.session = await self.supply.replacement(self.session)
         self.was_used = True
         return self.session
 
-    def _tell(self, session: Session) -> None:
+    def note_death(self) -> None:
+        """Tell the lease, once, that the server behind it is gone."""
+        if self.session.is_open or self.mourned is self.session:
+            return
+        self.mourned = self.session
         self.is_lost = self.was_used and self.supply.isolation is not Isolation.SHARED
-        self.losses.append(replace(session.loss, is_state_lost=self.is_lost))
-        if self.is_lost:
-            raise CallFailed(Cause.CLOSED, describe(self.losses[-1]), was_sent=False)
+        self.losses.append(replace(self.session.loss, is_state_lost=self.is_lost))
 
 
 class Supply:

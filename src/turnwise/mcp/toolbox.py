@@ -197,6 +197,7 @@ class LeasedToolbox:
         except ConnectFailed as error:
             return str(error), Cause.SPAWN_FAILED, True
         except CallFailed as error:
+            holding.note_death()
             text, cause, may_repeat = str(error), error.cause, may_repeat or not error.was_sent
         if cause.fault is Fault.INFRA:
             gate.breaker.failed()

@@ -1,0 +1,173 @@
+"""Measures the MCP client beside a bare SDK client and beside a process per episode, in one run.
+
+    python benchmarks/mcp.py [--quick]
+
+Absolute times say little on a noisy machine; the ratio beside the rival in the same run does.
+"""
+
+import sys
+
+sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+
+import argparse
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from mcp import Client, StdioServerParameters
+from rich.console import Console
+from rich.table import Table
+
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import ServerSpec, parse
+from turnwise.types import Fault, ToolCall
+
+SERVER = str(Path(__file__).resolve().parent / "servers" / "sleeper.py")
+NUM_EPISODES = 64
+
+
+def specs() -> tuple[ServerSpec, ...]:
+    return parse({"sleeper": {"command": sys.executable, "args": [SERVER]}}, {}, directory=Path.cwd())
+
+
+async def timed(work: Awaitable[object]) -> float:
+    started = time.perf_counter()
+    await work
+    return time.perf_counter() - started
+
+
+def check(results: list[object]) -> None:
+    for result in results:
+        assert result.fault is Fault.NONE, result  # type: ignore[attr-defined]
+
+
+async def lease_seconds(pool: Pool, num_leases: int) -> list[float]:
+    """Time to get a toolbox from a warm pool, the server's state created and dropped around it."""
+    seconds = []
+    for number in range(num_leases):
+        started = time.perf_counter()
+        async with pool.lease(["sleeper"], f"lease-{number}") as toolbox:
+            seconds.append(time.perf_counter() - started)
+            check(await toolbox.call([ToolCall("1", "count", {})]))
+    return seconds
+
+
+async def pooled_calls(pool: Pool, num_calls: int, in_flight: int) -> float:
+    async with pool.lease(["sleeper"], "calls") as toolbox:
+
+        async def lane() -> None:
+            for _ in range(num_calls // in_flight):
+                check(await toolbox.call([ToolCall("1", "echo", {"text": "hello"})]))
+
+        return num_calls / await timed(asyncio.gather(*(lane() for _ in range(in_flight))))
+
+
+async def bare_calls(client: Client, num_calls: int, in_flight: int) -> float:
+    async def lane() -> None:
+        for _ in range(num_calls // in_flight):
+            await client.call_tool("echo", {"text": "hello"})
+
+    return num_calls / await timed(asyncio.gather(*(lane() for _ in range(in_flight))))
+
+
+async def best_of_each(rounds: int, *sides: Callable[[], Awaitable[float]]) -> list[float]:
+    """The sides take turns, so that a slow moment of the machine falls on both; the best round counts."""
+    best = [0.0] * len(sides)
+    for _ in range(rounds):
+        for index, side in enumerate(sides):
+            best[index] = max(best[index], await side())
+    return best
+
+
+async def pooled_episodes(pool: Pool) -> float:
+    """64 isolated episodes of 5 calls each: every one counts from 1 to 5 on its own."""
+
+    async def episode(number: int) -> None:
+        async with pool.lease(["sleeper"], f"episode-{number}") as toolbox:
+            for expected in range(1, 6):
+                [result] = await toolbox.call([ToolCall("1", "count", {})])
+                assert result.content == str(expected), result
+
+    return await timed(asyncio.gather(*(episode(number) for number in range(NUM_EPISODES))))
+
+
+async def process_episodes(num_episodes: int) -> float:
+    """The same with a process for every episode, at most 8 at once, as rivals do it."""
+    slots = asyncio.Semaphore(8)
+
+    async def episode() -> None:
+        async with slots, Client(StdioServerParameters(command=sys.executable, args=[SERVER])) as client:
+            for _ in range(5):
+                await client.call_tool("count", {})
+
+    return await timed(asyncio.gather(*(episode() for _ in range(num_episodes))))
+
+
+async def slow_calls(pool: Pool) -> float:
+    """64 calls of a 0.2 s tool in one turn."""
+    async with pool.lease(["sleeper"], "slow") as toolbox:
+        calls = [ToolCall(str(number), "sleep", {"seconds": 0.2}) for number in range(64)]
+        started = time.perf_counter()
+        check(await toolbox.call(calls))
+        return time.perf_counter() - started
+
+
+async def slow_episodes(pool: Pool) -> float:
+    """8 episodes, each one call of a 0.5 s tool: what takes TRL 4 s."""
+
+    async def episode(number: int) -> None:
+        async with pool.lease(["sleeper"], f"slow-{number}") as toolbox:
+            check(await toolbox.call([ToolCall("1", "sleep", {"seconds": 0.5})]))
+
+    return await timed(asyncio.gather(*(episode(number) for number in range(8))))
+
+
+async def measure(is_quick: bool) -> Table:
+    num_calls, rounds = (640, 2) if is_quick else (3_200, 5)
+    table = Table(title="MCP client", title_justify="left")
+    for column in ("what", "turnwise", "beside", "ratio", "goal", "met"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+
+    def row(what: str, ours: str, beside: str, ratio: str, goal: str, is_met: bool) -> None:
+        table.add_row(what, ours, beside, ratio, goal, "yes" if is_met else "NO")
+
+    bare = Client(StdioServerParameters(command=sys.executable, args=[SERVER]))
+    async with Pool(specs()) as pool, bare as client:
+        assert not await pool.connect()
+        await client.list_tools()
+        await pooled_calls(pool, 64, 1)
+        lease = statistics.median(await lease_seconds(pool, 100))
+        row("lease from a warm pool, median", f"{lease * 1e3:.2f} ms", "-", "-", "< 5 ms", lease < 0.005)
+        for in_flight in (1, 64):
+            ours, theirs = await best_of_each(
+                rounds,
+                lambda n=in_flight: pooled_calls(pool, num_calls, n),
+                lambda n=in_flight: bare_calls(client, num_calls, n),
+            )
+            what = f"calls/s, {in_flight} in flight"
+            bare_text = f"{theirs:,.0f} bare SDK"
+            row(what, f"{ours:,.0f}", bare_text, f"{ours / theirs:.2f}", ">= 0.9", ours >= 0.9 * theirs)
+        episodes = await pooled_episodes(pool)
+        num_sampled = 8 if is_quick else NUM_EPISODES
+        processes = await process_episodes(num_sampled) * NUM_EPISODES / num_sampled
+        row(
+            "64 isolated episodes x 5 calls",
+            f"{episodes:.2f} s",
+            f"{processes:.1f} s process each",
+            f"{processes / episodes:.0f}x",
+            "<= 3 s",
+            episodes <= 3,
+        )
+        slow = await slow_calls(pool)
+        row("64 calls of a 0.2 s tool", f"{slow:.3f} s", "0.2 s ideal", "-", "<= 0.3 s", slow <= 0.3)
+        eight = await slow_episodes(pool)
+        row("8 episodes x one 0.5 s tool", f"{eight:.3f} s", "0.5 s ideal", "-", "<= 0.6 s", eight <= 0.6)
+    return table
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer calls, and 8 processes scaled to 64")
+    Console(width=120).print(asyncio.run(measure(parser.parse_args().quick)))

@@ -1,0 +1,245 @@
+"""Every way an HTTP server can fail ends in the right fault, for that call alone, and leaks nothing."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.leaks import nothing_leaks
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.spec import ServerSpec, parse
+from turnwise.types import Cause, Fault, ToolCall, ToolResult
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A legacy-era streamable HTTP server; a tool call's `what` says how to fail."""
+
+    protocol_version = "HTTP/1.1"
+    failing_calls: dict[str, int]
+    open_connections: set[socket.socket]
+    token = ""
+
+    def setup(self) -> None:
+        super().setup()
+        self.open_connections.add(self.connection)
+
+    def drop(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, arguments = body["method"], (body.get("params") or {}).get("arguments") or {}
+        if self.token and self.headers.get("authorization") != f"Bearer {self.token}":
+            return self.reply(401, b"who are you?", "text/plain")
+        if method == "tools/call":
+            return self.call(body["id"], arguments)
+        if method == "initialize":
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+            return self.result(body["id"], {**result, "serverInfo": {"name": "http", "version": "1"}})
+        if method == "tools/list":
+            tool = {"name": "do", "inputSchema": {"type": "object"}}
+            reading = {**tool, "name": "read", "annotations": {"readOnlyHint": True}}
+            return self.result(body["id"], {"tools": [tool, reading]})
+        if "id" not in body:
+            return self.reply(202, b"", "text/plain")
+        return self.reply(404, b"no such method", "text/plain")
+
+    def do_GET(self) -> None:
+        self.reply(405, b"", "text/plain")
+
+    def do_DELETE(self) -> None:
+        self.reply(405, b"", "text/plain")
+
+    def call(self, request_id: int, arguments: dict[str, Any]) -> None:
+        what = arguments.get("what", "echo")
+        if what == "once" and not self.failing_calls.setdefault(arguments["key"], 0):
+            self.failing_calls[arguments["key"]] += 1
+            return self.reply(503, b"busy", "text/plain")
+        if isinstance(what, int):
+            return self.reply(what, b"<html>no</html>", "text/html")
+        if what == "drop":
+            return self.drop()
+        if what == "drop_json":
+            self.head(200, "application/json", 1000)
+            self.wfile.write(b'{"jsonrpc":')
+            return self.drop()
+        if what == "drop_stream":
+            self.head(200, "text/event-stream", None)
+            self.wfile.write(b": hello\n\n")
+            return self.drop()
+        if what == "junk":
+            return self.reply(200, b"{]", "application/json")
+        if what == "html":
+            return self.reply(200, b"<html>login</html>", "text/html")
+        if what == "big":
+            return self.result(request_id, text("z" * 50_000_000))
+        if what == "sleep":
+            threading.Event().wait(1)
+        return self.result(request_id, text("fine"))
+
+    def result(self, request_id: int, result: dict[str, Any]) -> None:
+        message = {"jsonrpc": "2.0", "id": request_id, "result": result}
+        self.reply(200, json.dumps(message).encode(), "application/json")
+
+    def reply(self, status: int, body: bytes, kind: str) -> None:
+        self.head(status, kind, len(body))
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(body)
+
+    def head(self, status: int, kind: str, length: int | None) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        if length is not None:
+            self.send_header("content-length", str(length))
+        self.end_headers()
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": value}]}
+
+
+@contextlib.contextmanager
+def http_server(token: str = "") -> Iterator[str]:
+    handler = type("OwnHandler", (Handler,), {"failing_calls": {}, "open_connections": set(), "token": token})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp"
+    finally:
+        server.shutdown()
+        server.server_close()
+        for connection in handler.open_connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def remote(url: str, headers: dict[str, str] | None = None, **options: Any) -> tuple[ServerSpec, ...]:
+    block = {"url": url, "headers": headers or {}, "turnwise": options}
+    return parse({"remote": block}, {}, directory=Path.cwd())
+
+
+async def do(pool: Pool, tool: str = "do", **arguments: Any) -> ToolResult:
+    async with pool.lease(["remote"], f"{tool} {arguments}") as toolbox:
+        [result] = await toolbox.call([ToolCall("1", tool, arguments)])
+        return result
+
+
+@pytest.mark.parametrize(
+    ("what", "cause", "says"),
+    [
+        (401, Cause.CLOSED, "HTTP 401 Unauthorized"),
+        (404, Cause.CLOSED, "HTTP 404 Not Found"),
+        (429, Cause.CLOSED, "HTTP 429 Too Many Requests"),
+        (500, Cause.CLOSED, "HTTP 500 Internal Server Error"),
+        (502, Cause.CLOSED, "HTTP 502 Bad Gateway"),
+        ("drop", Cause.CLOSED, "connection failed"),
+        ("drop_json", Cause.CLOSED, "connection failed"),
+        ("drop_stream", Cause.CLOSED, "SSE stream ended"),
+        ("junk", Cause.BAD_REPLY, "parse"),
+        ("html", Cause.BAD_REPLY, "content type"),
+    ],
+)
+def test_an_http_fault_is_infrastructure_and_says_what_it_was(what: Any, cause: Cause, says: str) -> None:
+    async def main() -> None:
+        with http_server() as url:
+            async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
+                failed = await do(pool, what=what)
+                assert (failed.cause, failed.fault) == (cause, Fault.INFRA), failed
+                assert says in failed.content
+                assert (await do(pool)).content == "fine"
+
+    asyncio.run(main())
+
+
+def test_one_calls_fault_does_not_touch_the_others_in_flight() -> None:
+    async def main() -> None:
+        with http_server() as url:
+            async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
+                whats = ["sleep", "drop", "sleep", 500, "drop_json", "sleep", "drop_stream"]
+                results = await asyncio.gather(*(do(pool, what=what, n=n) for n, what in enumerate(whats)))
+                causes = [result.cause is Cause.OK for result in results]
+                assert causes == [what == "sleep" for what in whats]
+
+    asyncio.run(main())
+
+
+def test_a_50_mb_reply_is_an_error_the_model_reads() -> None:
+    async def main() -> None:
+        with http_server() as url:
+            async with nothing_leaks(), Pool(remote(url)) as pool:
+                result = await do(pool, what="big")
+                assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
+                assert (await do(pool)).content == "fine"
+
+    asyncio.run(main())
+
+
+def test_only_a_call_that_is_safe_to_repeat_is_retried_after_a_503() -> None:
+    async def main() -> None:
+        with http_server() as url:
+            async with nothing_leaks(), Pool(remote(url)) as pool:
+                read = await do(pool, "read", what="once", key="read")
+                assert (read.cause, read.num_retries) == (Cause.OK, 1)
+                wrote = await do(pool, "do", what="once", key="write")
+                assert (wrote.cause, wrote.num_retries) == (Cause.CLOSED, 0)
+
+    asyncio.run(main())
+
+
+def test_a_refused_port_is_reported_at_connect() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
+
+    async def main() -> None:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            with pytest.raises(ConnectFailed, match="cannot connect"):
+                await do(pool)
+
+    asyncio.run(main())
+
+
+def test_a_call_to_a_server_that_went_away_never_reached_it_and_is_retried_when_it_is_back() -> None:
+    async def main() -> None:
+        async with nothing_leaks():
+            with http_server() as url:
+                pool = await Pool(remote(url, num_retries=1)).__aenter__()
+                assert (await do(pool)).cause is Cause.OK
+            gone = await do(pool, "do")
+            assert (gone.cause, gone.num_retries) == (Cause.CLOSED, 1)  # unsafe, yet provably never sent
+            assert "cannot connect" in gone.content
+            await pool.__aexit__(None, None, None)
+
+    asyncio.run(main())
+
+
+def test_a_wrong_key_is_named_at_connect_and_never_shown() -> None:
+    async def main() -> None:
+        with http_server(token="right-token-123") as url:
+            async with (
+                nothing_leaks(),
+                Pool(remote(url, {"Authorization": "Bearer wrong-token-456"})) as pool,
+            ):
+                with pytest.raises(ConnectFailed, match="HTTP 401") as caught:
+                    await do(pool)
+                assert "wrong-token" not in str(caught.value)
+            right = {"Authorization": "Bearer right-token-123"}
+            async with nothing_leaks(), Pool(remote(url, right)) as pool:
+                assert (await do(pool)).content == "fine"
+
+    asyncio.run(main())
