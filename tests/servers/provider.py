@@ -115,9 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _pour(self, body: bytes, pause_seconds: float) -> None:
-        """Send without end, until the client has enough."""
+        """Send far more than a client should take; the bound makes one that takes it fail, not hang."""
         self.close_connection = True
-        while not self.server.provider.is_closing.wait(pause_seconds):
+        for _ in range(500):
+            if self.server.provider.is_closing.wait(pause_seconds):
+                break
             self.wfile.write(body)
             self.wfile.flush()
 

@@ -52,6 +52,12 @@ def test_a_question_gets_one_answer(provider: LoopbackProvider) -> None:
     assert provider.requests[0].body["include_answer"] is True
 
 
+@pytest.mark.parametrize("answer", [None, ""])
+def test_a_question_without_an_answer_says_so(provider: LoopbackProvider, answer: str | None) -> None:
+    provider.play("search", Answer(FOUND | {"answer": answer}))
+    assert ask(provider, "tavily_qna_search", {"query": "x"})["answer"].startswith("No answer was found")
+
+
 @pytest.mark.parametrize(
     "wrong", [{"query": " "}, {"query": "x" * 401}, {"max_results": 0}, {"search_depth": "deep"}]
 )

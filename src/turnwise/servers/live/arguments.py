@@ -13,8 +13,8 @@ DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def symbol(value: Any, *, name: str) -> str:
-    """A ticker in capitals; anything that could mean something else inside a URL is refused."""
-    text = value.strip().upper() if isinstance(value, str) else ""
+    """A ticker in capitals (`$abc` is one too); what could mean something else in a URL is refused."""
+    text = value.strip().removeprefix("$").upper() if isinstance(value, str) else ""
     if not SYMBOL.fullmatch(text):
         raise ToolError(f"{name} must be a ticker symbol such as AAPL, not {_shown(value)}")
     return text
@@ -22,10 +22,10 @@ def symbol(value: Any, *, name: str) -> str:
 
 def symbols(value: Any, *, name: str, most: int = 20) -> list[str]:
     """Comma-separated tickers."""
-    parts = value.split(",") if isinstance(value, str) else [value]
+    parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else [value]
     if len(parts) > most:
         raise ToolError(f"{name} takes at most {most} symbols, not {len(parts)}")
-    return [symbol(part, name=name) for part in parts]
+    return [symbol(part, name=name) for part in parts or [value]]
 
 
 def day(value: Any, *, name: str) -> date:
@@ -59,10 +59,11 @@ def text(value: Any, *, name: str, most: int) -> str:
 
 
 def choice(value: Any, *, name: str, among: tuple[str, ...]) -> str:
-    """One of the words the schema lists."""
-    if value not in among:
+    """One of the words the schema lists, in any case."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in among:
         raise ToolError(f"{name} must be one of {', '.join(among)}, not {_shown(value)}")
-    return str(value)
+    return word
 
 
 def _shown(value: Any) -> str:

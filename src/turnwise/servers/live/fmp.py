@@ -10,8 +10,6 @@ from turnwise.servers.live.shapes import Record, pick, records, scalar, whole
 
 SOURCE = "FMP"
 MAX_ROWS = 50
-MAX_STATEMENTS = 40
-"""Ten years of quarters."""
 
 QUOTE = ("symbol", "name", "price", "change", "changePercentage", "dayLow", "dayHigh", "volume", "marketCap")
 PROFILE = (
@@ -55,9 +53,9 @@ class LiveFmp:
         self, symbol: str, period: str = "annual", limit: int = 2
     ) -> list[Record]:
         ticker = arguments.symbol(symbol, name="symbol")
-        arguments.choice(period, name="period", among=("annual", "quarterly"))
-        num = arguments.count(limit, name="limit", most=MAX_STATEMENTS)
-        params = {"symbol": ticker, "period": "quarter" if period == "quarterly" else "annual", "limit": num}
+        is_annual = arguments.choice(period, name="period", among=("annual", "quarterly")) == "annual"
+        num = arguments.count(limit, name="limit", most=MAX_ROWS)
+        params = {"symbol": ticker, "period": "annual" if is_annual else "quarter", "limit": num}
         rows = await self._rows(self._provider.call(), "income-statement", params, about=ticker)
         _first(rows, ticker)
         statements: list[Record] = [

@@ -39,21 +39,21 @@ class LivePolygon:
         symbol = arguments.symbol(ticker, name="ticker")
         start = arguments.day(start_date, name="start_date")
         end = arguments.day(end_date, name="end_date")
-        arguments.choice(frequency, name="frequency", among=tuple(TIMESPANS))
+        chosen = arguments.choice(frequency, name="frequency", among=tuple(TIMESPANS))
         if start > end:
             raise ToolError(f"start_date {start} is after end_date {end}")
         if start > self._provider.clock.now().astimezone(NEW_YORK).date():
             # Polygon answers dates to come with 403, which would look like a fault of the key.
             raise ToolError(f"start_date {start} lies in the future")
         call = self._provider.call()
-        path = f"v2/aggs/ticker/{path_part(symbol)}/range/1/{TIMESPANS[frequency]}/{start}/{end}"
+        path = f"v2/aggs/ticker/{path_part(symbol)}/range/1/{TIMESPANS[chosen]}/{start}/{end}"
         params: Query = {"adjusted": "true", "sort": "asc", "limit": MAX_BASE_BARS}
         payload = self._checked(await call.get(path, params, subject=f"ticker {symbol!r} with these dates"))
         rows = records(payload.get("results", []), source=SOURCE)
         if not rows:
             await self._details(call, symbol)
-        bars = [_bar(row, is_daily=frequency == "daily") for row in rows[:MAX_BARS]]
-        answer = {"ticker": symbol, "frequency": frequency, "resultsCount": len(bars), "results": bars}
+        bars = [_bar(row, is_daily=chosen == "daily") for row in rows[:MAX_BARS]]
+        answer = {"ticker": symbol, "frequency": chosen, "resultsCount": len(bars), "results": bars}
         is_truncated = len(rows) > MAX_BARS or bool(payload.get("next_url"))
         return answer | ({"truncated": True} if is_truncated else {})
 

@@ -32,16 +32,19 @@ MISTAKES = {
 
 
 class LiveSlack:
-    """One method per slack tool; the only state is a memory of channel ids by name."""
+    """One method per slack tool; the only state is a memory of channel ids by name.
+
+    The workspace is real and shared, so `episode` keeps nothing apart: what is posted stays.
+    """
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
         self._ids: dict[str, str] = {}
 
-    async def list_slack_channels(self) -> list[Record]:
+    async def list_slack_channels(self, episode: str = "") -> list[Record]:
         return await self._channels(self._provider.call())
 
-    async def send_slack_message(self, channel: str, message: str) -> Record:
+    async def send_slack_message(self, channel: str, message: str, episode: str = "") -> Record:
         text = arguments.text(message, name="message", most=MAX_MESSAGE_CHARS)
         call = self._provider.call()
         channel_id = await self._channel_id(call, channel, name="channel")
@@ -52,7 +55,9 @@ class LiveSlack:
             self._checked(payload), ("ok", "channel", "ts"), source=SOURCE, required=("channel", "ts")
         )
 
-    async def get_slack_channel_history(self, channel_id: str, limit: int = 10) -> list[Record]:
+    async def get_slack_channel_history(
+        self, channel_id: str, limit: int = 10, episode: str = ""
+    ) -> list[Record]:
         num = arguments.count(limit, name="limit", most=MAX_MESSAGES)
         call = self._provider.call()
         channel = await self._channel_id(call, channel_id, name="channel_id")

@@ -11,6 +11,8 @@ MAX_RESULTS = 20
 MAX_QUERY_CHARS = 400
 """Both are Tavily's own limits."""
 
+NO_ANSWER = "No answer was found for this question."
+
 RESULT = ("title", "url", "content", "score")
 
 
@@ -32,7 +34,7 @@ class LiveTavily:
     async def tavily_qna_search(self, query: str) -> Record:
         wanted = arguments.text(query, name="query", most=MAX_QUERY_CHARS)
         payload = await self._search({"query": wanted, "include_answer": True, "search_depth": "basic"})
-        return {"query": wanted, "answer": scalar(payload.get("answer"), source=SOURCE)}
+        return {"query": wanted, "answer": scalar(payload.get("answer"), source=SOURCE) or NO_ANSWER}
 
     async def _search(self, body: dict[str, Any]) -> Record:
         # A search is a POST but changes nothing, so it may be repeated like a GET.
