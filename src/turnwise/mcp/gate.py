@@ -36,9 +36,7 @@ class Breaker:
         """Let the caller through, or raise BreakerOpen; True for the one call that tries an open breaker."""
         if self._opened_at is None:
             return False
-        # Doubling, to at most 16 times: a server that stays dead costs one trial every few minutes.
-        wait_seconds = self._open_seconds * 2 ** min(self._num_openings - 1, 4)
-        left_seconds = self._opened_at + wait_seconds - self._clock()
+        left_seconds = self._left_seconds(self._opened_at)
         if left_seconds > 0 or self._is_trying:
             raise BreakerOpen(
                 f"{self._num_failures} failures in a row; next try in {max(left_seconds, 0):.1f} s"
@@ -53,13 +51,23 @@ class Breaker:
 
     def failed(self) -> None:
         self._num_failures += 1
-        if self._is_trying or (self._opened_at is None and self._num_failures >= self._max_failures):
+        if self._opened_at is None:
+            is_opening = self._num_failures >= self._max_failures
+        else:
+            # Past its time only a trial can fail; before, it is a call that was already under way.
+            is_opening = self._left_seconds(self._opened_at) <= 0
+        if is_opening:
             self._opened_at = self._clock()
             self._num_openings += 1
         self._is_trying = False
 
+    def _left_seconds(self, opened_at: float) -> float:
+        # Doubling, to at most 16 times: a server that stays dead costs one trial every few minutes.
+        wait_seconds = self._open_seconds * float(2 ** min(self._num_openings - 1, 4))
+        return opened_at + wait_seconds - self._clock()
+
     def withdrawn(self) -> None:
-        """The admitted call ended without telling anything of the server (it was cancelled)."""
+        """The trial left the gate; if it was cancelled, nobody will tell how it went."""
         self._is_trying = False
 
 
