@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+NAMES = ("fmp", "polygon", "tavily", "slack")
+
 Drop = Callable[[str], Awaitable[None]]
 
 
@@ -14,16 +16,11 @@ def embedded_backend(name: str, seed: int) -> tuple[object, Drop | None]:
     from turnwise.servers.embedded.tavily import EmbeddedTavily
     from turnwise.servers.embedded.world import open_world
 
+    if name not in NAMES:
+        raise ValueError(f"name: no embedded backend for {name!r}; known: {', '.join(NAMES)}")
     world = open_world(seed)
-    match name:
-        case "fmp":
-            return EmbeddedFmp(world), None
-        case "polygon":
-            return EmbeddedPolygon(world), None
-        case "tavily":
-            return EmbeddedTavily(world), None
-        case "slack":
-            slack = EmbeddedSlack(world)
-            return slack, slack.drop
-        case _:
-            raise ValueError(f"name: no embedded backend for {name!r}; known: fmp, polygon, tavily, slack")
+    if name == "slack":
+        slack = EmbeddedSlack(world)
+        return slack, slack.drop
+    backends = {"fmp": EmbeddedFmp, "polygon": EmbeddedPolygon, "tavily": EmbeddedTavily}
+    return backends[name](world), None

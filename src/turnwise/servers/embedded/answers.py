@@ -125,7 +125,7 @@ def answer(market: Market, text: str) -> str | None:
     question = read_question(market.companies(), text)
     if question.led_by:
         return _led(market, question, question.led_by[0])
-    if re.search(r"market (open|closed|status)|is the (stock )?market", question.text):
+    if re.search(r"markets? (is |are )?(now |still )?(open|closed|status)", question.text):
         return f"It is {CLOCK:%H:%M} in New York on {dated(CLOCK.date())}: the regular session is closed."
     if re.search(rf"{MOST}|{LEAST}", question.text) and len(question.companies) != 1:
         return _superlative(market, question)

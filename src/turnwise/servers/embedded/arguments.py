@@ -1,6 +1,6 @@
 """Takes a tool's arguments as a model wrote them, gives checked values or a ToolError that says how."""
 
-from datetime import date
+from datetime import date, datetime
 
 from turnwise.mcp.serve import ToolError
 from turnwise.servers.embedded.companies import Company
@@ -50,10 +50,8 @@ def read_date(value: object, name: str) -> date:
     """A day written YYYY-MM-DD."""
     text = read_text(value, name).strip()
     try:
-        # fromisoformat alone would also take 20260630 and 2026-W27-2.
-        if len(text) != 10:
-            raise ValueError
-        return date.fromisoformat(text)
+        # fromisoformat would also take 20260630 and 2026-W27-2.
+        return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise ToolError(f"{name} is {text[:40]!a}; write a real day as YYYY-MM-DD, like 2026-06-30") from None
 

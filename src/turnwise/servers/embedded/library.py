@@ -10,6 +10,9 @@ from turnwise.servers.embedded.documents import Page
 MAX_TERMS = 24
 """Terms of a query that are looked up: more only slow the search."""
 
+NUM_CANDIDATES = 60
+"""Pages taken from the index and then ranked anew: three times the most that are ever shown."""
+
 COMMON_WORDS = frozenset(
     [
         "a",
@@ -82,12 +85,19 @@ class Library:
         rows = self._database.execute(
             "SELECT url, title, text, bm25(page, 0.0, 2.0, 1.0) AS rank FROM page WHERE page MATCH ? "
             "ORDER BY rank, rowid LIMIT ?",
-            (" OR ".join(f'"{term}"' for term in terms), limit),
+            (" OR ".join(f'"{term}"' for term in terms), NUM_CANDIDATES),
         )
-        # Squash to (0, 1) so that the usual hit on a name lies above one half.
-        return [
-            Hit(Page(url, title, text), round(-rank / (8.0 - rank), 4)) for url, title, text, rank in rows
-        ]
+        hits = [_hit(Page(url, title, text), terms, -rank) for url, title, text, rank in rows]
+        return sorted(hits, key=lambda hit: -hit.score)[:limit]
+
+
+def _hit(page: Page, terms: list[str], bm25: float) -> Hit:
+    """Half bm25, which favours short pages, and half the share of the terms in the page and its title."""
+    title = set(re.findall(r"\w+", page.title.lower()))
+    words = title | set(re.findall(r"\w+", page.text.lower()))
+    covered = sum((term in words) + (term in title) for term in terms) / (2 * len(terms))
+    # bm25 has no upper end: squash it to (0, 1), where 8 is a usual hit on a name.
+    return Hit(page, round(0.5 * bm25 / (8.0 + bm25) + 0.5 * covered, 4))
 
 
 def write_pages(database: sqlite3.Connection, pages: Iterable[Page]) -> None:
@@ -106,12 +116,12 @@ def terms_of(query: str) -> list[str]:
     return [word for word in words if word not in COMMON_WORDS][:MAX_TERMS]
 
 
-def passage(text: str, terms: Iterable[str], *, max_chars: int) -> str:
-    """The run of whole sentences that holds most of the terms and fits in `max_chars`."""
-    sentences = re.split(r"(?<=[.!?\"]) (?=[A-Z\"])", text)
-    wanted = set(terms)
+def passage(page: Page, query: str, *, max_chars: int) -> str:
+    """The run of whole sentences that fits in `max_chars` and holds most of what the title does not say."""
+    sentences = re.split(r"(?<=[.!?\"]) (?=[A-Z\"])", page.text)
+    wanted = set(terms_of(query)) - set(re.findall(r"\w+", page.title.lower()))
     hits = [len(wanted & set(re.findall(r"\w+", sentence.lower()))) for sentence in sentences]
-    best = max(range(len(sentences)), key=lambda index: (hits[index], -index))
+    best = hits.index(max(hits))
     end = best + 1
     chosen = sentences[best][:max_chars]
     while end < len(sentences) and len(chosen) + 1 + len(sentences[end]) <= max_chars:

@@ -182,7 +182,7 @@ def _rivals(market: Market, company: Company, stream: Stream) -> _Story:
     larger, smaller = (company, rival) if ours.revenue >= theirs.revenue else (rival, company)
     return _Story(
         stream.pick(NEWS_SESSIONS[:-6]),
-        f"{company.name} and {rival.name}: two ways to do {company.industry.lower().replace(' - ', ' ')}",
+        f"{company.name} and {rival.name} compared",
         f"With 2025 revenue of {dollars(max(ours.revenue, theirs.revenue))}, {larger.name} "
         f"({larger.symbol}) is larger than {smaller.name} ({smaller.symbol}), which had "
         f"{dollars(min(ours.revenue, theirs.revenue))}. {company.ceo} leads {company.name}; {rival.ceo} "

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 import tempfile
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,16 +36,22 @@ CREATE TABLE article (number INTEGER PRIMARY KEY, facts TEXT NOT NULL);
 """
 
 
-def default_cache_dir() -> Path:
-    """`$XDG_CACHE_HOME/turnwise`, or `~/.cache/turnwise`."""
+def default_cache_dir() -> Path | None:
+    """`$XDG_CACHE_HOME/turnwise`, or `~/.cache/turnwise`; None for a user without a home."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rules say that a relative path is invalid and must be ignored.
-    base = Path(configured) if Path(configured).is_absolute() else Path("~/.cache").expanduser()
-    return base / "turnwise"
+    if Path(configured).is_absolute():
+        return Path(configured) / "turnwise"
+    try:
+        return Path("~/.cache/turnwise").expanduser()
+    except RuntimeError:
+        return None
 
 
-def open_image(seed: int, cache_dir: Path) -> bytes:
+def open_image(seed: int, cache_dir: Path | None) -> bytes:
     """The world's SQLite image, from the cache when it is there and whole."""
+    if cache_dir is None:
+        return make_image(seed)
     path = cache_dir / f"world-{WORLD_VERSION}-{seed}.db"
     image = _read(path)
     if image is None:
@@ -171,14 +177,14 @@ def _iso(value: date | datetime) -> str:
     return value.isoformat()
 
 
-def _blob(columns: object) -> bytes:
-    numbers = array("q", columns)  # type: ignore[call-overload]
+def _blob(columns: Sequence[int]) -> bytes:
+    numbers = array("q", columns)
     if sys.byteorder == "big":
         numbers.byteswap()
     return bytes(numbers)
 
 
-def _columns(blob: bytes) -> array:  # type: ignore[type-arg]
+def _columns(blob: bytes) -> Sequence[int]:
     numbers = array("q")
     numbers.frombytes(blob)
     if sys.byteorder == "big":

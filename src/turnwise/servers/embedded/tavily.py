@@ -5,7 +5,7 @@ from typing import Any
 
 from turnwise.servers.embedded.answers import answer
 from turnwise.servers.embedded.arguments import read_choice, read_limit, read_text
-from turnwise.servers.embedded.library import passage, terms_of
+from turnwise.servers.embedded.library import passage
 from turnwise.servers.embedded.world import World
 
 Row = Mapping[str, Any]
@@ -29,12 +29,11 @@ class EmbeddedTavily:
         hits = self._world.library.search(
             text, limit=read_limit(max_results, "max_results", most=MAX_RESULTS)
         )
-        terms = terms_of(text)
         results = [
             {
                 "title": hit.page.title,
                 "url": hit.page.url,
-                "content": passage(hit.page.text, terms, max_chars=CONTENT_CHARS[depth]),
+                "content": passage(hit.page, text, max_chars=CONTENT_CHARS[depth]),
                 "score": hit.score,
             }
             for hit in hits
@@ -47,4 +46,4 @@ class EmbeddedTavily:
 
     def _best_passage(self, text: str) -> str:
         hits = self._world.library.search(text, limit=1)
-        return passage(hits[0].page.text, terms_of(text), max_chars=240) if hits else NO_ANSWER
+        return passage(hits[0].page, text, max_chars=240) if hits else NO_ANSWER

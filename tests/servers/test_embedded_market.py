@@ -1,0 +1,227 @@
+"""The embedded market adds up: bars, statements, quotes and news follow from each other."""
+
+import re
+from collections.abc import Sequence
+from datetime import date, timedelta
+
+import pytest
+
+from turnwise.servers.embedded.bars import Bar
+from turnwise.servers.embedded.businesses import SECTORS
+from turnwise.servers.embedded.market import Market, make_market
+from turnwise.servers.embedded.news import make_articles
+from turnwise.servers.embedded.sessions import (
+    CLOCK,
+    HOLIDAYS,
+    HOURLY_SESSIONS,
+    LAST_SESSION,
+    MINUTE_SESSIONS,
+    PREVIOUS_SESSION,
+    SESSIONS,
+)
+
+REAL_NAMES = (
+    *("apple", "microsoft", "google", "alphabet", "amazon", "nvidia", "tesla", "meta", "netflix", "intel"),
+    *("oracle", "adobe", "cisco", "walmart", "costco", "target", "pfizer", "merck", "novartis", "roche"),
+    *(
+        "abbvie",
+        "amgen",
+        "gilead",
+        "boeing",
+        "airbus",
+        "lockheed",
+        "caterpillar",
+        "deere",
+        "exxon",
+        "chevron",
+    ),
+    *(
+        "shell",
+        "visa",
+        "mastercard",
+        "paypal",
+        "goldman",
+        "morgan",
+        "disney",
+        "comcast",
+        "verizon",
+        "vodafone",
+    ),
+    *("nike", "adidas", "starbucks", "pepsi", "danone", "nestle", "unilever", "siemens", "basf", "bayer"),
+    *("toyota", "honda", "sony", "samsung", "volvo", "ericsson", "nokia", "spotify", "salesforce", "solvay"),
+)
+
+
+@pytest.fixture(scope="module")
+def market() -> Market:
+    return make_market(0)
+
+
+def aggregated(bars: Sequence[Bar]) -> tuple[int, int, int, int, int]:
+    return (
+        bars[0].open_cents,
+        max(bar.high_cents for bar in bars),
+        min(bar.low_cents for bar in bars),
+        bars[-1].close_cents,
+        sum(bar.volume for bar in bars),
+    )
+
+
+def shape(bar: Bar) -> tuple[int, int, int, int, int]:
+    return (bar.open_cents, bar.high_cents, bar.low_cents, bar.close_cents, bar.volume)
+
+
+def test_there_are_two_hundred_companies_with_unique_names_symbols_and_chief_executives(
+    market: Market,
+) -> None:
+    companies = market.companies()
+    assert len(companies) == 200
+    for field in ("symbol", "name", "ceo", "website"):
+        assert len({getattr(company, field) for company in companies}) == 200, field
+    assert {company.sector for company in companies} == set(SECTORS)
+    assert len({company.industry for company in companies}) > 20
+    assert len({company.country for company in companies}) > 5
+
+
+def test_names_are_invented_and_tickers_have_a_form_that_listings_hardly_use(market: Market) -> None:
+    for company in market.companies():
+        root = company.name.split()[0].lower()
+        assert not any(root.startswith(real) for real in REAL_NAMES), company.name
+        assert re.fullmatch(r"[A-Z]{4}[TSGHCDJ]", company.symbol)
+        assert company.website.endswith(".example")
+
+
+def test_many_companies_share_the_first_word_of_their_name(market: Market) -> None:
+    roots = [company.name.split()[0] for company in market.companies()]
+    assert sum(roots.count(root) > 1 for root in roots) > 60
+
+
+def test_sessions_are_two_years_of_weekdays_without_holidays_up_to_the_clock() -> None:
+    assert SESSIONS[0] == date(2024, 7, 1)
+    assert SESSIONS[-1] == LAST_SESSION == CLOCK.date()
+    expected = {
+        SESSIONS[0] + timedelta(days=offset)
+        for offset in range((LAST_SESSION - SESSIONS[0]).days + 1)
+        if (SESSIONS[0] + timedelta(days=offset)).weekday() < 5
+    }
+    assert expected - set(SESSIONS) == set(HOLIDAYS)
+    assert set(SESSIONS) <= expected
+
+
+def test_every_daily_bar_has_its_prices_in_order_and_was_traded(market: Market) -> None:
+    for company in market.companies():
+        bars = market.daily_bars(company.symbol)
+        assert [bar.day for bar in bars] == list(SESSIONS)
+        for bar in bars:
+            assert 0 < bar.low_cents <= min(bar.open_cents, bar.close_cents), (company.symbol, bar)
+            assert bar.high_cents >= max(bar.open_cents, bar.close_cents), (company.symbol, bar)
+            assert bar.volume > 0
+
+
+def test_hours_add_up_to_days_for_every_company(market: Market) -> None:
+    for company in market.companies():
+        for day in HOURLY_SESSIONS:
+            hours = market.hourly_bars(company.symbol, day)
+            assert len(hours) == 7
+            assert aggregated(hours) == shape(market.daily_bar(company.symbol, day)), (company.symbol, day)
+
+
+def test_minutes_add_up_to_hours(market: Market) -> None:
+    for company in market.companies()[::10]:
+        for day in MINUTE_SESSIONS[::4]:
+            minutes = market.minute_bars(company.symbol, day)
+            assert len({bar.start for bar in minutes}) == 390
+            for hour in market.hourly_bars(company.symbol, day):
+                # The first bar begins at 09:30 and ends with the clock's hour like the others.
+                inside = [bar for bar in minutes if bar.start.hour == hour.start.hour]
+                assert aggregated(inside) == shape(hour), (company.symbol, hour.start)
+
+
+def test_every_intraday_bar_has_its_prices_in_order_and_was_traded(market: Market) -> None:
+    for company in market.companies()[::10]:
+        day = MINUTE_SESSIONS[-3]
+        for bar in [*market.hourly_bars(company.symbol, day), *market.minute_bars(company.symbol, day)]:
+            assert bar.low_cents <= min(bar.open_cents, bar.close_cents)
+            assert bar.high_cents >= max(bar.open_cents, bar.close_cents)
+            assert bar.volume > 0
+
+
+def test_quarters_add_up_to_years_and_profits_follow_from_sales_and_costs(market: Market) -> None:
+    for company in market.companies():
+        quarters, years = market.quarters(company.symbol), market.years(company.symbol)
+        assert [year.fiscal_year for year in years] == [2025, 2024, 2023, 2022, 2021]
+        assert len(quarters) == 21
+        assert [quarter.ends_on for quarter in quarters] == sorted(
+            (quarter.ends_on for quarter in quarters), reverse=True
+        )
+        for year in years:
+            parts = [quarter for quarter in quarters if quarter.fiscal_year == year.fiscal_year]
+            for field in ("revenue", "cost_of_revenue", "gross_profit", "operating_expenses"):
+                assert getattr(year, field) == sum(getattr(part, field) for part in parts), field
+            for field in ("operating_income", "net_income", "eps_cents"):
+                assert getattr(year, field) == sum(getattr(part, field) for part in parts), field
+        for each in (*quarters, *years):
+            assert each.gross_profit == each.revenue - each.cost_of_revenue
+            assert each.operating_income == each.gross_profit - each.operating_expenses
+            assert each.net_income * 100 == each.eps_cents * company.shares
+
+
+def test_quotes_follow_from_the_last_two_bars_and_the_statements(market: Market) -> None:
+    num_losing = 0
+    for company in market.companies():
+        quote = market.quote(company.symbol)
+        before, last = market.daily_bars(company.symbol)[-2:]
+        assert (before.day, last.day) == (PREVIOUS_SESSION, LAST_SESSION)
+        assert (quote.price, quote.previous_close) == (last.close, before.close)
+        assert (quote.day_low, quote.day_high, quote.volume) == (last.low, last.high, last.volume)
+        assert quote.change == pytest.approx(last.close - before.close, abs=1e-9)
+        assert quote.change_percent == round(100 * (last.close - before.close) / before.close, 2)
+        assert quote.market_cap == pytest.approx(last.close * company.shares, abs=0.5)
+        trailing = sum(each.eps for each in market.quarters(company.symbol)[:4])
+        num_losing += quote.pe is None
+        assert quote.pe == (round(last.close / trailing, 2) if trailing > 0 else None)
+    assert 0 < num_losing < 40
+
+
+def test_gainers_and_losers_are_ordered_and_do_not_overlap(market: Market) -> None:
+    gainers, losers = market.gainers(), market.losers()
+    rises = [quote.change_percent for quote in gainers]
+    falls = [quote.change_percent for quote in losers]
+    assert rises == sorted(rises, reverse=True)
+    assert falls == sorted(falls)
+    assert all(quote.change > 0 for quote in gainers)
+    assert all(quote.change < 0 for quote in losers)
+    assert len(gainers) + len(losers) <= 200
+
+
+def test_news_states_facts_and_its_sentiment_is_their_direction(market: Market) -> None:
+    articles = make_articles(market)
+    published = [article.published for article in articles]
+    assert published == sorted(published, reverse=True)
+    assert published[0] <= CLOCK
+    assert len({article.url for article in articles}) == len(articles)
+    checked = 0
+    for article in articles:
+        company = market.company(article.tickers[0])
+        move = re.search(r"shares (jump|tumble) ([\d.]+)% to \$([\d.]+)", article.title)
+        if move:
+            quote = market.quote(company.symbol, article.published.date())
+            assert (abs(quote.change_percent), quote.price) == (float(move[2]), float(move[3]))
+            assert article.sentiment == ("positive" if quote.change > 0 else "negative")
+            assert (move[1] == "jump") == (quote.change > 0)
+            checked += 1
+        sales = re.search(r"reported revenue of \$([\d,]+) .* against \$([\d,]+)", article.text)
+        if sales:
+            now, before = market.quarters(company.symbol)[0], market.quarters(company.symbol)[4]
+            assert (now.revenue, before.revenue) == tuple(
+                int(each.replace(",", "")) for each in sales.groups()
+            )
+            assert (article.sentiment == "positive") == (now.revenue > before.revenue)
+            checked += 1
+    assert checked == 400
+
+
+def test_another_seed_is_another_world(market: Market) -> None:
+    other = make_market(1)
+    assert {company.name for company in other.companies()} != {company.name for company in market.companies()}
+    assert len({company.symbol for company in other.companies()}) == 200
