@@ -75,10 +75,10 @@ class ServerSpec(BaseModel):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     command: str | None = None
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = Field(default_factory=dict)
+    env: Mapping[str, str] = Field(default_factory=dict, repr=False)  # secrets: no log may print them
     cwd: Path | None = None
-    url: str | None = None
-    headers: Mapping[str, str] = Field(default_factory=dict)
+    url: str | None = Field(default=None, repr=False)  # hosted servers take keys in its query
+    headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
     options: ServerOptions = ServerOptions()
 
     @model_validator(mode="after")
@@ -86,7 +86,8 @@ class ServerSpec(BaseModel):
         if (self.command is None) == (self.url is None):
             raise ValueError("give either `command` (stdio) or `url` (streamable HTTP), not both or neither")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url {self.url!r} must start with http:// or https://")
+            # Without the value: a variable put in the wrong place would print its secret.
+            raise ValueError("url must start with http:// or https://")
         if self.url is not None and self.options.isolation is Isolation.PROCESS:
             raise ValueError("isolation 'process' needs a `command`: a remote server cannot be spawned")
         return self
@@ -108,10 +109,12 @@ def environment(directory: Path | None = None) -> dict[str, str]:
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
     """Read the file; every mistake is a ValueError that names the server, the field and the value."""
     try:
-        parsed = json.loads(path.read_text("utf-8"))
+        parsed = json.loads(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
     servers = parsed.get("mcpServers") if isinstance(parsed, dict) else None
     if not isinstance(servers, dict):
@@ -127,13 +130,13 @@ def parse(
     specs = []
     for name, block in servers.items():
         if not isinstance(block, dict):
-            raise ValueError(f"{where}: server {name!r}: expected an object, got {block!r}")
+            raise ValueError(f"{where}: server {name!r}: expected an object, got {_kind(block)}")
         if block.get("disabled") is True:
             continue
         try:
             specs.append(_parse_server(name, block, variables, directory))
-        except (ValidationError, ValueError) as error:
-            raise ValueError(f"{where}: server {name!r}: {_readable(error)}") from None
+        except ValueError as error:
+            raise ValueError(f"{where}: server {name!r}: {_readable(error, block)}") from None
     return tuple(specs)
 
 
@@ -143,7 +146,9 @@ def _parse_server(
     kind = str(block.get("type", block.get("transport", "")))
     if kind == "sse":
         raise ValueError("type 'sse' is the retired HTTP+SSE transport; use its streamable HTTP url instead")
-    options = _expand(dict(block.get("turnwise", {})), variables, "turnwise")
+    if not isinstance(block.get("turnwise", {}), dict):
+        raise ValueError(f"turnwise: expected an object, got {_kind(block['turnwise'])}")
+    options = _expand(block.get("turnwise", {}), variables, "turnwise")
     known = {key: block[key] for key in ("command", "args", "env", "cwd", "url", "headers") if key in block}
     unknown = set(block) - set(known) - _IGNORED_KEYS - {"turnwise"}
     if unknown:
@@ -152,7 +157,7 @@ def _parse_server(
     for holder, key in ((options, "template"), (fields, "cwd")):
         if isinstance(holder.get(key), str) and not holder[key].startswith("${"):
             holder[key] = directory / Path(holder[key]).expanduser()
-    if options.get("template") is not None and not Path(options["template"]).exists():
+    if isinstance(options.get("template"), Path) and not options["template"].exists():
         raise ValueError(f"turnwise.template: no such file or directory: {options['template']}")
     return ServerSpec(name=name, **fields, options=ServerOptions(**options))
 
@@ -179,10 +184,22 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
     return _VARIABLE.sub(substitute, value)
 
 
-def _readable(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return "; ".join(
-            f"{'.'.join(str(part) for part in issue['loc']) or 'block'}: {issue['msg']}"
-            for issue in error.errors(include_input=False, include_url=False)
-        )
-    return str(error)
+def _readable(error: ValueError, block: Mapping[str, Any]) -> str:
+    """Field and reason; the value only from the `turnwise` block, where no secret has a place."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    issues = []
+    for issue in error.errors(include_input=False, include_url=False):
+        field = ".".join(str(part) for part in issue["loc"])
+        message = issue["msg"].removeprefix("Value error, ")
+        if error.title == ServerOptions.__name__:
+            value = block["turnwise"].get(str(issue["loc"][0]))
+            issues.append(f"turnwise.{field}: {message}, got {json.dumps(value)[:100]}")
+        else:
+            issues.append(f"{field}: {message}" if field else message)
+    return "; ".join(issues)
+
+
+def _kind(value: Any) -> str:
+    """What a value is, not what it holds: it may hold a secret."""
+    return "null" if value is None else type(value).__name__

@@ -1,0 +1,347 @@
+"""What `mcp.json` may say, and how each mistake in it is told without telling its secrets."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.mcp.session import command_of
+from turnwise.mcp.spec import Isolation, ServerSpec, environment, load, parse
+
+SECRET = "sk-TOPSECRET-0123456789"
+NOWHERE = Path("/nowhere")
+
+
+def one(
+    block: Any, variables: Mapping[str, str] | None = None, *, directory: Path = NOWHERE, name: str = "srv"
+) -> ServerSpec:
+    [spec] = parse({name: block}, variables or {}, directory=directory)
+    return spec
+
+
+def refusal(block: Any, variables: Mapping[str, str] | None = None, *, directory: Path = NOWHERE) -> str:
+    with pytest.raises(ValueError, match="server 'srv'") as caught:
+        one(block, variables, directory=directory)
+    assert caught.value.__cause__ is None
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+def write(path: Path, content: Any) -> Path:
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+# --- what it may say ---------------------------------------------------------------------------------------
+
+
+def test_a_stdio_server_is_read_as_the_ecosystem_writes_it() -> None:
+    spec = one({"command": "npx", "args": ["-y", "server"], "env": {"A": "1"}, "cwd": "/data"})
+    assert (spec.command, spec.args, spec.env, spec.cwd) == (
+        "npx",
+        ("-y", "server"),
+        {"A": "1"},
+        Path("/data"),
+    )
+    assert not spec.is_remote
+    assert spec.options.isolation is Isolation.AUTO
+
+
+def test_an_http_server_is_read_as_the_ecosystem_writes_it() -> None:
+    spec = one({"type": "http", "url": "https://x/mcp", "headers": {"Authorization": "Bearer t"}})
+    assert (spec.url, spec.headers, spec.is_remote) == ("https://x/mcp", {"Authorization": "Bearer t"}, True)
+
+
+def test_the_turnwise_block_sets_how_training_uses_a_server() -> None:
+    block = {
+        "isolation": "process",
+        "num_warm": 0,
+        "allow": ["get_*"],
+        "deny": ["*_all"],
+        "rate_per_second": 2.5,
+    }
+    options = one({"command": "x", "turnwise": block}).options
+    assert options.isolation is Isolation.PROCESS
+    assert (options.num_warm, options.allow, options.deny, options.rate_per_second) == (
+        0,
+        ("get_*",),
+        ("*_all",),
+        2.5,
+    )
+
+
+def test_variables_are_expanded_everywhere(tmp_path: Path) -> None:
+    (tmp_path / "seed").mkdir()
+    variables = {"TOKEN": "t0k", "DIR": "seed", "MODE": "process", "BIN": "run", "HOST": "h.local"}
+    spec = one(
+        {
+            "command": "${BIN}.sh",
+            "args": [
+                "--a=${TOKEN}${TOKEN}",
+                "${MISSING:-dflt}",
+                "${TOKEN:-dflt}",
+                "${MISSING:-}",
+                "$TOKEN",
+                "$${x",
+            ],
+            "env": {"KEY": "Bearer ${TOKEN}"},
+            "cwd": "${DIR}",
+            "turnwise": {"isolation": "${MODE}", "template": "${DIR}"},
+        },
+        variables,
+        directory=tmp_path,
+    )
+    assert spec.command == "run.sh"
+    assert spec.args == ("--a=t0kt0k", "dflt", "t0k", "", "$TOKEN", "$${x")
+    assert spec.env == {"KEY": "Bearer t0k"}
+    assert spec.cwd == spec.options.template == tmp_path / "seed"
+    assert spec.options.isolation is Isolation.PROCESS
+    remote = one({"url": "https://${HOST}/mcp", "headers": {"X": "${TOKEN}"}}, variables)
+    assert (remote.url, remote.headers) == ("https://h.local/mcp", {"X": "t0k"})
+
+
+def test_a_variables_value_is_not_expanded_again() -> None:
+    assert one({"command": "${A}"}, {"A": "${B}", "B": "b"}).command == "${B}"
+
+
+def test_a_default_stands_in_for_an_empty_variable_as_in_a_shell() -> None:
+    assert one({"command": "${A:-b}"}, {"A": ""}).command == "b"
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text())
+def test_text_without_a_variable_is_never_changed(text: str) -> None:
+    if "${" not in text:
+        assert one({"command": "x", "args": [text], "env": {"A": text}}).args == (text,)
+
+
+def test_the_episode_directory_is_left_for_launch_and_filled_in_there() -> None:
+    spec = one(
+        {
+            "command": "x",
+            "args": ["${EPISODE_DIR}/db.sqlite"],
+            "env": {"HOME": "${EPISODE_DIR}"},
+            "cwd": "${EPISODE_DIR}/sub",
+        }
+    )
+    assert spec.args == ("${EPISODE_DIR}/db.sqlite",)
+    command = command_of(spec, Path("/scratch/1"))
+    assert command.args == ("/scratch/1/db.sqlite",)
+    assert command.env == {"HOME": "/scratch/1"}
+    assert command.cwd == Path("/scratch/1/sub")
+
+
+def test_relative_paths_are_seen_from_the_file_and_home_is_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / "seed").mkdir(parents=True)
+    file = write(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": "x", "cwd": "sub"}}})
+    assert load(file, {})[0].cwd == tmp_path / "sub"
+    block = {"command": "x", "turnwise": {"template": "~/seed"}}
+    assert one(block, directory=NOWHERE).options.template == tmp_path / "home" / "seed"
+
+
+def test_a_disabled_server_is_left_out_whatever_else_is_wrong_with_it() -> None:
+    servers = {
+        "off": {"disabled": True, "command": "${UNSET}", "url": 5},
+        "on": {"disabled": False, "command": "x"},
+    }
+    assert [spec.name for spec in parse(servers, {}, directory=NOWHERE)] == ["on"]
+
+
+def test_keys_of_other_clients_are_tolerated_and_unknown_ones_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = {"type": "stdio", "description": "d", "autoApprove": ["a"], "alwaysAllow": [], "timeout": 60}
+    assert one({"command": "x", **known}).command == "x"
+    assert caplog.text == ""
+    assert one({"command": "x", "gallery": {"k": SECRET}}).command == "x"
+    assert "gallery" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_a_file_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "mcp.json", "\ufeff" + json.dumps({"mcpServers": {"a": {"command": "x"}}}))
+    assert [spec.name for spec in load(file, {})] == ["a"]
+
+
+# --- .env --------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_wins_over_dotenv_here_which_wins_over_dotenv_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "project"
+    here.mkdir()
+    (tmp_path / ".env").write_text("TW_ABOVE=above\nTW_BOTH=above\nTW_ALL=above\nTW_BARE\n")
+    (here / ".env").write_text('# comment\nexport TW_BOTH="here"\nTW_ALL=here\n')
+    monkeypatch.setenv("TW_ALL", "real")
+    monkeypatch.chdir(here)
+    block = {"command": "x", "args": ["${TW_ABOVE}", "${TW_BOTH}", "${TW_ALL}", "${TW_BARE:-none}"]}
+    [spec] = load(write(tmp_path / "mcp.json", {"mcpServers": {"a": block}}))
+    assert spec.args == ("above", "here", "real", "none")
+    assert "TW_BARE" not in environment()
+
+
+def test_no_dotenv_above_the_parent_or_below_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (tmp_path / ".env").write_text("TW_FAR=far\n")
+    monkeypatch.chdir(deep)
+    assert "TW_FAR" not in environment()
+
+
+# --- mistakes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"command": "x", "env": {"API_KEY": "${NOPE}"}}, ["env.API_KEY: ${NOPE} is not set"]),
+        ({"command": "x", "args": ["a", "--k=${NOPE}"]}, ["args[1]: ${NOPE} is not set"]),
+        ({"url": "https://${NOPE}"}, ["url: ${NOPE} is not set"]),
+        ({"command": "x", "turnwise": {"template": "${NOPE}"}}, ["turnwise.template: ${NOPE} is not set"]),
+        ({"command": "x", "url": "https://y"}, ["`command`", "`url`", "not both or neither"]),
+        ({}, ["`command`", "`url`", "not both or neither"]),
+        ({"type": "sse", "url": "https://y"}, ["sse", "streamable HTTP"]),
+        ({"transport": "sse", "url": "https://y"}, ["sse"]),
+        ({"url": "ftp://y"}, ["url", "http://"]),
+        ({"url": "https://y", "turnwise": {"isolation": "process"}}, ["process", "remote"]),
+        ({"command": ["x"]}, ["command"]),
+        ({"command": "x", "args": "y"}, ["args"]),
+        ({"command": "x", "args": [1]}, ["args.0"]),
+        ({"command": "x", "env": {"PORT": 80}}, ["env.PORT"]),
+        ({"command": "x", "cwd": 5}, ["cwd"]),
+        ({"url": "https://y", "headers": ["a"]}, ["headers"]),
+        ({"command": "x", "turnwise": None}, ["turnwise: expected an object, got null"]),
+        ({"command": "x", "turnwise": [1]}, ["turnwise: expected an object, got list"]),
+        (
+            {"command": "x", "turnwise": {"isolaton": "shared"}},
+            ["turnwise.isolaton", "not permitted", '"shared"'],
+        ),
+        ({"command": "x", "turnwise": {"isolation": "shard"}}, ["turnwise.isolation", "'keyed'", '"shard"']),
+        ({"command": "x", "turnwise": {"num_warm": -1}}, ["turnwise.num_warm", "-1"]),
+        ({"command": "x", "turnwise": {"timeout_seconds": 0}}, ["turnwise.timeout_seconds", "got 0"]),
+        ({"command": "x", "turnwise": {"template": 5}}, ["turnwise.template", "5"]),
+        ({"command": "x", "turnwise": {"template": "gone"}}, ["turnwise.template", "/nowhere/gone"]),
+        ({"command": "x", "turnwise": {"allow": "get_*"}}, ["turnwise.allow", '"get_*"']),
+        ("npx server", ["expected an object, got str"]),
+        (None, ["expected an object, got null"]),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_server_and_field(block: Any, words: list[str]) -> None:
+    said = refusal(block)
+    assert "\n" not in said
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize("name", ["", "a b", "../x", "a/b", "-x", "x\n"])
+def test_a_server_name_that_could_not_name_a_folder_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        one({"command": "x"}, name=name)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"env": {"API_KEY": "${S}"}},
+        {"env": {"API_KEY": "${S}", "PORT": 80}, "command": "x"},
+        {"env": "${S}", "command": "x"},
+        {"env": ["${S}"], "command": "x"},
+        {"env": {"A": ["${S}"]}, "command": "x"},
+        {"url": "${S}"},
+        {"url": "ftp://me:${S}@host"},
+        {"url": "${S}", "command": "${S}"},
+        {"url": 5, "headers": {"Authorization": "Bearer ${S}"}},
+        {"command": ["${S}"]},
+        {"command": "x", "args": "${S}"},
+        {"command": "x", "args": [["${S}"]]},
+        {"command": "x", "cwd": ["${S}"]},
+        {"command": "x", "env": {"K": "${S}"}, "turnwise": {"isolation": "none"}},
+        {"command": "x", "env": {"K": "${S}"}, "turnwise": {"isolation": "${S}"}},
+        {"command": "x", "turnwise": {"${S}": 1}},
+        {"command": "x", "turnwise": SECRET},
+        {"command": "x", "env": {"K": SECRET, "L": "${UNSET}"}},
+        {"type": "sse", "env": {"K": SECRET}},
+        [SECRET],
+        SECRET,
+    ],
+)
+def test_no_mistake_prints_a_secret(block: Any) -> None:
+    refusal(block, {"S": SECRET})
+
+
+def test_a_spec_that_is_printed_or_logged_shows_no_secret() -> None:
+    spec = one({"command": "x", "env": {"KEY": SECRET}})
+    remote = one({"url": f"https://h/mcp?key={SECRET}", "headers": {"Authorization": SECRET}})
+    for shown in (repr(spec), str(spec), repr((spec, remote)), str(remote), f"{remote}"):
+        assert SECRET not in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", ["not JSON"]),
+        ("", ["not JSON"]),
+        ("[1]", ["mcpServers"]),
+        ('{"servers": {}}', ["mcpServers"]),
+        ('{"mcpServers": []}', ["mcpServers"]),
+        ("[" * 100_000, ["not JSON"]),
+        (json.dumps({"mcpServers": {"a": {"env": {"K": SECRET}}}})[:-1], ["not JSON"]),
+    ],
+)
+def test_a_file_that_is_no_mcp_json_is_a_value_error_that_names_it(
+    tmp_path: Path, content: str, words: list[str]
+) -> None:
+    file = write(tmp_path / "mcp.json", content)
+    with pytest.raises(ValueError, match=r"mcp\.json") as caught:
+        load(file, {})
+    assert SECRET not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_a_value_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone\.json: no such file"):
+        load(tmp_path / "gone.json", {})
+    with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
+        load(tmp_path, {})
+    (tmp_path / "latin.json").write_bytes(b'{"mcpServers": "\xff"}')
+    with pytest.raises(ValueError, match=r"latin\.json: not JSON"):
+        load(tmp_path / "latin.json", {})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = [
+    "command",
+    "args",
+    "env",
+    "cwd",
+    "url",
+    "headers",
+    "turnwise",
+    "type",
+    "disabled",
+    "isolation",
+    "template",
+]
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.dictionaries(st.sampled_from(KEYS), JSON | st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3))
+)
+def test_no_block_raises_anything_but_a_value_error(block: dict[str, Any]) -> None:
+    with contextlib.suppress(ValueError):
+        parse({"srv": block}, {}, directory=NOWHERE)
