@@ -178,6 +178,20 @@ def test_no_argument_can_do_more_than_cause_a_tool_error(world: World, data: st.
     json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("tavily_search", {"query": "Norvindel \ud800 revenue"}),
+        ("tavily_qna_search", {"query": "CEO of NORVC \udfff?"}),
+        ("send_slack_message", {"channel": "general", "message": "half \ud83d an emoji"}),
+    ],
+)
+def test_text_that_no_encoder_takes_is_made_encodable(
+    world: World, tool: str, arguments: dict[str, Any]
+) -> None:
+    assert json.dumps(answer(world, tool, **arguments), ensure_ascii=False).encode("utf-8")
+
+
 def test_fts5_syntax_in_a_query_is_searched_as_words(world: World) -> None:
     plain = answer(world, "tavily_search", query="Norvindel Software profile")
     hostile = answer(world, "tavily_search", query='^"Norvindel" AND (Software* OR - : profile')
