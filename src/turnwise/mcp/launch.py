@@ -45,6 +45,10 @@ _FLOOD_MESSAGES = 16
 
 # The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
 _ID_FIRST = re.compile(rb'^\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,')
+# A request of the server's own also has an id, of the server's own counting: it answers nothing.
+_REQUEST = re.compile(
+    rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*[^,]{1,40},\s*)?"method"\s*:'
+)
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*$')
 
 Inbox = MemoryObjectSendStream[SessionMessage | Exception]
@@ -221,7 +225,7 @@ def _parse(line: Line) -> wire.JSONRPCMessage | None:
         except ValueError:
             pass
     match = _ID_FIRST.search(line.data) or _ID_LAST.search(line.data)
-    if match is None:
+    if match is None or _REQUEST.search(line.data):
         return None
     if line.is_cut:
         code, text = TOO_LARGE_CODE, f"the result has {line.num_bytes:,} bytes, which is too large"
