@@ -45,11 +45,11 @@ _FLOOD_MESSAGES = 16
 
 # The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
 _ID_FIRST = re.compile(rb'^\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,')
+_ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*$')
 # A request of the server's own also has an id, of the server's own counting: it answers nothing.
 _REQUEST = re.compile(
     rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*[^,]{1,40},\s*)?"method"\s*:'
 )
-_ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*$')
 
 Inbox = MemoryObjectSendStream[SessionMessage | Exception]
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
@@ -39,18 +40,25 @@ class Scratch:
 
 
 def _remove(directory: Path) -> None:
-    def note(_function: object, path: str, error: object) -> None:
-        logger.warning("could not remove %s: %s", path, error)
-
+    # Errors are passed over, so that one file in the way keeps no others: two runs may sweep at once.
+    shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
-        shutil.rmtree(directory, onerror=note)
+        logger.warning("could not remove all of %s", directory)
 
 
 def _sweep(parent: Path) -> None:
     for left in parent.glob(f"{_PREFIX}[0-9]*-*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not _is_alive(int(pid)) and left.is_dir() and left.stat().st_uid == os.getuid():
+        if pid.isdigit() and not _is_alive(int(pid)) and _is_own_folder(left):
             _remove(left)
+
+
+def _is_own_folder(path: Path) -> bool:
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
 
 
 def _is_alive(pid: int) -> bool:
