@@ -1,11 +1,14 @@
 """Takes a tool call, gives what the live backend answers through the tool contract, on a clock that jumps."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.servers.provider import LoopbackProvider
+from turnwise.mcp.serve import Handler, ToolError, Unavailable
 from turnwise.servers.contract import service_of
 from turnwise.servers.live import live_backend
 from turnwise.servers.live.http import Clock, Patience
@@ -51,10 +54,9 @@ def ask(
     *,
     patience: Patience = QUICK,
     clock: JumpingClock | None = None,
-    server: str = "",
 ) -> Any:
     """Call one tool as the server would."""
-    return ask_all(provider, [(tool, arguments or {})], patience=patience, clock=clock, server=server)[0]
+    return ask_all(provider, [(tool, arguments or {})], patience=patience, clock=clock)[0]
 
 
 def ask_all(
@@ -63,17 +65,39 @@ def ask_all(
     *,
     patience: Patience = QUICK,
     clock: JumpingClock | None = None,
-    server: str = "",
 ) -> list[Any]:
     """Call tools one after the other on one backend."""
-    name = server or ("slack" if "slack" in calls[0][0] else calls[0][0].split("_")[0])
-    ticking = (clock or JumpingClock()).clock()
 
     async def run() -> list[Any]:
-        async with live_backend(
-            name, environ(name, provider.url), patience=patience, clock=ticking
-        ) as backend:
-            handlers = {tool.name: tool.handler for tool in service_of(name, backend).tools}
+        async with handlers_of(provider, calls[0][0], patience, clock or JumpingClock()) as handlers:
             return [await handlers[tool](arguments, "") for tool, arguments in calls]
 
     return asyncio.run(run())
+
+
+def refusals(provider: LoopbackProvider, calls: list[tuple[str, dict[str, Any]]]) -> list[Exception | None]:
+    """What each call raises; None for one that does not."""
+
+    async def refusal(handler: Handler, arguments: dict[str, Any]) -> Exception | None:
+        try:
+            await handler(arguments, "")
+        except (ToolError, Unavailable) as error:
+            return error
+        return None
+
+    async def run() -> list[Exception | None]:
+        async with handlers_of(provider, calls[0][0], QUICK, JumpingClock()) as handlers:
+            return [await refusal(handlers[tool], arguments) for tool, arguments in calls]
+
+    return asyncio.run(run())
+
+
+@contextlib.asynccontextmanager
+async def handlers_of(
+    provider: LoopbackProvider, tool: str, patience: Patience, clock: JumpingClock
+) -> AsyncIterator[dict[str, Handler]]:
+    """The handlers of the server that the tool belongs to, by tool."""
+    name = "slack" if "slack" in tool else tool.split("_", maxsplit=1)[0]
+    variables = environ(name, provider.url)
+    async with live_backend(name, variables, patience=patience, clock=clock.clock()) as backend:
+        yield {each.name: each.handler for each in service_of(name, backend).tools}
