@@ -7,8 +7,10 @@ flight. Answering those requests ourselves keeps the reason, and keeps the fault
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
 import httpx2
+import mcp_types as wire
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
@@ -72,33 +74,57 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
                 text = f"the result has over {self._max_message_bytes:,} bytes, which is too large"
                 return _fault(request, TOO_LARGE_CODE, text)
         await response.aclose()
-        if response.status_code == 404 and "mcp-session-id" in request.headers:
-            return _fault(request, EXPIRED_CODE, "HTTP 404: the server no longer knows this session")
-        if response.status_code == 200 and not kind.startswith("application/json"):
-            return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
-        if response.status_code == 200 or _is_rpc_error(body):
-            return httpx2.Response(
-                response.status_code, headers=response.headers, content=body, request=request
-            )
-        phrase = httpx2.codes.get_reason_phrase(response.status_code)
-        return _fault(request, HTTP_CODE, f"HTTP {response.status_code} {phrase}".rstrip())
+        if response.status_code == 200:
+            if not kind.startswith("application/json"):
+                return _fault(
+                    request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}"
+                )
+            return httpx2.Response(200, headers=response.headers, content=body, request=request)
+        return _refused(request, response.status_code, body)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
+def _refused(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
+    """What an HTTP error comes to: a session to be made anew, the server's own JSON-RPC error, or a fault."""
+    reply = _rpc_error(body)
+    if "mcp-session-id" in request.headers and (status == 404 or _denies_session(reply)):
+        return _fault(request, EXPIRED_CODE, f"HTTP {status}: the server no longer knows this session")
+    if reply is not None:
+        return _json(request, status, reply)
+    phrase = httpx2.codes.get_reason_phrase(status)
+    return _fault(request, HTTP_CODE, f"HTTP {status} {phrase}".rstrip())
+
+
 def _fault(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
     # 400 makes the SDK look for a JSON-RPC error in the body; it puts the request's own id on it.
-    body = {"jsonrpc": "2.0", "id": 0, "error": {"code": code, "message": message}}
-    return httpx2.Response(400, headers=_JSON, content=json.dumps(body).encode(), request=request)
+    return _json(request, 400, {"jsonrpc": "2.0", "id": 0, "error": {"code": code, "message": message}})
 
 
-def _is_rpc_error(body: bytes) -> bool:
+def _json(request: httpx2.Request, status: int, body: Mapping[str, Any]) -> httpx2.Response:
+    return httpx2.Response(status, headers=_JSON, content=json.dumps(body).encode(), request=request)
+
+
+def _rpc_error(body: bytes) -> dict[str, Any] | None:
+    """The JSON-RPC error in an HTTP error's body, with an id: servers may leave it out, the SDK wants one."""
     try:
         parsed = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(parsed, dict) and parsed.get("jsonrpc") == "2.0" and "error" in parsed
+    except (ValueError, RecursionError):
+        return None
+    if (
+        not isinstance(parsed, dict)
+        or parsed.get("jsonrpc") != "2.0"
+        or not isinstance(parsed.get("error"), dict)
+    ):
+        return None
+    return {"id": None, **parsed}
+
+
+def _denies_session(reply: Mapping[str, Any] | None) -> bool:
+    """The much-copied TypeScript examples answer a session they do not know with this error, not with 404."""
+    error = reply["error"] if reply else {}
+    return error.get("code") == wire.CONNECTION_CLOSED and "session" in str(error.get("message")).lower()
 
 
 def _reason(error: Exception) -> str:
