@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from turnwise.mcp.serve import Handler, ServedTool, Service
+from turnwise.mcp.serve import Handler, ServedTool, Service, ToolError
 
 WRITES = {"send_slack_message", "store_execution_result"}
 """The tools that change something; every other one is read-only."""
@@ -47,6 +47,9 @@ def _handler(method: Callable[..., Awaitable[Any]], schema: Mapping[str, Any], *
     defaults = {key: spec["default"] for key, spec in schema["properties"].items() if "default" in spec}
 
     async def handle(arguments: Mapping[str, Any], episode: str) -> Any:
+        missing = [name for name in schema["required"] if name not in arguments]
+        if missing:
+            raise ToolError(f"missing argument: {', '.join(missing)}")
         known = {key: value for key, value in arguments.items() if key in schema["properties"]}
         keyed = {"episode": episode} if is_keyed else {}
         return await method(**{**defaults, **known, **keyed})
