@@ -5,17 +5,20 @@ import contextlib
 import json
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.mcp.leaks import nothing_leaks
-from tests.third_party.installed import block
+from tests.third_party.installed import LEGACY_VERSION, block
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import Isolation, ServerSpec, parse
-from turnwise.types import Cause, Fault, ToolCall
+from turnwise.types import Cause, Fault, ToolCall, ToolResult
 
 
 def free_port() -> int:
@@ -104,3 +107,69 @@ def test_a_server_that_was_restarted_serves_the_same_lease_again(port: int) -> N
                     assert again.content == "Echo: hi", again
 
     asyncio.run(episode())
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A server that lists one tool and answers every call with an HTTP error that has a JSON-RPC body."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        results: dict[str, Any] = {
+            "initialize": {
+                "protocolVersion": LEGACY_VERSION,
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "refusing", "version": "1"},
+            },
+            "tools/list": {"tools": [{"name": "refuse", "inputSchema": {"type": "object"}}]},
+        }
+        status, reply = 404, {"error": {"code": -32601, "message": "Method not found"}}
+        if body["method"] in results:
+            status, reply = 200, {"result": results[body["method"]]}
+        elif body["method"] == "tools/call":
+            status = body["params"]["arguments"]["status"]
+            reply = {"error": {"code": -32603, "message": f"refused with {status}"}}
+        elif "id" not in body:
+            status = 202
+        data = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **reply}).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self.send_error(405)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (400, Cause.TOOL_ERROR),
+        (401, Cause.CLOSED),
+        (403, Cause.CLOSED),
+        (429, Cause.CLOSED),
+        (500, Cause.CLOSED),
+        (503, Cause.CLOSED),
+    ],
+)
+def test_whose_fault_an_http_error_is_follows_its_status_not_its_body(status: int, cause: Cause) -> None:
+    """Servers put a JSON-RPC error into every refusal; only a 400 is about what the model asked for."""
+
+    async def ask(port: int) -> ToolResult:
+        async with Pool([remote(port)]) as pool, pool.lease(["everything"], "episode") as toolbox:
+            [result] = await toolbox.call([ToolCall("1", "refuse", {"status": status})])
+            return result
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            result = asyncio.run(ask(server.server_port))
+        finally:
+            server.shutdown()
+            thread.join()
+    assert result.cause is cause
+    assert str(status) in result.content

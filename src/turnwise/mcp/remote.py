@@ -91,7 +91,8 @@ def _refused(request: httpx2.Request, status: int, body: bytes) -> httpx2.Respon
     reply = _rpc_error(body)
     if "mcp-session-id" in request.headers and (status == 404 or _denies_session(reply)):
         return _fault(request, EXPIRED_CODE, f"HTTP {status}: the server no longer knows this session")
-    if reply is not None:
+    if reply is not None and status in (400, 404):
+        # Only these are about the request itself; a 401, 429 or 5xx with such a body is still no fault of it.
         return _json(request, status, reply)
     phrase = httpx2.codes.get_reason_phrase(status)
     return _fault(request, HTTP_CODE, f"HTTP {status} {phrase}".rstrip())
