@@ -1,5 +1,6 @@
 """Slack's live backend against a server that answers as the Web API is documented to."""
 
+import socket
 from typing import Any
 
 import pytest
@@ -169,6 +170,18 @@ def test_a_post_turned_away_by_the_rate_limit_is_sent_again(provider: LoopbackPr
     clock = JumpingClock()
     assert ask(provider, "send_slack_message", HELLO, clock=clock)["ok"] is True
     assert clock.slept == [3.0]
+
+
+def test_a_post_that_found_no_one_listening_is_tried_again(
+    provider: LoopbackProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = JumpingClock()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: connecting is refused
+        monkeypatch.setattr(LoopbackProvider, "url", f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(Unavailable, match="could not be reached"):
+            ask(provider, "send_slack_message", HELLO, clock=clock)
+    assert clock.slept == [0.5, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("message", ["", "  ", None, "x" * 40_001])
