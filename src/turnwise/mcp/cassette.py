@@ -160,21 +160,30 @@ class Cassette:
     def _read(self) -> None:
         with self.path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
+                if line.isspace():
+                    continue  # two writers that both ended the same torn line
                 try:
                     record = json.loads(line)
                 except ValueError:
                     self.num_torn += 1
                     continue
-                if not isinstance(record, dict) or record.get("v") != FORMAT:
-                    raise ValueError(f"{self.path}:{number}: not a cassette of format {FORMAT}")
-                self._take(record)
+                try:
+                    self._take(record)
+                except (KeyError, TypeError, ValueError) as error:
+                    where = f"{self.path}:{number}"
+                    raise ValueError(f"{where}: not a cassette of format {FORMAT}: {error}") from None
         if self.num_torn:
             logger.warning("cassette %s: skipped %d torn line(s)", self.path, self.num_torn)
 
     def _take(self, record: dict[str, Any]) -> None:
+        """Keep one line's record; raises KeyError, TypeError or ValueError if it is not one of ours."""
+        if record["v"] != FORMAT:
+            raise ValueError(f"format {record['v']!r}")
         if record["kind"] == "tools":
             self._tools[record["server"]] = tuple(Tool(**tool) for tool in record["tools"])
             return
+        if record["kind"] != "call":
+            raise ValueError(f"kind {record['kind']!r}")
         key = CallKey(*(record[name] for name in ("episode", "server", "tool", "arguments", "state")))
         self._keep(key, Recorded(record["content"], Cause(record["cause"]), record["seconds"]))
 
