@@ -114,6 +114,24 @@ def serve(
         raise typer.Exit(130) from None
 
 
+@app.command()
+def doctor(mcp: McpFile = None, as_json: AsJson = False) -> None:
+    """Check this machine and the servers before a run; says what to install or change.
+
+    Exit code 1 when something a run needs is missing. Secrets are never printed.
+    """
+    from turnwise.doctor import Level, examine, print_findings
+    from turnwise.mcp.spec import environment
+
+    findings = asyncio.run(examine(_specs(mcp), environment()))
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
+    else:
+        print_findings(findings)
+    if any(finding.level is Level.BAD for finding in findings):
+        raise typer.Exit(1)
+
+
 def _specs(path: Path | None) -> "tuple[ServerSpec, ...]":
     """The servers to use: the file given, the one in this directory, or the five built-in ones."""
     from turnwise.mcp.spec import load
