@@ -21,7 +21,7 @@ _CLONE_THREAD = 0x00010000
 _TIOCSTI, _TIOCLINUX, _FIOSETOWN, _SIOCSPGRP = 0x5412, 0x541C, 0x8901, 0x8902
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX, _F_NOTIFY = 8, 10, 15, 1026
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 1, 22, 2
-_AF_UNIX = 1
+_AF_UNIX, _NOT_STREAM = 1, 0b1110  # SOCK_STREAM is 1, its flags lie above the low four bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def build_here(*, shares_host: bool) -> bytes:
 def _judgements(*, shares_host: bool, pid: int) -> dict[str, list[_Refuse]]:
     judgements = {
         "clone": [_Refuse(0, "has", _CLONE_NEW)],
-        "socketpair": [_Refuse(0, "is not", _AF_UNIX)],
+        # only streams: a datagram socket can be aimed at any address with each message
+        "socketpair": [_Refuse(0, "is not", _AF_UNIX), _Refuse(1, "has", _NOT_STREAM)],
         "ioctl": [_Refuse(1, "is", _TIOCSTI), _Refuse(1, "is", _TIOCLINUX)],
     }
     if not shares_host:

@@ -159,6 +159,7 @@ def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kep
         if settings.shares_host:
             os.setsid()
         confine(settings, base_bytes=base.total_bytes)
+        own_pid = os.getpid()
         channel.send(b"!")
         _, (request_fd, output_fd, result_fd), _, _ = socket.recv_fds(channel, 1, 3)
         channel.close()
@@ -176,6 +177,8 @@ def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kep
             settings.output_bytes,
         )
         sys.stdout.flush()
+        if os.getpid() != own_pid:
+            os._exit(0)  # a fork of the code came to its end: the result is the first process's to give
         # a lone surrogate becomes the escape that JSON knows it by
         text = json.dumps(outcome, ensure_ascii=False).encode("utf-8", "backslashreplace")
         _write_all(result_fd, text)
