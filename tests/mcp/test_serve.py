@@ -1,0 +1,235 @@
+"""The serving seam through real processes, stdio and HTTP: values, faults, episodes as a client sees them."""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+import turnwise
+from tests.mcp.notes import SERVER, http_spec, notes_over_http, notes_spec
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import Isolation, ServerSpec
+from turnwise.types import Cause, Fault, ToolCall, ToolResult
+
+Ask = Callable[..., Awaitable[ToolResult]]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with notes_over_http() as found:
+        yield found
+
+
+@pytest.fixture(params=["stdio", "http"])
+def spec(request: pytest.FixtureRequest, url: str) -> ServerSpec:
+    return notes_spec() if request.param == "stdio" else http_spec(url)
+
+
+@contextlib.asynccontextmanager
+async def episode(spec: ServerSpec, name: str = "e") -> AsyncIterator[Ask]:
+    async with Pool([spec]) as pool, pool.lease(["notes"], name) as toolbox:
+
+        async def ask(tool: str, **arguments: Any) -> ToolResult:
+            [result] = await toolbox.call([ToolCall("1", tool, arguments)])
+            return result
+
+        yield ask
+
+
+def test_a_string_is_sent_as_it_is_and_anything_else_as_compact_json(spec: ServerSpec) -> None:
+    async def main() -> None:
+        async with episode(spec) as ask:
+            assert (await ask("say", text="plain é\n  text")).content == "plain é\n  text"
+            arguments = {
+                "é": [1, 2.5, None, True],
+                "big": 10**30,
+                "deep": {"a": {"b": "\U0001f600"}},
+                "nul": "a\x1fb",
+            }
+            echoed = await ask("echo", **arguments)
+            assert echoed.cause is Cause.OK
+            assert json.loads(echoed.content.replace("\\u001f", "\x1f"), strict=False) == arguments
+            assert " " not in echoed.content
+
+    asyncio.run(main())
+
+
+def test_faults_keep_their_meaning_on_the_way(spec: ServerSpec) -> None:
+    async def main() -> None:
+        async with episode(spec) as ask:
+            wrong = await ask("wrong")
+            assert (wrong.cause, wrong.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
+            assert "no ticker 'ZZZZ'" in wrong.content
+            down = await ask("unavailable")
+            assert (down.cause, down.fault) == (Cause.UPSTREAM, Fault.INFRA)
+            assert "provider says 503" in down.content
+            bug = await ask("buggy")
+            assert (bug.cause, bug.fault) == (Cause.UPSTREAM, Fault.INFRA)
+            assert "KeyError in buggy" in bug.content
+            assert "sk-inside-the-bug" not in bug.content, "a bug's message may hold anything"
+            assert (await ask("say", text="still there")).content == "still there"
+
+    asyncio.run(main())
+
+
+@pytest.mark.xfail(strict=True, reason="serve.py writes a value as JSON outside the try that types faults")
+def test_a_value_that_is_not_json_is_the_servers_fault(spec: ServerSpec) -> None:
+    async def main() -> None:
+        async with episode(spec) as ask:
+            assert (await ask("unwritable")).fault is Fault.INFRA
+
+    asyncio.run(main())
+
+
+@pytest.mark.xfail(
+    strict=True, reason="serve.py hands half characters to the SDK's writer, which dies of them"
+)
+def test_text_that_is_not_unicode_does_not_end_the_server_for_everyone() -> None:
+    async def main() -> None:
+        async with episode(notes_spec()) as ask:
+            await ask("half_character")
+            assert (await ask("say", text="still there")).content == "still there"
+
+    asyncio.run(main())
+
+
+def test_state_is_kept_per_episode_and_dropped_with_its_lease(spec: ServerSpec) -> None:
+    async def main() -> None:
+        async with Pool([spec]) as pool:
+            async with pool.lease(["notes"], "one") as one, pool.lease(["notes"], "two") as two:
+                await one.call([ToolCall("1", "add_note", {"text": "mine"})])
+                [seen_by_two] = await two.call([ToolCall("1", "list_notes", {})])
+                [seen_by_one] = await one.call([ToolCall("1", "list_notes", {})])
+                assert json.loads(seen_by_two.content)["notes"] == []
+                assert json.loads(seen_by_one.content) == {
+                    "episode": "one",
+                    "notes": ["mine"],
+                    "episodes": ["one", "two"],
+                }
+            assert pool.isolation("notes") is Isolation.KEYED
+            async with pool.lease(["notes"], "one") as again:
+                [seen] = await again.call([ToolCall("1", "list_notes", {})])
+                assert json.loads(seen.content)["notes"] == []
+                assert json.loads(seen.content)["episodes"] == ["one"]
+
+    asyncio.run(main())
+
+
+def test_a_server_without_state_is_not_told_of_episodes_nor_asked_to_drop_them() -> None:
+    async def main() -> None:
+        async with Pool([notes_spec("--unkeyed", isolation="shared")]) as pool:
+            async with pool.lease(["notes"], "one") as toolbox:
+                [seen] = await toolbox.call([ToolCall("1", "list_notes", {})])
+                assert json.loads(seen.content)["episode"] == ""
+            assert pool.isolation("notes") is Isolation.SHARED
+
+    asyncio.run(main())
+
+
+def test_tools_are_listed_with_their_schemas_and_hints(spec: ServerSpec) -> None:
+    async def main() -> None:
+        async with Pool([spec]) as pool:
+            assert await pool.connect() == {}
+            tools = {tool.name: tool for tool in pool.tools}
+            assert tools["add_note"].input_schema["required"] == ["text"]
+            assert not tools["add_note"].is_repeatable
+            assert tools["list_notes"].is_read_only
+            assert tools["add_note"].description == "Keep a note."
+
+    asyncio.run(main())
+
+
+def test_many_calls_at_once_each_get_their_own_answer(spec: ServerSpec) -> None:
+    async def main() -> None:
+        async with Pool([spec]) as pool, pool.lease(["notes"], "e") as toolbox:
+            calls = [ToolCall(str(number), "say", {"text": f"n{number}"}) for number in range(100)]
+            results = await toolbox.call(calls)
+            assert [result.content for result in results] == [f"n{number}" for number in range(100)]
+            assert [result.call_id for result in results] == [call.id for call in calls]
+
+    asyncio.run(main())
+
+
+# --- the wire itself, without a client of ours -------------------------------------------------------------
+
+
+def rpc(method: str, number: int | None = None, **params: Any) -> dict[str, Any]:
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
+    return message if number is None else {**message, "id": number}
+
+
+HELLO = rpc(
+    "initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "raw", "version": "1"}
+)
+
+
+def talk(*messages: dict[str, Any] | str) -> tuple[list[dict[str, Any]], int]:
+    """Say these lines to a stdio server, close its stdin; its lines and exit code."""
+    lines = [message if isinstance(message, str) else json.dumps(message) for message in messages]
+    done = subprocess.run(
+        [sys.executable, str(SERVER)],
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
+
+
+def test_stdout_carries_only_json_rpc_and_the_server_ends_with_its_stdin() -> None:
+    replies, code = talk(
+        HELLO, rpc("notifications/initialized"), rpc("tools/call", 1, name="buggy", arguments={})
+    )
+    assert code == 0
+    assert {reply["jsonrpc"] for reply in replies} == {"2.0"}
+    by_id = {reply["id"]: reply for reply in replies}
+    assert by_id[0]["result"]["serverInfo"] == {"name": "notes", "version": turnwise.__version__}
+    assert by_id[1]["result"]["isError"] is True
+
+
+def test_an_unknown_tool_is_an_error_result_that_names_it() -> None:
+    replies, _ = talk(
+        HELLO, rpc("notifications/initialized"), rpc("tools/call", 1, name="nope", arguments={})
+    )
+    [answer] = [reply for reply in replies if reply["id"] == 1]
+    assert answer["result"]["isError"] is True
+    assert "unknown tool 'nope'" in answer["result"]["content"][0]["text"]
+
+
+def test_junk_on_stdin_does_not_end_the_server() -> None:
+    replies, code = talk(
+        "junk",
+        HELLO,
+        '{"half":',
+        rpc("notifications/initialized"),
+        rpc("tools/call", 1, name="echo", arguments={}),
+    )
+    assert code == 0
+    assert [reply["result"]["content"][0]["text"] for reply in replies if reply.get("id") == 1] == ["{}"]
+
+
+def test_http_refuses_a_foreign_host_so_that_no_web_page_reaches_it(url: str) -> None:
+    body = json.dumps(HELLO)
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    with httpx2.Client() as client:
+        assert client.post(url, content=body, headers=headers).status_code == 200
+        assert client.post(url, content=body, headers={**headers, "host": "evil.example"}).status_code >= 400
+        assert (
+            client.post(url, content=body, headers={**headers, "origin": "https://evil.example"}).status_code
+            >= 400
+        )
+
+
+def test_http_junk_is_refused_and_the_server_goes_on(url: str) -> None:
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    with httpx2.Client() as client:
+        for body in (b"junk", b"", b"[]", b"\xff\xfe", b"[" * 10_000):
+            assert 400 <= client.post(url, content=body, headers=headers).status_code < 500
+        assert client.post(url, content=json.dumps(HELLO), headers=headers).status_code == 200
