@@ -203,7 +203,7 @@ class Session:
         self.is_keyed = EXTENSION in (client.server_capabilities.extensions or {})
 
     def _can_call(self, tool: wire.Tool) -> bool:
-        """False for a tool that runs only as a task: its server refuses plain calls, the only kind we make."""
+        """False for a tool that runs only as a task: its server refuses plain calls, all we make."""
         if tool.execution is None or tool.execution.task_support != "required":
             return True
         logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, tool.name)
