@@ -137,10 +137,11 @@ def test_price_to_earnings_is_null_where_the_plan_has_no_ratios(
     assert ask(provider, "fmp_get_quote", {"symbol": "AAPL"})["pe"] is None
 
 
-def test_price_to_earnings_is_never_null_because_of_an_outage(provider: LoopbackProvider) -> None:
+@pytest.mark.parametrize("status", [400, 401, 503])
+def test_price_to_earnings_is_never_null_because_of_a_fault(provider: LoopbackProvider, status: int) -> None:
     provider.play("quote", Answer([QUOTE]))
-    provider.play("ratios-ttm", Answer(b"", 503))
-    with pytest.raises(Unavailable, match="503"):
+    provider.play("ratios-ttm", Answer({"Error Message": "no"}, status))
+    with pytest.raises(Unavailable, match=str(status)):
         ask(provider, "fmp_get_quote", {"symbol": "AAPL"})
 
 
