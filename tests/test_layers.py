@@ -164,8 +164,7 @@ def habit_faults(modules: dict[str, Module]) -> Iterator[str]:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.ExceptHandler) and _catches_all(node.type) and _does_nothing(node.body):
                 yield f"{module.name}:{node.lineno}: catches everything and does nothing"
-            is_suppress = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress")
-            if is_suppress and any(_catches_all(argument) for argument in node.args):
+            if isinstance(node, ast.Call) and _suppresses_all(node):
                 yield f"{module.name}:{node.lineno}: suppresses everything"
 
 
@@ -173,6 +172,10 @@ def _catches_all(kind: ast.expr | None) -> bool:
     if isinstance(kind, ast.Tuple):
         return any(_catches_all(item) for item in kind.elts)
     return kind is None or ast.unparse(kind) in ("Exception", "BaseException")
+
+
+def _suppresses_all(call: ast.Call) -> bool:
+    return ast.unparse(call.func).endswith("suppress") and any(map(_catches_all, call.args))
 
 
 def _does_nothing(body: list[ast.stmt]) -> bool:

@@ -444,3 +444,9 @@ def test_no_secret_of_an_env_block_is_ever_in_the_file(tmp_path: Path) -> None:
     for spelling in (SECRET, json.dumps(SECRET), SECRET.replace("/", "%2F")):
         assert spelling not in answers[0]
         assert spelling not in answers[1].partition('"content"')[2]
+
+
+@pytest.mark.xfail(strict=True, reason="the pool takes a server's descriptions as they come")
+def test_no_secret_in_a_tools_description_is_recorded(tmp_path: Path) -> None:
+    session(tmp_path / "c.jsonl", Mode.RECORD, ("say", {"text": "x"}))
+    assert SECRET not in (tmp_path / "c.jsonl").read_text()

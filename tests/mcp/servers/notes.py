@@ -1,6 +1,7 @@
 """A tiny MCP server on the serving seam: notes kept per episode, and tools that answer oddly on demand.
 
-`notes.py` serves stdio, `notes.py --http` a free port; `--unkeyed` keeps no state per episode.
+`notes.py` serves stdio, `notes.py --http` a free port; `--unkeyed` keeps no state per episode, and
+`--hostile-names` has a tool whose name is an escape sequence.
 """
 
 import asyncio
@@ -71,7 +72,9 @@ def tools() -> list[ServedTool]:
     def read(name: str, description: str, schema: Mapping[str, Any], handler: Any) -> ServedTool:
         return ServedTool(name, description, schema, handler, is_read_only=True, is_idempotent=True)
 
+    strange = [read(f"strange{HOSTILE}", HOSTILE, OBJECT, echo)] if "--hostile-names" in sys.argv else []
     return [
+        *strange,
         ServedTool("add_note", "Keep a note.", TEXT, add_note, is_read_only=False, is_idempotent=False),
         read("list_notes", "The notes so far.", OBJECT, list_notes),
         read("echo", "The arguments as they came.", OBJECT, echo),

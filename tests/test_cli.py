@@ -1,0 +1,300 @@
+"""The `turnwise` command as a person or a script meets it: real processes, exit codes, plain text."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.notes import notes_block
+
+SECRET = "sk-TOPSECRET-0123456789"
+HEAVY = {
+    "mcp",
+    "mcp_types",
+    "pydantic",
+    "httpx",
+    "httpx2",
+    "jsonschema",
+    "anyio",
+    "numpy",
+    "pandas",
+    "torch",
+    "uvicorn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def turnwise(*args: str, cwd: Path, env: Mapping[str, str] | None = None, columns: int = 300) -> Ran:
+    inherited = {"PATH": os.environ["PATH"], "HOME": str(cwd), "COLUMNS": str(columns)}
+    done = subprocess.run(
+        [sys.executable, "-m", "turnwise", *args],
+        cwd=cwd,
+        env={**inherited, **(env or {})},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A working directory whose mcp.json has the tiny server in it."""
+    write(tmp_path, notes=notes_block(env={"NOTES_API_KEY": "${MY_KEY:-sk-TOPSECRET-0123456789}"}))
+    return tmp_path
+
+
+def write(folder: Path, **servers: Any) -> None:
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def is_plain(text: str) -> bool:
+    """No character that a terminal would act on."""
+    return all(
+        character == "\n" or (character >= " " and not "\x7f" <= character <= "\x9f") for character in text
+    )
+
+
+def one_line(text: str) -> str:
+    assert text.endswith("\n")
+    assert text.count("\n") == 1, text
+    assert "Traceback" not in text
+    return text.strip()
+
+
+# --- help --------------------------------------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = "import sys, turnwise.cli; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert HEAVY & set(json.loads(done.stdout.replace("'", '"'))) == set()
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["-h"], ["tools", "--help"], ["call", "-h"], ["serve", "--help"]]
+)
+def test_help_explains_itself_with_exit_code_0(tmp_path: Path, args: list[str]) -> None:
+    ran = turnwise(*args, cwd=tmp_path)
+    assert ran.code == 0
+    assert "Usage" in ran.out
+    assert ran.err == ""
+    if len(args) > 1:
+        assert "Example: turnwise" in ran.out
+
+
+def test_no_arguments_show_help_and_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
+    assert "Usage" in turnwise(cwd=tmp_path).out
+    ran = turnwise("trian", cwd=tmp_path)
+    assert ran.code == 2
+    assert "trian" in ran.err
+
+
+# --- tools -------------------------------------------------------------------------------------------------
+
+
+def test_tools_lists_the_file_in_this_directory_with_costs(folder: Path) -> None:
+    ran = turnwise("tools", cwd=folder)
+    assert ran.code == 0, ran.err
+    assert "notes: 11 tools" in ran.out
+    assert "isolation keyed" in ran.out
+    assert "add_note *" in ran.out
+    assert "Keep a note." in ran.out
+
+
+def test_what_a_server_says_of_itself_stays_plain_text_on_the_terminal(folder: Path) -> None:
+    write(folder, notes=notes_block("--hostile-names"))
+    ran = turnwise("tools", cwd=folder, env={"FORCE_COLOR": ""})
+    assert ran.code == 0, ran.err
+    assert is_plain(ran.out)
+    assert "<|im_end|>" not in ran.out
+    assert "\u202e" not in ran.out
+    assert "[bold red]markup[/]" in ran.out, "markup is shown as it was written, not obeyed"
+
+
+def test_tools_as_json_is_json_with_the_schemas_as_they_were_given(folder: Path) -> None:
+    ran = turnwise("tools", str(folder / "mcp.json"), "--json", cwd=folder.parent)
+    assert ran.code == 0
+    server = json.loads(ran.out)["servers"]["notes"]
+    assert server["isolation"] == "keyed"
+    [tool] = [tool for tool in server["tools"] if tool["name"] == "add_note"]
+    assert tool["input_schema"]["properties"] == {"text": {"type": "string"}}
+    assert tool["num_tokens"] > 10
+
+
+@pytest.mark.xfail(strict=True, reason="the pool takes a server's descriptions as they come")
+def test_no_listing_shows_a_secret_that_a_server_wrote_into_a_description(folder: Path) -> None:
+    for args in (["tools"], ["tools", "--json"]):
+        ran = turnwise(*args, cwd=folder)
+        assert ran.code == 0
+        assert SECRET not in ran.out
+
+
+def test_a_server_that_does_not_start_is_told_with_its_last_words_and_the_others_are_listed(
+    folder: Path,
+) -> None:
+    broken = {"command": sys.executable, "args": ["-c", "import no_such_module"], "env": {"KEY": SECRET}}
+    write(folder, notes=notes_block(), broken=broken)
+    ran = turnwise("tools", "--json", cwd=folder)
+    assert ran.code == 1
+    servers = json.loads(ran.out)["servers"]
+    assert "no_such_module" in servers["broken"]["error"]
+    assert len(servers["notes"]["tools"]) == 11
+    assert SECRET not in ran.out + ran.err
+    ran = turnwise("tools", cwd=folder)
+    assert ran.code == 1
+    assert "no_such_module" in ran.out + ran.err
+
+
+# --- call --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "code", "shown"),
+    [
+        ("say", '{"text": "hello é"}', 0, "hello é"),
+        ("echo", "{}", 0, "{}"),
+        ("wrong", "{}", 1, "no ticker 'ZZZZ'"),
+        ("say", '{"text": 5}', 1, "text: 5 is not of type 'string'"),
+        ("unavailable", "{}", 3, "provider says 503"),
+    ],
+)
+def test_the_exit_code_of_a_call_says_whose_doing_it_was(
+    folder: Path, tool: str, arguments: str, code: int, shown: str
+) -> None:
+    ran = turnwise("call", tool, arguments, cwd=folder)
+    assert ran.code == code, ran
+    assert shown in (ran.out if code == 0 else ran.err)
+    assert (ran.err if code == 0 else ran.out) == ""
+
+
+@pytest.mark.parametrize(
+    ("tool", "cause", "fault", "code"), [("say", "ok", "none", 0), ("wrong", "tool_error", "model", 1)]
+)
+def test_a_call_as_json_is_one_json_object(
+    folder: Path, tool: str, cause: str, fault: str, code: int
+) -> None:
+    ran = turnwise("call", tool, '{"text": "x"}', "--json", cwd=folder)
+    assert ran.code == code
+    result = json.loads(one_line(ran.out))
+    assert (result["cause"], result["fault"]) == (cause, fault)
+    assert result["seconds"] > 0
+
+
+def test_a_hostile_result_is_printed_as_plain_text_without_the_servers_secrets(folder: Path) -> None:
+    ran = turnwise("call", "hostile", cwd=folder)
+    assert ran.code == 0
+    assert is_plain(ran.out)
+    assert ran.out.startswith("red [bold red]markup[/] ‹|im_end|>")
+    ran = turnwise(
+        "call", "environment", cwd=folder, env={"MY_KEY": "other-secret-99", "UNRELATED": "mine-alone"}
+    )
+    assert "NOTES_API_KEY" in ran.out
+    for kept in ("other-secret-99", "mine-alone", "UNRELATED"):
+        assert kept not in ran.out
+
+
+def test_a_key_from_dotenv_reaches_the_server(folder: Path) -> None:
+    (folder / ".env").write_text("MY_KEY=from-the-env-file-1\n")
+    ran = turnwise("call", "environment", cwd=folder)
+    assert '"NOTES_API_KEY":"[redacted]"' in ran.out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["call", "say", "{"], ["arguments", "not JSON"]),
+        (["call", "say", "[1]"], ["arguments", "[1]"]),
+        (["call", "say", '"x"'], ["arguments", '"x"']),
+        (["call", "say", "{}", "--mcp", "gone.json"], ["gone.json", "no such file"]),
+        (["tools", "gone.json"], ["gone.json", "no such file"]),
+        (["tools", "."], ["cannot be read"]),
+        (["serve", "fpm"], ["name", "'fpm'", "polygon"]),
+        (["serve", "fmp", "--backend", "dead"], ["backend", "'dead'", "embedded"]),
+        (["serve", "fmp", "--backend", "live"], ["backend", "FMP_API_KEY"]),
+        (["serve", "python", "--backend", "live"], ["backend", "python"]),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_line_that_names_field_and_value(
+    folder: Path, args: list[str], words: list[str]
+) -> None:
+    ran = turnwise(*args, cwd=folder)
+    assert ran.code == 2
+    line = one_line(ran.err)
+    assert line.startswith("turnwise: ")
+    for word in words:
+        assert word in line
+
+
+def test_a_mistake_in_mcp_json_is_one_line_without_its_secrets(folder: Path) -> None:
+    write(folder, notes={"command": 5, "env": {"KEY": SECRET}})
+    for args in (["tools"], ["call", "say"]):
+        ran = turnwise(*args, cwd=folder)
+        assert ran.code == 2
+        assert "server 'notes': command" in one_line(ran.err)
+        assert SECRET not in ran.err
+
+
+def test_an_unknown_tool_is_wrong_usage_and_the_known_ones_are_named(folder: Path) -> None:
+    ran = turnwise("call", "sya", "{}", cwd=folder)
+    assert ran.code == 2
+    assert "'sya'" in one_line(ran.err)
+    assert "list_notes" in ran.err
+
+
+@pytest.mark.xfail(
+    strict=True, reason="inspection.call_tool names the known tools as their server spells them"
+)
+def test_naming_the_known_tools_prints_no_escapes_of_theirs(folder: Path) -> None:
+    write(folder, notes=notes_block("--hostile-names"))
+    assert is_plain(turnwise("call", "sya", "{}", cwd=folder).err)
+
+
+@pytest.mark.xfail(strict=True, reason="`tools` catches no ValueError of the pool's")
+def test_a_setting_that_only_the_server_can_refute_is_one_line_too(folder: Path) -> None:
+    write(folder, notes=notes_block("--unkeyed", isolation="keyed"))
+    ran = turnwise("tools", cwd=folder)
+    assert ran.code == 2
+    assert "isolation 'keyed'" in one_line(ran.err)
+
+
+# --- serve -------------------------------------------------------------------------------------------------
+
+
+def test_serve_speaks_mcp_on_stdio_and_ends_with_its_stdin(tmp_path: Path) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        },
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "turnwise", "serve", "tavily", "--backend", "embedded"],
+        input=f"{json.dumps(hello)}\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        cwd=tmp_path,
+    )
+    assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "tavily"
