@@ -1,9 +1,20 @@
-"""The seams between packages: what a rollout needs of its tools, never how it is done."""
+"""The seams between packages: what a rollout needs of its tools, its engine, its chat and its rewards."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
-from turnwise.types import ServerLoss, Tool, ToolCall, ToolResult
+from turnwise.types import (
+    Completion,
+    Message,
+    Parsed,
+    Reward,
+    Sampling,
+    ServerLoss,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
 
 
 class Toolbox(Protocol):
@@ -20,3 +31,58 @@ class Toolbox(Protocol):
     async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run one turn's calls; results come in call order, and a failed call is a result, not an error."""
         ...
+
+
+class EngineDown(Exception):
+    """The engine cannot answer any more: an infrastructure fault of every episode waiting on it."""
+
+
+class Engine(Protocol):
+    """Token ids in, token ids out; nothing else crosses."""
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        """Sample one turn. The same prompt, sampling, seed and weights give the same tokens whatever else
+        is being sampled beside it. Raises EngineDown, or ValueError for a prompt that cannot fit."""
+        ...
+
+    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
+        """Take new weights (parameter name to tensor); completions begun after this carry `version`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Chat(Protocol):
+    """Messages to token ids and back, for one model."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The tokens that end a turn."""
+        ...
+
+    def open(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
+        """The first prompt."""
+        ...
+
+    def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        """What comes after prompt and completion `ids`, up to where the model speaks again.
+
+        Observations are (tool name, content) pairs; a corrective note has the empty name.
+        """
+        ...
+
+    def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+        """Structure out of sampled ids; never raises, never invents a call."""
+        ...
+
+
+class Rewarder(Protocol):
+    """Scores one finished episode."""
+
+    async def score(self, trajectory: Trajectory) -> Reward:
+        """Raises RewardDown when a part that needs a service could not be had: infrastructure, never a 0."""
+        ...
+
+
+class RewardDown(Exception):
+    """A reward could not be computed for no fault of the model's (an unreachable judge)."""

@@ -100,3 +100,290 @@ class ServerLoss:
     stderr_tail: tuple[str, ...] = ()
     is_state_lost: bool = False
     """Whether the episode kept state there: it cannot go on as if nothing had happened."""
+
+
+class Difficulty(StrEnum):
+    """How long a task should take; it sets the turn limit where the task gives none."""
+
+    EASY = "easy"
+    MEDIUM = "medium"
+    HARD = "hard"
+
+
+MAX_TURNS = {Difficulty.EASY: 5, Difficulty.MEDIUM: 8, Difficulty.HARD: 10}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a task's opening, before the model has said anything."""
+
+    role: str
+    content: str
+
+
+class Matcher(StrEnum):
+    """How a final answer is held against the truth."""
+
+    EXACT = "exact"
+    NORMALISED = "normalised"
+    NUMERIC = "numeric"
+    ONE_OF = "one_of"
+    REGEX = "regex"
+    JSON_SUBSET = "json_subset"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model's final message must say."""
+
+    value: Any
+    """Text; a number for NUMERIC; a list of texts for ONE_OF; a JSON value for JSON_SUBSET."""
+    matcher: Matcher = Matcher.NORMALISED
+    tolerance: float = 0.01
+    """NUMERIC: largest distance, as a share of the value, or absolute where the value is within ±1."""
+    unit: str = ""
+    """NUMERIC: `%`, `$` or a word the number may carry; another unit is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedWrite:
+    """A call that must have changed something: the tool, and arguments that must be part of the call's own."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StateProbe:
+    """A question put to the server after the last turn; the answer's text must contain `contains`."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    contains: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a task's rewards are computed from; parts that are absent are not asked for."""
+
+    answer: Answer | None = None
+    writes: tuple[ExpectedWrite, ...] | None = None
+    """Exactly these changes, each once, and no others; None asks nothing, () forbids every change."""
+    probes: tuple[StateProbe, ...] = ()
+    required_tools: tuple[str, ...] = ()
+    forbidden_tools: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
+    """Tools each paid once for a first successful call, in any order."""
+    rubric: str = ""
+    """For a judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoTurn:
+    """One turn of a demonstration: what the model should say, the calls it should make, what they gave."""
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One thing to be done with tools, and how to tell whether it was."""
+
+    id: str
+    prompt: tuple[Message, ...]
+    servers: tuple[str, ...]
+    truth: Truth
+    tools: tuple[str, ...] | None = None
+    """Shell patterns over the servers' tools; None offers them all."""
+    difficulty: Difficulty = Difficulty.MEDIUM
+    max_turns: int | None = None
+    seed: int = 0
+    family: str = ""
+    split: str = "train"
+    demonstration: tuple[DemoTurn, ...] = ()
+
+    @property
+    def turn_limit(self) -> int:
+        return self.max_turns or MAX_TURNS[self.difficulty]
+
+
+class Finish(StrEnum):
+    """Why the engine stopped sampling."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn; while training nothing may change the distribution but temperature."""
+
+    max_tokens: int = 512
+    temperature: float = 1.0
+    """0 takes the likeliest token; the log-probs are then those of temperature 1."""
+    top_p: float = 1.0
+    """Below 1 only for evaluation: the recorded log-probs do not know of it."""
+    stop_ids: frozenset[int] = frozenset()
+    """The end-of-turn tokens; the one sampled is part of the completion, and is trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What was sampled: ids, and each id's log-prob under the distribution it was drawn from."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish: Finish
+    policy_version: int
+
+    def __post_init__(self) -> None:
+        assert len(self.token_ids) == len(self.logprobs), "one log-prob a token"
+
+
+class FormatErrorKind(StrEnum):
+    """How a completion failed to be a call or an answer."""
+
+    BAD_JSON = "bad_json"
+    UNCLOSED = "unclosed"
+    TRUNCATED = "truncated"
+    BAD_CALL = "bad_call"
+    ARGUMENTS_NOT_OBJECT = "arguments_not_object"
+    FAKED_RESPONSE = "faked_response"
+    CALL_IN_THOUGHT = "call_in_thought"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class FormatError:
+    """What was wrong, in words the model can act on."""
+
+    kind: FormatErrorKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A completion as structure: calls, or a final text, or an error; reasoning beside any of them."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    error: FormatError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One prompt and what came of it.
+
+    The prompt of turn t is everything before it plus `new_ids`, so the exact-prefix property holds by
+    construction:   [new_0][completion_0][new_1][completion_1]...
+    loss mask:       0...0  1.........1   0...0  1.........1
+    """
+
+    new_ids: tuple[int, ...]
+    completion: Completion
+    parsed: Parsed
+    results: tuple[ToolResult, ...] = ()
+    engine_seconds: float = 0.0
+    tool_seconds: float = 0.0
+
+
+class Stop(StrEnum):
+    """Why an episode ended. The first five are the model's doing, the rest infrastructure's."""
+
+    ANSWERED = "answered"
+    MAX_TURNS = "max_turns"
+    TRUNCATED = "truncated"
+    CONTEXT_FULL = "context_full"
+    TIME_UP = "time_up"
+    TOOL_DOWN = "tool_down"
+    ENGINE_DOWN = "engine_down"
+
+    @property
+    def is_infrastructure(self) -> bool:
+        return self in (Stop.TOOL_DOWN, Stop.ENGINE_DOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """What the server said to a probe after the last turn."""
+
+    probe: StateProbe
+    content: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One episode as it was played: enough to train on, to look at, and to replay."""
+
+    task: Task
+    episode_id: str
+    seed: int
+    turns: tuple[Turn, ...]
+    stop: Stop
+    tools: tuple[Tool, ...] = ()
+    probes: tuple[ProbeResult, ...] = ()
+    losses: tuple[ServerLoss, ...] = ()
+    seconds: float = 0.0
+    queue_seconds: float = 0.0
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        return tuple(token for turn in self.turns for token in (*turn.new_ids, *turn.completion.token_ids))
+
+    @property
+    def loss_mask(self) -> tuple[int, ...]:
+        """1 where the model chose the token, 0 on prompts, tool output and template glue."""
+        return tuple(
+            flag
+            for turn in self.turns
+            for flag in (*(0,) * len(turn.new_ids), *(1,) * len(turn.completion.token_ids))
+        )
+
+    @property
+    def logprobs(self) -> tuple[float, ...]:
+        """As sampled; 0 where the mask is 0."""
+        return tuple(
+            value for turn in self.turns for value in (*(0.0,) * len(turn.new_ids), *turn.completion.logprobs)
+        )
+
+    @property
+    def final_text(self) -> str:
+        """The model's answer; empty if the episode ended without one."""
+        return self.turns[-1].parsed.text if self.turns and self.stop is Stop.ANSWERED else ""
+
+    @property
+    def calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
+        """Every call that was made, with its result, in order."""
+        return tuple(
+            pair for turn in self.turns for pair in zip(turn.parsed.calls, turn.results, strict=False)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An episode that cannot be trained on, and why; it is counted, never scored."""
+
+    task_id: str
+    stop: Stop
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """A score and what it is made of."""
+
+    total: float
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All members of one task, whole: the unit that advantages are computed over."""
+
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+    rewards: tuple[Reward, ...]
