@@ -147,7 +147,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedWrite:
-    """A call that must have changed something: the tool, and arguments that must be part of the call's own."""
+    """A change that must have been made: the tool, and arguments that must be among the call's own."""
 
     tool: str
     arguments: Mapping[str, Any]
