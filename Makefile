@@ -2,7 +2,7 @@
 # make test   the test suite
 # make check  lint + types + tests, what CI runs
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint types test test-slow check bench constraints clean
+.PHONY: help setup demo lint types third-party test test-slow check bench constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -27,7 +27,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 setup: $(VENV)/.installed  ## Make the virtual environment with everything pinned
 
 demo: setup  ## Run the main job end to end
-	@$(BIN)/turnwise demo
+	@$(BIN)/turnwise tools
+	@$(BIN)/turnwise call fmp_search_ticker '{"query": "Brasked"}'
+	@$(BIN)/turnwise call fmp_get_quote '{"symbol": "BRASD"}'
+	@$(BIN)/turnwise call execute_python '{"code": "round((20.23 - 20.48) / 20.48 * 100, 2)"}'
 
 lint: setup
 	$(BIN)/ruff check .
@@ -36,14 +39,13 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-.tools/.third-party: tests/third_party/install.sh
+third-party: setup  # servers no one here wrote, in environments of their own under .tools
 	@bash tests/third_party/install.sh
-	@mkdir -p .tools && touch $@
 
-test: setup .tools/.third-party  ## Run the test suite
+test: setup third-party  ## Run the test suite
 	$(BIN)/pytest -q -m "not slow"
 
-test-slow: setup .tools/.third-party
+test-slow: setup third-party
 	$(BIN)/pytest -q -m slow
 
 check: lint types test  ## What CI runs
