@@ -291,7 +291,11 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first five are the model's doing, the rest infrastructure's."""
+    """Why an episode ended. The first four are the model's doing, the rest infrastructure's.
+
+    Running out of wall time counts as infrastructure: a clock measures the machine, and a slow moment of it
+    must never become a reward. What the model can waste, turns and tokens, has limits of its own.
+    """
 
     ANSWERED = "answered"
     MAX_TURNS = "max_turns"
@@ -300,10 +304,11 @@ class Stop(StrEnum):
     TIME_UP = "time_up"
     TOOL_DOWN = "tool_down"
     ENGINE_DOWN = "engine_down"
+    REWARD_DOWN = "reward_down"
 
     @property
     def is_infrastructure(self) -> bool:
-        return self in (Stop.TOOL_DOWN, Stop.ENGINE_DOWN)
+        return self in (Stop.TIME_UP, Stop.TOOL_DOWN, Stop.ENGINE_DOWN, Stop.REWARD_DOWN)
 
 
 @dataclass(frozen=True, slots=True)

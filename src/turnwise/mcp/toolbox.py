@@ -19,6 +19,8 @@ from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
 _RETRIED = {Cause.CLOSED, Cause.SPAWN_FAILED, Cause.BAD_REPLY}
 """Not TIMEOUT: each try would cost the whole time-out again. Not UPSTREAM: our servers retry providers."""
 
+_INJECTED = (Cause.TIMEOUT, Cause.CLOSED, Cause.BAD_REPLY, Cause.UPSTREAM)
+
 _BACKOFF_SECONDS = 0.1
 
 
@@ -43,6 +45,14 @@ class _Placed:
     checked: Checked
     key: CallKey
     index: int
+
+
+def injected_fault(key: CallKey, index: int, attempt: int, rate: float) -> Cause | None:
+    """A fault for that share of calls, the same ones in every run; None for the others."""
+    if rate <= 0.0:
+        return None
+    draw = random.Random(f"{key.episode}\x00{index}\x00{attempt}\x00{key.tool}")  # noqa: S311 (a rehearsal)
+    return draw.choice(_INJECTED) if draw.random() < rate else None
 
 
 class LeasedToolbox:
@@ -169,8 +179,13 @@ class LeasedToolbox:
         """Call the server, again where that is safe; whatever happens becomes a recorded answer."""
         holding = self._holdings[placed.tool.server]
         started = time.perf_counter()
-        for num_retries in range(holding.supply.spec.options.num_retries + 1):
-            text, cause, may_repeat = await self._try(placed, holding)
+        options = holding.supply.spec.options
+        for num_retries in range(options.num_retries + 1):
+            injected = injected_fault(placed.key, placed.index, num_retries, options.fault_rate)
+            if injected is not None:
+                text, cause, may_repeat = f"injected fault: {injected}", injected, placed.tool.is_repeatable
+            else:
+                text, cause, may_repeat = await self._try(placed, holding)
             if cause not in _RETRIED or holding.is_lost or not may_repeat:
                 break
             # Jitter: episodes that failed together must not come back together.

@@ -1,0 +1,277 @@
+"""Takes tasks, gives whole groups as they finish: bounded, refilled after faults, nothing left behind."""
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
+
+from turnwise.protocols import Chat, Engine, RewardDown, Rewarder, Toolbox
+from turnwise.rollout.episode import Limits, play
+from turnwise.types import (
+    Failure,
+    Fault,
+    Group,
+    Reward,
+    Sampling,
+    ServerLoss,
+    Stop,
+    Task,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
+
+Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
+"""`lease(task, episode_id)`: the task's own toolbox for one episode. Raises LeaseFailed."""
+
+
+class LeaseFailed(Exception):
+    """The tools could not be had: infrastructure, so the episode is tried again."""
+
+
+class CollectionFailed(Exception):
+    """Group after group was lost: something is down for good, and going on would only hide it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a collection is played."""
+
+    group_size: int = 8
+    num_parallel_episodes: int = 64
+    """Episodes in play at once; tool latency of one hides behind generation of the others."""
+    num_retries: int = 2
+    """Further tries, each with a fresh lease, of a member lost to infrastructure."""
+    max_dropped_in_a_row: int = 16
+    """Groups lost one after the other that end the collection: an engine or a server is down for good."""
+    limits: Limits = field(default_factory=Limits)
+    sampling: Sampling = field(default_factory=Sampling)
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counts that always add up: started = finished + lost + in flight."""
+
+    num_started: int = 0
+    num_finished: int = 0
+    num_in_flight: int = 0
+    num_waiting_on_tools: int = 0
+    num_groups: int = 0
+    num_groups_dropped: int = 0
+    num_tokens: int = 0
+    num_calls: int = 0
+    num_successes: int = 0
+    failures: Counter[Stop] = field(default_factory=Counter)
+    """Episodes lost to infrastructure, by how."""
+    last_failure: str = ""
+    started_at: float = field(default_factory=time.perf_counter)
+
+    @property
+    def num_lost(self) -> int:
+        return self.failures.total()
+
+
+class Collector:
+    """Plays groups of episodes; collaborators are given, nothing is global."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        chat: Chat,
+        lease: Lease,
+        rewarder: Rewarder,
+        plan: Plan,
+    ) -> None:
+        self._engine = engine
+        self._chat = chat
+        self._lease = lease
+        self._rewarder = rewarder
+        self._plan = plan
+        self.progress = Progress()
+
+    @contextlib.asynccontextmanager
+    async def collecting(self, tasks: Iterable[Task], num_groups: int) -> AsyncIterator[AsyncIterator[Group]]:
+        """Whole groups, in the order they finish, until there are `num_groups` or no tasks are left.
+
+            async with collector.collecting(tasks, 16) as groups:
+                async for group in groups: ...
+
+        A group that cannot be completed is dropped and another task drawn in its place. Leaving the block
+        in any way cancels what is in flight and gives every lease back.
+        """
+        done: asyncio.Queue[Group | Exception | None] = asyncio.Queue()
+        runner = asyncio.create_task(self._run(iter(tasks), num_groups, done), name="collector")
+        try:
+            yield _until_done(done)
+        finally:
+            runner.cancel()
+            await asyncio.wait([runner])
+
+    async def _run(
+        self, source: Iterator[Task], num_groups: int, done: "asyncio.Queue[Group | Exception | None]"
+    ) -> None:
+        try:
+            await self._run_groups(source, num_groups, done)
+        except ExceptionGroup as errors:
+            # CollectionFailed, or a bug of ours or in the user's reward: it comes out as itself, unwrapped.
+            done.put_nowait(_innermost(errors))
+        else:
+            done.put_nowait(None)
+
+    async def _run_groups(
+        self, source: Iterator[Task], num_groups: int, done: "asyncio.Queue[Group | Exception | None]"
+    ) -> None:
+        slots = asyncio.Semaphore(self._plan.num_parallel_episodes)
+        finished: asyncio.Queue[Group | Failure] = asyncio.Queue()
+        num_dropped_in_a_row = 0
+        async with asyncio.TaskGroup() as running:
+
+            def start(task: Task) -> None:
+                running.create_task(self._play_group(task, slots, finished), name=f"group {task.id}")
+
+            num_open = 0
+            for task in itertools.islice(source, num_groups):
+                start(task)
+                num_open += 1
+            while num_open:
+                outcome = await finished.get()
+                num_open -= 1
+                if isinstance(outcome, Group):
+                    num_dropped_in_a_row = 0
+                    self.progress.num_groups += 1
+                    done.put_nowait(outcome)
+                    continue
+                num_dropped_in_a_row += 1
+                self.progress.num_groups_dropped += 1
+                if num_dropped_in_a_row >= self._plan.max_dropped_in_a_row:
+                    text = (
+                        f"{num_dropped_in_a_row} groups in a row were lost to infrastructure; the last one: "
+                    )
+                    raise CollectionFailed(text + outcome.message)
+                for task in itertools.islice(source, 1):
+                    start(task)
+                    num_open += 1
+
+    async def _play_group(
+        self, task: Task, slots: asyncio.Semaphore, finished: "asyncio.Queue[Group | Failure]"
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            members = [
+                group.create_task(self._play_member(task, member, slots), name=f"{task.id} member {member}")
+                for member in range(self._plan.group_size)
+            ]
+        outcomes = [member.result() for member in members]
+        failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+        played = [outcome for outcome in outcomes if not isinstance(outcome, Failure)]
+        if failures:
+            finished.put_nowait(failures[0])
+        else:
+            trajectories, rewards = zip(*played, strict=True)
+            finished.put_nowait(Group(task, tuple(trajectories), tuple(rewards)))
+
+    async def _play_member(
+        self, task: Task, member: int, slots: asyncio.Semaphore
+    ) -> tuple[Trajectory, Reward] | Failure:
+        """One member, again with a fresh lease after each infrastructure fault, or the last failure."""
+        failure = Failure(task.id, Stop.TOOL_DOWN, "never started")
+        queued_at = time.perf_counter()
+        for attempt in range(self._plan.num_retries + 1):
+            async with slots:
+                queue_seconds = time.perf_counter() - queued_at
+                outcome = await self._play_once(task, member, attempt)
+            if not isinstance(outcome, Failure):
+                trajectory, reward = outcome
+                return replace(trajectory, queue_seconds=queue_seconds), reward
+            failure = outcome
+            self.progress.failures[failure.stop] += 1
+            self.progress.last_failure = failure.message
+        return failure
+
+    async def _play_once(self, task: Task, member: int, attempt: int) -> tuple[Trajectory, Reward] | Failure:
+        progress = self.progress
+        seed = member_seed(self._plan.seed, task, member)
+        episode_id = f"{task.id}/{member}.{attempt}"
+        progress.num_started += 1
+        progress.num_in_flight += 1
+        try:
+            async with self._lease(task, episode_id) as toolbox:
+                trajectory = await play(
+                    task,
+                    self._engine,
+                    self._chat,
+                    _Counted(toolbox, progress),
+                    episode_id=episode_id,
+                    seed=seed,
+                    limits=self._plan.limits,
+                    sampling=self._plan.sampling,
+                )
+            if trajectory.stop.is_infrastructure:
+                return Failure(task.id, trajectory.stop, _reason(trajectory))
+            reward = await self._rewarder.score(trajectory)
+        except LeaseFailed as error:
+            return Failure(task.id, Stop.TOOL_DOWN, str(error))
+        except RewardDown as error:
+            return Failure(task.id, Stop.REWARD_DOWN, str(error))
+        finally:
+            progress.num_in_flight -= 1
+        progress.num_finished += 1
+        progress.num_tokens += sum(len(turn.completion.token_ids) for turn in trajectory.turns)
+        progress.num_successes += reward.parts.get("outcome", 0.0) >= 1.0
+        return trajectory, reward
+
+
+class _Counted:
+    """A toolbox that tells the progress how much is waiting on tools."""
+
+    def __init__(self, inner: Toolbox, progress: Progress) -> None:
+        self._inner = inner
+        self._progress = progress
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return self._inner.tools
+
+    @property
+    def losses(self) -> Sequence[ServerLoss]:
+        return self._inner.losses
+
+    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        self._progress.num_waiting_on_tools += 1
+        try:
+            return await self._inner.call(calls)
+        finally:
+            self._progress.num_waiting_on_tools -= 1
+            self._progress.num_calls += len(calls)
+
+
+def member_seed(seed: int, task: Task, member: int) -> int:
+    """The same member of the same task draws the same tokens in every run, retries included."""
+    text = f"{seed}:{task.id}:{task.seed}:{member}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def _reason(trajectory: Trajectory) -> str:
+    """The first infrastructure fault's own words."""
+    for _, result in trajectory.calls:
+        if result.fault is Fault.INFRA:
+            return result.content
+    return f"episode {trajectory.episode_id} ended in {trajectory.stop}"
+
+
+async def _until_done(done: "asyncio.Queue[Group | Exception | None]") -> AsyncIterator[Group]:
+    while (item := await done.get()) is not None:
+        if isinstance(item, Exception):
+            raise item
+        yield item
+
+
+def _innermost(errors: ExceptionGroup[Exception]) -> Exception:
+    first = errors.exceptions[0]
+    return _innermost(first) if isinstance(first, ExceptionGroup) else first

@@ -1,0 +1,148 @@
+"""Takes a task, an engine, a chat and a toolbox, gives the trajectory of one episode, played to its end."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from turnwise.protocols import Chat, Engine, EngineDown, Toolbox
+from turnwise.types import (
+    Fault,
+    Finish,
+    FormatErrorKind,
+    Parsed,
+    ProbeResult,
+    Sampling,
+    Stop,
+    Task,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Turn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Where an episode ends if the model does not end it."""
+
+    tokens_per_turn: int = 512
+    tokens_per_episode: int = 4_096
+    """Prompts, completions and tool output together."""
+    seconds: float = 300.0
+    """Wall time of one episode, waiting for the engine and for tools."""
+
+
+async def play(
+    task: Task,
+    engine: Engine,
+    chat: Chat,
+    toolbox: Toolbox,
+    *,
+    episode_id: str,
+    seed: int,
+    limits: Limits,
+    sampling: Sampling,
+) -> Trajectory:
+    """Render → complete → parse → call → observe, until an answer, a limit or an infrastructure fault.
+
+    Cancellation passes through; everything else that can happen is a `Stop`.
+    """
+    started = time.perf_counter()
+    turns: list[Turn] = []
+    try:
+        async with asyncio.timeout(limits.seconds):
+            stop = await _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
+    except TimeoutError:
+        stop = Stop.TIME_UP
+    except EngineDown:
+        stop = Stop.ENGINE_DOWN
+    probes: tuple[ProbeResult, ...] = ()
+    if not stop.is_infrastructure:
+        probes, is_down = await _probe(task, toolbox)
+        stop = Stop.TOOL_DOWN if is_down else stop
+    return Trajectory(
+        task=task,
+        episode_id=episode_id,
+        seed=seed,
+        turns=tuple(turns),
+        stop=stop,
+        tools=tuple(toolbox.tools),
+        probes=probes,
+        losses=tuple(toolbox.losses),
+        seconds=time.perf_counter() - started,
+    )
+
+
+async def _play_turns(
+    task: Task,
+    engine: Engine,
+    chat: Chat,
+    toolbox: Toolbox,
+    turns: list[Turn],
+    seed: int,
+    limits: Limits,
+    sampling: Sampling,
+) -> Stop:
+    new_ids = chat.open(task.prompt, toolbox.tools)
+    ids: list[int] = []
+    for number in range(task.turn_limit):
+        ids += new_ids
+        room = limits.tokens_per_episode - len(ids)
+        if room < 1:
+            return Stop.CONTEXT_FULL
+        max_tokens = min(limits.tokens_per_turn, room)
+        wanted = replace(sampling, max_tokens=max_tokens, stop_ids=chat.stop_ids)
+        started = time.perf_counter()
+        completion = await engine.complete(ids, wanted, turn_seed(seed, number))
+        engine_seconds = time.perf_counter() - started
+        is_cut = completion.finish is Finish.LENGTH
+        parsed = _numbered(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
+        turn = Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds)
+        turns.append(turn)
+        ids += completion.token_ids
+        if is_cut and max_tokens == room:
+            return Stop.CONTEXT_FULL
+        if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
+            return Stop.TRUNCATED
+        if parsed.error is None and not parsed.calls:
+            return Stop.ANSWERED
+        started = time.perf_counter()
+        results = tuple(await toolbox.call(parsed.calls)) if parsed.calls else ()
+        turns[-1] = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
+        if any(result.fault is Fault.INFRA for result in results):
+            return Stop.TOOL_DOWN
+        new_ids = chat.extend(ids, observations(parsed, results))
+    return Stop.MAX_TURNS
+
+
+def observations(parsed: Parsed, results: Sequence[ToolResult]) -> list[tuple[str, str]]:
+    """What the model reads next: its calls' results, or a short note on what was wrong with its turn."""
+    if parsed.error is not None:
+        return [("", f"error: {parsed.error.message}")]
+    return [(call.name, result.content) for call, result in zip(parsed.calls, results, strict=True)]
+
+
+def turn_seed(seed: int, number: int) -> int:
+    """Each turn draws from a stream of its own; the large odd factor keeps seeds' streams apart."""
+    return (seed * 0x9E3779B97F4A7C15 + number) % 2**63
+
+
+def _numbered(parsed: Parsed, number: int) -> Parsed:
+    """Call ids unique over the episode: `turn.position`."""
+    calls = tuple(replace(call, id=f"{number}.{position}") for position, call in enumerate(parsed.calls))
+    return replace(parsed, calls=calls)
+
+
+async def _probe(task: Task, toolbox: Toolbox) -> tuple[tuple[ProbeResult, ...], bool]:
+    """Ask the servers what the episode left behind; True if one could not answer."""
+    probes = task.truth.probes
+    if not probes:
+        return (), False
+    calls = [ToolCall(f"probe.{number}", probe.tool, probe.arguments) for number, probe in enumerate(probes)]
+    results = await toolbox.call(calls)
+    answers = tuple(
+        ProbeResult(probe, result.content, result.is_error)
+        for probe, result in zip(probes, results, strict=True)
+    )
+    return answers, any(result.fault is Fault.INFRA for result in results)
