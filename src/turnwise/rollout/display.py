@@ -1,0 +1,53 @@
+"""Takes a played episode, gives text for a terminal: each turn with its calls, results, times and faults."""
+
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.text import Text
+
+from turnwise.rollout.store import Played
+from turnwise.types import Turn
+
+_RESULT_CHARS = 600
+
+
+def print_played(played: Played, console: Console) -> None:
+    """What models and tools wrote is shown as text: never as markup, never as escapes."""
+    trajectory, reward = played.trajectory, played.reward
+    body: list[Text] = [_line(message.role, message.content, "bold") for message in trajectory.task.prompt]
+    for number, turn in enumerate(trajectory.turns, start=1):
+        body.extend(_turn(number, turn))
+    parts = ", ".join(f"{name} {value:g}" for name, value in reward.parts.items())
+    num_tokens = sum(len(turn.completion.token_ids) for turn in trajectory.turns)
+    body.append(
+        Text(
+            f"{trajectory.stop} · reward {reward.total:g} ({parts}) · {len(trajectory.turns)} turns · "
+            f"{num_tokens} tokens sampled · {trajectory.seconds:.2f} s",
+            style="dim",
+        )
+    )
+    title = Text(f"{trajectory.task.id} · {trajectory.episode_id}")
+    style = "green" if reward.parts.get("outcome", reward.total) >= 1 else "red"
+    console.print(Panel(Group(*body), title=title, title_align="left", border_style=style))
+
+
+def _turn(number: int, turn: Turn) -> list[Text]:
+    lines = []
+    parsed = turn.parsed
+    if parsed.reasoning:
+        lines.append(_line(f"{number} thought", parsed.reasoning, "italic dim"))
+    if parsed.text:
+        lines.append(_line(f"{number} model", parsed.text, "cyan"))
+    if parsed.error is not None:
+        lines.append(_line(f"{number} {parsed.error.kind}", parsed.error.message, "red"))
+    for position, call in enumerate(parsed.calls):
+        lines.append(_line(f"{number} call", f"{call.name} {dict(call.arguments)!r}", "cyan"))
+        if position < len(turn.results):
+            result = turn.results[position]
+            note = f"{number} {result.cause}, {result.seconds * 1000:.0f} ms"
+            lines.append(_line(note, result.content[:_RESULT_CHARS], "red" if result.is_error else "green"))
+    return lines
+
+
+def _line(label: str, content: str, style: str) -> Text:
+    clean = "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in content)
+    return Text.assemble((f"{label}: ", "dim"), (clean, style))
