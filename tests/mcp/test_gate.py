@@ -213,11 +213,12 @@ def test_a_call_that_queued_while_the_breaker_opened_is_refused_not_sent() -> No
         gate = Gate(options(max_concurrency=1, breaker_failures=1))
         async with gate.entered():
             queued = asyncio.create_task(crowd(gate, 1, lambda: asyncio.sleep(0)))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)  # admitted by now, and waiting for the only slot
             gate.breaker.failed()
         [error] = await asyncio.gather(queued, return_exceptions=True)
         assert isinstance(error, BaseExceptionGroup)
         assert isinstance(error.exceptions[0], BreakerOpen)
+        assert "opened while this call waited" in str(error.exceptions[0])
 
     asyncio.run(main())
 
