@@ -78,7 +78,6 @@ def test_faults_keep_their_meaning_on_the_way(spec: ServerSpec) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.xfail(strict=True, reason="serve.py writes a value as JSON outside the try that types faults")
 def test_a_value_that_is_not_json_is_the_servers_fault(spec: ServerSpec) -> None:
     async def main() -> None:
         async with episode(spec) as ask:
@@ -87,9 +86,6 @@ def test_a_value_that_is_not_json_is_the_servers_fault(spec: ServerSpec) -> None
     asyncio.run(main())
 
 
-@pytest.mark.xfail(
-    strict=True, reason="serve.py hands half characters to the SDK's writer, which dies of them"
-)
 def test_text_that_is_not_unicode_does_not_end_the_server_for_everyone() -> None:
     async def main() -> None:
         async with episode(notes_spec()) as ask:

@@ -73,6 +73,7 @@ def build(service: Service) -> Server[Any]:
         episode = str((ctx.meta or {}).get(EPISODE_KEY, ""))
         try:
             value = await tool.handler(params.arguments or {}, episode)
+            text = value if isinstance(value, str) else _compact(value)
         except ToolError as error:
             return _answer(str(error), is_error=True)
         except Unavailable as error:
@@ -82,7 +83,7 @@ def build(service: Service) -> Server[Any]:
             logger.exception("%s failed", params.name)
             text = f"{type(error).__name__} in {params.name}"
             return _answer(text, is_error=True, meta={FAULT_KEY: "infra"})
-        return _answer(value if isinstance(value, str) else _compact(value))
+        return _answer(text)
 
     server = Server[Any](
         service.name, version=turnwise.__version__, on_list_tools=list_tools, on_call_tool=call_tool
@@ -130,6 +131,8 @@ def _describe(tool: ServedTool) -> wire.Tool:
 
 
 def _answer(text: str, *, is_error: bool = False, meta: dict[str, Any] | None = None) -> wire.CallToolResult:
+    # Half characters cannot be sent: the SDK's writer would die of them, and the server with it.
+    text = text.encode("utf-8", "replace").decode()
     return wire.CallToolResult(
         content=[wire.TextContent(type="text", text=text)], is_error=is_error, _meta=meta
     )
