@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from dataclasses import asdict, dataclass
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 from . import snippet
@@ -51,6 +52,21 @@ class _Child:
     channel: socket.socket
 
 
+@dataclass(frozen=True, slots=True)
+class _Packages:
+    """Finds the named packages and nothing else that is installed beside them.
+
+    With all of site-packages in reach pandas would load pyarrow, whose allocator starts a thread: a zygote
+    with threads cannot fork safely.
+    """
+
+    names: tuple[str, ...]
+    path: tuple[str, ...]
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, self.path) if path is None and name in self.names else None
+
+
 def main() -> None:
     """Serve until the host closes the socket that came as standard input."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -60,7 +76,7 @@ def main() -> None:
     settings = _read_settings(control)
     found = _warm_up(settings)
     own_pids = -1 if settings.shares_host else os.open("/proc/self/ns/pid", os.O_RDONLY)
-    kept = _open_directories() if settings.shares_host else frozenset()
+    kept = _open_directories(settings) if settings.shares_host else frozenset()
     control.send(json.dumps({"packages": found}).encode())
     base = _memory("self")
     while True:
@@ -92,7 +108,7 @@ def _read_settings(control: socket.socket) -> Settings:
 
 
 def _warm_up(settings: Settings) -> list[str]:
-    sys.path.extend(settings.import_path)
+    sys.meta_path.append(_Packages(settings.packages, settings.import_path))
     found = []
     for name in settings.packages:
         try:
@@ -115,10 +131,10 @@ def _warm_up(settings: Settings) -> list[str]:
     return found
 
 
-def _open_directories() -> frozenset[int]:
+def _open_directories(settings: Settings) -> frozenset[int]:
     """The fallback's library directories, which the host opened: code imports through them."""
     kept = set()
-    for entry in sys.path:
+    for entry in (*sys.path, *settings.import_path):
         if entry.startswith("/proc/self/fd/"):
             kept.add(int(entry.split("/")[4]))
     return frozenset(kept)
@@ -162,6 +178,7 @@ def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kep
         own_pid = os.getpid()
         channel.send(b"!")
         _, (request_fd, output_fd, result_fd), _, _ = socket.recv_fds(channel, 1, 3)
+        channel.send(b"!")
         channel.close()
         os.dup2(output_fd, 1)
         os.dup2(output_fd, 2)
@@ -212,12 +229,13 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _hand_over(child: _Child, fds: list[int]) -> bool:
+    """False when it died before it had the code: then another may have it."""
     with child.channel:
         try:
             socket.send_fds(child.channel, [b"!"], fds)
+            return child.channel.recv(1) == b"!"
         except OSError:
             return False
-    return True
 
 
 def _attend(settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory) -> Report:

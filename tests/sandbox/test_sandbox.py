@@ -1,0 +1,409 @@
+"""Checks what ordinary code gets, that executions are apart, and that the sandbox survives its own faults."""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sandbox.attack import BOTH
+from tests.sandbox.processes import descendants
+from turnwise.sandbox import (
+    Isolation,
+    Kind,
+    Limits,
+    NoIsolation,
+    Sandbox,
+    SandboxDown,
+    Stop,
+    isolation,
+)
+from turnwise.sandbox.isolation import trial
+
+SOURCE = str(Path(__file__).parents[2] / "src")
+both_kinds = pytest.mark.parametrize("kind", BOTH, ids=str)
+
+
+@contextlib.asynccontextmanager
+async def sandboxed(
+    kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, **limits: Any
+) -> AsyncIterator[Sandbox]:
+    if failure := trial(kind):
+        pytest.skip(f"{kind} does not work here: {failure}")
+    async with Sandbox(Limits(**limits), num_workers=num_workers, walls=Isolation(kind, "")) as sandbox:
+        yield sandbox
+
+
+def zygote_pids() -> list[int]:
+    """The interpreters among our descendants whose parent is no such interpreter: not the waiting child."""
+    pids = [pid for pid in descendants(os.getpid()) if "python" in Path(f"/proc/{pid}/comm").read_text()]
+    parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
+    return [pid for pid in pids if parents[pid] not in pids and "State:\tZ" not in status_of(pid)]
+
+
+def status_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/status").read_text()
+
+
+def environment_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/environ").read_bytes()
+
+
+async def wait_until(condition: Any) -> bool:
+    for _ in range(500):
+        if condition():
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+@both_kinds
+def test_code_gives_its_output_its_last_value_and_its_traceback(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            good = await sandbox.run(
+                "print('a')\nimport sys\nprint('b', file=sys.stderr)\nx = 2\n{'x': [x, 1.5]}"
+            )
+            assert (good.stdout, good.value, good.error) == ("a\nb\n", "{'x': [2, 1.5]}", "")
+            assert json.loads(good.value_json or "") == {"x": [2, 1.5]}
+            assert good.stopped is Stop.NONE
+            bad = await sandbox.run("print('before')\ndef f():\n    return 1 / 0\nimport statistics\nf()")
+            assert bad.stdout == "before\n"
+            assert 'File "<code>", line 3, in f' in bad.error
+            assert "return 1 / 0" in bad.error
+            assert bad.error.endswith("ZeroDivisionError: division by zero")
+            library = await sandbox.run("import json\njson.loads('{')")
+            assert library.error.count("File ") == 1
+            assert "lib/python" not in library.error
+            assert "line 1" in (await sandbox.run("x ===")).error
+            assert (await sandbox.run("")).value == ""
+            assert (await sandbox.run("exit()")).error == ""
+            assert (await sandbox.run("raise SystemExit(3)")).error == "SystemExit: 3"
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_variables_arrive_and_libraries_work(kind: Kind) -> None:
+    pytest.importorskip("pandas")
+    code = """
+    import pandas as pd, numpy as np, dataclasses, zoneinfo, pickle
+    @dataclasses.dataclass
+    class Row:
+        a: int
+    frame = pd.DataFrame(data)
+    frame["c"] = np.sqrt(frame.a) + pickle.loads(pickle.dumps(Row(1))).a
+    frame.groupby("b", as_index=False).c.sum()
+    """
+    rows = [{"a": 4, "b": "x"}, {"a": 9, "b": "x"}, {"a": 16, "b": "y"}]
+
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            execution = await sandbox.run(textwrap.dedent(code), {"data": rows})
+            assert execution.error == ""
+            assert json.loads(execution.value_json or "") == [{"b": "x", "c": 7.0}, {"b": "y", "c": 5.0}]
+
+    asyncio.run(play())
+
+
+def test_steps_hand_their_objects_on() -> None:
+    steps = ["[x * 2 for x in data]", "result = set(data)", "data.add(9)", "print('s')\nsorted(data)"]
+
+    async def play() -> None:
+        async with sandboxed() as sandbox:
+            execution = await sandbox.run_steps(steps, {"data": [1, 2]})
+            assert (execution.value_json, execution.stdout) == ("[2,4,9]", "s\n")
+            broken = await sandbox.run_steps(["1", "data.x"], {"data": 0})
+            assert 'File "<step 2>", line 1' in broken.error
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_nothing_passes_from_one_execution_to_the_next(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            await sandbox.run(
+                "import builtins, os, json\nbuiltins.left = 1\nos.environ['L'] = '1'\njson.left = 1",
+                {"data": 1},
+            )
+            after = await sandbox.run(
+                "import builtins, os, json\n"
+                "[hasattr(builtins, 'left'), 'L' in os.environ, hasattr(json, 'left'), 'data' in globals()]"
+            )
+            assert after.value_json == "[false,false,false,false]"
+            draw = "import random, numpy\n[random.random(), numpy.random.rand()]"
+            first, second = [json.loads((await sandbox.run(draw)).value_json or "") for _ in range(2)]
+            assert first[0] != second[0]
+            assert first[1] != second[1]
+
+    asyncio.run(play())
+
+
+def test_executions_run_side_by_side() -> None:
+    async def play() -> None:
+        async with sandboxed(num_workers=4) as sandbox:
+            await asyncio.gather(*(sandbox.run("1") for _ in range(4)))
+            started = time.monotonic()
+            told = await asyncio.gather(
+                *(sandbox.run(f"import time\ntime.sleep(0.5)\n{n}") for n in range(8))
+            )
+            assert [execution.value for execution in told] == [str(n) for n in range(8)]
+            assert time.monotonic() - started < 3  # 4 s one after the other
+
+    asyncio.run(play())
+
+
+def test_the_cpu_limit_holds_where_the_wall_limit_is_far() -> None:
+    async def play() -> None:
+        async with sandboxed(cpu_seconds=1, wall_seconds=30) as sandbox:
+            execution = await sandbox.run("print('x', flush=True)\nwhile True: pass")
+            assert (execution.stopped, execution.stdout) == (Stop.CPU, "x\n")
+
+    asyncio.run(play())
+
+
+def test_each_limit_is_checked_when_it_is_set() -> None:
+    with pytest.raises(ValueError, match="num_files must be positive, not 0"):
+        Limits(num_files=0)
+
+
+@both_kinds
+def test_a_cancelled_execution_is_ended_and_the_next_one_runs(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            await sandbox.run("1")
+            before = zygote_pids()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await sandbox.run("import time\ntime.sleep(60)")
+            assert await wait_until(lambda: not set(before) & descendants(os.getpid()))
+            assert (await sandbox.run("6 * 7")).value == "42"
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_a_zygote_killed_in_an_execution_is_the_sandboxs_fault_and_is_replaced(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            await sandbox.run("1")
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(_expect_down(sandbox))
+                await asyncio.sleep(0.3)
+                for pid in zygote_pids():
+                    os.kill(pid, signal.SIGKILL)
+                await task
+            assert (await sandbox.run("6 * 7")).value == "42"
+
+    asyncio.run(play())
+
+
+async def _expect_down(sandbox: Sandbox) -> None:
+    with pytest.raises(SandboxDown, match="the sandbox died"):
+        await sandbox.run("import time\ntime.sleep(60)")
+
+
+@both_kinds
+def test_a_zygote_killed_while_idle_is_replaced_unnoticed(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            await sandbox.run("1")
+            for pid in zygote_pids():
+                os.kill(pid, signal.SIGKILL)
+            assert await wait_until(lambda: not zygote_pids())
+            assert (await sandbox.run("6 * 7")).value == "42"
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_a_waiting_child_killed_before_it_has_code_is_replaced_unnoticed(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            await sandbox.run("1")
+            (zygote,) = zygote_pids()
+            assert await wait_until(lambda: len(descendants(zygote)) == 1)
+            (child,) = descendants(zygote)
+            assert await wait_until(lambda: "Seccomp:\t2" in status_of(child))
+            os.kill(child, signal.SIGKILL)
+            assert (await sandbox.run("6 * 7")).value == "42"
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_closing_leaves_no_process_and_no_descriptor(kind: Kind) -> None:
+    async def play() -> None:
+        before = set(os.listdir("/proc/self/fd")), descendants(os.getpid())
+        async with sandboxed(kind, num_workers=2, wall_seconds=0.5) as sandbox:
+            await asyncio.gather(
+                *(sandbox.run(code) for code in ("1", "1 / 0", "while True: pass", "print('x' * 10**6)"))
+            )
+        assert (set(os.listdir("/proc/self/fd")), descendants(os.getpid())) == before
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_everything_dies_with_a_host_that_is_killed(kind: Kind) -> None:
+    if failure := trial(kind):
+        pytest.skip(failure)
+    host = textwrap.dedent(f"""
+        import asyncio
+        from turnwise.sandbox import Isolation, Kind, Sandbox
+        async def main():
+            async with Sandbox(num_workers=1, walls=Isolation(Kind({str(kind)!r}), "")) as sandbox:
+                await sandbox.run("1")
+                print("warm", flush=True)
+                await sandbox.run("import time; time.sleep(60)")
+        asyncio.run(main())
+    """)
+    with subprocess.Popen([sys.executable, "-c", host], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"warm\n"
+        time.sleep(0.2)
+        family = descendants(process.pid)
+        assert len(family) >= 2
+        process.kill()
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in family):
+        assert time.monotonic() < deadline, "something outlived its host"
+        time.sleep(0.01)
+
+
+def test_bubblewraps_namespaces_are_all_its_own() -> None:
+    async def play() -> None:
+        async with sandboxed() as sandbox:
+            await sandbox.run("1")
+            (zygote,) = zygote_pids()
+            assert await wait_until(lambda: len(descendants(zygote)) == 1)
+            (child,) = descendants(zygote)
+
+            def namespace(pid: int | str, name: str) -> str:
+                return os.readlink(f"/proc/{pid}/ns/{name}")
+
+            for name in ("pid", "net", "ipc", "uts", "mnt"):
+                assert namespace(zygote, name) != namespace("self", name), name
+            assert await wait_until(
+                lambda: all(
+                    namespace(child, name) != namespace(zygote, name) for name in ("pid", "ipc", "mnt")
+                )
+            )
+            assert await wait_until(lambda: "Seccomp:\t2" in status_of(child))
+            status = status_of(child)
+            assert "NoNewPrivs:\t1" in status
+            for line in status.splitlines():
+                if line.startswith("Cap"):
+                    assert int(line.split()[1], 16) == 0, line
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_the_zygote_has_one_thread_and_nothing_of_our_environment(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TURNWISE_SECRET", "s3cret")
+
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            await sandbox.run("1")
+            (zygote,) = zygote_pids()
+            assert len(os.listdir(f"/proc/{zygote}/task")) == 1
+            assert b"s3cret" not in environment_of(zygote)
+
+    asyncio.run(play())
+
+
+def test_without_isolation_nothing_runs() -> None:
+    async def play() -> None:
+        with pytest.raises(NoIsolation, match="bubblewrap"):
+            async with Sandbox(walls=Isolation(Kind.NONE, "install bubblewrap")):
+                pass
+
+    asyncio.run(play())
+
+
+def test_a_missing_bubblewrap_is_named_and_the_fallback_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if trial(Kind.LANDLOCK):
+        pytest.skip("no Landlock here")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = isolation.__wrapped__()
+    assert found.kind is Kind.LANDLOCK
+    assert "apt install bubblewrap" in found.detail
+
+
+def test_a_bubblewrap_that_fails_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "bwrap").write_text(
+        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
+    )
+    (tmp_path / "bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert "No permissions" in trial(Kind.BUBBLEWRAP)
+
+
+NOT_ROOT = """
+import asyncio
+from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
+from turnwise.sandbox.isolation import trial
+CODE = '''
+import os, time
+count = 0
+try:
+    while count < 100:
+        if os.fork() == 0:
+            time.sleep(60)
+        count += 1
+except OSError as error:
+    print("refused after", count)
+try:
+    print("ESCAPED", open("/etc/passwd").read())
+except OSError:
+    print("blocked")
+'''
+async def main():
+    for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
+        if failure := trial(kind):
+            print(kind, "does not work:", failure)
+            continue
+        async with Sandbox(Limits(num_processes=16), num_workers=1, walls=Isolation(kind, "")) as sandbox:
+            print(kind, (await sandbox.run(CODE)).stdout.split(chr(10)), (await sandbox.run("6 * 7")).value)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to become someone else"
+)
+def test_it_holds_for_a_user_without_rights() -> None:
+    python = Path("/usr/bin/python3")
+    version = (
+        subprocess.run([python, "--version"], check=True, capture_output=True, text=True)
+        if python.exists()
+        else None
+    )
+    if version is None or version.stdout.split()[-1].split(".") < ["3", "11"]:
+        pytest.skip("needs a system Python 3.11 that everyone may run")
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(python), "-c", NOT_ROOT]
+    env = {"PYTHONPATH": SOURCE, "PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=env, cwd="/", timeout=60)
+    assert done.returncode == 0, done.stderr
+    bubblewrap, landlock = done.stdout.splitlines()
+    if "does not work" not in bubblewrap:
+        assert "refused after" in bubblewrap
+        assert "'blocked'" in bubblewrap
+        assert bubblewrap.endswith("42")
+    assert landlock.endswith("['refused after 0', 'blocked', ''] 42")
