@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-
 _STRICT = ConfigDict(extra="forbid", frozen=True)
 """Unknown keys are errors, and values do not change."""
 

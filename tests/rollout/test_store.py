@@ -1,0 +1,109 @@
+"""Stored trajectories come back whole, also after a kill, and are shown as text only."""
+
+import io
+import logging
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from turnwise.rollout.display import print_played
+from turnwise.rollout.store import Played, TrajectoryWriter, read
+from turnwise.types import (
+    Answer,
+    Cause,
+    Completion,
+    DemoTurn,
+    Finish,
+    Matcher,
+    Message,
+    Parsed,
+    Reward,
+    Stop,
+    Task,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Truth,
+    Turn,
+)
+
+TOOL = Tool("quote", "Price", {"type": "object", "properties": {"symbol": {}}}, "fmp", "quote", True)
+
+
+def played(number: int = 0, text: str = "The price is 4.") -> Played:
+    call = ToolCall("0.0", "quote", {"symbol": "A", "nested": {"x": [1, None, 2.5]}})
+    turns = (
+        Turn(
+            (1, 2, 3),
+            Completion((4, 5), (-0.25, -1.5), Finish.STOP, 7),
+            Parsed(calls=(call,)),
+            (ToolResult("0.0", "4\u2028\udcff", Cause.OK, 0.125, repairs=("ticker->symbol",)),),
+        ),
+        Turn((6,), Completion((8,), (-0.5,), Finish.LENGTH, 7), Parsed(text=text)),
+    )
+    truth = Truth(answer=Answer(4.0, Matcher.NUMERIC), writes=())
+    demonstration = (DemoTurn("4"),)
+    task = Task(f"t{number}", (Message("user", "price?"),), ("fmp",), truth, demonstration=demonstration)
+    trajectory = Trajectory(task, f"e{number}", 3, turns, Stop.ANSWERED, (TOOL,), seconds=1.5)
+    return Played(trajectory, Reward(1.0, {"outcome": 1.0}), step=number)
+
+
+def test_a_trajectory_comes_back_as_it_was_but_for_its_demonstration(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "trajectories.jsonl"
+    stored = [played(number) for number in range(3)]
+    with TrajectoryWriter(path) as writer:
+        for item in stored:
+            writer.write(item)
+    back = list(read(path))
+    assert [item.step for item in back] == [0, 1, 2]
+    for before, after in zip(stored, back, strict=True):
+        assert after.reward == before.reward
+        assert after.trajectory.turns == before.trajectory.turns
+        assert after.trajectory.tools == before.trajectory.tools
+        assert after.trajectory.task.truth == before.trajectory.task.truth
+        assert after.trajectory.task.demonstration == ()
+        assert after.trajectory.loss_mask == (0, 0, 0, 1, 1, 0, 1)
+        assert after.trajectory.logprobs == (0.0, 0.0, 0.0, -0.25, -1.5, 0.0, -0.5)
+
+
+def test_tools_are_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "trajectories.jsonl"
+    with TrajectoryWriter(path) as writer:
+        for number in range(5):
+            writer.write(played(number))
+    assert path.read_text().count('"Price"') == 1
+
+
+def test_a_torn_last_line_is_skipped_reported_and_written_past(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "trajectories.jsonl"
+    with TrajectoryWriter(path) as writer:
+        writer.write(played(0))
+        writer.write(played(1))
+    path.write_bytes(path.read_bytes()[:-40])
+    with TrajectoryWriter(path) as writer:
+        writer.write(played(2))
+    with caplog.at_level(logging.WARNING):
+        assert [item.step for item in read(path)] == [0, 2]
+    assert "skipped a torn line" in caplog.text
+
+
+def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text('{"kind": "metrics"}\n')
+    with pytest.raises(ValueError, match="not a line of a trajectory file"):
+        list(read(path))
+
+
+def test_what_a_model_wrote_is_shown_as_text() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=200, color_system=None)
+    print_played(played(text="\x1b[2J[red]not markup[/red]\x07 \u202e"), console)
+    shown = out.getvalue()
+    assert "[red]not markup[/red]" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x07" not in shown
+    assert "\u202e" not in shown
