@@ -166,17 +166,22 @@ HELLO = rpc(
 
 
 def talk(*messages: dict[str, Any] | str) -> tuple[list[dict[str, Any]], int]:
-    """Say these lines to a stdio server, close its stdin; its lines and exit code."""
+    """Say these lines to a stdio server, hear it out to the last request's reply, close its stdin."""
     lines = [message if isinstance(message, str) else json.dumps(message) for message in messages]
-    done = subprocess.run(
-        [sys.executable, str(SERVER)],
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()], done.returncode
+    last = json.loads(lines[-1])["id"]
+    replies: list[dict[str, Any]] = []
+    argv = [sys.executable, str(SERVER)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(f"{line}\n" for line in lines))
+        process.stdin.flush()
+        # Its end of input would cancel what it is still answering.
+        while not any(reply.get("id") == last for reply in replies):
+            replies.append(json.loads(process.stdout.readline()))
+        process.stdin.close()
+        replies.extend(json.loads(line) for line in process.stdout)
+        return replies, process.wait(30)
 
 
 def test_stdout_carries_only_json_rpc_and_the_server_ends_with_its_stdin() -> None:
