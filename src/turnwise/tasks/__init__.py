@@ -1,0 +1,1 @@
+"""Tasks: reading and checking files of them, making verified ones, and the order they are played in."""

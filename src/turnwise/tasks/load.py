@@ -1,0 +1,191 @@
+"""Takes a JSON, JSONL or Parquet file, gives its tasks; and writes tasks to such a file, the same again."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.tasks.legacy import is_legacy, legacy_task
+from turnwise.tasks.rows import RowError, row_of, shown, task_of
+from turnwise.types import Task
+
+SUFFIXES = (".json", ".jsonl", ".parquet")
+
+_JSON_COLUMNS = ("truth", "demonstration")
+"""Parquet columns kept as JSON text: their shape differs from task to task."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTask:
+    """A task and where it stands: the file and the row, or for JSONL the line, from 1."""
+
+    file: str
+    row: int
+    task: Task
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake in a file of tasks; row 0 is the file as a whole."""
+
+    file: str
+    row: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        row = f": row {self.row}" if self.row else ""
+        return f"{self.file}{row}{f': {self.field}' if self.field else ''}: {self.message}"
+
+
+def load(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> tuple[Task, ...]:
+    """All tasks of a file; the first mistake is a ValueError that names file, row and field.
+
+    `tool_servers` gives rows of earlier systems their servers; without it those are left ().
+    """
+    tasks = []
+    for item in read(path, tool_servers=tool_servers):
+        if isinstance(item, Problem):
+            raise ValueError(str(item))
+        tasks.append(item.task)
+    return tuple(tasks)
+
+
+def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterator[PlacedTask | Problem]:
+    """Each row as a task or as what is wrong with it, so that one mistake does not hide the next."""
+    try:
+        rows = _rows(path)
+    except (ValueError, OSError, RecursionError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        yield Problem(str(path), 0, "", reason)
+        return
+    for number, row in rows:
+        try:
+            if isinstance(row, RowError):
+                raise row
+            yield PlacedTask(str(path), number, _task(row, path, number, tool_servers or {}))
+        except RowError as error:
+            yield Problem(str(path), number, error.field, error.message)
+
+
+def save(tasks: Sequence[Task], path: Path) -> None:
+    """Write a file that `load` reads the equal tasks from; whole or not at all."""
+    write = {".json": _write_json, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[_suffix(path)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        write([row_of(task) for task in tasks], part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _task(row: Any, path: Path, number: int, tool_servers: Mapping[str, str]) -> Task:
+    if not isinstance(row, Mapping):
+        raise RowError("", f"expected an object, got {shown(row)}")
+    if is_legacy(row):
+        return legacy_task(row, file_stem=path.stem, number=number, tool_servers=tool_servers)
+    return task_of(row)
+
+
+def _suffix(path: Path) -> str:
+    if path.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"{path}: expected a file ending in {', '.join(SUFFIXES)}")
+    return path.suffix.lower()
+
+
+def _rows(path: Path) -> list[tuple[int, Any]]:
+    """Numbered rows as JSON values; a row that cannot be read is its own RowError."""
+    match _suffix(path):
+        case ".jsonl":
+            lines = path.read_text("utf-8-sig").split("\n")
+            return [(number, _line(line)) for number, line in enumerate(lines, start=1) if line.strip()]
+        case ".json":
+            parsed = json.loads(path.read_text("utf-8-sig"))
+            if isinstance(parsed, dict):
+                parsed = next((parsed[key] for key in ("tasks", "data") if key in parsed), parsed)
+            if not isinstance(parsed, list):
+                raise ValueError('expected a list of tasks, or an object with one under "tasks" or "data"')
+            return list(enumerate(parsed, start=1))
+        case _:
+            return list(enumerate(_read_parquet(path), start=1))
+
+
+def _line(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return RowError("", f"not JSON: {error}")
+
+
+def _dump(value: Any) -> str:
+    # NaN is not JSON: it would be read back as an error by everybody else.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _write_json(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    lines = ",\n".join(_dump(row) for row in rows)
+    path.write_text(f"[\n{lines}\n]\n", "utf-8")
+
+
+def _write_jsonl(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    path.write_text("".join(f"{_dump(row)}\n" for row in rows), "utf-8")
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet  # type: ignore[import-untyped]  # it ships no types
+    except ImportError as error:
+        raise ValueError("Parquet files need pyarrow: pip install 'turnwise[parquet]'") from error
+    return pyarrow.parquet
+
+
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
+    parquet = _parquet()
+    import pyarrow
+
+    try:
+        table = parquet.read_table(os.fspath(path))
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"not a Parquet file: {str(error).splitlines()[0]}") from error
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return [_unpacked(row) for row in rows]
+
+
+def _unpacked(row: dict[str, Any]) -> dict[str, Any]:
+    """A Parquet row has a value in every column: null where a task says nothing."""
+    if is_legacy(row):
+        return row
+    row = {key: value for key, value in row.items() if value is not None}
+    for key in _JSON_COLUMNS:
+        if isinstance(row.get(key), str):
+            parsed = _line(row[key])
+            row[key] = row[key] if isinstance(parsed, RowError) else parsed
+    return row
+
+
+def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    parquet = _parquet()
+    import pyarrow as arrow
+
+    text, texts = arrow.string(), arrow.list_(arrow.string())
+    schema = arrow.schema(
+        [
+            ("id", text),
+            ("family", text),
+            ("split", text),
+            ("difficulty", text),
+            ("prompt", arrow.list_(arrow.struct([("role", text), ("content", text)]))),
+            ("servers", texts),
+            ("tools", texts),
+            ("max_turns", arrow.int64()),
+            ("seed", arrow.int64()),
+            *((column, text) for column in _JSON_COLUMNS),
+        ]
+    )
+    packed = [
+        {key: _dump(value) if key in _JSON_COLUMNS else value for key, value in row.items()} for row in rows
+    ]
+    parquet.write_table(arrow.Table.from_pylist(packed, schema=schema), os.fspath(path))

@@ -1,0 +1,255 @@
+"""Takes one row of a task file, gives a `Task`, or a `RowError` that names the field; and back."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from turnwise.types import (
+    Answer,
+    Cause,
+    DemoTurn,
+    Difficulty,
+    ExpectedWrite,
+    Matcher,
+    Message,
+    StateProbe,
+    Task,
+    ToolCall,
+    ToolResult,
+    Truth,
+)
+
+_SHOWN_CHARS = 120
+
+
+class RowError(ValueError):
+    """What is wrong with a row: the field, and why, with the value."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+        self.message = message
+
+
+def shown(value: object) -> str:
+    """A value as an error prints it: quoted, and cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
+
+
+class _Row(BaseModel):
+    # Strict: "3" is no number of turns, and 0 is no text; a file says what it means.
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _MessageRow(_Row):
+    role: str
+    content: str
+
+    def build(self) -> Message:
+        return Message(self.role, self.content)
+
+
+class _AnswerRow(_Row):
+    value: Any
+    matcher: Annotated[Matcher, Field(strict=False)] = Matcher.NORMALISED
+    tolerance: float = 0.01
+    unit: str = ""
+
+    def build(self) -> Answer:
+        return Answer(self.value, self.matcher, self.tolerance, self.unit)
+
+
+class _WriteRow(_Row):
+    tool: str
+    arguments: dict[str, Any]
+
+    def build(self) -> ExpectedWrite:
+        return ExpectedWrite(self.tool, self.arguments)
+
+
+class _ProbeRow(_Row):
+    tool: str
+    arguments: dict[str, Any]
+    contains: str
+
+    def build(self) -> StateProbe:
+        return StateProbe(self.tool, self.arguments, self.contains)
+
+
+class _TruthRow(_Row):
+    answer: _AnswerRow | None = None
+    writes: list[_WriteRow] | None = None
+    probes: list[_ProbeRow] = []
+    required_tools: list[str] = []
+    forbidden_tools: list[str] = []
+    milestones: list[str] = []
+    rubric: str = ""
+
+    def build(self) -> Truth:
+        return Truth(
+            answer=None if self.answer is None else self.answer.build(),
+            writes=None if self.writes is None else tuple(row.build() for row in self.writes),
+            probes=tuple(row.build() for row in self.probes),
+            required_tools=tuple(self.required_tools),
+            forbidden_tools=tuple(self.forbidden_tools),
+            milestones=tuple(self.milestones),
+            rubric=self.rubric,
+        )
+
+
+class _CallRow(_Row):
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+    def build(self) -> ToolCall:
+        return ToolCall(self.id, self.name, self.arguments)
+
+
+class _ResultRow(_Row):
+    call_id: str
+    content: str
+    cause: Annotated[Cause, Field(strict=False)] = Cause.OK
+    seconds: float = 0.0
+    num_retries: int = 0
+    repairs: list[str] = []
+    is_replayed: bool = False
+
+    def build(self) -> ToolResult:
+        return ToolResult(
+            call_id=self.call_id,
+            content=self.content,
+            cause=self.cause,
+            seconds=self.seconds,
+            num_retries=self.num_retries,
+            repairs=tuple(self.repairs),
+            is_replayed=self.is_replayed,
+        )
+
+
+class _DemoTurnRow(_Row):
+    text: str
+    calls: list[_CallRow] = []
+    results: list[_ResultRow] = []
+
+    def build(self) -> DemoTurn:
+        return DemoTurn(
+            self.text, tuple(row.build() for row in self.calls), tuple(row.build() for row in self.results)
+        )
+
+
+def _messages(prompt: Any) -> Any:
+    """A prompt that is plain text is one message of the user's."""
+    return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+
+
+class _TaskRow(_Row):
+    id: Annotated[str, Field(min_length=1)]
+    prompt: Annotated[list[_MessageRow], BeforeValidator(_messages), Field(min_length=1)]
+    servers: list[str] = []
+    truth: _TruthRow
+    tools: list[str] | None = None
+    difficulty: Annotated[Difficulty, Field(strict=False)] = Difficulty.MEDIUM
+    max_turns: Annotated[int, Field(ge=1)] | None = None
+    seed: int = 0
+    family: str = ""
+    split: str = "train"
+    demonstration: list[_DemoTurnRow] = []
+
+    def build(self) -> Task:
+        return Task(
+            id=self.id,
+            prompt=tuple(row.build() for row in self.prompt),
+            servers=tuple(self.servers),
+            truth=self.truth.build(),
+            tools=None if self.tools is None else tuple(self.tools),
+            difficulty=self.difficulty,
+            max_turns=self.max_turns,
+            seed=self.seed,
+            family=self.family,
+            split=self.split,
+            demonstration=tuple(row.build() for row in self.demonstration),
+        )
+
+
+def task_of(row: Mapping[str, Any]) -> Task:
+    """Check a row of our own schema; the first mistake is told."""
+    try:
+        return _TaskRow.model_validate(dict(row)).build()
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        value = "" if first["type"] == "missing" else f", got {shown(first['input'])}"
+        raise RowError(field, f"{first['msg']}{value}") from None
+
+
+def row_of(task: Task) -> dict[str, Any]:
+    """A task as JSON values; `task_of` gives the equal task back. Parts that are empty are left out."""
+    row: dict[str, Any] = {
+        "id": task.id,
+        "family": task.family,
+        "split": task.split,
+        "difficulty": str(task.difficulty),
+        "prompt": [{"role": message.role, "content": message.content} for message in task.prompt],
+        "servers": list(task.servers),
+        "tools": None if task.tools is None else list(task.tools),
+        "max_turns": task.max_turns,
+        "seed": task.seed,
+        "truth": _truth_row(task.truth),
+        "demonstration": [_demo_row(turn) for turn in task.demonstration],
+    }
+    empty: dict[str, Any] = {"family": "", "tools": None, "max_turns": None, "seed": 0, "demonstration": []}
+    return {key: value for key, value in row.items() if key not in empty or value != empty[key]}
+
+
+def _truth_row(truth: Truth) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    if truth.answer is not None:
+        answer = truth.answer
+        row["answer"] = {
+            "value": answer.value,
+            "matcher": str(answer.matcher),
+            "tolerance": answer.tolerance,
+            "unit": answer.unit,
+        }
+    if truth.writes is not None:
+        # Kept when empty: () forbids every change, None asks nothing.
+        row["writes"] = [{"tool": write.tool, "arguments": dict(write.arguments)} for write in truth.writes]
+    row["probes"] = [
+        {"tool": probe.tool, "arguments": dict(probe.arguments), "contains": probe.contains}
+        for probe in truth.probes
+    ]
+    row["required_tools"] = list(truth.required_tools)
+    row["forbidden_tools"] = list(truth.forbidden_tools)
+    row["milestones"] = list(truth.milestones)
+    row["rubric"] = truth.rubric
+    return {key: value for key, value in row.items() if value or key == "writes"}
+
+
+def _demo_row(turn: DemoTurn) -> dict[str, Any]:
+    row: dict[str, Any] = {"text": turn.text}
+    if turn.calls:
+        row["calls"] = [
+            {"id": call.id, "name": call.name, "arguments": dict(call.arguments)} for call in turn.calls
+        ]
+    if turn.results:
+        row["results"] = [_result_row(result) for result in turn.results]
+    return row
+
+
+def _result_row(result: ToolResult) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "call_id": result.call_id,
+        "content": result.content,
+        "cause": str(result.cause),
+        "seconds": result.seconds,
+    }
+    if result.num_retries:
+        row["num_retries"] = result.num_retries
+    if result.repairs:
+        row["repairs"] = list(result.repairs)
+    if result.is_replayed:
+        row["is_replayed"] = True
+    return row

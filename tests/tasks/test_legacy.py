@@ -1,0 +1,136 @@
+"""Rows of earlier systems: what they say is kept, what they leave open stays open."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from turnwise.tasks.load import load, save
+from turnwise.types import Answer, Difficulty, Message, Task
+
+SERVERS = {
+    "fmp_get_quote": "fmp",
+    "polygon_get_aggs": "polygon",
+    "execute_python": "python",
+    "send_slack_message": "slack",
+}
+
+ROW: dict[str, Any] = {
+    "data_source": "synthetic/financial",
+    "env_class": "MCPToolEnv",
+    "prompt": [
+        {"role": "system", "content": "You are a financial analyst with tools."},
+        {"role": "user", "content": "Get the quote of AAPL and post it to #trading."},
+        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "fmp_get_quote"}}]},
+        {"role": "tool", "content": '{"price": 1}', "name": "fmp_get_quote"},
+        {"role": "user", "content": "And now something else."},
+    ],
+    "reward_spec": {
+        "method": "rule",
+        "ground_truth": {
+            "expected_tools": ["fmp_get_quote", "send_slack_message"],
+            "tool_sequence": [
+                {"step": 1, "server": "fmp", "tool": "fmp_get_quote", "params": {"symbol": "AAPL"}},
+                {"step": 2, "tool": "execute_python"},
+                {"step": 3, "tool": "fmp_get_quote"},
+            ],
+            "success_criteria": {"quote_fetched": True, "message": "names the price"},
+        },
+    },
+    "extra_info": {
+        "task_id": "fin-0042",
+        "complexity": "complex",
+        "tools_available": ["fmp_get_quote", "send_slack_message", "execute_python"],
+    },
+}
+
+
+def loaded(tmp_path: Path, row: dict[str, Any], name: str = "train.json") -> Task:
+    path = tmp_path / name
+    path.write_text(json.dumps([row]))
+    [task] = load(path, tool_servers=SERVERS)
+    return task
+
+
+def test_a_whole_row_becomes_a_task(tmp_path: Path) -> None:
+    task = loaded(tmp_path, ROW)
+    assert task.id == "fin-0042"
+    assert task.prompt == (
+        Message("system", "You are a financial analyst with tools."),
+        Message("user", "Get the quote of AAPL and post it to #trading."),
+    )
+    assert task.difficulty is Difficulty.HARD
+    assert task.turn_limit == 10
+    assert task.tools == ("fmp_get_quote", "send_slack_message", "execute_python")
+    assert task.servers == ("fmp", "slack", "python")
+    assert task.truth.required_tools == ("fmp_get_quote", "send_slack_message")
+    assert task.truth.milestones == ("fmp_get_quote", "execute_python")
+    assert task.truth.rubric == "quote_fetched: true\nmessage: names the price"
+    assert task.truth.answer is None
+    assert task.truth.writes is None
+    assert task.split == "train"
+
+
+def test_a_converted_file_loads_the_same_as_the_old_one(tmp_path: Path) -> None:
+    task = loaded(tmp_path, ROW)
+    save((task,), tmp_path / "new.jsonl")
+    assert load(tmp_path / "new.jsonl") == (task,)
+
+
+def test_a_parquet_file_of_earlier_rows_loads(tmp_path: Path) -> None:
+    path = tmp_path / "validation.parquet"
+    flat = {**ROW, "prompt": [{"role": m["role"], "content": m["content"]} for m in ROW["prompt"]]}
+    packed = {**flat, "extra_info": json.dumps(ROW["extra_info"])}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([packed]), str(path))
+    [task] = load(path, tool_servers=SERVERS)
+    assert (task.id, task.split, task.servers) == ("fin-0042", "validation", ("fmp", "slack", "python"))
+    assert task.truth.milestones == ("fmp_get_quote", "execute_python")
+
+
+def test_servers_stay_empty_when_no_one_says_which_has_the_tools(tmp_path: Path) -> None:
+    row = {**ROW, "reward_spec": {"ground_truth": {"expected_tools": ["mystery_tool"]}}}
+    row["extra_info"] = {"task_id": "x"}
+    task = loaded(tmp_path, row)
+    assert (task.servers, task.tools) == ((), None)
+    assert task.difficulty is Difficulty.MEDIUM
+
+
+def test_a_row_without_an_id_is_named_by_its_place(tmp_path: Path) -> None:
+    assert loaded(tmp_path, {**ROW, "extra_info": {}}, "test_v2.json").id == "test_v2-1"
+    assert loaded(tmp_path, {**ROW, "extra_info": {}}, "test_v2.json").split == "test"
+
+
+@pytest.mark.parametrize(
+    ("word", "difficulty"), [("Simple", "easy"), ("easy", "easy"), ("moderate", "medium"), ("hard", "hard")]
+)
+def test_complexity_words_become_difficulties(tmp_path: Path, word: str, difficulty: str) -> None:
+    assert loaded(tmp_path, {**ROW, "extra_info": {"complexity": word}}).difficulty == difficulty
+
+
+@pytest.mark.parametrize("truth", ["42.5", 42.5, {"answer": "42.5"}])
+def test_a_truth_that_is_an_answer_is_kept_as_one(tmp_path: Path, truth: Any) -> None:
+    row = {"prompt": "How much?", "reward_spec": {"ground_truth": truth}}
+    assert loaded(tmp_path, row).truth.answer == Answer("42.5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"prompt": None}, "prompt"),
+        ({"prompt": [{"role": "system", "content": "only"}]}, "prompt"),
+        ({"prompt": [{"role": "user", "content": "  "}]}, "prompt.0.content"),
+        ({"prompt": ["text"]}, "prompt.0"),
+        ({"reward_spec": {"ground_truth": {"expected_tools": "fmp"}}}, "ground_truth.expected_tools"),
+        ({"reward_spec": {"ground_truth": {"tool_sequence": [{"step": 1}]}}}, "tool_sequence.0"),
+        ({"reward_spec": "none"}, "reward_spec"),
+        ({"extra_info": {"complexity": "epic"}}, "extra_info.complexity"),
+        ({"extra_info": {"max_turns": 0}}, "max_turns"),
+    ],
+)
+def test_a_mistake_names_its_field(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValueError, match=r"train\.json: row 1") as caught:
+        loaded(tmp_path, {**ROW, **changes})
+    assert field in str(caught.value)

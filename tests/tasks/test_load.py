@@ -1,0 +1,183 @@
+"""Task files: what is saved is loaded again exactly, and every mistake names file, row and field."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.tasks.load import PlacedTask, Problem, load, read, save
+from turnwise.types import (
+    Answer,
+    Cause,
+    DemoTurn,
+    Difficulty,
+    ExpectedWrite,
+    Matcher,
+    Message,
+    StateProbe,
+    Task,
+    ToolCall,
+    ToolResult,
+    Truth,
+)
+
+FORMATS = ("json", "jsonl", "parquet")
+
+FULL = Task(
+    id="post-1",
+    prompt=(Message("system", "Be brief."), Message("user", "Post “12.30” to #trading\u2028now")),
+    servers=("fmp", "slack"),
+    truth=Truth(
+        answer=Answer({"a": [1, 2.5, None, {"b": True}]}, Matcher.JSON_SUBSET, 0.25, ""),
+        writes=(ExpectedWrite("send_slack_message", {"message": "é 12.30", "n": {"deep": [1]}}),),
+        probes=(StateProbe("get_slack_channel_history", {"channel_id": "C1", "limit": 5}, "12.30"),),
+        required_tools=("fmp_get_quote",),
+        forbidden_tools=("execute_python",),
+        milestones=("fmp_get_quote", "send_slack_message"),
+        rubric="Polite.",
+    ),
+    tools=("fmp_*", "send_*"),
+    difficulty=Difficulty.HARD,
+    max_turns=7,
+    seed=11,
+    family="post",
+    split="test",
+    demonstration=(
+        DemoTurn(
+            "",
+            (ToolCall("c1", "fmp_get_quote", {"symbol": "ABCDT"}),),
+            (ToolResult("c1", '{"price": 12.3}', Cause.OK, 0.5, 1, ("q->query",), True),),
+        ),
+        DemoTurn("12.30"),
+    ),
+)
+BARE = Task("bare", (Message("user", "Hi"),), (), Truth())
+NO_CHANGE = Task(
+    "quiet", (Message("user", "Look"),), ("fmp",), Truth(Answer(1.5, Matcher.NUMERIC), writes=()), tools=()
+)
+
+
+def written(tmp_path: Path, rows: list[Any], name: str = "tasks.jsonl") -> Path:
+    path = tmp_path / name
+    if name.endswith(".jsonl"):
+        path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
+    else:
+        path.write_text(json.dumps(rows))
+    return path
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    return {"id": "a", "prompt": "What?", "servers": ["fmp"], "truth": {"answer": {"value": "x"}}, **changes}
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_what_is_saved_is_loaded_again_exactly(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"tasks.{suffix}"
+    save((FULL, BARE, NO_CHANGE), path)
+    assert load(path) == (FULL, BARE, NO_CHANGE)
+
+
+def test_forbidding_every_change_is_not_the_same_as_asking_nothing(tmp_path: Path) -> None:
+    save((NO_CHANGE, BARE), tmp_path / "tasks.jsonl")
+    quiet, bare = load(tmp_path / "tasks.jsonl")
+    assert quiet.truth.writes == ()
+    assert bare.truth.writes is None
+    assert quiet.tools == ()
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_saving_twice_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Path, suffix: str) -> None:
+    paths = [tmp_path / f"{name}.{suffix}" for name in "ab"]
+    for path in paths:
+        save((FULL, BARE), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    save((BARE,), path)
+    bad = Task("n", (Message("user", "?"),), (), Truth(Answer(float("nan"), Matcher.NUMERIC)))
+    with pytest.raises(ValueError, match="JSON"):
+        save((bad,), path)
+    assert load(path) == (BARE,)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_prompt_of_plain_text_is_one_user_message(tmp_path: Path) -> None:
+    [task] = load(written(tmp_path, [row()]))
+    assert task.prompt == (Message("user", "What?"),)
+
+
+def test_an_object_around_the_list_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    path.write_text(json.dumps({"tasks": [row()]}))
+    assert len(load(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"id": ""}, ["row 2: id:", "''"]),
+        ({"truht": {}}, ["row 2: truht:", "Extra inputs"]),
+        ({"truth": {"answr": 1}}, ["row 2: truth.answr:"]),
+        ({"truth": {"answer": {"value": 1, "matcher": "fuzzy"}}}, ["truth.answer.matcher", "'fuzzy'"]),
+        ({"truth": {"answer": {"matcher": "exact"}}}, ["truth.answer.value: Field required"]),
+        ({"truth": {"writes": [{"tool": "t"}]}}, ["truth.writes.0.arguments"]),
+        ({"difficulty": "brutal"}, ["difficulty", "'brutal'"]),
+        ({"max_turns": 0}, ["max_turns", "got 0"]),
+        ({"max_turns": "3"}, ["max_turns", "got '3'"]),
+        ({"prompt": []}, ["prompt"]),
+        ({"prompt": [{"role": "user"}]}, ["prompt.0.content"]),
+        ({"servers": "fmp"}, ["servers", "'fmp'"]),
+        ({"demonstration": [{"text": "", "calls": [{"id": "1"}]}]}, ["demonstration.0.calls.0.name"]),
+    ],
+)
+def test_a_mistake_names_file_row_field_and_value(
+    tmp_path: Path, changes: dict[str, Any], words: list[str]
+) -> None:
+    path = written(tmp_path, [row(), row(**changes)])
+    with pytest.raises(ValueError, match="row 2") as caught:
+        load(path)
+    for word in [str(path), *words]:
+        assert word in str(caught.value)
+
+
+def test_a_long_value_is_cut_in_the_message(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="difficulty") as caught:
+        load(written(tmp_path, [row(difficulty="x" * 10_000)]))
+    assert len(str(caught.value)) < 600
+
+
+def test_one_bad_row_does_not_hide_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path, [row(id=""), row(id="good"), "", "{not json", "[1]", row(max_turns=-1)])
+    found = list(read(path))
+    assert [item.row for item in found] == [1, 2, 4, 5, 6]
+    assert [isinstance(item, PlacedTask) for item in found] == [False, True, False, False, False]
+    assert [item.field for item in found if isinstance(item, Problem)] == ["id", "", "", "max_turns"]
+    assert "not JSON" in str(found[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word"),
+    [
+        ("tasks.csv", "id", "expected a file ending in .json, .jsonl, .parquet"),
+        ("tasks.json", "{}", "expected a list of tasks"),
+        ("tasks.json", "[", "Expecting value"),
+        ("tasks.json", "[" * 100_000, "recursion"),
+        ("tasks.parquet", "PAR?", "not a Parquet file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: str, word: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    with pytest.raises(ValueError, match="tasks") as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    assert word in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"nowhere\.jsonl: No such file"):
+        load(tmp_path / "nowhere.jsonl")
