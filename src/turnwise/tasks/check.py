@@ -1,0 +1,248 @@
+"""Takes tasks and the tools that exist, gives every problem that would make a run fail or a score a lie."""
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from turnwise.tasks.load import PlacedTask, Problem, read
+from turnwise.tasks.rows import shown
+from turnwise.types import Answer, Matcher, Task, Tool, Truth
+
+Finding = tuple[str, str]
+"""A field and what is wrong with it."""
+
+
+def check_files(paths: Sequence[Path], tools: Sequence[Tool]) -> list[Problem]:
+    """Check files together, as the splits of one dataset; rows that cannot be read are problems too."""
+    tool_servers = {tool.name: tool.server for tool in tools}
+    items = [item for path in paths for item in read(path, tool_servers=tool_servers)]
+    unreadable = [item for item in items if isinstance(item, Problem)]
+    placed = [item for item in items if isinstance(item, PlacedTask)]
+    order = {str(path): number for number, path in enumerate(paths)}
+    found = [*unreadable, *check(placed, tools)]
+    return sorted(found, key=lambda problem: (order[problem.file], problem.row))
+
+
+def check(placed: Sequence[PlacedTask], tools: Sequence[Tool]) -> list[Problem]:
+    """Every problem of these tasks, alone and with each other, given the tools of all servers."""
+    shelf = _Shelf(tools)
+    alone = [
+        Problem(item.file, item.row, field, message)
+        for item in placed
+        for field, message in _findings(item.task, shelf)
+    ]
+    return [*alone, *_between(placed)]
+
+
+class _Shelf:
+    """The tools there are, by name and by server."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self.by_name = {tool.name: tool for tool in tools}
+        self.servers = tuple(dict.fromkeys(tool.server for tool in tools))
+
+    def unknown(self, name: str) -> str:
+        return f"no server has a tool {name!r}{_nearest(name, self.by_name)}"
+
+    def is_matched(self, pattern: str) -> bool:
+        return any(_matches(tool, pattern) for tool in self.by_name.values())
+
+    def is_offered(self, task: Task, tool: Tool) -> bool:
+        """Whether the task's episode has this tool; a task that names no servers leaves it open."""
+        on_server = not task.servers or tool.server in task.servers
+        return on_server and (task.tools is None or any(_matches(tool, each) for each in task.tools))
+
+
+def _matches(tool: Tool, pattern: str) -> bool:
+    """As a lease reads patterns: over the name used, the server's own name, and both together."""
+    names = (tool.name, tool.server_tool, f"{tool.server}__{tool.server_tool}")
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(name[:200], names, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(names) or 'none'}"
+
+
+def _findings(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    if not task.id.strip():
+        yield "id", "is empty"
+    if task.max_turns is not None and task.max_turns < 1:
+        yield "max_turns", f"must be 1 or more, got {task.max_turns}"
+    for index, server in enumerate(task.servers):
+        if server not in shelf.servers:
+            yield f"servers.{index}", f"unknown server {server!r}{_nearest(server, shelf.servers)}"
+    for index, pattern in enumerate(task.tools or ()):
+        if not shelf.is_matched(pattern):
+            yield f"tools.{index}", shelf.unknown(pattern)
+    yield from _prompt(task)
+    yield from _truth(task.truth)
+    yield from _named_tools(task, shelf)
+    yield from _writes_and_probes(task, shelf)
+    yield from _demonstration(task, shelf)
+
+
+def _prompt(task: Task) -> Iterator[Finding]:
+    if not task.prompt or task.prompt[-1].role != "user":
+        yield "prompt", "must end with a user message: the model answers it"
+    for index, message in enumerate(task.prompt):
+        if message.role not in ("system", "user", "assistant"):
+            yield f"prompt.{index}.role", f"expected system, user or assistant, got {message.role!r}"
+        if not message.content.strip():
+            yield f"prompt.{index}.content", "is empty"
+
+
+def _truth(truth: Truth) -> Iterator[Finding]:
+    if truth.answer is not None:
+        yield from ((f"truth.answer.{field}", message) for field, message in _answer(truth.answer))
+    asked = (truth.writes is not None, truth.probes, truth.required_tools, truth.milestones, truth.rubric)
+    if truth.answer is None and not any(asked):
+        yield "truth", "asks for nothing, so that every episode would score the same"
+    for name in sorted(set(truth.required_tools) & set(truth.forbidden_tools)):
+        yield "truth.forbidden_tools", f"{name!r} is required too"
+
+
+def _answer(answer: Answer) -> Iterator[Finding]:
+    value = answer.value
+    match answer.matcher:
+        case Matcher.NUMERIC:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                yield "value", f"numeric needs a finite number, got {shown(value)}"
+            if not math.isfinite(answer.tolerance) or answer.tolerance < 0:
+                yield "tolerance", f"must be 0 or more, got {answer.tolerance}"
+        case Matcher.ONE_OF:
+            if not isinstance(value, list | tuple) or not value or not all(map(_is_text, value)):
+                yield "value", f"one_of needs a list of texts, got {shown(value)}"
+        case Matcher.REGEX:
+            yield from _regex(value)
+        case Matcher.JSON_SUBSET:
+            if value is None or value in ({}, []):
+                yield "value", f"json_subset needs something to hold, got {shown(value)}"
+        case _:
+            if not _is_text(value):
+                yield "value", f"{answer.matcher} needs a text, got {shown(value)}"
+    if answer.unit and answer.matcher is not Matcher.NUMERIC:
+        yield "unit", f"only numeric answers have one, got {answer.unit!r}"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _regex(value: object) -> Iterator[Finding]:
+    if not isinstance(value, str) or not value:
+        yield "value", f"regex needs a pattern, got {shown(value)}"
+        return
+    try:
+        pattern = re.compile(value)
+    except (re.error, RecursionError, OverflowError) as error:
+        yield "value", f"not a regular expression: {error}: {shown(value)}"
+        return
+    if pattern.fullmatch(""):
+        yield "value", f"matches the empty answer: {shown(value)}"
+
+
+def _named_tools(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    truth = task.truth
+    for field, names in (
+        ("required_tools", truth.required_tools),
+        ("milestones", truth.milestones),
+    ):
+        for index, name in enumerate(names):
+            yield from _offered(f"truth.{field}.{index}", name, task, shelf)
+    for index, name in enumerate(truth.forbidden_tools):
+        if name not in shelf.by_name:
+            yield f"truth.forbidden_tools.{index}", shelf.unknown(name)
+
+
+def _offered(field: str, name: str, task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    tool = shelf.by_name.get(name)
+    if tool is None:
+        yield field, shelf.unknown(name)
+    elif not shelf.is_offered(task, tool):
+        yield field, f"{name!r} (of server {tool.server!r}) is not among the task's servers and tools"
+
+
+def _writes_and_probes(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    for index, write in enumerate(task.truth.writes or ()):
+        field = f"truth.writes.{index}"
+        yield from _call(field, "tool", write.tool, write.arguments, task, shelf, is_whole=False)
+        tool = shelf.by_name.get(write.tool)
+        if tool is not None and tool.is_read_only:
+            yield f"{field}.tool", f"{write.tool!r} is read-only: no call to it ever counts as a change"
+    for index, probe in enumerate(task.truth.probes):
+        field = f"truth.probes.{index}"
+        yield from _call(field, "tool", probe.tool, probe.arguments, task, shelf, is_whole=True)
+        if not probe.contains.strip():
+            yield f"{field}.contains", "is empty, and every answer contains that"
+
+
+def _call(
+    field: str,
+    name_field: str,
+    name: str,
+    arguments: Mapping[str, Any],
+    task: Task,
+    shelf: _Shelf,
+    *,
+    is_whole: bool,
+) -> Iterator[Finding]:
+    """The tool is there, and the arguments have names it knows; a whole call has all that it needs."""
+    yield from _offered(f"{field}.{name_field}", name, task, shelf)
+    tool = shelf.by_name.get(name)
+    properties = tool.input_schema.get("properties") if tool is not None else None
+    if tool is None or not isinstance(properties, Mapping):
+        return
+    if tool.input_schema.get("additionalProperties") in (None, False):
+        for key in arguments:
+            if key not in properties:
+                hint = _nearest(key, properties)
+                yield f"{field}.arguments.{key}", f"{name} has no such argument{hint}"
+    if is_whole:
+        for key in tool.input_schema.get("required", ()):
+            if key not in arguments:
+                yield f"{field}.arguments", f"{name} needs {key!r}"
+
+
+def _demonstration(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    turns = task.demonstration
+    if not turns:
+        return
+    if len(turns) > task.turn_limit:
+        yield "demonstration", f"has {len(turns)} turns; the task allows {task.turn_limit}"
+    if turns[-1].calls or not turns[-1].text.strip():
+        yield f"demonstration.{len(turns) - 1}", "must be an answer: text, and no calls"
+    for number, turn in enumerate(turns):
+        field = f"demonstration.{number}"
+        if [call.id for call in turn.calls] != [result.call_id for result in turn.results]:
+            yield f"{field}.results", "must answer the turn's calls, one each, in their order"
+        if number < len(turns) - 1 and not turn.calls:
+            yield f"{field}.calls", "a turn before the last one makes a call"
+        for index, call in enumerate(turn.calls):
+            place = f"{field}.calls.{index}"
+            yield from _call(place, "name", call.name, call.arguments, task, shelf, is_whole=True)
+
+
+def _between(placed: Sequence[PlacedTask]) -> Iterator[Problem]:
+    """Ids are unique over all files, and no prompt is in two splits: held-out tasks must be unseen."""
+    by_id: dict[str, PlacedTask] = {}
+    by_prompt: dict[tuple[str, ...], PlacedTask] = {}
+    for item in placed:
+        first = by_id.setdefault(item.task.id, item)
+        if first is not item:
+            message = f"{item.task.id!r} is the id of {_place(first)} too"
+            yield Problem(item.file, item.row, "id", message)
+        words = tuple(" ".join(message.content.lower().split()) for message in item.task.prompt)
+        same = by_prompt.setdefault(words, item)
+        if same.task.split != item.task.split:
+            message = f"{_place(same)} has the same prompt, in split {same.task.split!r}"
+            yield Problem(item.file, item.row, "prompt", f"in split {item.task.split!r}: {message}")
+
+
+def _place(item: PlacedTask) -> str:
+    return f"{item.file}: row {item.row}"

@@ -1,0 +1,19 @@
+"""Gives the tools of the five servers as a client lists them, without starting any."""
+
+from turnwise.servers.contract import WRITES, contract
+from turnwise.types import Tool
+
+
+def contract_tools() -> tuple[Tool, ...]:
+    return tuple(
+        Tool(
+            name=tool["name"],
+            description=tool["description"],
+            input_schema=tool["inputSchema"],
+            server=server,
+            server_tool=tool["name"],
+            is_read_only=tool["name"] not in WRITES,
+        )
+        for server, block in contract()["servers"].items()
+        for tool in block["tools"]
+    )
