@@ -1,0 +1,7 @@
+"""Takes messages, tools and sampled ids, gives prompts that extend each other exactly, and parsed turns."""
+
+from turnwise.chat.choice import open_chat
+from turnwise.chat.rendered import RenderedChat
+from turnwise.chat.tokenizer import SMOLLM2, load_tokenizer, smollm2_file
+
+__all__ = ["SMOLLM2", "RenderedChat", "load_tokenizer", "open_chat", "smollm2_file"]

@@ -1,0 +1,100 @@
+"""Takes a hand-written renderer of the `renderers` library, gives prompts and exact extensions through it."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from turnwise.chat.templates import PROBE_TOOL, QUESTION, NoGlue, Wire, speech, tool_messages
+
+
+class Bridge:
+    """One model family's renderer, its extension contract checked on every turn."""
+
+    def __init__(self, tokenizer: Any, renderer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.renderer = renderer
+
+    def open(self, messages: Sequence[Wire], tools: Sequence[Wire]) -> list[int]:
+        return list(
+            self.renderer.render_ids(list(messages), tools=list(tools) or None, add_generation_prompt=True)
+        )
+
+    @cached_property
+    def stop_ids(self) -> frozenset[int]:
+        return frozenset(self.renderer.get_stop_token_ids())
+
+    @cached_property
+    def end_id(self) -> int:
+        """The token that ends an assistant's turn; a renderer may stop on others too."""
+        ids = self.renderer.render_ids([_question(), speech()])
+        ends = [token for token in ids if token in self.stop_ids]
+        if not ends:
+            raise NoGlue("the renderer writes no end-of-turn token after an assistant's message")
+        return int(ends[-1])
+
+    @cached_property
+    def turn_opening(self) -> str:
+        return str(self._tokenizer.decode(self._opening_ids, skip_special_tokens=False))
+
+    @cached_property
+    def _opening_ids(self) -> list[int]:
+        prompt = self.renderer.render_ids([_question()], add_generation_prompt=True)
+        return list(prompt[len(self.renderer.render_ids([_question()])) :])
+
+    def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> list[int]:
+        """The renderer's own bridge; where it declines this turn, its glue after a plain one."""
+        messages = tool_messages(observations)
+        split = self._turn_start(ids)
+        extended = self._bridge(ids[:split], ids[split:], messages)
+        if extended is not None:
+            return extended
+        # It declines a turn that ended inside a thought, among others; what follows a turn is still the same.
+        return [*([] if ids[-1] in self.stop_ids else [self.end_id]), *self._plain_glue(messages)]
+
+    def _bridge(
+        self, prompt: Sequence[int], completion: Sequence[int], messages: Sequence[Wire]
+    ) -> list[int] | None:
+        """Only the new ids, and only if all the old ones stand before them untouched."""
+        bridged = self.renderer.bridge_to_next_turn(list(prompt), list(completion), list(messages))
+        if bridged is None:
+            return None
+        num_old = len(prompt) + len(completion)
+        if bridged.token_ids[:num_old] != [*prompt, *completion]:
+            return None
+        return list(bridged.token_ids[num_old:])
+
+    def _plain_glue(self, messages: Sequence[Wire]) -> list[int]:
+        prompt = self.open([_question()], [])
+        thought_end = self._tokenizer.convert_tokens_to_ids("</think>")
+        for completion in ([self.end_id], [thought_end, self.end_id]):
+            if None not in completion:
+                glue = self._bridge(prompt, completion, messages)
+                if glue is not None:
+                    return glue
+        raise NoGlue("the renderer gives no extension after a turn that ended")
+
+    def _turn_start(self, ids: Sequence[int]) -> int:
+        """Where the last turn's sampled part begins: behind the last thing that opens a turn."""
+        opening = self._opening_ids
+        for start in range(len(ids) - len(opening), 0, -1):
+            if list(ids[start : start + len(opening)]) == opening:
+                return start + len(opening)
+        return max(len(ids) - 1, 1)
+
+    def check(self) -> list[str]:
+        """Raises NoGlue unless turns that ended and turns that were cut off can both be extended exactly."""
+        prompt = self.open([_question()], [PROBE_TOOL])
+        words = self._tokenizer.encode("Some words", add_special_tokens=False)
+        one = [("probetool", "Answeranchor")]
+        glue = self._plain_glue(tool_messages(one))
+        if self.extend([*prompt, *words, self.end_id], one) != glue:
+            raise NoGlue("what the renderer writes after a turn depends on the turns before it")
+        if self.extend([*prompt, *words], one)[-len(glue) :] != glue:
+            raise NoGlue("the renderer writes something else after a turn that was cut off")
+        if "Answeranchor" not in self._tokenizer.decode(glue):
+            raise NoGlue("the renderer leaves out what a tool answered")
+        return []
+
+
+def _question() -> Wire:
+    return {"role": "user", "content": QUESTION}

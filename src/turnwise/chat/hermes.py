@@ -1,0 +1,266 @@
+"""Takes one turn's text in the Hermes form, gives its calls, text and thought or a typed error; and back.
+
+    <think>thought</think> text <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>
+
+A call is read by JSON's own grammar from its opening tag on, so a tag inside a JSON string is only text.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from turnwise.types import FormatError, FormatErrorKind, Parsed, ToolCall
+
+TAGS = (
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<tools>",
+    "</tools>",
+    "<think>",
+    "</think>",
+)
+"""The form's structure: no message, schema or tool output may contain one of these."""
+
+MAX_DEPTH = 64
+"""Of nesting inside a call: far below Python's recursion limit, so the verdict never depends on the stack."""
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_MARKERS = re.compile(r"</?(?:tool_call|tool_response|think)>")
+_TAG_OPENER, _ESCAPED = re.compile(r"<(?=[^\s=\d])"), r"\\u003c"
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+class Malformed(Exception):
+    """A turn that is neither calls nor an answer."""
+
+    def __init__(self, kind: FormatErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.error = FormatError(kind, message)
+
+
+EMPTY = FormatError(FormatErrorKind.EMPTY, "Nothing was said: call a tool or give the final answer.")
+TRUNCATED = FormatError(
+    FormatErrorKind.TRUNCATED, "The message was cut off at the length limit: keep it short and finish it."
+)
+FAKED = FormatError(
+    FormatErrorKind.FAKED_RESPONSE,
+    "Tool responses and other turns are not yours to write: make the call, end your turn, and wait.",
+)
+IN_THOUGHT = FormatError(
+    FormatErrorKind.CALL_IN_THOUGHT,
+    "A call inside <think> is not made: close the thought with </think>, then write the call.",
+)
+_OPEN_THOUGHT = FormatError(
+    FormatErrorKind.UNCLOSED, "The thought was never closed: write </think> before the call or the answer."
+)
+_NO_OPENING = FormatError(FormatErrorKind.BAD_CALL, f"{_CLOSE} without {_OPEN} before it.")
+_NO_CLOSING = FormatError(FormatErrorKind.UNCLOSED, f"{_OPEN} was not closed with {_CLOSE}.")
+
+
+# --- reading ------------------------------------------------------------------------------------------------
+
+
+def read_turn(text: str, *, starts_in_thought: bool = False, is_cut: bool = False) -> Parsed:
+    """One turn as structure. One malformed call makes the turn an error, so that nothing is executed."""
+    turn = _Turn(text)
+    error: FormatError | None = None
+    try:
+        turn.read(starts_in_thought)
+        error = turn.verdict()
+    except Malformed as problem:
+        error = problem.error
+    if is_cut:
+        error = TRUNCATED
+    calls = () if error else tuple(turn.calls)
+    return Parsed("".join(turn.said).strip(), "\n".join(turn.thoughts).strip(), calls, error)
+
+
+class _Turn:
+    """A walk over the text from marker to marker."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.said: list[str] = []
+        self.thoughts: list[str] = []
+        self.calls: list[ToolCall] = []
+        self.has_draft = False
+
+    def read(self, starts_in_thought: bool) -> None:
+        position = self._think(0) if starts_in_thought else 0
+        while marker := _MARKERS.search(self.text, position):
+            self.said.append(self.text[position : marker.start()])
+            position = self._take(marker.group(), marker.end())
+        self.said.append(self.text[position:])
+
+    def verdict(self) -> FormatError | None:
+        if self.calls:
+            return None
+        is_silent = not "".join(self.said).strip()
+        thought = "\n".join(self.thoughts)
+        if self.has_draft or _holds_call(thought) or (is_silent and _OPEN in thought):
+            return IN_THOUGHT
+        return EMPTY if is_silent else None
+
+    def _take(self, marker: str, after: int) -> int:
+        match marker:
+            case "<tool_call>":
+                name, arguments, after = take_call(self.text, after)
+                self.calls.append(ToolCall(f"call_{len(self.calls)}", name, arguments))
+            case "<think>":
+                after = self._think(after)
+            case "</think>":
+                # The opening tag may have been part of a prompt or left out: all so far was the thought.
+                self.thoughts.append("".join(self.said))
+                self.has_draft = self.has_draft or bool(self.calls)
+                self.said, self.calls = [], []
+            case "</tool_call>":
+                raise Malformed(_NO_OPENING.kind, _NO_OPENING.message)
+            case _:
+                raise Malformed(FAKED.kind, FAKED.message)
+        return after
+
+    def _think(self, start: int) -> int:
+        end = self.text.find("</think>", start)
+        self.thoughts.append(self.text[start:] if end < 0 else self.text[start:end])
+        if end < 0:
+            error = IN_THOUGHT if _OPEN in self.thoughts[-1] else _OPEN_THOUGHT
+            raise Malformed(error.kind, error.message)
+        return end + len("</think>")
+
+
+def _holds_call(thought: str) -> bool:
+    """Whether a whole, valid call stands in a thought; a mere mention of the tag does not count."""
+    for opening in re.finditer(_OPEN, thought):
+        try:
+            take_call(thought, opening.end())
+        except Malformed:
+            continue
+        return True
+    return False
+
+
+def take_call(text: str, start: int) -> tuple[str, dict[str, Any], int]:
+    """Name, arguments and end of the call whose opening tag ends at `start`; raises Malformed."""
+    try:
+        value, end = _DECODER.raw_decode(text, _skip_space(text, start))
+    except (ValueError, RecursionError) as problem:
+        if text.find(_CLOSE, start) < 0:
+            raise Malformed(_NO_CLOSING.kind, _NO_CLOSING.message) from None
+        raise Malformed(
+            FormatErrorKind.BAD_JSON, f"The call is not valid JSON: {_reason(problem)}."
+        ) from None
+    end = _skip_space(text, end)
+    if not text.startswith(_CLOSE, end):
+        if text.find(_CLOSE, end) < 0 or text.startswith(_OPEN, end):
+            raise Malformed(_NO_CLOSING.kind, _NO_CLOSING.message)
+        raise Malformed(FormatErrorKind.BAD_JSON, f"One JSON object stands in {_OPEN}, and nothing after it.")
+    return *check_call(value), end + len(_CLOSE)
+
+
+def check_call(value: Any) -> tuple[str, dict[str, Any]]:
+    """A decoded call's name and arguments, strictly: no key is guessed at, and none is dropped."""
+    if not isinstance(value, dict):
+        raise Malformed(FormatErrorKind.BAD_CALL, 'A call is an object with "name" and "arguments".')
+    name = value.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise Malformed(FormatErrorKind.BAD_CALL, 'A call needs a "name": the tool\'s name as text.')
+    check_value(value)
+    if not isinstance(value.get("arguments"), dict):
+        raise Malformed(
+            FormatErrorKind.ARGUMENTS_NOT_OBJECT, '"arguments" must be a JSON object, {} when there are none.'
+        )
+    if unknown := sorted(value.keys() - {"name", "arguments"}):
+        raise Malformed(
+            FormatErrorKind.BAD_CALL, f'A call has only "name" and "arguments", not {unknown[0][:40]!r}.'
+        )
+    return name, value["arguments"]
+
+
+def check_value(value: Any) -> None:
+    """Refuse what later stages could not write down again: half characters, infinities, endless nesting."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        level = [child for item in level for child in _children(item)]
+    if level:
+        raise Malformed(FormatErrorKind.BAD_JSON, "The call is nested too deeply.")
+
+
+def _children(item: Any) -> Iterable[Any]:
+    match item:
+        case dict():
+            return [*item.keys(), *item.values()]
+        case list():
+            return item
+        case str() if any("\ud800" <= character <= "\udfff" for character in item):
+            raise Malformed(FormatErrorKind.BAD_JSON, "A string holds half a character (a lone surrogate).")
+        case float() if not math.isfinite(item):
+            raise Malformed(FormatErrorKind.BAD_JSON, "A number is too large.")
+        case _:
+            return ()
+
+
+def _skip_space(text: str, start: int) -> int:
+    match = _SPACE.match(text, start)
+    assert match is not None
+    return match.end()
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key is given twice")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
+
+
+def _reason(problem: ValueError | RecursionError) -> str:
+    if isinstance(problem, RecursionError):
+        return "it is nested too deeply"
+    if isinstance(problem, json.JSONDecodeError):
+        if problem.msg.startswith("Invalid control character"):
+            return "a line break or control character in a string must be escaped"
+        return problem.msg[:1].lower() + problem.msg[1:]
+    return "a number is too long" if "integer string" in str(problem) else str(problem)
+
+
+# --- writing ------------------------------------------------------------------------------------------------
+
+
+def write_turn(text: str, calls: Sequence[ToolCall]) -> str:
+    """What a model would say to make these calls; reading it gives the same name and arguments."""
+    return "\n".join([*([text] if text else []), *(write_call(call) for call in calls)])
+
+
+def write_call(call: ToolCall) -> str:
+    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+    # A special token's text inside an argument would become that token; JSON can spell it without one.
+    return f"{_OPEN}\n{_TAG_OPENER.sub(_ESCAPED, body)}\n{_CLOSE}"
+
+
+def write_tools(tools: Sequence[dict[str, Any]]) -> str:
+    """The part of a system prompt that offers tools to a model whose own template knows of none."""
+    schemas = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
+    return (
+        "# Tools\n\nYou can call these functions. Each line between <tools> and </tools> describes one:\n"
+        f"<tools>\n{schemas}\n</tools>\n\n"
+        "To call a function, write its name and its arguments as one JSON object between <tool_call> and "
+        "</tool_call>, one such block for each call:\n"
+        '<tool_call>\n{"name": "the function\'s name", "arguments": {"an argument": "its value"}}\n'
+        "</tool_call>"
+    )
+
+
+def write_responses(contents: Sequence[str]) -> str:
+    return "\n".join(f"<tool_response>\n{content}\n</tool_response>" for content in contents)

@@ -1,0 +1,43 @@
+"""Takes a tokenizer and a name, gives what the `renderers` library has for it; only this file imports it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# The library ships no types.
+from renderers import DefaultRenderer, DefaultRendererConfig, create_renderer  # type: ignore[import-untyped]
+from renderers.base import (  # type: ignore[import-untyped]
+    MODEL_RENDERER_MAP,
+    RENDERER_REGISTRY,
+    ToolCallParseStatus,
+    load_tokenizer,
+)
+from renderers.configs import _config_class_for  # type: ignore[import-untyped]
+from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
+
+__all__ = ["TOOL_PARSERS", "ToolCallParseStatus", "load_tokenizer"]
+
+
+def renderer_for(model: str) -> str | None:
+    """The renderer written for this model, by its exact name on the hub."""
+    name = MODEL_RENDERER_MAP.get(model)
+    return None if name is None else str(name)
+
+
+def make_renderer(tokenizer: Any, name: str, *, enable_thinking: bool) -> Any:
+    """A hand-written renderer; `enable_thinking` is passed to those that know the switch."""
+    try:
+        config_class: Any = _config_class_for(name)
+    except (KeyError, ValueError) as problem:
+        known = ", ".join(sorted(RENDERER_REGISTRY))
+        raise ValueError(f"renderer: {name!r} is not one of {known or 'the library'}") from problem
+    has_switch = "enable_thinking" in config_class.template_field_names()
+    switch = {"enable_thinking": enable_thinking} if has_switch else {}
+    try:
+        return create_renderer(tokenizer, config_class(**switch))
+    except AssertionError as problem:  # so it says that a token is missing
+        raise ValueError(f"renderer {name!r}: {problem}") from problem
+
+
+def default_renderer(tokenizer: Any, options: Mapping[str, Any], *, tool_parser: str | None = None) -> Any:
+    """The one that goes through the tokenizer's own template, which gets the options."""
+    return DefaultRenderer(tokenizer, DefaultRendererConfig(tool_parser=tool_parser, **options))

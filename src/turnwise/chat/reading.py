@@ -1,0 +1,85 @@
+"""Takes sampled ids, gives a turn's structure: by the Hermes form, or by a renderer's own parser."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from turnwise.chat import hermes
+from turnwise.chat.library import ToolCallParseStatus
+from turnwise.types import FormatError, FormatErrorKind, Parsed, ToolCall
+
+_TAIL_TOKENS = 16
+"""Enough of a prompt's end to see whether it opened a thought: `<think>` spelled out, and white space."""
+
+
+class Reader(Protocol):
+    """Never raises, never invents a call."""
+
+    def read(self, ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed: ...
+
+
+class HermesReader:
+    """Reads decoded text, so it does not matter into which tokens the tags and the JSON were split."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def read(self, ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+        tail = decode(self._tokenizer, prompt_ids[-_TAIL_TOKENS:])
+        is_thinking = tail.rstrip().endswith("<think>")
+        return hermes.read_turn(decode(self._tokenizer, ids), starts_in_thought=is_thinking, is_cut=is_cut)
+
+
+class LibraryReader:
+    """Reads with a renderer's own parser, for forms other than Hermes."""
+
+    def __init__(self, renderer: Any) -> None:
+        self._renderer = renderer
+
+    def read(self, ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+        try:
+            found = self._renderer.parse_response(list(ids), prompt_ids=list(prompt_ids))
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as problem:
+            # Hostile text in a parser of others: whatever it stumbled over is no call.
+            kind = type(problem).__name__
+            return Parsed(
+                error=FormatError(FormatErrorKind.BAD_JSON, f"The message could not be read ({kind}).")
+            )
+        calls: tuple[ToolCall, ...] = ()
+        try:
+            calls = tuple(_checked(number, call) for number, call in enumerate(found.tool_calls))
+            error = _verdict(found, calls)
+        except hermes.Malformed as problem:
+            error = problem.error
+        if is_cut:
+            error = hermes.TRUNCATED
+        text, thought = found.content or "", found.reasoning_content or ""
+        return Parsed(text.strip(), thought.strip(), () if error else calls, error)
+
+
+_KINDS = {
+    ToolCallParseStatus.INVALID_JSON: (FormatErrorKind.BAD_JSON, "The call is not valid JSON."),
+    ToolCallParseStatus.UNCLOSED_BLOCK: (FormatErrorKind.UNCLOSED, "The call was not closed."),
+    ToolCallParseStatus.MISSING_NAME: (FormatErrorKind.BAD_CALL, "The call has no name."),
+    ToolCallParseStatus.MALFORMED_STRUCTURE: (FormatErrorKind.BAD_CALL, "The call is malformed."),
+}
+
+
+def _checked(number: int, call: Any) -> ToolCall:
+    if call.status in _KINDS:
+        raise hermes.Malformed(*_KINDS[call.status])
+    name, arguments = hermes.check_call({"name": call.name, "arguments": call.arguments})
+    return ToolCall(f"call_{number}", name, arguments)
+
+
+def _verdict(found: Any, calls: Sequence[ToolCall]) -> FormatError | None:
+    if calls:
+        return None
+    if found.reasoning_complete is False:
+        return FormatError(FormatErrorKind.UNCLOSED, "The thought was never closed.")
+    return None if found.content and found.content.strip() else hermes.EMPTY
+
+
+def decode(tokenizer: Any, ids: Sequence[int]) -> str:
+    """Exactly what the ids spell; ids past the vocabulary (a padded embedding's) spell nothing."""
+    known = [token for token in ids if 0 <= token < len(tokenizer)]
+    return str(tokenizer.decode(known, skip_special_tokens=False, clean_up_tokenization_spaces=False))

