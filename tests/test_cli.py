@@ -138,7 +138,6 @@ def test_tools_as_json_is_json_with_the_schemas_as_they_were_given(folder: Path)
     assert tool["num_tokens"] > 10
 
 
-@pytest.mark.xfail(strict=True, reason="the pool takes a server's descriptions as they come")
 def test_no_listing_shows_a_secret_that_a_server_wrote_into_a_description(folder: Path) -> None:
     for args in (["tools"], ["tools", "--json"]):
         ran = turnwise(*args, cwd=folder)
@@ -258,15 +257,11 @@ def test_an_unknown_tool_is_wrong_usage_and_the_known_ones_are_named(folder: Pat
     assert "list_notes" in ran.err
 
 
-@pytest.mark.xfail(
-    strict=True, reason="inspection.call_tool names the known tools as their server spells them"
-)
 def test_naming_the_known_tools_prints_no_escapes_of_theirs(folder: Path) -> None:
     write(folder, notes=notes_block("--hostile-names"))
     assert is_plain(turnwise("call", "sya", "{}", cwd=folder).err)
 
 
-@pytest.mark.xfail(strict=True, reason="`tools` catches no ValueError of the pool's")
 def test_a_setting_that_only_the_server_can_refute_is_one_line_too(folder: Path) -> None:
     write(folder, notes=notes_block("--unkeyed", isolation="keyed"))
     ran = turnwise("tools", cwd=folder)

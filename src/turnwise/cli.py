@@ -39,7 +39,10 @@ def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
     """
     from turnwise.inspection import list_tools, print_listing
 
-    listing = asyncio.run(list_tools(_specs(mcp)))
+    try:
+        listing = asyncio.run(list_tools(_specs(mcp)))
+    except ValueError as error:
+        _fail(str(error))
     if as_json:
         print(json.dumps(listing.as_json(), ensure_ascii=False, indent=1))
     else:

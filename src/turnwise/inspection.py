@@ -58,7 +58,7 @@ async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[s
         found = next((known for known in pool.tools if known.name == tool), None)
         if found is None:
             down = "".join(f"\n{error}" for error in failures.values())
-            names = ", ".join(known.name for known in pool.tools)
+            names = Sanitiser().clean(", ".join(known.name for known in pool.tools))
             raise ValueError(f"no tool {tool!r}; the tools are {names}{down}")
         async with pool.lease([found.server], "call") as toolbox:
             [result] = await toolbox.call([ToolCall("call", tool, arguments)])
@@ -67,7 +67,7 @@ async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[s
 
 def print_listing(listing: Listing, console: Console | None = None) -> None:
     """One table a server; what servers say of themselves is text, never markup or escapes."""
-    console = console or Console()
+    console = console or Console(emoji=False)
     clean = Sanitiser().clean
     for server, tools in listing.tools.items():
         total = sum(num_tokens(tool) for tool in tools)

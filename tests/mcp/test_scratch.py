@@ -152,3 +152,31 @@ def test_many_runs_may_start_and_sweep_at_once(temporary: Path) -> None:
         assert run.communicate() == (None, "")
         assert run.returncode == 0
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a b", "../x", "io.github/x", "-x", "/etc"])
+def test_a_servers_name_cannot_lead_out_of_the_folder(name: str) -> None:
+    scratch = Scratch()
+    try:
+        made = asyncio.run(scratch.fresh(name, None))
+        assert made.parent == scratch._root
+        assert made.is_dir()
+    finally:
+        scratch.close()
+
+
+def test_a_run_in_another_container_is_known_by_its_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    theirs = Scratch()
+    # As seen from here its process does not exist: pids are another container's.
+    foreign = tmp_path / f"turnwise-{2**22 + 7}-abc"
+    theirs._root.rename(foreign)
+    theirs._root = foreign
+    Scratch().close()
+    assert foreign.exists()
+    theirs.close()
+    foreign.mkdir()
+    Scratch().close()
+    assert not foreign.exists()

@@ -10,9 +10,9 @@ import hashlib
 import json
 import logging
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from turnwise.types import Cause, Fault, Tool
 logger = logging.getLogger(__name__)
 
 FORMAT = 1
+_KEY_FIELDS = ("episode", "server", "tool", "arguments", "state", "occurrence")
 
 
 class Mode(StrEnum):
@@ -41,9 +42,11 @@ class CallKey:
     tool: str
     arguments: str
     state: str
+    occurrence: int = 0
+    """How often this very call was made in this state before, in this episode."""
 
     @property
-    def anywhere(self) -> tuple[str, str, str, str]:
+    def anywhere(self) -> tuple[str, ...]:
         """The same call in any episode."""
         return self.server, self.tool, self.arguments, self.state
 
@@ -86,11 +89,14 @@ class History:
         self._episode = episode
         self._states: dict[str, str] = {}
         self._num_calls = 0
+        self._num_made: Counter[tuple[str, ...]] = Counter()
 
     def place(self, tool: Tool, arguments: Mapping[str, Any]) -> tuple[CallKey, int]:
         """The call's key and its index in the episode; a call that may change something moves the state."""
         state = self._states.get(tool.server, "")
         key = CallKey(self._episode, tool.server, tool.server_tool, canonical(arguments), state)
+        key = replace(key, occurrence=self._num_made[key.anywhere])
+        self._num_made[key.anywhere] += 1
         index = self._num_calls
         self._num_calls += 1
         if not tool.is_read_only:
@@ -108,9 +114,9 @@ class Cassette:
         self.num_torn = 0
         self.num_replayed = 0
         self._tools: dict[str, tuple[Tool, ...]] = {}
-        self._calls: dict[CallKey, list[Recorded]] = defaultdict(list)
-        self._calls_anywhere: dict[tuple[str, str, str, str], list[Recorded]] = defaultdict(list)
-        self._num_asked: dict[CallKey, int] = defaultdict(int)
+        # By occurrence; an episode recorded again replaces what it recorded before.
+        self._calls: dict[tuple[str, ...], dict[int, Recorded]] = defaultdict(dict)
+        self._calls_anywhere: dict[tuple[str, ...], dict[int, Recorded]] = defaultdict(dict)
         if mode is Mode.REPLAY and not path.exists():
             raise ValueError(f"cassette {path}: no such file")
         if path.exists():
@@ -138,16 +144,14 @@ class Cassette:
 
     def find(self, key: CallKey) -> Recorded:
         """The recorded answer: this episode's own if it has one, else the same call in the same state."""
-        asked = self._num_asked[key]
-        answers = self._calls.get(key) or self._calls_anywhere.get(key.anywhere, [])
+        answers = self._calls.get((key.episode, *key.anywhere)) or self._calls_anywhere.get(key.anywhere, {})
         if self.mode is Mode.REPLAY_OR_CALL:
             # A fault of that day is no answer: call again instead of failing again.
-            answers = [answer for answer in answers if answer.cause.fault is not Fault.INFRA]
+            answers = {number: it for number, it in answers.items() if it.cause.fault is not Fault.INFRA}
         if not answers:
             raise NotRecorded(f"{key} (episode {key.episode!r}) is not in {self.path}")
-        self._num_asked[key] += 1
         self.num_replayed += 1
-        return answers[min(asked, len(answers) - 1)]
+        return answers.get(key.occurrence) or answers[max(answers)]
 
     def _append(self, record: Mapping[str, Any]) -> None:
         assert self._file is not None
@@ -184,12 +188,12 @@ class Cassette:
             return
         if record["kind"] != "call":
             raise ValueError(f"kind {record['kind']!r}")
-        key = CallKey(*(record[name] for name in ("episode", "server", "tool", "arguments", "state")))
+        key = CallKey(*(record[name] for name in _KEY_FIELDS))
         self._keep(key, Recorded(record["content"], Cause(record["cause"]), record["seconds"]))
 
     def _keep(self, key: CallKey, answer: Recorded) -> None:
-        self._calls[key].append(answer)
-        self._calls_anywhere[key.anywhere].append(answer)
+        self._calls[key.episode, *key.anywhere][key.occurrence] = answer
+        self._calls_anywhere[key.anywhere][key.occurrence] = answer
 
 
 def _open_for_append(path: Path) -> int:

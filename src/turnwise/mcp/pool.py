@@ -5,10 +5,10 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Self
+from typing import Any, Self
 
 import mcp_types as wire
 
@@ -43,7 +43,7 @@ class Pool:
     ) -> None:
         self._specs = {spec.name: spec for spec in specs}
         self._cassette = cassette
-        secrets = secrets_of(block for spec in specs for block in (spec.env, spec.headers))
+        secrets = secrets_of(block for spec in specs for block in spec.secret_blocks)
         self._sanitiser = Sanitiser(tuple(special_tokens), secrets)
         self._readability = Readability(self._sanitiser, max_result_tokens, count_tokens)
         # Starting a server is CPU work; a few more than there are cores keeps them busy over disk reads.
@@ -166,7 +166,7 @@ class Pool:
         except ConnectFailed as error:
             return error
         options = self._specs[name].options
-        tools = tuple(_tool_of(name, tool) for tool in session.tools)
+        tools = tuple(_tool_of(name, tool, self._sanitiser.clean) for tool in session.tools)
         return tuple(tool for tool in tools if _is_allowed(tool, options.allow, options.deny))
 
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
@@ -199,17 +199,32 @@ def _qualified(tool: Tool) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_-]', '_', tool.server)}__{tool.server_tool}"
 
 
-def _tool_of(server: str, tool: wire.Tool) -> Tool:
+def _tool_of(server: str, tool: wire.Tool, clean: Callable[[str], str]) -> Tool:
+    """The tool as its server gave it, but that its prose cannot pass for structure or carry a secret."""
     hints = tool.annotations
     return Tool(
         name=tool.name,
-        description=tool.description or "",
-        input_schema=tool.input_schema,
+        description=clean(tool.description or ""),
+        input_schema=_clean_prose(tool.input_schema, clean),
         server=server,
         server_tool=tool.name,
         is_read_only=hints is not None and hints.read_only_hint is True,
         is_idempotent=hints is not None and hints.idempotent_hint is True,
     )
+
+
+def _clean_prose(schema: Any, clean: Callable[[str], str]) -> Any:
+    """Titles and descriptions cleaned at any depth; whatever validates (names, enums, patterns) untouched."""
+    if isinstance(schema, list):
+        return [_clean_prose(item, clean) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: clean(value)
+        if key in ("title", "description") and isinstance(value, str)
+        else _clean_prose(value, clean)
+        for key, value in schema.items()
+    }
 
 
 def _is_allowed(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str]) -> bool:

@@ -1,8 +1,10 @@
 """Gives server processes fresh directories filled from a template, and takes them away again."""
 
 import asyncio
+import fcntl
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -11,6 +13,7 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 _PREFIX = "turnwise-"
+_LOCK = ".lock"
 
 
 class Scratch:
@@ -19,13 +22,16 @@ class Scratch:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        # Held as long as we live, in whatever container: the kernel lets go of it when we are killed.
+        self._lock = os.open(self._root / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     async def fresh(self, name: str, template: Path | None) -> Path:
         """A new directory, with the template's contents (or the template file itself) in it."""
         return await asyncio.to_thread(self._fresh, name, template)
 
     def _fresh(self, name: str, template: Path | None) -> Path:
-        directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._root))
+        directory = Path(tempfile.mkdtemp(prefix=f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-", dir=self._root))
         if template is not None and template.is_dir():
             shutil.copytree(template, directory, dirs_exist_ok=True, symlinks=True)
         elif template is not None:
@@ -37,6 +43,7 @@ class Scratch:
 
     def close(self) -> None:
         _remove(self._root)
+        os.close(self._lock)
 
 
 def _remove(directory: Path) -> None:
@@ -49,7 +56,8 @@ def _remove(directory: Path) -> None:
 def _sweep(parent: Path) -> None:
     for left in parent.glob(f"{_PREFIX}[0-9]*-*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if pid.isdigit() and not _is_alive(int(pid)) and _is_own_folder(left):
+        # The pid tells of a run that is just being made, the lock of one in another container.
+        if pid.isdigit() and not _is_alive(int(pid)) and _is_own_folder(left) and not _is_locked(left):
             _remove(left)
 
 
@@ -69,3 +77,17 @@ def _is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def _is_locked(folder: Path) -> bool:
+    try:
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False

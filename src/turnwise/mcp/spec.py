@@ -18,6 +18,7 @@ EPISODE_DIR = "EPISODE_DIR"
 """`${EPISODE_DIR}` in args, env or cwd: the fresh directory of one server process, filled in at launch."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_SECRET_FLAG = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -74,7 +75,7 @@ class ServerSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    name: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,64}$")]
     command: str | None = None
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)  # secrets: no log may print them
@@ -97,6 +98,16 @@ class ServerSpec(BaseModel):
     @property
     def is_remote(self) -> bool:
         return self.url is not None
+
+    @property
+    def secret_blocks(self) -> tuple[Mapping[str, str], ...]:
+        """Where its secrets may be, as name and value: env, headers, the URL, and flags like `--token X`."""
+        flags: dict[str, str] = {}
+        for flag, following in zip(self.args, (*self.args[1:], ""), strict=True):
+            name, _, value = flag.partition("=")
+            if flag.startswith("-") and _SECRET_FLAG.search(name):
+                flags[name] = value or following
+        return (self.env, self.headers, {"url": self.url or ""}, flags)
 
 
 def environment(directory: Path | None = None) -> dict[str, str]:

@@ -102,7 +102,7 @@ class Supply:
         if self.isolation is not Isolation.PROCESS:
             return await self._current()
         self._recycle(dead)
-        return await self._take()
+        return await self._next()  # the call that asks has been admitted by the breaker already
 
     async def release(self, holding: Holding) -> None:
         """Drop what the episode left behind; a process that was used is never used again."""
@@ -163,11 +163,22 @@ class Supply:
                 await self._scratch.discard(session.directory)
 
     async def _take(self) -> Session:
-        """The next fresh process; waits for one to be spawned, or to be given back when all are out."""
+        """A fresh process for a lease, if the breaker lets us have one."""
         try:
             is_trial = self.gate.breaker.admit()
         except BreakerOpen as error:
             raise ConnectFailed(ServerLoss(self.spec.name, f"is not being started: {error}")) from None
+        try:
+            session = await self._next()
+            if is_trial:
+                self.gate.breaker.succeeded()
+            return session
+        finally:
+            if is_trial:
+                self.gate.breaker.withdrawn()
+
+    async def _next(self) -> Session:
+        """The next fresh process; waits for one to be spawned, or to be given back when all are out."""
         self._num_waiting += 1
         try:
             while True:
@@ -176,8 +187,6 @@ class Supply:
                 if isinstance(item, ConnectFailed):
                     raise item
                 if item.is_open:
-                    if is_trial:
-                        self.gate.breaker.succeeded()
                     return item
                 self._recycle(item)
         finally:

@@ -159,7 +159,8 @@ class LeasedToolbox:
                 answer = cassette.find(placed.key)
             except NotRecorded as error:
                 if cassette.mode is Mode.REPLAY:
-                    return Recorded(f"error: {error}", Cause.NOT_RECORDED, 0.0), 0, False
+                    text = self._readability.sanitiser.clean(f"error: {error}")
+                    return Recorded(text, Cause.NOT_RECORDED, 0.0), 0, False
             else:
                 if not placed.tool.is_read_only:
                     self._only_replayed.setdefault(placed.tool.server, []).append(placed)
