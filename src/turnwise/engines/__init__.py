@@ -1,0 +1,19 @@
+"""Where completions come from; each engine's module is imported only when it is used."""
+
+from importlib import import_module
+from typing import Any
+
+ENGINES = {
+    "transformers": "turnwise.engines.transformers:TransformersEngine",
+    "scripted": "turnwise.engines.scripted:ScriptedEngine",
+    "openai": "turnwise.engines.openai:OpenAIEndpoint",
+}
+"""Name to `module:class`. The first two are `protocols.Engine`; an endpoint speaks in messages, not ids."""
+
+
+def engine_class(name: str) -> Any:
+    """The class of that name; ValueError names the known ones."""
+    if name not in ENGINES:
+        raise ValueError(f"engine {name!r} is none of {', '.join(sorted(ENGINES))}")
+    module, _, attribute = ENGINES[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,1 @@
+"""Continuous batching over shared prefixes: what `engines/transformers.py` runs in its worker thread."""

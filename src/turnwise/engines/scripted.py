@@ -1,0 +1,95 @@
+"""Takes written completions and plays them as if a model had sampled them: for tests and `--script`.
+
+Either one list played in the order of the requests, or one list for each opening prompt. The second keeps no
+count: which completion is next is read off the prompt, so episodes may run side by side and be retried.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from turnwise.protocols import EngineDown
+from turnwise.types import Completion, Finish, Sampling
+
+Written = str | Sequence[int]
+"""Text, which is encoded and ended with the stop id; or ids, which are played as they are."""
+
+
+class ScriptedEngine:
+    """Plays `sequence` to whoever asks, or `by_prompt` (opening prompt to completions); log-probs are 0."""
+
+    def __init__(
+        self,
+        encode: Callable[[str], Sequence[int]],
+        stop_id: int,
+        *,
+        sequence: Sequence[Written] = (),
+        by_prompt: Mapping[tuple[int, ...], Sequence[Written]] | None = None,
+        version: int = 0,
+    ) -> None:
+        self._encode = encode
+        self._stop_id = stop_id
+        self._sequence = iter([self._ids(written) for written in sequence])
+        scripts = (by_prompt or {}).items()
+        self._by_prompt = {opening: [self._ids(each) for each in script] for opening, script in scripts}
+        self._opening_lengths = sorted({len(opening) for opening in self._by_prompt}, reverse=True)
+        self._version = version
+        self._is_closed = False
+
+    def _ids(self, written: Written) -> tuple[int, ...]:
+        if isinstance(written, str):
+            return (*self._encode(written), self._stop_id)
+        return tuple(written)
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        """The next completion, cut where `max_tokens` ends; LookupError if the script has no more."""
+        del seed  # nothing is drawn
+        if self._is_closed:
+            raise EngineDown("the engine is closed")
+        if not prompt_ids:
+            raise ValueError("prompt_ids is empty")
+        if sampling.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {sampling.max_tokens}")
+        written = self._next(tuple(prompt_ids))
+        ids = written[: sampling.max_tokens]
+        is_whole = len(ids) == len(written) and ids[-1] in sampling.stop_ids | {self._stop_id}
+        finish = Finish.STOP if is_whole else Finish.LENGTH
+        return Completion(ids, (0.0,) * len(ids), finish, self._version)
+
+    def _next(self, prompt_ids: tuple[int, ...]) -> tuple[int, ...]:
+        for length in self._opening_lengths:
+            script = self._by_prompt.get(prompt_ids[:length])
+            if script is not None:
+                remaining = _unplayed(script, prompt_ids[length:])
+                written = next(remaining, None)
+                break
+        else:
+            written = next(self._sequence, None)
+        if written is None:
+            raise LookupError(f"the script has no completion for this prompt of {len(prompt_ids)} tokens")
+        return written
+
+    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
+        """A script does not learn; only the version moves on."""
+        del weights
+        if self._is_closed:
+            raise EngineDown("the engine is closed")
+        self._version = version
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+
+def _unplayed(script: Sequence[tuple[int, ...]], history: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The completions that do not stand in the history yet, each looked for after the one before."""
+    position = 0
+    for number, written in enumerate(script):
+        found = _find(history, written, position)
+        if found is None:
+            yield from script[number:]
+            return
+        position = found + len(written)
+
+
+def _find(ids: tuple[int, ...], wanted: tuple[int, ...], start: int) -> int | None:
+    places = range(start, len(ids) - len(wanted) + 1)
+    return next((place for place in places if ids[place : place + len(wanted)] == wanted), None)

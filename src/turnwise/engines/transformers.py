@@ -1,0 +1,309 @@
+"""Takes token ids and gives sampled ones: any causal model of transformers, on CPU, CUDA or MPS.
+
+The event loop only waits: the model runs in one thread of its own, a step at a time, and between two steps
+requests come and go. See docs/engines.md for how a step is made up.
+"""
+
+import asyncio
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from turnwise.engines.continuous.attention import NAME, register
+from turnwise.engines.continuous.request import Request, new_request
+from turnwise.engines.continuous.rows import rounded
+from turnwise.engines.continuous.scheduler import Counts, Scheduler
+from turnwise.engines.continuous.tree import KVShape
+from turnwise.engines.continuous.weights import check_weights, copy_weights
+from turnwise.protocols import EngineDown
+from turnwise.types import Completion, Sampling
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+MEMORY_SHARE = 0.25
+"""Of the machine's memory, or of a GPU's free memory, for keys and values where no budget is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request and whoever waits for it."""
+
+    request: Request
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[Completion]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Publication:
+    """New weights, to be taken between two steps once nothing is being sampled."""
+
+    weights: Mapping[str, Any]
+    version: int
+    loop: asyncio.AbstractEventLoop
+    future: "asyncio.Future[None]"
+
+
+class TransformersEngine:
+    """Samples from `model`, which is the engine's own from now on: it is moved, put in eval mode, updated.
+
+    max_batch: rows sampled at once. cache_tokens: tokens whose keys and values are held at most, in all (by
+    default what a quarter of the memory holds). prefill_chunk: prompt tokens computed beside each decoding
+    step: larger finishes prompts sooner, smaller keeps running rows moving.
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        *,
+        device: str = "auto",
+        dtype: torch.dtype = torch.float32,
+        max_batch: int = 32,
+        cache_tokens: int | None = None,
+        prefill_chunk: int = 512,
+        version: int = 0,
+    ) -> None:
+        for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        _check_supported(model)
+        place = torch.device(_choose_device() if device == "auto" else device)
+        self._model = cast("Any", model)  # its own annotations are too loose to check against
+        self._model.to(device=place, dtype=dtype).eval()
+        register()
+        self._model.set_attn_implementation(NAME)
+        shape = _kv_shape(model.config, dtype, place)
+        self._cache_tokens = cache_tokens if cache_tokens is not None else _default_cache_tokens(shape)
+        self._context: int = model.config.max_position_embeddings
+        self._vocab_size: int = self._model.get_input_embeddings().weight.shape[0]
+        self._scheduler = Scheduler(
+            self._model,
+            shape,
+            max_batch=max_batch,
+            cache_tokens=self._cache_tokens,
+            prefill_chunk=prefill_chunk,
+        )
+        self._scheduler.policy_version = version
+        self._inbox: queue.SimpleQueue[_Asked | _Publication | None] = queue.SimpleQueue()
+        self._asked: dict[Request, _Asked] = {}
+        self._publications: deque[_Publication] = deque()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="turnwise-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def counts(self) -> Counts:
+        """What was done so far."""
+        return replace(self._scheduler.counts)
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens that memory is held for at this moment."""
+        return self._scheduler.num_cached
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        """Sample one turn; cancelling it frees its place at the next step."""
+        self._check_request(prompt_ids, sampling)
+        loop = asyncio.get_running_loop()
+        asked = _Asked(new_request(prompt_ids, sampling, seed), loop, loop.create_future())
+        self._send(asked)
+        try:
+            return await asked.future
+        except asyncio.CancelledError:
+            asked.request.is_cancelled = True
+            raise
+
+    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
+        """Take new weights once what has begun is finished; what has not begun waits and gets the new ones.
+
+        Returns when they are in use. Everything cached under the old weights is forgotten.
+        """
+        check_weights(self._model, weights)
+        loop = asyncio.get_running_loop()
+        publication = _Publication(weights, version, loop, loop.create_future())
+        self._send(publication)
+        await publication.future
+
+    async def close(self) -> None:
+        """End the thread after its present step; whoever still waits gets EngineDown."""
+        with self._lock:
+            if not self._is_closed:
+                self._is_closed = True
+                self._inbox.put(None)
+        while self._thread.is_alive():
+            await asyncio.sleep(0.005)
+
+    def _send(self, order: _Asked | _Publication) -> None:
+        with self._lock:
+            if self._is_closed:
+                raise EngineDown("the engine is closed")
+            self._inbox.put(order)
+
+    def _check_request(self, prompt_ids: Sequence[int], sampling: Sampling) -> None:
+        length, new = len(prompt_ids), sampling.max_tokens
+        if not length:
+            raise ValueError("prompt_ids is empty")
+        if new < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {new}")
+        if sampling.temperature < 0 or not 0 < sampling.top_p <= 1:
+            raise ValueError(f"temperature {sampling.temperature} and top_p {sampling.top_p} are no sampling")
+        if length + new > self._context:
+            raise ValueError(
+                f"a prompt of {length} tokens and {new} new ones do not fit the context of {self._context}"
+            )
+        if length - 1 + rounded(new + 1) > self._cache_tokens:
+            raise ValueError(
+                f"a prompt of {length} tokens and {new} new ones do not fit cache_tokens={self._cache_tokens}"
+            )
+        low, high = min(prompt_ids), max(prompt_ids)
+        if low < 0 or high >= self._vocab_size:
+            raise ValueError(
+                f"prompt ids run from {low} to {high}, the model's from 0 to {self._vocab_size - 1}"
+            )
+
+    # --- the worker thread -------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        reason = "the engine is closed"
+        try:
+            with torch.inference_mode():
+                while self._take_orders():
+                    self._publish_if_quiet()
+                    self._step()
+        except BaseException as error:
+            reason = f"the engine's thread died: {error!r}"
+            raise
+        finally:
+            self._end(reason)
+
+    def _take_orders(self) -> bool:
+        """Read what has come in, waiting if there is nothing to do; False once the engine is closed."""
+        while True:
+            is_waiting = self._scheduler.is_idle and not self._publications
+            try:
+                order = self._inbox.get(block=is_waiting)
+            except queue.Empty:
+                return True
+            if order is None:
+                return False
+            if isinstance(order, _Publication):
+                self._publications.append(order)
+            else:
+                self._asked[order.request] = order
+                self._scheduler.submit(order.request)
+
+    def _publish_if_quiet(self) -> None:
+        while self._publications and not self._scheduler.is_busy:
+            publication = self._publications.popleft()
+            if publication.future.cancelled():
+                continue
+            try:
+                copy_weights(self._model, publication.weights)
+            except RuntimeError as error:  # checked before, so it is the device's doing; some may be copied
+                failure = EngineDown(f"the weights of version {publication.version} are half copied: {error}")
+                self._tell(publication, failure)
+                continue
+            finally:
+                self._scheduler.forget()
+            self._scheduler.policy_version = publication.version
+            self._tell(publication, None)
+
+    def _step(self) -> None:
+        try:
+            outcomes = self._scheduler.step(is_admitting=not self._publications)
+        except Exception as error:  # noqa: BLE001 - whatever the model raises is told to those it concerns
+            failure = EngineDown(f"the model failed: {type(error).__name__}: {error}")
+            outcomes = [(request, failure) for request in self._scheduler.abort()]
+        for request, outcome in outcomes:
+            self._tell(self._asked[request], outcome)
+        # Those told and those cancelled are of no more use; the rest is few.
+        done = {request for request, _ in outcomes}
+        for request in [each for each in self._asked if each in done or each.is_cancelled]:
+            del self._asked[request]
+
+    def _end(self, reason: str) -> None:
+        with self._lock:
+            self._is_closed = True
+        while True:
+            try:
+                order = self._inbox.get_nowait()
+            except queue.Empty:
+                break
+            if isinstance(order, _Publication):
+                self._publications.append(order)
+            elif order is not None:
+                self._asked[order.request] = order
+        waiters: list[_Asked | _Publication] = [*self._asked.values(), *self._publications]
+        for waiter in waiters:
+            self._tell(waiter, EngineDown(reason))
+        self._asked.clear()
+        self._publications.clear()
+        self._scheduler.drain()
+        self._scheduler.abort()
+
+    @staticmethod
+    def _tell(waiter: _Asked | _Publication, outcome: Completion | EngineDown | None) -> None:
+        future: asyncio.Future[Any] = waiter.future
+
+        def settle() -> None:
+            if future.done():
+                return
+            if isinstance(outcome, EngineDown):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+        try:
+            waiter.loop.call_soon_threadsafe(settle)
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+
+
+def _check_supported(model: "PreTrainedModel") -> None:
+    """Refuse what the cascade would compute wrongly, by name, rather than sample from another model."""
+    config = model.config
+    name = type(model).__name__
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if layers != {"full_attention"}:
+        raise ValueError(f"{name}: layers of {sorted(layers)} are not supported, only full_attention is")
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        raise ValueError(f"{name}: a sliding window of {config.sliding_window} tokens is not supported")
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if rope in ("dynamic", "longrope"):
+        raise ValueError(f"{name}: {rope} positions depend on the longest row of the batch: not supported")
+    if not getattr(model, "_supports_attention_backend", False):
+        raise ValueError(f"{name} does not let its attention be replaced: not supported")
+    if getattr(config, "kv_lora_rank", None):
+        raise ValueError(f"{name}: compressed keys and values (kv_lora_rank) are not supported")
+
+
+def _kv_shape(config: Any, dtype: torch.dtype, device: torch.device) -> KVShape:
+    num_heads = config.num_attention_heads
+    return KVShape(
+        num_layers=config.num_hidden_layers,
+        num_kv_heads=getattr(config, "num_key_value_heads", None) or num_heads,
+        head_dim=getattr(config, "head_dim", None) or config.hidden_size // num_heads,
+        dtype=dtype,
+        device=device,
+    )
+
+
+def _choose_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _default_cache_tokens(shape: KVShape) -> int:
+    if shape.device.type == "cuda":
+        memory, _ = torch.cuda.mem_get_info(shape.device)
+    else:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(2048, int(memory * MEMORY_SHARE) // shape.bytes_per_token)
