@@ -1,0 +1,133 @@
+"""Takes a finished trajectory, gives its `Reward`: a weighted sum of named parts, each from 0 to 1."""
+
+import functools
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, cast
+
+from turnwise.protocols import RewardDown
+from turnwise.rewards import custom
+from turnwise.rewards.answer import answer
+from turnwise.rewards.judge import Judge
+from turnwise.rewards.outcome import efficiency, is_success, outcome
+from turnwise.rewards.state import probes, writes
+from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
+from turnwise.types import Reward, Trajectory
+
+__all__ = ["DEFAULT", "REWARDS", "Part", "Rewards", "is_success"]
+
+Scorer = Callable[[Trajectory], Awaitable[float]]
+
+REWARDS: Mapping[str, Callable[..., Any]] = {
+    "outcome": outcome,
+    "answer": answer,
+    "writes": writes,
+    "probes": probes,
+    "required_tools": required_tools,
+    "forbidden_tools": forbidden_tools,
+    "judge": Judge,
+    "milestones": milestones,
+    "format": format_share,
+    "efficiency": efficiency,
+    "error_rate": error_rate,
+}
+"""An async function of the trajectory and its options, or a class made once with them whose objects are."""
+
+SHAPING = {"milestones", "format", "efficiency", "error_rate"}
+"""Parts that say how, not whether: together they never weigh as much as a part that says whether."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a reward: its name in REWARDS or `module:function`, its weight and its options."""
+
+    name: str
+    weight: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+DEFAULT = (Part("outcome"),)
+"""Success and nothing else: shaping changes what is learned, so it is asked for, not assumed."""
+
+
+class Rewards:
+    """A composed reward; `async with` it, or close it, where a part holds connections (a judge)."""
+
+    def __init__(self, parts: Sequence[Part] = DEFAULT) -> None:
+        check_weights(parts)
+        self.parts = tuple(parts)
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._scorers = {part.name: self._scorer(part) for part in parts}
+
+    async def score(self, trajectory: Trajectory) -> Reward:
+        """The weighted sum, and each part's own value before weighing. Raises RewardDown."""
+        if trajectory.stop.is_infrastructure or any(loss.is_state_lost for loss in trajectory.losses):
+            raise RewardDown(f"episode {trajectory.episode_id!r} was lost to infrastructure")
+        values = {name: await scorer(trajectory) for name, scorer in self._scorers.items()}
+        assert all(0 <= value <= 1 for value in values.values()), values
+        return Reward(math.fsum(part.weight * values[part.name] for part in self.parts), values)
+
+    async def close(self) -> None:
+        for closer in self._closers:
+            await closer()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def _scorer(self, part: Part) -> Scorer:
+        is_own = ":" in part.name
+        function = custom.load(part.name) if is_own else REWARDS[part.name]
+        scorer: Any
+        if inspect.isclass(function):
+            check_options(part, function)
+            scorer = function(**part.options)
+            if hasattr(scorer, "close"):
+                self._closers.append(scorer.close)
+        else:
+            check_options(part, function, None)
+            scorer = functools.partial(function, **part.options)
+        return custom.guarded(part.name, scorer) if is_own else cast(Scorer, scorer)
+
+
+def check_weights(parts: Sequence[Part]) -> None:
+    """ValueError unless parts are known, named once, and no shaping can make up for failing.
+
+    Every part is from 0 to 1, so a set of parts moves the total by at most the sum of its weights' sizes.
+    With that sum below the weight of `outcome`, any success outscores any failure.
+    """
+    names = [part.name for part in parts]
+    if not parts:
+        raise ValueError("a reward needs at least one part")
+    for part in parts:
+        if ":" not in part.name and part.name not in REWARDS:
+            raise ValueError(f"no reward {part.name!r}; there are {', '.join(REWARDS)} and module:function")
+        if names.count(part.name) > 1:
+            raise ValueError(f"reward {part.name!r} is given twice")
+        if not math.isfinite(part.weight):
+            raise ValueError(f"the weight of {part.name!r} must be a finite number, not {part.weight!r}")
+    is_whole = "outcome" in names
+    goals = [part for part in parts if (part.name == "outcome" if is_whole else part.name not in SHAPING)]
+    if not goals:
+        raise ValueError(f"{', '.join(names)} only shape a reward: add a part that says whether it was done")
+    least = min(goals, key=lambda part: part.weight)
+    sizes = [abs(part.weight) for part in parts if part not in goals]
+    # The margin is for rounding: a difference no float can show is no difference.
+    if least.weight <= math.fsum(sizes) * (1 + 1e-9):
+        raise ValueError(
+            f"the weight of {least.name!r} is {least.weight:g}; it must be more than 0 and more than the "
+            f"other parts together ({' + '.join(f'{size:g}' for size in sizes) or '0'}), "
+            "or failing in style could pay more than succeeding"
+        )
+
+
+def check_options(part: Part, function: Callable[..., Any], *arguments: object) -> None:
+    """ValueError unless the options are the function's own."""
+    try:
+        inspect.signature(function).bind(*arguments, **part.options)
+    except TypeError as error:
+        raise ValueError(f"reward {part.name!r}: {error}") from error

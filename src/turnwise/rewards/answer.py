@@ -1,0 +1,222 @@
+"""Takes a truth's answer and the model's final message, gives whether the message says just that."""
+
+import json
+import logging
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import regex  # type: ignore[import-untyped]  # it ships no types; unlike `re` it can be given a time limit
+
+from turnwise.rewards.numbers import LABEL, MAX_CHARS, SCALES, UNITS, canonical_unit, is_close, stated_number
+from turnwise.types import Answer, Matcher, Trajectory
+
+logger = logging.getLogger(__name__)
+
+MAX_REGEX_CHARS = 2_000
+REGEX_SECONDS = 0.25
+"""Together they bound what a hostile text can make a careless pattern cost."""
+
+MAX_DOCUMENTS = 50
+"""Places in a message that are tried as the beginning of JSON."""
+
+_MARKUP = re.compile(r"</?(?:tool_call|tool_response|tool_result|think)\b|<\|")
+"""Template markup: a message that has it is playing another's part, and is no answer."""
+
+
+async def answer(trajectory: Trajectory) -> float:
+    """1 if the final message says what the truth asks, or if the truth asks for no answer."""
+    return float(says_answer(trajectory))
+
+
+def says_answer(trajectory: Trajectory) -> bool:
+    truth = trajectory.task.truth.answer
+    if truth is None:
+        return True
+    given = "\n".join(message.content for message in trajectory.task.prompt)
+    try:
+        return matches(truth, answer_text(trajectory), given=given)
+    except ValueError as error:
+        raise ValueError(f"task {trajectory.task.id!r}: {error}") from error
+
+
+def answer_text(trajectory: Trajectory) -> str:
+    """The final message's own words; empty if the episode was cut off or the message is not an answer."""
+    if not trajectory.final_text:
+        return ""
+    last = trajectory.turns[-1].parsed
+    is_answer = not last.calls and last.error is None and not _MARKUP.search(last.text)
+    return last.text.strip() if is_answer else ""
+
+
+def matches(truth: Answer, text: str, *, given: str = "") -> bool:
+    """Whether a text says the answer; `given` is the question, whose own numbers may be repeated."""
+    text = text.strip()
+    if not text or len(text) > MAX_CHARS:
+        return False
+    if truth.matcher is Matcher.NUMERIC:
+        return _is_number(truth, text, given)
+    return _MATCHERS[truth.matcher](truth.value, text)
+
+
+def _is_number(truth: Answer, text: str, given: str) -> bool:
+    value, tolerance = truth.value, truth.tolerance
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"answer.value must be a finite number for the numeric matcher, not {value!r}")
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise ValueError(f"answer.tolerance must be 0 or more, not {tolerance!r}")
+    if truth.unit.strip().casefold() in SCALES:
+        raise ValueError(f"answer.unit {truth.unit!r} is a scale: give answer.value in full")
+    stated = stated_number(text, given=given)
+    if stated is None or not is_close(stated.value, value, tolerance):
+        return False
+    if not truth.unit.strip():
+        return True
+    unit = canonical_unit(truth.unit)
+    units = set(stated.units)
+    if stated.word and unit not in UNITS:
+        units.add(canonical_unit(stated.word))
+    return units <= {unit}
+
+
+def normalise(text: str) -> str:
+    """One form for texts that differ in case, spacing, punctuation, Unicode spelling or 1,000 for 1000."""
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    text = "".join(char for char in text if unicodedata.category(char) != "Cf")
+    text = re.sub(r"[−–—‒―]", "-", text)
+    text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)
+    # A point before a digit, a sign before a number, % and $ carry meaning; they stay.
+    text = re.sub(r"['’‘`]|\.(?![0-9])", "", text)
+    text = re.sub(r"[,;:!?\"“”„«»()\[\]{}*_~…]", " ", text)
+    text = re.sub(r"-(?!\.?[0-9]|[$€£¥])|(?<=\S)-", " ", text)
+    return " ".join(text.split())
+
+
+def _readings(text: str) -> Iterator[str]:
+    """The whole message, and what its last line says where that is the only line marked as the answer."""
+    yield text
+    lines = [line.strip(" \t*`") for line in text.splitlines() if line.strip()]
+    labelled = [line for line in lines if LABEL.match(line)]
+    if labelled and len(labelled) == 1 and labelled[0] == lines[-1]:
+        yield LABEL.sub("", labelled[0]).strip(" \t*`")
+
+
+def _is_exact(value: object, text: str) -> bool:
+    return any(reading == _text(value).strip() for reading in _readings(text))
+
+
+def _is_normalised(value: object, text: str) -> bool:
+    wanted = normalise(_text(value))
+    if not wanted:  # a value that is all punctuation would equal any other such text
+        return _is_exact(value, text)
+    return any(normalise(each) == wanted for each in _readings(text))
+
+
+def _is_one_of(value: object, text: str) -> bool:
+    if not isinstance(value, list | tuple) or not value:
+        raise ValueError(f"answer.value must be a list of texts for the one_of matcher, not {value!r}")
+    return any(_is_normalised(each, text) for each in value)
+
+
+def _fits_regex(value: object, text: str) -> bool:
+    try:
+        pattern = regex.compile(_text(value))
+    except regex.error as error:
+        raise ValueError(f"answer.value is not a regular expression: {error}") from error
+    if len(text) > MAX_REGEX_CHARS:
+        return False
+    try:
+        return any(pattern.fullmatch(each, timeout=REGEX_SECONDS) is not None for each in _readings(text))
+    except TimeoutError:
+        logger.warning("pattern %r took more than %s s on an answer: not a match", value, REGEX_SECONDS)
+        return False
+
+
+def _has_json(value: object, text: str) -> bool:
+    documents = list(_documents(text))
+    return len(documents) == 1 and is_within(value, documents[0])
+
+
+_OPENING = re.compile(r"[{\[]")
+_FENCE = re.compile(r"^```[a-zA-Z]*[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """The JSON of a message: what its fences hold, else all of it, else what stands in its prose."""
+    decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_constant=_refuse)
+    blocks = _FENCE.findall(text)
+    for block in blocks or [text]:
+        try:
+            yield decoder.decode(block.strip())
+        except (ValueError, RecursionError):
+            if not blocks:
+                yield from _documents_in_prose(text, decoder)
+
+
+def _documents_in_prose(text: str, decoder: json.JSONDecoder) -> Iterator[Any]:
+    position = 0
+    for _ in range(MAX_DOCUMENTS):
+        start = _OPENING.search(text, position)
+        if start is None:
+            return
+        try:
+            document, position = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            position = start.end()
+        else:
+            yield document
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # {"price": 1, "price": 2} would let a model state several values for one key.
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("a key is given twice")
+    return dict(pairs)
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def is_within(wanted: object, found: object) -> bool:
+    """Whether every key of `wanted` is in `found` with its value; lists must be of one length and order."""
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(
+            key in found and is_within(value, found[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(found, list | tuple)
+            and len(wanted) == len(found)
+            and all(map(is_within, wanted, found))
+        )
+    return is_same(wanted, found)
+
+
+def is_same(wanted: object, found: object) -> bool:
+    """Two plain values: texts but for space at the ends, numbers by value, and True is not 1."""
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return wanted is found
+    if isinstance(wanted, int | float) and isinstance(found, int | float):
+        # Compared before the division: 10**400 is no float.
+        return wanted == found or (isinstance(wanted, float) and abs(wanted - found) <= 1e-9 * abs(wanted))
+    if isinstance(wanted, str) and isinstance(found, str):
+        return wanted.strip() == found.strip()
+    return wanted is None and found is None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"answer.value must be a text, not {value!r}")
+    return value
+
+
+_MATCHERS: Mapping[Matcher, Callable[[object, str], bool]] = {
+    Matcher.EXACT: _is_exact,
+    Matcher.NORMALISED: _is_normalised,
+    Matcher.ONE_OF: _is_one_of,
+    Matcher.REGEX: _fits_regex,
+    Matcher.JSON_SUBSET: _has_json,
+}

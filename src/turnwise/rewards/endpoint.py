@@ -1,0 +1,182 @@
+"""Takes chat messages, gives the reply of an OpenAI-compatible endpoint, or RewardDown saying why not."""
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+import httpx
+
+from turnwise.protocols import RewardDown
+
+OPENAI = "https://api.openai.com/v1"
+
+MAX_REPLY_BYTES = 1_000_000
+"""A verdict is a line; a judge that does not stop talking is stopped."""
+
+_MAX_REASON_CHARS = 200
+
+
+Verdict = TypeVar("Verdict")
+
+
+class Unanswered(Exception):
+    """One try failed in a way that another may not; `wait_seconds` is what the endpoint asked for."""
+
+    def __init__(self, reason: str, wait_seconds: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_seconds = wait_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where the judge is, which model it is, and the key that opens it (empty for an endpoint without)."""
+
+    base_url: str
+    model: str
+    key: str = field(default="", repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+
+def open_account(base_url: str, model: str, key_variable: str) -> Account:
+    """The account with its key from the environment; ValueError for one that could never work."""
+    key = os.environ.get(key_variable, "").strip()
+    # A stray line end would make the HTTP library raise with the whole header, key included, in its text.
+    if not all("!" <= character <= "~" for character in key):
+        raise ValueError(f"{key_variable} has characters that no HTTP header can carry")
+    url = httpx.URL(base_url)
+    if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
+        raise ValueError("the judge's base_url must begin with http:// or https:// and hold no password")
+    if not key and url.host == httpx.URL(OPENAI).host:
+        raise ValueError(f"the judge needs a key: set {key_variable}, or base_url to an endpoint without one")
+    return Account(base_url.rstrip("/"), model, key)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long one judgement may take, all tries and waits together, and how often it is tried."""
+
+    num_attempts: int = 4
+    attempt_seconds: float = 60.0
+    total_seconds: float = 180.0
+    backoff_seconds: float = 1.0
+
+
+PATIENCE = Patience()
+
+
+class Endpoint:
+    """One account's chat completions, tried again where that can help."""
+
+    def __init__(self, account: Account, patience: Patience, *, max_concurrency: int) -> None:
+        self.account = account
+        self._patience = patience
+        self._gate = asyncio.Semaphore(max_concurrency)
+        self._client: httpx.AsyncClient | None = None
+
+    async def ask(self, messages: Sequence[Mapping[str, str]], read: Callable[[str], Verdict]) -> Verdict:
+        """What `read` makes of the reply; a reply it refuses with ValueError is asked for again."""
+        started = time.monotonic()
+        async with self._gate:
+            for attempt in range(1, self._patience.num_attempts + 1):
+                try:
+                    return read(await self._reply(messages))
+                except Unanswered as error:
+                    failure, wait_seconds = str(error), error.wait_seconds
+                except ValueError as error:
+                    failure, wait_seconds = f"gave no verdict: {error}", 0.0
+                if wait_seconds is None:
+                    wait_seconds = self._patience.backoff_seconds * 2 ** (attempt - 1)
+                wait_seconds *= random.uniform(1.0, 1.25)  # noqa: S311 - spreads retries, no secret
+                is_late = time.monotonic() - started + wait_seconds > self._patience.total_seconds
+                if attempt == self._patience.num_attempts or is_late:
+                    break
+                await asyncio.sleep(wait_seconds)
+        raise RewardDown(f"the judge {self._place} {failure} (after {attempt} tries)")
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    @property
+    def _place(self) -> str:
+        return f"{self.account.model} at {self.account.base_url}"
+
+    async def _reply(self, messages: Sequence[Mapping[str, str]]) -> str:
+        body = {"model": self.account.model, "messages": list(messages), "temperature": 0}
+        try:
+            async with asyncio.timeout(self._patience.attempt_seconds):
+                status, headers, raw = await self._post(body)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise Unanswered("did not answer in time") from error
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise Unanswered(f"could not be reached ({type(error).__name__})") from error
+        if status == 429 or status >= 500:
+            raise Unanswered(f"answered {status}{self._said(raw)}", asked_wait(headers.get("retry-after")))
+        if status != 200:
+            raise RewardDown(f"the judge {self._place} answered {status}{self._said(raw)}")
+        return _content(raw)
+
+    async def _post(self, body: Mapping[str, Any]) -> tuple[int, httpx.Headers, bytes]:
+        if self._client is None:
+            self._client = httpx.AsyncClient(
+                headers=self.account.headers, timeout=self._patience.attempt_seconds
+            )
+        url = f"{self.account.base_url}/chat/completions"
+        async with self._client.stream("POST", url, json=body) as response:
+            raw = bytearray()
+            async for chunk in response.aiter_bytes():
+                raw += chunk
+                if len(raw) > MAX_REPLY_BYTES:
+                    raise Unanswered(f"sent more than {MAX_REPLY_BYTES} bytes")
+        return response.status_code, response.headers, bytes(raw)
+
+    def _said(self, raw: bytes) -> str:
+        """An error body's message on one short line, with the key taken out."""
+        payload = _parsed(raw)
+        error = payload.get("error") if isinstance(payload, dict) else None
+        message = error.get("message") if isinstance(error, dict) else error
+        if not isinstance(message, str):
+            return ""
+        if self.account.key:
+            message = message.replace(self.account.key, "***")
+        line = " ".join("".join(char if char.isprintable() else " " for char in message).split())
+        return f": {line[:_MAX_REASON_CHARS]}"
+
+
+def asked_wait(header: str | None) -> float | None:
+    """Retry-After in seconds from now; it is a number of seconds or an HTTP date."""
+    if header is None:
+        return None
+    if header.strip().isascii() and header.strip().isdigit():
+        return float(header)
+    try:
+        at = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return max(0.0, (at - datetime.now(UTC)).total_seconds())
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _content(raw: bytes) -> str:
+    match _parsed(raw):
+        case {"choices": [{"message": {"content": str(content)}}, *_]}:
+            return content
+    raise ValueError("the reply is not a chat completion")

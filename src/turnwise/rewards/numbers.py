@@ -1,0 +1,222 @@
+"""Takes a model's final message, gives the one number it states with its units, or None if it hedges."""
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+MAX_CHARS = 20_000
+"""A longer message states nothing: an answer is short, and every rule below is linear in this."""
+
+LABEL = re.compile(r"^(?:the )?(?:final )?(?:answer|result)(?: is)?(?:\s*[:=]\s*|\s+)(?=\S)", re.IGNORECASE)
+"""`Answer: …`, `The final answer is …`: what marks a line as the claim."""
+
+_BULLET = re.compile(r"^(?:[-+•·]\s+|[0-9]{1,3}[.)]\s+)(?=\S)")
+
+SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
+_SUFFIXES = {"k": 1e3, "m": 1e6, "mn": 1e6, "b": 1e9, "bn": 1e9, "t": 1e12, "tn": 1e12}
+
+UNITS = {
+    "%": ("%", "percent", "per cent", "pct"),
+    "percentage point": ("percentage points", "percentage point", "pp"),
+    "basis point": ("basis points", "basis point", "bps", "bp"),
+    "$": ("$", "us$", "usd", "dollars", "dollar", "us dollars", "us dollar"),
+    "€": ("€", "eur", "euros", "euro"),
+    "£": ("£", "gbp", "pounds", "pound"),
+    "¥": ("¥", "jpy", "yen"),
+    "₹": ("₹", "inr", "rupees", "rupee"),
+    "cent": ("cents", "cent"),
+    "x": ("x", "times"),
+    "share": ("shares", "share"),
+    "employee": ("employees", "employee"),
+    "second": ("seconds", "second"),
+    "minute": ("minutes", "minute"),
+    "hour": ("hours", "hour"),
+    "day": ("days", "day"),
+    "week": ("weeks", "week"),
+    "month": ("months", "month"),
+    "year": ("years", "year"),
+}
+_UNIT_OF = {name: unit for unit, names in UNITS.items() for name in names}
+
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_ENDS = r"(?![0-9]|[.,][0-9])"
+_DAY = rf"[0-9]{{1,2}}(?:st|nd|rd|th)?{_ENDS}"
+_DATE = re.compile(
+    rf"""(?<![0-9.,])(?:
+        [0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:t[0-9:.]+z?)?
+      | [0-9]{{1,2}}/[0-9]{{1,2}}/(?:[0-9]{{4}}|[0-9]{{2}})
+      | [0-9]{{1,2}}:[0-9]{{2}}(?::[0-9]{{2}})?(?:\ ?[ap]m\b)?
+      | \b{_MONTH}\ {_DAY}(?:,?\ [0-9]{{4}}{_ENDS})?
+      | {_DAY}\ (?:of\ )?{_MONTH}(?:,?\ [0-9]{{4}}{_ENDS})?
+      | \b{_MONTH},?\ [0-9]{{4}}{_ENDS}
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Dates and times of day are not candidates. Nothing cut out here can be paid either, so it hides nothing."""
+
+_DIGITS = re.compile(
+    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,3}(?![0-9a-z]))?|\.[0-9]+",
+    re.IGNORECASE,
+)
+_CODE = r"(?:\b[a-z]{1,2}\$|[$€£¥₹]|\b(?:usd|eur|gbp|jpy|inr)\ ?)"
+"""`HK$` and `A$` are currencies of their own."""
+_BEFORE = re.compile(
+    rf"""(?P<opened>{_CODE}?\(\ ?)?
+         (?P<minus>\b(?:minus|negative)\ |(?<![0-9a-z)%])[-–])?
+         \+?(?P<currency>{_CODE})?\ ?(?P<inner>(?<=[$€£¥₹])[-–])?$""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_IS_NAME_BEFORE = re.compile(r"(?:[a-z_0-9]|[a-z][-–])$", re.IGNORECASE)
+"""`Q3`, `S&P500`, `COVID-19`: digits that belong to a name."""
+_IS_NAME_AFTER = re.compile(r"[-–]?[a-z_]", re.IGNORECASE)
+"""`3rd`, `10-K`, `52-week`: the same, on the other side."""
+_SCALE_AFTER = re.compile(
+    r"[ -]?(?P<word>thousand|million|billion|trillion)s?(?![a-z])"
+    r"|(?P<glued>[kmbt]|[mbt]n)(?![a-z0-9])|[ ](?P<spaced>(?-i:[KMBT])|[mb]n)(?![a-z0-9])",
+    re.IGNORECASE,
+)
+_UNIT_AFTER = re.compile(
+    r" ?(?P<unit>"
+    + "|".join(
+        re.escape(name) + ("(?![a-z])" if name[-1].isalpha() else "")
+        for name in sorted(_UNIT_OF, key=len, reverse=True)
+    )
+    + ")",
+    re.IGNORECASE,
+)
+_LAST_WORD = re.compile(r" ?([a-z]+)[.!)]?$", re.IGNORECASE)
+
+
+_REACH = 24
+"""Characters before a number that can belong to it: `negative US$ ` and some room."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A number as a message states it, and every unit it is given in."""
+
+    value: float
+    units: frozenset[str]
+    word: str = ""
+    """The line's last word where it comes right after the number: perhaps a unit no table knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A number and the stretch of its line that it takes up, signs and units included."""
+
+    stated: Stated
+    start: int
+    end: int
+
+
+def canonical_unit(unit: str) -> str:
+    """One spelling for the names of a unit: `USD`, `dollars` and `$` are the same."""
+    name = unit.strip().casefold()
+    return _UNIT_OF.get(name, name.removesuffix("s"))
+
+
+def stated_number(text: str, *, given: str = "") -> Stated | None:
+    """The number a message commits itself to; numbers of the question, in `given`, may be repeated beside it.
+
+    A last line that is a number and nothing else, or `Answer: number`, is the claim, unless another such line
+    claims another. In any other message all numbers must be the same one.
+    """
+    if len(text) > MAX_CHARS:
+        return None
+    lines = lines_of(text)
+    if not lines:
+        return None
+    claims = [(is_labelled, stated) for line in lines for is_labelled, stated in _claim(line)]
+    last = list(_claim(lines[-1]))
+    if last:
+        is_labelled = last[0][0]
+        return _agreed([stated for label, stated in claims if label or not is_labelled])
+    numbers = [found.stated for line in lines for found in _scan(line)]
+    if _agreed(numbers) is None:
+        asked = [found.stated.value for line in lines_of(given[:MAX_CHARS]) for found in _scan(line)]
+        numbers = [each for each in numbers if not any(_is_equal(each.value, value) for value in asked)]
+    return _agreed(numbers)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines that say something, plain: one form of each character, no markup, no bullets."""
+    # ² and ½ would become digits of the number before them; apart, they make it ambiguous.
+    text = "".join(f" {char} " if unicodedata.category(char) == "No" else char for char in text)
+    text = unicodedata.normalize("NFKC", text).replace("−", "-")
+    text = "".join(char for char in text if unicodedata.category(char) != "Cf")
+    text = re.sub(r"\\boxed\{([^{}]*)\}", r" \1 ", text)
+    text = re.sub(r"\\([$%])", r"\1", text)
+    text = re.sub(r"[*`]|(?<![a-zA-Z0-9])_+|_+(?![a-zA-Z0-9])", " ", text)
+    lines = (re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
+    return [_BULLET.sub("", line) for line in lines if line]
+
+
+def _claim(line: str) -> Iterator[tuple[bool, Stated]]:
+    """Whether the line is labelled, and its number, if the line is nothing but a claim."""
+    bare = LABEL.sub("", line)
+    found = list(_scan(bare))
+    if len(found) == 1 and not bare[: found[0].start].strip() and not bare[found[0].end :].strip(" .!"):
+        yield bare != line, found[0].stated
+
+
+def _agreed(numbers: Sequence[Stated]) -> Stated | None:
+    """The number all of them state; units given at any of them are all held against it."""
+    if not numbers or not all(_is_equal(each.value, numbers[0].value) for each in numbers):
+        return None
+    units = reduce(frozenset.union, (each.units for each in numbers))
+    return Stated(numbers[-1].value, units, numbers[-1].word)
+
+
+def _is_equal(value: float, other: float) -> bool:
+    # 4.35 million and 4,350,000 are one number, though 4.35 * 1e6 may miss it by a bit.
+    return math.isclose(value, other, rel_tol=1e-12)
+
+
+def _scan(line: str) -> Iterator[_Found]:
+    line = _DATE.sub(" | ", line)
+    for match in _DIGITS.finditer(line):
+        found = _read(line, match)
+        if found is not None:
+            yield found
+
+
+def _read(line: str, digits: re.Match[str]) -> _Found | None:
+    """The number at these digits, with what stands around them; None if they belong to a name."""
+    left = line[max(0, digits.start() - _REACH) : digits.start()]
+    before = _BEFORE.search(left)
+    assert before is not None, "every part is optional"
+    if _IS_NAME_BEFORE.search(left) and not before["currency"]:
+        return None
+    value, units = float(digits[0].replace(",", "")), set()
+    position = digits.end()
+    if scale := _SCALE_AFTER.match(line, position):
+        name = (scale["word"] or scale["glued"] or scale["spaced"]).lower()
+        value *= SCALES.get(name) or _SUFFIXES[name]
+        position = scale.end()
+    if unit := _UNIT_AFTER.match(line, position):
+        units.add(_UNIT_OF[unit["unit"].lower()])
+        position = unit.end()
+    if _IS_NAME_AFTER.match(line, position):
+        return None
+    if currency := (before["currency"] or before["opened"] or "").strip("( ").lower():
+        units.add(_UNIT_OF.get(currency, currency))
+    is_in_brackets = bool(before["opened"]) and line.startswith(")", position)
+    if is_in_brackets or before["minus"] or before["inner"]:
+        value = -value
+    word = _LAST_WORD.match(line, position)
+    stated = Stated(value, frozenset(units), word[1].lower() if word else "")
+    return _Found(stated, digits.start() - len(left) + before.start(), position + is_in_brackets)
+
+
+def is_close(value: float, truth: float, tolerance: float) -> bool:
+    """Within `tolerance`, a share of the truth, or absolute where the truth is within ±1."""
+    allowed = tolerance * max(1.0, abs(truth))
+    # The slack is for decimals that floats miss: 0.31 - 0.3 is more than 0.01.
+    return math.isfinite(value) and abs(value - truth) <= allowed + 1e-9 * max(1.0, abs(truth))

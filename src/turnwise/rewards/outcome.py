@@ -1,0 +1,44 @@
+"""Takes a trajectory, gives 1 for doing everything its task's truth asks, 0 for anything less."""
+
+from turnwise.rewards.answer import says_answer
+from turnwise.rewards.state import makes_writes, passes_probes
+from turnwise.rewards.tools import avoids_forbidden, uses_required
+from turnwise.types import Stop, Trajectory
+
+
+async def outcome(trajectory: Trajectory) -> float:
+    """1 if the answer, the changes, the probes and the tools are all as the truth asks."""
+    return float(is_success(trajectory))
+
+
+async def efficiency(trajectory: Trajectory) -> float:
+    """For a success, what it left of its turn limit: 1 for a single step, 0 at the limit; else 0.
+
+    Failures get nothing: in a group where all fail, the one that gave up first would be the best.
+    """
+    if not is_success(trajectory):
+        return 0.0
+    num_calls = sum(len(turn.parsed.calls) for turn in trajectory.turns)
+    # Twelve calls in one turn are no saving: they count as the turns they would have taken one by one.
+    num_steps = max(len(trajectory.turns), num_calls + 1)
+    num_spare = trajectory.task.turn_limit - 1
+    return max(0.0, 1 - (num_steps - 1) / num_spare) if num_spare else 0.0
+
+
+def is_success(trajectory: Trajectory) -> bool:
+    """Whether everything the truth asks holds of an episode that the model itself brought to its end."""
+    truth = trajectory.task.truth
+    if truth.answer is None and not truth.writes and not truth.probes and not truth.required_tools:
+        raise ValueError(
+            f"task {trajectory.task.id!r}: its truth asks for nothing that must be done "
+            "(answer, writes, probes or required_tools), so that doing nothing would succeed"
+        )
+    # An episode that was cut off had not said it was done: what it would still have changed is not known.
+    return (
+        trajectory.stop is Stop.ANSWERED
+        and says_answer(trajectory)
+        and uses_required(trajectory)
+        and avoids_forbidden(trajectory)
+        and makes_writes(trajectory)
+        and passes_probes(trajectory)
+    )

@@ -1,0 +1,118 @@
+"""Takes a trajectory, gives whether it changed exactly what the truth asks, and left the state asked for."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.protocols import RewardDown
+from turnwise.rewards.answer import is_same
+from turnwise.types import Cause, ExpectedWrite, Fault, Tool, ToolCall, ToolResult, Trajectory
+
+_MADE = {Cause.OK, Cause.TOO_LARGE}
+"""A reply that was too large to read is a reply: the server made the change."""
+
+_NEVER_MADE = {Cause.BREAKER_OPEN, Cause.SPAWN_FAILED, Cause.NOT_RECORDED}
+"""Infrastructure faults before the call reached a server; after any other, no one knows."""
+
+
+async def writes(trajectory: Trajectory) -> float:
+    """1 if exactly the expected changes were made, each once; 1 too if the truth asks nothing of them."""
+    return float(makes_writes(trajectory))
+
+
+async def probes(trajectory: Trajectory) -> float:
+    """1 if the servers, asked after the last turn, gave every answer the truth expects."""
+    return float(passes_probes(trajectory))
+
+
+def makes_writes(trajectory: Trajectory) -> bool:
+    expected = trajectory.task.truth.writes
+    if expected is None:
+        return True
+    made = changes(trajectory)
+    if len(made) != len(expected):
+        return False
+    fits = [[number for number, call in enumerate(made) if _fits(each, *call)] for each in expected]
+    return _pairs_off(fits)
+
+
+def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
+    """Every change that was made: tool and arguments as the server got them, in order.
+
+    A tool that does not say it is read-only may change something, and so counts.
+    """
+    tools = {tool.name: tool for tool in trajectory.tools}
+    made: list[tuple[str, Mapping[str, Any]]] = []
+    for call, result in trajectory.calls:
+        tool = tools.get(call.name)
+        if tool is not None and tool.is_read_only:
+            continue
+        if result.fault is Fault.INFRA and result.cause not in _NEVER_MADE:
+            raise RewardDown(f"{call.name} ended in {result.cause.value}: whether it was done is not known")
+        if result.cause in _MADE:
+            made.append((call.name, _arguments(call, result, tool)))
+    return made
+
+
+def _arguments(call: ToolCall, result: ToolResult, tool: Tool | None) -> dict[str, Any]:
+    """The arguments as the tool took them: mended names, and the schema's defaults where none were given."""
+    names = dict(repair.split("->", 1) for repair in result.repairs)
+    properties = tool.input_schema.get("properties", {}) if tool is not None else {}
+    defaults = {
+        name: spec["default"]
+        for name, spec in (properties.items() if isinstance(properties, Mapping) else ())
+        if isinstance(spec, Mapping) and "default" in spec
+    }
+    return defaults | {names.get(name, name): value for name, value in call.arguments.items()}
+
+
+def _fits(expected: ExpectedWrite, tool: str, arguments: Mapping[str, Any]) -> bool:
+    return expected.tool == tool and all(
+        name in arguments and is_equal(value, arguments[name]) for name, value in expected.arguments.items()
+    )
+
+
+def is_equal(wanted: object, found: object) -> bool:
+    """Equal values, space at the ends of texts aside; unlike a JSON subset, no key may be added."""
+    if isinstance(wanted, Mapping):
+        return (
+            isinstance(found, Mapping)
+            and wanted.keys() == found.keys()
+            and all(is_equal(value, found[key]) for key, value in wanted.items())
+        )
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(found, list | tuple)
+            and len(wanted) == len(found)
+            and all(map(is_equal, wanted, found))
+        )
+    return is_same(wanted, found)
+
+
+def _pairs_off(fits: Sequence[Sequence[int]]) -> bool:
+    """Whether each expected change can have a made one of its own (`fits[i]`: those that would do for i).
+
+    First come, first served is not enough: `{channel}` must not take the only post that also has the text.
+    """
+    owner: dict[int, int] = {}
+
+    def place(expected: int, tried: set[int]) -> bool:
+        for made in fits[expected]:
+            if made not in tried:
+                tried.add(made)
+                if made not in owner or place(owner[made], tried):
+                    owner[made] = expected
+                    return True
+        return False
+
+    return all(place(expected, set()) for expected in range(len(fits)))
+
+
+def passes_probes(trajectory: Trajectory) -> bool:
+    """Every probe of the truth was put, answered without error, and its answer has the text."""
+    for probe in trajectory.task.truth.probes:
+        answers = [result for result in trajectory.probes if result.probe == probe]
+        if not answers:
+            raise RewardDown(f"the state was never asked for: no result of the probe {probe.tool}")
+        if not all(not result.is_error and probe.contains in result.content for result in answers):
+            return False
+    return True

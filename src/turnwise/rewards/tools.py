@@ -1,0 +1,45 @@
+"""Takes a trajectory, gives how it used its tools: those it must, those it may not, and how well."""
+
+from turnwise.types import Fault, Trajectory
+
+
+async def required_tools(trajectory: Trajectory) -> float:
+    """1 if each required tool was called with success."""
+    return float(uses_required(trajectory))
+
+
+async def forbidden_tools(trajectory: Trajectory) -> float:
+    """1 if no forbidden tool was called, not even in vain."""
+    return float(avoids_forbidden(trajectory))
+
+
+async def milestones(trajectory: Trajectory) -> float:
+    """The share of the truth's milestones reached; calling one again pays nothing more."""
+    wanted = set(trajectory.task.truth.milestones)
+    return len(wanted & succeeded(trajectory)) / len(wanted) if wanted else 0.0
+
+
+async def format_share(trajectory: Trajectory) -> float:
+    """The share of turns that were a well-formed call or answer."""
+    num_turns = len(trajectory.turns)
+    return sum(turn.parsed.error is None for turn in trajectory.turns) / num_turns if num_turns else 0.0
+
+
+async def error_rate(trajectory: Trajectory) -> float:
+    """The share of calls that failed by the model's own doing; give it a negative weight."""
+    calls = trajectory.calls
+    return sum(result.fault is Fault.MODEL for _, result in calls) / len(calls) if calls else 0.0
+
+
+def uses_required(trajectory: Trajectory) -> bool:
+    return set(trajectory.task.truth.required_tools) <= succeeded(trajectory)
+
+
+def avoids_forbidden(trajectory: Trajectory) -> bool:
+    asked_for = {call.name for turn in trajectory.turns for call in turn.parsed.calls}
+    return asked_for.isdisjoint(trajectory.task.truth.forbidden_tools)
+
+
+def succeeded(trajectory: Trajectory) -> set[str]:
+    """The tools that gave at least one result."""
+    return {call.name for call, result in trajectory.calls if not result.is_error}
