@@ -14,6 +14,7 @@ LAYERS = (
     {"protocols"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
+    {"workbench"},
     {"run", "evaluate", "doctor", "dashboard", "integrations", "inspection"},
     {"cli", "__main__"},
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.pool import _is_allowed, _tool_of, namespaced
+from turnwise.mcp.pool import is_offered, _tool_of, namespaced
 from turnwise.types import Tool
 
 
@@ -114,7 +114,7 @@ def test_naming_twice_changes_nothing(servers: dict[str, list[str]]) -> None:
 def test_patterns_see_the_plain_and_the_qualified_name_and_deny_wins(
     allow: tuple[str, ...] | None, deny: tuple[str, ...], is_allowed: bool
 ) -> None:
-    assert _is_allowed(tool("fmp", "get_quote"), allow, deny) is is_allowed
+    assert is_offered(tool("fmp", "get_quote"), allow, deny) is is_allowed
 
 
 def test_a_tool_is_changing_and_unrepeatable_unless_its_server_says_otherwise() -> None:

@@ -134,7 +134,7 @@ class Pool:
                 tool
                 for server in dict.fromkeys(servers)
                 for tool in self._listed[server]
-                if _is_allowed(tool, allow, deny)
+                if is_offered(tool, allow, deny)
             ]
             yield LeasedToolbox(
                 episode_id, tools, self._checkers, holdings, self._readability, self._cassette, losses
@@ -167,7 +167,7 @@ class Pool:
             return error
         options = self._specs[name].options
         tools = tuple(_tool_of(name, tool, self._sanitiser.clean) for tool in session.tools)
-        return tuple(tool for tool in tools if _is_allowed(tool, options.allow, options.deny))
+        return tuple(tool for tool in tools if is_offered(tool, options.allow, options.deny))
 
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
         """Settle names over all servers, so that a tool's name never depends on the task."""
@@ -227,7 +227,8 @@ def _clean_prose(schema: Any, clean: Callable[[str], str]) -> Any:
     }
 
 
-def _is_allowed(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str]) -> bool:
+def is_offered(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str] = ()) -> bool:
+    """Whether the shell patterns let a tool through, under any of its names; deny wins."""
     names = {tool.name, tool.server_tool, _qualified(tool)}
 
     def matches(patterns: Sequence[str]) -> bool:

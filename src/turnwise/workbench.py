@@ -1,0 +1,153 @@
+"""Takes a recipe, gives everything an episode needs: engine, chat, tools and rewards, open while it lasts."""
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.chat import SMOLLM2, RenderedChat, load_tokenizer, open_chat, smollm2_file
+from turnwise.config import ModelConfig, Recipe
+from turnwise.engines import engine_class
+from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.pool import Pool, is_offered
+from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.spec import load
+from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.protocols import Engine
+from turnwise.rewards import Part, Rewards
+from turnwise.rollout.collector import Collector, LeaseFailed, Plan
+from turnwise.rollout.episode import Limits
+from turnwise.servers.services import DEFAULT_FILE
+from turnwise.types import Sampling, Task, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """What a recipe comes to, ready to play."""
+
+    recipe: Recipe
+    engine: Engine
+    chat: RenderedChat
+    pool: Pool
+    rewards: Rewards
+
+    @contextlib.asynccontextmanager
+    async def lease(self, task: Task, episode_id: str) -> AsyncIterator[LeasedToolbox]:
+        """The task's own tools; a task that names no servers gets all of them."""
+        servers = task.servers or tuple(dict.fromkeys(tool.server for tool in self.pool.tools))
+        async with contextlib.AsyncExitStack() as leases:
+            try:
+                toolbox = await leases.enter_async_context(
+                    self.pool.lease(servers, episode_id, allow=task.tools)
+                )
+            except ConnectFailed as error:
+                raise LeaseFailed(str(error)) from None
+            yield toolbox
+
+    def collector(self, *, group_size: int | None = None, temperature: float | None = None) -> Collector:
+        rollout = self.recipe.rollout
+        chosen = rollout.temperature if temperature is None else temperature
+        plan = Plan(
+            group_size=group_size or rollout.group_size,
+            num_parallel_episodes=rollout.num_parallel_episodes,
+            num_retries=rollout.num_retries,
+            limits=Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds),
+            sampling=Sampling(temperature=chosen),
+            seed=self.recipe.seed,
+        )
+        return Collector(self.engine, self.chat, self.lease, self.rewards, plan)
+
+
+@contextlib.asynccontextmanager
+async def open_workbench(recipe: Recipe, tasks: Sequence[Task] = ()) -> AsyncIterator[Workbench]:
+    """Start the servers, load the model; ValueError for the user's mistakes, each naming its key.
+
+    `tasks` are needed by the scripted engine alone: it plays their demonstrations.
+    """
+    tokenizer = load_tokenizer(recipe.model.path)
+    chat = open_chat(
+        tokenizer, system_prompt=recipe.model.system_prompt, enable_thinking=recipe.model.enable_thinking
+    )
+    async with contextlib.AsyncExitStack() as exits:
+        cassette = _cassette(recipe)
+        if cassette is not None:
+            exits.callback(cassette.close)
+        pool = await exits.enter_async_context(
+            Pool(
+                () if recipe.tools.cassette_mode == "replay" and cassette else load(_mcp_file(recipe)),
+                cassette=cassette,
+                max_result_tokens=recipe.tools.max_result_tokens,
+                count_tokens=chat.count_tokens,
+                special_tokens=chat.special_tokens,
+            )
+        )
+        failures = await pool.connect()
+        if failures:
+            raise ValueError("; ".join(str(error) for error in failures.values()))
+        rewards = await exits.enter_async_context(
+            Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards])
+        )
+        if recipe.engine.kind == "scripted":
+            engine = scripted_engine(chat, tasks, pool.tools)
+        else:
+            engine = transformers_engine(recipe)
+        exits.push_async_callback(engine.close)
+        yield Workbench(recipe, engine, chat, pool, rewards)
+
+
+def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[Tool]) -> Engine:
+    """Plays each task's demonstration, found again by the task's own first prompt."""
+    scripts: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for task in tasks:
+        if not task.demonstration:
+            raise ValueError(f"task {task.id!r}: the scripted engine needs a demonstration")
+        offered = [
+            tool
+            for server in task.servers or dict.fromkeys(tool.server for tool in tools)
+            for tool in tools
+            if tool.server == server and is_offered(tool, task.tools)
+        ]
+        opening = chat.open(task.prompt, offered)
+        scripts[opening] = [chat.say(turn.text, turn.calls) for turn in task.demonstration]
+    engine: Engine = engine_class("scripted")(
+        encode=lambda text: chat.say(text)[:-1], stop_id=min(chat.stop_ids), by_prompt=scripts
+    )
+    return engine
+
+
+def transformers_engine(recipe: Recipe) -> Engine:
+    """The recipe's model behind the continuous-batching engine."""
+    import torch
+
+    model = load_model(recipe.model)
+    engine: Engine = engine_class("transformers")(
+        model,
+        device=recipe.model.device,
+        dtype=getattr(torch, recipe.model.dtype),
+        max_batch=recipe.engine.max_batch,
+        cache_tokens=recipe.engine.cache_tokens,
+    )
+    return engine
+
+
+def load_model(config: ModelConfig) -> Any:
+    """A causal language model of transformers, from a folder, a hub name or the SmolLM2 package."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
+    if config.path == SMOLLM2:
+        file = smollm2_file()
+        assert file is not None, "load_tokenizer has said that it is missing"
+        return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, **options)
+    return AutoModelForCausalLM.from_pretrained(config.path, **options)
+
+
+def _mcp_file(recipe: Recipe) -> Any:
+    return recipe.tools.mcp or DEFAULT_FILE
+
+
+def _cassette(recipe: Recipe) -> Cassette | None:
+    if recipe.tools.cassette is None:
+        return None
+    return Cassette(recipe.tools.cassette, Mode(recipe.tools.cassette_mode))
