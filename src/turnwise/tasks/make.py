@@ -1,0 +1,251 @@
+"""Takes a world and leases on its servers, gives tasks whose truth its reference plan was seen to produce.
+
+Each plan is carried out twice, in two leases; the second time must come to the same truth.
+"""
+
+import asyncio
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from turnwise.protocols import Toolbox
+from turnwise.tasks.facts import Market
+from turnwise.tasks.families import FAMILIES
+from turnwise.tasks.family import SPLITS, Case, Channel, Conclusion, Family, Material, split_of
+from turnwise.tasks.plan import PlanFailed, Played, ToolsDown, changes, follow, holds
+from turnwise.types import ExpectedWrite, Message, Task, ToolCall, Truth
+
+_MAX_DRAWS = 50
+"""Draws in a row that give no new task before a family is held to be exhausted."""
+
+_HISTORY_LIMIT = 200
+
+
+class Lease(Protocol):
+    """An episode's tools over some servers; `Pool.lease` is one."""
+
+    def __call__(
+        self, servers: Sequence[str], episode_id: str, /
+    ) -> AbstractAsyncContextManager[Toolbox]: ...
+
+
+class Mismatch(Exception):
+    """The tools and the world they stand for say different things: no task can be trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A task that was drawn and did not hold."""
+
+    task_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of it; `short` counts by `family/split` the tasks that the world has no more of."""
+
+    tasks: tuple[Task, ...]
+    rejected: tuple[Rejected, ...]
+    short: Mapping[str, int]
+
+    def of_split(self, split: str) -> tuple[Task, ...]:
+        return tuple(task for task in self.tasks if task.split == split)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    task_id: str
+    family: Family
+    split: str
+    prompt: str
+    case: Case
+    seed: int
+
+
+async def make_tasks(
+    market: Market,
+    lease: Lease,
+    counts: Mapping[str, int],
+    *,
+    seed: int = 0,
+    families: Mapping[str, Family] = FAMILIES,
+    servers: Sequence[str] | None = None,
+    num_parallel: int = 8,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Made:
+    """`counts` tasks of each family in each split, the same for the same seed.
+
+    A task is offered the servers its plan needs, or those of `servers` where given. `on_progress` is told
+    how many of how many are verified. Raises Mismatch, and ToolsDown when a server fails.
+    """
+    unknown = sorted(set(counts) - set(SPLITS))
+    if unknown:
+        raise ValueError(f"counts: unknown split {unknown[0]!r}; the splits are {', '.join(SPLITS)}")
+    needs_channels = any("slack" in family.servers for family in families.values())
+    channels = await _survey(lease) if needs_channels else ()
+    drafts, short = _drafts(market, channels, counts, seed, families)
+    outcomes: dict[int, Task | Rejected] = {}
+    slots = asyncio.Semaphore(num_parallel)
+
+    async def settle(index: int, draft: _Draft) -> None:
+        async with slots:
+            outcomes[index] = await _verify(draft, lease, servers)
+        if on_progress is not None:
+            on_progress(len(outcomes), len(drafts))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for index, draft in enumerate(drafts):
+                group.create_task(settle(index, draft))
+    except ExceptionGroup as failures:
+        # The first says it: the others are the same world, or the same server, again.
+        raise failures.exceptions[0] from failures
+    ordered = [outcomes[index] for index in range(len(drafts))]
+    return Made(
+        tasks=tuple(outcome for outcome in ordered if isinstance(outcome, Task)),
+        rejected=tuple(outcome for outcome in ordered if isinstance(outcome, Rejected)),
+        short=short,
+    )
+
+
+async def _survey(lease: Lease) -> tuple[Channel, ...]:
+    """The channels as a fresh episode sees them: tasks can only be about what is there."""
+    async with lease(["slack"], "survey") as toolbox:
+        [listed] = await toolbox.call([ToolCall("list", "list_slack_channels", {})])
+        if listed.is_error:
+            raise ToolsDown(f"list_slack_channels: {listed.content}")
+        rows = json.loads(listed.content)
+        histories = await toolbox.call(
+            [
+                ToolCall(
+                    row["id"],
+                    "get_slack_channel_history",
+                    {"channel_id": row["id"], "limit": _HISTORY_LIMIT},
+                )
+                for row in rows
+            ]
+        )
+        for history in histories:
+            if history.is_error:
+                raise ToolsDown(f"get_slack_channel_history: {history.content}")
+    return tuple(
+        Channel(row["id"], row["name"], tuple(each["text"] for each in json.loads(history.content)))
+        for row, history in zip(rows, histories, strict=True)
+    )
+
+
+def _drafts(
+    market: Market,
+    channels: Sequence[Channel],
+    counts: Mapping[str, int],
+    seed: int,
+    families: Mapping[str, Family],
+) -> tuple[list[_Draft], dict[str, int]]:
+    """Draw cases until there are enough; each family and split has a chance of its own, so that asking for
+    more of one changes nothing in another."""
+    drafts: list[_Draft] = []
+    short: dict[str, int] = {}
+    for split in SPLITS:
+        companies = [company for company in market.companies() if split_of(company.symbol) == split]
+        for family in families.values():
+            chance = random.Random(f"{seed}/{family.name}/{split}")  # noqa: S311  # tasks, not secrets
+            material = Material(market, companies, channels, chance)
+            drawn = _draw(family, split, material, counts.get(split, 0), seed)
+            drafts.extend(drawn)
+            if len(drawn) < counts.get(split, 0):
+                short[f"{family.name}/{split}"] = counts[split] - len(drawn)
+    return drafts, short
+
+
+def _draw(family: Family, split: str, material: Material, count: int, seed: int) -> list[_Draft]:
+    drawn: dict[str, _Draft] = {}
+    num_vain = 0
+    while len(drawn) < count and num_vain < _MAX_DRAWS:
+        num_vain += 1
+        phrasing = material.pick(family.phrasings_for(split))
+        try:
+            case = family.draft(material)
+        except LookupError:
+            continue
+        prompt = f"{phrasing.format(**case.words)} {case.form}"
+        if prompt not in drawn:
+            task_id = f"{family.name}-{split}-{len(drawn) + 1:04d}"
+            drawn[prompt] = _Draft(task_id, family, split, prompt, case, seed)
+            num_vain = 0
+    return list(drawn.values())
+
+
+async def _verify(draft: _Draft, lease: Lease, servers: Sequence[str] | None) -> Task | Rejected:
+    offered = tuple(servers or draft.family.servers)
+    try:
+        async with lease(offered, f"{draft.task_id}/first") as toolbox:
+            first = await follow(draft.case, toolbox)
+            await _require_state(first, toolbox)
+        _require_known(draft, first.conclusion)
+        async with lease(offered, f"{draft.task_id}/second") as toolbox:
+            for probe in first.conclusion.probes:
+                if await holds(probe, toolbox):
+                    raise PlanFailed(f"the probe of {probe.tool} holds before anything was done")
+            second = await follow(draft.case, toolbox)
+    except PlanFailed as error:
+        return Rejected(draft.task_id, str(error))
+    if second.conclusion != first.conclusion:
+        told = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
+        return Rejected(draft.task_id, f"the plan does not reproduce its truth: {told}")
+    return _task(draft, first, offered)
+
+
+async def _require_state(played: Played, toolbox: Toolbox) -> None:
+    """What the truth says was changed is what the plan changed, and the server shows it."""
+    made = changes(played, toolbox)
+    expected = played.conclusion.writes
+    if len(made) != len(expected) or not all(map(_is_expected, made, expected)):
+        raise PlanFailed(f"the plan changes {made!r}, the truth expects {expected!r}")
+    for probe in played.conclusion.probes:
+        if not await holds(probe, toolbox):
+            raise PlanFailed(f"{probe.tool} does not show {probe.contains!r} after the plan")
+
+
+def _is_expected(call: ToolCall, write: ExpectedWrite) -> bool:
+    return call.name == write.tool and write.arguments.items() <= call.arguments.items()
+
+
+def _require_known(draft: _Draft, conclusion: Conclusion) -> None:
+    known, value = draft.case.known, conclusion.answer.value
+    if known is None:
+        return
+    if isinstance(known, str) or isinstance(value, str):
+        is_same = known == value
+    else:
+        is_same = math.isclose(known, value, rel_tol=1e-9, abs_tol=1e-9)
+    if not is_same:
+        raise Mismatch(
+            f"{draft.task_id}: the tools say {value!r}, the world says {known!r}, to: {draft.prompt}"
+        )
+
+
+def _task(draft: _Draft, played: Played, servers: tuple[str, ...]) -> Task:
+    plan_tools = [step.tool for steps in draft.case.turns for step in steps]
+    conclusion = played.conclusion
+    return Task(
+        id=draft.task_id,
+        prompt=(Message("user", draft.prompt),),
+        servers=servers,
+        truth=Truth(
+            answer=conclusion.answer,
+            writes=conclusion.writes,
+            probes=conclusion.probes,
+            required_tools=draft.family.required_tools,
+            milestones=tuple(dict.fromkeys(plan_tools)),
+        ),
+        difficulty=draft.family.difficulty,
+        seed=draft.seed,
+        family=draft.family.name,
+        split=draft.split,
+        demonstration=played.demonstration,
+    )

@@ -1,0 +1,84 @@
+"""Takes a case and a toolbox, gives what came of carrying out its plan: the demonstration, the conclusion."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from turnwise.protocols import Toolbox
+from turnwise.tasks.family import Case, Conclusion
+from turnwise.types import DemoTurn, Fault, StateProbe, ToolCall, ToolResult
+
+
+class PlanFailed(Exception):
+    """The plan cannot be carried out as written, or its results do not say what it needs."""
+
+
+class ToolsDown(Exception):
+    """A server failed: no plan's fault, and nothing is verified without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A plan carried out once, in one lease."""
+
+    demonstration: tuple[DemoTurn, ...]
+    conclusion: Conclusion
+
+
+async def follow(case: Case, toolbox: Toolbox) -> Played:
+    """Make the plan's calls, turn by turn, and draw the conclusion."""
+    turns: list[DemoTurn] = []
+    results: list[Any] = []
+    number = 0
+    for steps in case.turns:
+        calls = []
+        for step in steps:
+            number += 1
+            calls.append(ToolCall(f"call_{number}", step.tool, _read(step.arguments, results)))
+        answers = await _answers(toolbox, calls)
+        results.extend(_parsed(answer.content) for answer in answers)
+        # How long it took differs from run to run, and files must not.
+        kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
+        turns.append(DemoTurn("", tuple(calls), kept))
+    conclusion = _read(case.conclude, results)
+    return Played((*turns, DemoTurn(conclusion.text)), conclusion)
+
+
+async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
+    """Whether the server says now what the probe waits for."""
+    [answer] = await _answers(toolbox, [ToolCall("probe", probe.tool, probe.arguments)], may_fail=True)
+    return not answer.is_error and probe.contains in answer.content
+
+
+def changes(played: Played, toolbox: Toolbox) -> list[ToolCall]:
+    """The calls of a plan that went to tools which may change something."""
+    writers = {tool.name for tool in toolbox.tools if not tool.is_read_only}
+    return [call for turn in played.demonstration for call in turn.calls if call.name in writers]
+
+
+async def _answers(
+    toolbox: Toolbox, calls: Sequence[ToolCall], *, may_fail: bool = False
+) -> list[ToolResult]:
+    answers = await toolbox.call(calls)
+    for call, answer in zip(calls, answers, strict=True):
+        if answer.fault is Fault.INFRA:
+            raise ToolsDown(f"{call.name}: {answer.content}")
+        if answer.is_error and not may_fail:
+            raise PlanFailed(f"{call.name} {json.dumps(dict(call.arguments))}: {answer.content}")
+    return answers
+
+
+def _read(function: Any, results: Sequence[Any]) -> Any:
+    """A plan's function over results; what it does not find there is the plan's failure."""
+    try:
+        return function(results)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise PlanFailed(f"the results do not fit: {type(error).__name__}: {error}") from error
+
+
+def _parsed(content: str) -> Any:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
