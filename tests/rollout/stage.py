@@ -1,0 +1,63 @@
+"""What rollout tests play on: a small Qwen3-style chat, real notebook servers, scripted completions."""
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.chat.tokenizers import qwen3
+from turnwise.chat import RenderedChat, open_chat
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.spec import ServerSpec, parse
+from turnwise.rollout.collector import Lease, LeaseFailed
+from turnwise.types import Answer, Matcher, Message, Task, ToolCall, Truth
+
+NOTEBOOK = Path(__file__).parents[1] / "mcp" / "servers" / "notebook.py"
+
+
+def notebook(**options: Any) -> tuple[ServerSpec, ...]:
+    block = {"command": sys.executable, "args": [str(NOTEBOOK)], "turnwise": options}
+    return parse({"notebook": block}, {}, directory=Path.cwd())
+
+
+def small_chat() -> RenderedChat:
+    return open_chat(qwen3(), system_prompt="Use the tools.")
+
+
+def task(name: str = "t", **more: Any) -> Task:
+    truth = Truth(answer=Answer("done", Matcher.NORMALISED))
+    return Task(
+        name, (Message("user", f"Write {name} down, read it, say done."),), ("notebook",), truth, **more
+    )
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall("", name, arguments)
+
+
+def script(chat: RenderedChat, *turns: str | Sequence[ToolCall]) -> list[tuple[int, ...]]:
+    return [chat.say(turn) if isinstance(turn, str) else chat.say("", turn) for turn in turns]
+
+
+def scripted(
+    chat: RenderedChat, pool: Pool, tasks: Sequence[Task], turns: Callable[[Task], list[tuple[int, ...]]]
+) -> ScriptedEngine:
+    """Plays `turns(task)` for each task, side by side and again after a fault."""
+    by_prompt = {chat.open(one.prompt, pool.tools): turns(one) for one in tasks}
+    return ScriptedEngine(lambda text: chat.say(text)[:-1], min(chat.stop_ids), by_prompt=by_prompt)
+
+
+def leasing(pool: Pool) -> Lease:
+    @contextlib.asynccontextmanager
+    async def lease(wanted: Task, episode_id: str) -> AsyncIterator[Any]:
+        async with contextlib.AsyncExitStack() as leases:
+            try:
+                toolbox = await leases.enter_async_context(pool.lease(wanted.servers, episode_id))
+            except ConnectFailed as error:
+                raise LeaseFailed(str(error)) from None
+            yield toolbox
+
+    return lease
