@@ -57,15 +57,16 @@ def _latest_price(texts: list[str], symbol: str) -> str:
 
 def _mentions(material: Material) -> list[tuple[Channel, str, float]]:
     """Channel, symbol and latest price said there, for the companies of this split."""
-    mentions = []
+    own = {company.symbol for company in material.companies}
+    latest: dict[tuple[str, str], tuple[Channel, str, float]] = {}
     for channel in material.channels:
-        for company in material.companies:
-            try:
-                said = _latest_price(list(channel.texts), company.symbol)
-            except LookupError:
-                continue
-            mentions.append((channel, company.symbol, float(said)))
-    return mentions
+        for text in channel.texts:
+            prices = re.findall(_PRICE, text)
+            for symbol in re.findall(r"\b[A-Z]+\b", text) if prices else ():
+                if symbol in own:
+                    said = (channel, symbol, float(prices[0].replace(",", "")))
+                    latest.setdefault((channel.id, symbol), said)
+    return list(latest.values())
 
 
 def posted(answer: Answer, text: str, channel: Channel, message: str) -> Conclusion:
