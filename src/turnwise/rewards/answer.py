@@ -200,11 +200,17 @@ def is_same(wanted: object, found: object) -> bool:
     if isinstance(wanted, bool) or isinstance(found, bool):
         return wanted is found
     if isinstance(wanted, int | float) and isinstance(found, int | float):
-        # Compared before the division: 10**400 is no float.
-        return wanted == found or (isinstance(wanted, float) and abs(wanted - found) <= 1e-9 * abs(wanted))
+        return wanted == found or math.isclose(_as_float(wanted), _as_float(found), rel_tol=1e-9)
     if isinstance(wanted, str) and isinstance(found, str):
         return wanted.strip() == found.strip()
     return wanted is None and found is None
+
+
+def _as_float(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:  # 10**400, which JSON may well hold
+        return math.nan
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from functools import reduce
 
 MAX_CHARS = 20_000
-"""A longer message states nothing: an answer is short, and every rule below is linear in this."""
+"""A longer message states nothing: an answer is short."""
+
+MAX_NUMBERS = 300
+"""A message with more numbers states none of them: it is a table, or it is guessing."""
 
 LABEL = re.compile(r"^(?:the )?(?:final )?(?:answer|result)(?: is)?(?:\s*[:=]\s*|\s+)(?=\S)", re.IGNORECASE)
 """`Answer: …`, `The final answer is …`: what marks a line as the claim."""
@@ -128,7 +131,7 @@ def stated_number(text: str, *, given: str = "") -> Stated | None:
     A last line that is a number and nothing else, or `Answer: number`, is the claim, unless another such line
     claims another. In any other message all numbers must be the same one.
     """
-    if len(text) > MAX_CHARS:
+    if len(text) > MAX_CHARS or len(_DIGITS.findall(text)) > MAX_NUMBERS:
         return None
     lines = lines_of(text)
     if not lines:
@@ -140,8 +143,8 @@ def stated_number(text: str, *, given: str = "") -> Stated | None:
         return _agreed([stated for label, stated in claims if label or not is_labelled])
     numbers = [found.stated for line in lines for found in _scan(line)]
     if _agreed(numbers) is None:
-        asked = [found.stated.value for line in lines_of(given[:MAX_CHARS]) for found in _scan(line)]
-        numbers = [each for each in numbers if not any(_is_equal(each.value, value) for value in asked)]
+        asked = {_spelled(found.stated) for line in lines_of(given[:MAX_CHARS]) for found in _scan(line)}
+        numbers = [stated for stated in numbers if _spelled(stated) not in asked]
     return _agreed(numbers)
 
 
@@ -168,15 +171,15 @@ def _claim(line: str) -> Iterator[tuple[bool, Stated]]:
 
 def _agreed(numbers: Sequence[Stated]) -> Stated | None:
     """The number all of them state; units given at any of them are all held against it."""
-    if not numbers or not all(_is_equal(each.value, numbers[0].value) for each in numbers):
+    if len({_spelled(each) for each in numbers}) != 1:
         return None
     units = reduce(frozenset.union, (each.units for each in numbers))
     return Stated(numbers[-1].value, units, numbers[-1].word)
 
 
-def _is_equal(value: float, other: float) -> bool:
+def _spelled(stated: Stated) -> str:
     # 4.35 million and 4,350,000 are one number, though 4.35 * 1e6 may miss it by a bit.
-    return math.isclose(value, other, rel_tol=1e-12)
+    return f"{stated.value:.14g}"
 
 
 def _scan(line: str) -> Iterator[_Found]:
@@ -219,4 +222,4 @@ def is_close(value: float, truth: float, tolerance: float) -> bool:
     """Within `tolerance`, a share of the truth, or absolute where the truth is within ±1."""
     allowed = tolerance * max(1.0, abs(truth))
     # The slack is for decimals that floats miss: 0.31 - 0.3 is more than 0.01.
-    return math.isfinite(value) and abs(value - truth) <= allowed + 1e-9 * max(1.0, abs(truth))
+    return math.isfinite(value) and abs(value - truth) <= allowed + 1e-12 * max(1.0, abs(truth))

@@ -29,7 +29,9 @@ def makes_writes(trajectory: Trajectory) -> bool:
     if expected is None:
         return True
     made = changes(trajectory)
-    if len(made) != len(expected):
+    # A call that time ran out on has no result, and may still have been made.
+    is_cut = any(len(turn.results) < len(turn.parsed.calls) for turn in trajectory.turns)
+    if is_cut or len(made) != len(expected):
         return False
     fits = [[number for number, call in enumerate(made) if _fits(each, *call)] for each in expected]
     return _pairs_off(fits)

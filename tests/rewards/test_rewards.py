@@ -1,0 +1,193 @@
+"""Composed rewards: their parts, their weights, the user's own, and that style never beats success."""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.rewards import own_rewards
+from tests.rewards.episodes import HISTORY, POST, QUOTE, did, episode, garbled, said
+from turnwise.protocols import RewardDown, Rewarder
+from turnwise.rewards import REWARDS, SHAPING, Part, Rewards, is_success
+from turnwise.types import Answer, Cause, Reward, ServerLoss, Stop, Trajectory, Truth, Turn
+
+OWN = "tests.rewards.own_rewards"
+TRUTH = Truth(
+    answer=Answer("yes"),
+    writes=(),
+    required_tools=(QUOTE,),
+    forbidden_tools=(POST,),
+    milestones=(QUOTE, HISTORY),
+)
+RIGHT = episode(TRUTH, did(QUOTE), said("yes"))
+WRONG = episode(TRUTH, did(QUOTE), said("no"))
+PLAIN = sorted(set(REWARDS) - {"judge"})
+
+
+def score(trajectory: Trajectory, *parts: Part) -> Reward:
+    async def run() -> Reward:
+        async with Rewards(parts) if parts else Rewards() as rewards:
+            return await rewards.score(trajectory)
+
+    return asyncio.run(run())
+
+
+def test_by_default_a_success_is_one_and_anything_else_zero() -> None:
+    assert score(RIGHT) == Reward(1.0, {"outcome": 1.0})
+    assert score(WRONG) == Reward(0.0, {"outcome": 0.0})
+
+
+def test_a_composition_is_a_rewarder() -> None:
+    rewarder: Rewarder = Rewards()
+    assert asyncio.run(rewarder.score(RIGHT)).total == 1.0
+
+
+def test_every_part_is_named_in_the_result_before_it_is_weighed() -> None:
+    parts = (Part("outcome"), Part("format", 0.2), Part("milestones", 0.1), Part("error_rate", -0.1))
+    slip = episode(TRUTH, garbled(), did(QUOTE, cause=Cause.TOOL_ERROR), did(QUOTE), said("yes"))
+    reward = score(slip, *parts)
+    assert reward.parts == {"outcome": 1.0, "format": 0.75, "milestones": 0.5, "error_rate": 0.5}
+    assert reward.total == pytest.approx(1 + 0.2 * 0.75 + 0.1 * 0.5 - 0.1 * 0.5)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("stop", [stop for stop in Stop if not stop.is_infrastructure])
+def test_every_reward_is_an_async_function_from_zero_to_one(name: str, stop: Stop) -> None:
+    function = REWARDS[name]
+    assert inspect.iscoroutinefunction(function)
+    for turns in ((), (garbled(),), (did(QUOTE), did(POST), said("yes")), (said("yes"),)):
+        assert 0 <= asyncio.run(function(episode(TRUTH, *turns, stop=stop))) <= 1
+
+
+@pytest.mark.parametrize("name", sorted(set(PLAIN) - {"probes", "error_rate", "efficiency"}))
+def test_every_goal_and_term_pays_the_right_episode_and_not_the_wrong_one(name: str) -> None:
+    wrong = episode(
+        Truth(answer=TRUTH.answer, writes=(), probes=(), required_tools=(HISTORY,), forbidden_tools=(POST,)),
+        garbled(),
+        did(POST),
+        said("no"),
+    )
+    right = episode(TRUTH, did(QUOTE), did(HISTORY), said("yes"))
+    assert asyncio.run(REWARDS[name](right)) == 1
+    assert asyncio.run(REWARDS[name](wrong)) < 1
+
+
+turns = st.lists(
+    st.sampled_from(
+        [did(QUOTE), did(HISTORY), did(POST), did(QUOTE, cause=Cause.TOOL_ERROR), garbled(), said("maybe")]
+    ),
+    max_size=6,
+)
+ends = st.sampled_from([said("yes"), said("no"), said("yes no"), garbled()])
+stops = st.sampled_from([Stop.ANSWERED, Stop.ANSWERED, Stop.ANSWERED, Stop.MAX_TURNS, Stop.TRUNCATED])
+weights = st.floats(-1, 1, allow_nan=False)
+shapings = st.dictionaries(st.sampled_from([*SHAPING, "answer", f"{OWN}:shout"]), weights, max_size=6)
+
+
+@given(shapings, st.lists(st.tuples(turns, ends, stops), min_size=2, max_size=12), st.floats(1e-3, 10))
+@settings(max_examples=200, deadline=None)
+def test_any_success_outscores_any_failure(
+    shaping: dict[str, float], played: list[tuple[list[Turn], Turn, Stop]], scale: float
+) -> None:
+    total = sum(map(abs, shaping.values()))
+    # The closest call that is allowed: everything else together weighs almost as much as the outcome.
+    parts = [
+        Part("outcome", scale),
+        *(Part(name, w * scale * 0.999 / (total or 1)) for name, w in shaping.items()),
+    ]
+    episodes = [episode(TRUTH, *before, last, stop=stop) for before, last, stop in played]
+    episodes += [RIGHT, WRONG]
+
+    async def run() -> list[tuple[bool, float]]:
+        rewards = Rewards(parts)
+        return [(is_success(each), (await rewards.score(each)).total) for each in episodes]
+
+    scored = asyncio.run(run())
+    assert min(total for good, total in scored if good) > max(total for good, total in scored if not good)
+
+
+@given(shapings, st.floats(0.01, 2))
+@settings(deadline=None)
+def test_weights_that_could_make_failing_pay_more_are_refused(
+    shaping: dict[str, float], least: float
+) -> None:
+    total = sum(map(abs, shaping.values()))
+    assume(total >= least)
+    with pytest.raises(ValueError, match="outcome"):
+        Rewards([Part("outcome", least), *(Part(name, weight) for name, weight in shaping.items())])
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ([], "at least one"),
+        ([Part("outcom")], "no reward 'outcom'"),
+        ([Part("outcome"), Part("outcome")], "twice"),
+        ([Part("outcome", float("nan"))], "finite"),
+        ([Part("outcome", 0.0)], "more than 0"),
+        ([Part("outcome", -1.0)], "more than 0"),
+        ([Part("format")], "only shape"),
+        ([Part("answer", 0.1), Part("format", 0.2)], "answer"),
+        ([Part("outcome"), Part("answer", 1.0)], "outcome"),
+        ([Part("outcome"), Part("format", 0.3), Part("efficiency", 0.6), Part("milestones", 0.1)], "outcome"),
+        ([Part("outcome", 1.0, {"strict": True})], "strict"),
+        ([Part("judge", 1.0)], "model"),
+        ([Part("judge", 1.0, {"model": "m", "base_url": "ftp://x"})], "base_url"),
+        ([Part(f"{OWN}:absent")], "absent"),
+        ([Part("tests.rewards.absent:x")], "cannot be imported"),
+        ([Part(f"{OWN}:NOT_A_FUNCTION")], "not a function"),
+        ([Part(f"{OWN}:")], "module:function"),
+        ([Part(":x")], "module:function"),
+        ([Part(f"{OWN}:shout", 1.0, {"marks": "?"})], "marks"),
+    ],
+)
+def test_a_composition_that_cannot_work_is_refused_when_it_is_made(parts: Sequence[Part], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        Rewards(parts)
+
+
+def test_the_users_own_functions_count_plain_and_async_with_options() -> None:
+    loud = episode(TRUTH, did(QUOTE), said("yes?"))
+    reward = score(loud, Part(f"{OWN}:shout", 1.0, {"mark": "?"}), Part(f"{OWN}:later", 2.0))
+    assert reward == Reward(3.0, {f"{OWN}:shout": 1.0, f"{OWN}:later": 1.0})
+
+
+def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
+    async def run() -> list[float]:
+        async with Rewards([Part(f"{OWN}:Counting", 1.0, {"step": 0.25})]) as rewards:
+            return [(await rewards.score(RIGHT)).total for _ in range(3)]
+
+    own_rewards.CLOSED.clear()
+    assert asyncio.run(run()) == [0.25, 0.5, 0.75]
+    assert own_rewards.CLOSED == [0.75]
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("broken", "KeyError: 'price'"), ("too_much", "1.5"), ("not_a_number", "good"), ("nan", "nan")],
+)
+def test_a_mistake_in_the_users_own_code_stops_with_its_name_and_is_not_a_zero(name: str, word: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{OWN}:{name}(?=.*t1).*{word}"):
+        score(RIGHT, Part(f"{OWN}:{name}"))
+
+
+def test_the_users_own_code_may_say_that_its_service_is_down() -> None:
+    with pytest.raises(RewardDown, match="my service is down"):
+        score(RIGHT, Part(f"{OWN}:out_of_reach"))
+
+
+@pytest.mark.parametrize("stop", [stop for stop in Stop if stop.is_infrastructure])
+def test_an_episode_lost_to_infrastructure_is_never_scored(stop: Stop) -> None:
+    with pytest.raises(RewardDown):
+        score(episode(TRUTH, did(QUOTE), stop=stop))
+
+
+def test_an_episode_whose_state_was_lost_is_never_scored() -> None:
+    lost = ServerLoss("chat", "died", is_state_lost=True)
+    with pytest.raises(RewardDown):
+        score(episode(TRUTH, did(QUOTE), said("yes"), losses=(lost,)))
+    kept = ServerLoss("chat", "died")
+    assert score(episode(TRUTH, did(QUOTE), said("yes"), losses=(kept,))).total == 1
