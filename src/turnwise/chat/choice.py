@@ -8,7 +8,7 @@ from turnwise.chat.bridge import Bridge
 from turnwise.chat.guard import Guard
 from turnwise.chat.reading import HermesReader, LibraryReader, Reader
 from turnwise.chat.rendered import Form, RenderedChat
-from turnwise.chat.templates import PROBE_CALL, PROBE_TOOL, QUESTION, NoGlue, Template, Wire, speech
+from turnwise.chat.templates import PROBE_CALL, PROBE_TOOL, QUESTION, SPEECH, NoGlue, Template, Wire, speech
 
 _log = logging.getLogger(__name__)
 
@@ -145,6 +145,6 @@ def _library_reader(tokenizer: Any, name: str, options: dict[str, Any]) -> Reade
 
 
 def _reads_probe(reader: Reader, tokenizer: Any, calling: str) -> bool:
-    said = calling.partition(QUESTION)[2]
-    parsed = reader.read(tokenizer.encode(said, add_special_tokens=False), (), is_cut=False)
+    said = calling.partition(SPEECH)[2]
+    parsed = reader.read(tokenizer.encode(said, add_special_tokens=False), (), (PROBE_TOOL,), is_cut=False)
     return [(call.name, dict(call.arguments)) for call in parsed.calls] == [PROBE_CALL]

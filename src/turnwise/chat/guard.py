@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
-_BREAK = "·"
 _MARKUP = re.compile(r"[<>\[\]|｜]")
 _MAX_PASSES = 4
 
@@ -44,16 +43,15 @@ class Guard:
         """`<|im_end|>` becomes `‹|im_end|>`, and is then spelled with ordinary tokens."""
         text = clean_unicode(text)
         if self._strings is not None:
-            text = _broken_at(text, [match.start() for match in self._strings.finditer(text)])
-        # A normaliser may make a special token of other characters, so the tokenizer has the last word.
+            text = _broken_at(text, [match.start() for match in self._strings.finditer(text)], _SAFE_OPENERS)
+        # A normaliser may make a special token of other characters, and a vocabulary that lacks a character
+        # writes its unknown token, so the tokenizer has the last word.
         for _ in range(_MAX_PASSES):
-            spans = self._special_spans(text)
-            if not spans:
+            starts = self._special_starts(text)
+            if not starts:
                 return text
-            text = _broken_at(text, [start for start, _ in spans])
-        for start, end in reversed(self._special_spans(text)):
-            text = text[:start] + _BREAK + text[end:]
-        return "" if self._special_spans(text) else text
+            text = _broken_at(text, starts, {})
+        return ""
 
     def defuse_json(self, value: Any) -> Any:
         """A schema with every key and string defused, its order kept."""
@@ -67,26 +65,26 @@ class Guard:
             case _:
                 return value
 
-    def _special_spans(self, text: str) -> list[tuple[int, int]]:
+    def _special_starts(self, text: str) -> list[int]:
         if not self.ids.intersection(self.encode(text)):
             return []
         encoding = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         pairs = zip(encoding["input_ids"], encoding["offset_mapping"], strict=True)
-        return [(start, end) for token, (start, end) in pairs if token in self.ids]
+        return sorted({start for token, (start, _) in pairs if token in self.ids})
 
 
 def _is_markup(content: str) -> bool:
     return len(content) > 2 and bool(_MARKUP.search(content))
 
 
-def _broken_at(text: str, starts: Sequence[int]) -> str:
-    """Each start's character replaced by its harmless twin, or set apart from the next where it has none."""
+def _broken_at(text: str, starts: Sequence[int], twins: Mapping[str, str]) -> str:
+    """The first character of each is replaced by its harmless twin, or by a question mark if it has none."""
     pieces, position = [], 0
     for found in starts:
         start = found
         while start < len(text) - 1 and text[start].isspace():
             start += 1  # a token may swallow the spaces before it
-        first = text[start]
-        pieces += [text[position:start], _SAFE_OPENERS.get(first, first + _BREAK)]
-        position = start + 1
+        if start >= position:
+            pieces += [text[position:start], twins.get(text[start], "?")]
+            position = start + 1
     return "".join([*pieces, text[position:]])

@@ -238,13 +238,13 @@ def _reason(problem: ValueError | RecursionError) -> str:
 # --- writing ------------------------------------------------------------------------------------------------
 
 
-def write_turn(text: str, calls: Sequence[ToolCall]) -> str:
+def write_turn(text: str, calls: Sequence[ToolCall], *, is_ascii: bool = False) -> str:
     """What a model would say to make these calls; reading it gives the same name and arguments."""
-    return "\n".join([*([text] if text else []), *(write_call(call) for call in calls)])
+    return "\n".join([*([text] if text else []), *(write_call(call, is_ascii=is_ascii) for call in calls)])
 
 
-def write_call(call: ToolCall) -> str:
-    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+def write_call(call: ToolCall, *, is_ascii: bool = False) -> str:
+    body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=is_ascii)
     # A special token's text inside an argument would become that token; JSON can spell it without one.
     return f"{_OPEN}\n{_TAG_OPENER.sub(_ESCAPED, body)}\n{_CLOSE}"
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from turnwise.chat import hermes
 from turnwise.chat.library import ToolCallParseStatus
+from turnwise.chat.templates import Wire
 from turnwise.types import FormatError, FormatErrorKind, Parsed, ToolCall
 
 _TAIL_TOKENS = 16
@@ -12,9 +13,11 @@ _TAIL_TOKENS = 16
 
 
 class Reader(Protocol):
-    """Never raises, never invents a call."""
+    """Never raises, never invents a call. The tools are for forms that do not quote strings."""
 
-    def read(self, ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed: ...
+    def read(
+        self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
+    ) -> Parsed: ...
 
 
 class HermesReader:
@@ -23,7 +26,9 @@ class HermesReader:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
 
-    def read(self, ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+    def read(
+        self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
+    ) -> Parsed:
         tail = decode(self._tokenizer, prompt_ids[-_TAIL_TOKENS:])
         is_thinking = tail.rstrip().endswith("<think>")
         return hermes.read_turn(decode(self._tokenizer, ids), starts_in_thought=is_thinking, is_cut=is_cut)
@@ -35,9 +40,13 @@ class LibraryReader:
     def __init__(self, renderer: Any) -> None:
         self._renderer = renderer
 
-    def read(self, ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+    def read(
+        self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
+    ) -> Parsed:
         try:
-            found = self._renderer.parse_response(list(ids), prompt_ids=list(prompt_ids))
+            found = self._renderer.parse_response(
+                list(ids), tools=list(tools) or None, prompt_ids=list(prompt_ids)
+            )
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as problem:
             # Hostile text in a parser of others: whatever it stumbled over is no call.
             kind = type(problem).__name__
@@ -65,7 +74,9 @@ _KINDS = {
 
 
 def _checked(number: int, call: Any) -> ToolCall:
-    if call.status in _KINDS:
+    # A form that does not quote strings calls them bad JSON; the toolbox holds them against the schema.
+    is_unquoted = call.status == ToolCallParseStatus.INVALID_JSON and isinstance(call.arguments, dict)
+    if call.status in _KINDS and not (is_unquoted and call.name):
         raise hermes.Malformed(*_KINDS[call.status])
     name, arguments = hermes.check_call({"name": call.name, "arguments": call.arguments})
     return ToolCall(f"call_{number}", name, arguments)

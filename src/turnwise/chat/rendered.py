@@ -32,7 +32,7 @@ class Form(Protocol):
 
 
 class RenderedChat:
-    """The Chat of protocols.py. Made by `open_chat`; keeps nothing between episodes."""
+    """The Chat of protocols.py. Made by `open_chat`; of episodes it keeps only the schemas of tools."""
 
     def __init__(
         self, form: Form, reader: Reader, guard: Guard, *, system_prompt: str, notes: Sequence[str]
@@ -42,6 +42,7 @@ class RenderedChat:
         self._guard = guard
         self._system_prompt = system_prompt
         self._opener_ids = frozenset(guard.structure_of(guard.encode(form.turn_opening))[:1])
+        self._offered: dict[str, Wire] = {}
         self.notes = tuple(notes)
         """What was found out about the template and decided, one sentence each."""
 
@@ -64,6 +65,7 @@ class RenderedChat:
         if unknown := [message.role for message in messages if message.role not in _ROLES]:
             raise ValueError(f"prompt: role {unknown[0]!r} is none of {', '.join(_ROLES)}")
         offered = [self._offer(tool) for tool in tools]
+        self._offered |= {tool.name: wire for tool, wire in zip(tools, offered, strict=True)}
         return self._guarded(
             lambda contents: self._form.open(self._with_system_prompt(messages, contents), offered),
             [message.content for message in messages],
@@ -83,7 +85,7 @@ class RenderedChat:
         """Calls, or an answer, or what was wrong; call ids count from `call_0` within the turn."""
         end = next((at for at, token in enumerate(completion_ids) if token in self.stop_ids), None)
         said = completion_ids[:end]
-        parsed = self._reader.read(said, prompt_ids, is_cut=is_cut)
+        parsed = self._reader.read(said, prompt_ids, list(self._offered.values()), is_cut=is_cut)
         if not is_cut and not self._opener_ids.isdisjoint(said):
             return Parsed(parsed.text, parsed.reasoning, error=hermes.FAKED)
         return parsed
@@ -91,12 +93,15 @@ class RenderedChat:
     def say(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """A completion that says this and makes these calls, for demonstrations and scripts."""
         safe = self._guard.defuse(text)
-        ids = [*self._guard.encode(hermes.write_turn(safe, calls)), self._form.end_id]
-        parsed = self.parse(ids, (), is_cut=False)
-        wanted = [(call.name, json.dumps(dict(call.arguments))) for call in calls]
-        if [(call.name, json.dumps(dict(call.arguments))) for call in parsed.calls] != wanted:
-            raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
-        return tuple(ids)
+        parsed = Parsed()
+        # Some vocabularies lack characters, some normalise them; escaped, any text can be written.
+        for is_ascii in (False, True):
+            words = hermes.write_turn(safe, calls, is_ascii=is_ascii)
+            ids = (*self._guard.encode(words), self._form.end_id)
+            parsed = self.parse(ids, (), is_cut=False)
+            if [_key(call) for call in parsed.calls] == [_key(call) for call in calls]:
+                return ids
+        raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
 
     def _offer(self, tool: Tool) -> Wire:
         """OpenAI's function form, in a fixed order, the schema in its server's."""
@@ -134,6 +139,10 @@ class RenderedChat:
             ids = render([_UNSHOWN] * len(contents))
             assert self._guard.structure_of(ids) == skeleton, "a plain sentence brought special tokens"
         return tuple(ids)
+
+
+def _key(call: ToolCall) -> tuple[str, str]:
+    return call.name, json.dumps(dict(call.arguments))
 
 
 def _plain(value: Any) -> Any:
