@@ -47,8 +47,8 @@ class BySuccess:
     """One level at a time, the next one when enough of the last `window` episodes of this one succeeded."""
 
     threshold: float = 0.7
-    """Share of successes that promotes. At 0.7 a group of 8 is all right, and teaches nothing, 6 times in 100;
-    at 0.9 it is 43 times."""
+    """Share of successes that promotes. At 0.7 a group of 8 is all right, and teaches nothing, 6 times in
+    100; at 0.9 it is 43 times."""
     window: int = 64
     """Episodes of the current level that count; 64 tell a rate of 0.7 within ±0.11."""
     review: float = 0.2
