@@ -1,0 +1,79 @@
+"""The figures of an evaluation, from records and from trajectories."""
+
+import pytest
+
+from tests.rewards.episodes import QUOTE, did, episode, garbled, said
+from turnwise.evaluate.statistics import mean, paired_difference, wilson
+from turnwise.evaluate.summary import (
+    Played,
+    by_difficulty,
+    by_family,
+    rates_by_task,
+    record,
+    summarise,
+    summarise_by,
+)
+from turnwise.types import Cause, Truth
+
+
+def played(
+    task: str, is_success: bool, *, family: str = "f", difficulty: str = "easy", turns: int = 2
+) -> Played:
+    return Played(task, family, difficulty, is_success, turns, 10 * turns, 4, 1, 1)
+
+
+def test_an_episode_becomes_a_record() -> None:
+    turns = (
+        garbled(),
+        did(QUOTE, cause=Cause.TOOL_ERROR),
+        did(QUOTE, cause=Cause.TIMEOUT),
+        did(QUOTE),
+        said("x"),
+    )
+    found = record(episode(Truth(), *turns), is_success=True)
+    assert found == Played("t1", "", "medium", True, 5, 10, 3, 1, 1)
+
+
+def test_a_summary_counts_tasks_and_samples() -> None:
+    episodes = [played("a", True), played("a", False, turns=4), played("b", True), played("b", True)]
+    found = summarise(episodes, ks=(1, 2, 3))
+    assert (found.num_tasks, found.num_episodes) == (2, 4)
+    assert found.success.value == 0.75
+    assert found.pass_at_k == {1: 0.75, 2: 1.0}
+    assert found.pass_hat_k == {1: 0.75, 2: 0.5}
+    assert found.turns == mean([3, 2])
+    assert found.tokens == mean([30, 20])
+    assert found.tool_error_rate == 0.25
+    assert found.format_error_rate == 0.4
+
+
+def test_a_summary_by_family_or_difficulty_holds_only_its_own() -> None:
+    episodes = [
+        played("a", True, family="quote"),
+        played("b", False, family="quote", difficulty="hard"),
+        played("c", False, family="post", difficulty="hard"),
+    ]
+    families = summarise_by(by_family, episodes)
+    assert list(families) == ["post", "quote"]
+    assert families["quote"].success == wilson(1, 2)
+    assert families["post"].success == wilson(0, 1)
+    assert summarise_by(by_difficulty, episodes)["hard"].success == wilson(0, 2)
+
+
+def test_rates_by_task_are_what_a_comparison_pairs() -> None:
+    before = rates_by_task([played("a", False), played("a", True), played("b", False)])
+    after = rates_by_task([played("b", True), played("a", True)])
+    assert before == {"a": 0.5, "b": 0.0}
+    assert paired_difference(before, after).value == 0.75
+
+
+def test_calls_and_turns_that_were_never_made_do_not_divide_by_zero() -> None:
+    found = summarise([Played("a", "", "easy", False, 0, 0, 0, 0, 0)])
+    assert (found.tool_error_rate, found.format_error_rate) == (0.0, 0.0)
+    assert found.turns.low is None
+
+
+def test_nothing_to_summarise_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no episodes"):
+        summarise([])
+    assert summarise_by(by_family, []) == {}
