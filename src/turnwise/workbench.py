@@ -16,7 +16,7 @@ from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.protocols import Engine
 from turnwise.rewards import Part, Rewards
 from turnwise.rollout.collector import Collector, LeaseFailed, Plan
-from turnwise.rollout.episode import Limits
+from turnwise.rollout.episode import Limits, player
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.types import Sampling, Task, Tool
 
@@ -47,22 +47,33 @@ class Workbench:
     def collector(self, *, group_size: int | None = None, temperature: float | None = None) -> Collector:
         rollout = self.recipe.rollout
         chosen = rollout.temperature if temperature is None else temperature
-        plan = Plan(
-            group_size=group_size or rollout.group_size,
-            num_parallel_episodes=rollout.num_parallel_episodes,
-            num_retries=rollout.num_retries,
-            limits=Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds),
-            sampling=Sampling(temperature=chosen),
-            seed=self.recipe.seed,
-        )
-        return Collector(self.engine, self.chat, self.lease, self.rewards, plan)
+        playing = player(self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen))
+        return Collector(playing, self.lease, self.rewards, plan_of(self.recipe, group_size))
+
+
+def limits_of(recipe: Recipe) -> Limits:
+    rollout = recipe.rollout
+    return Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
+
+
+def plan_of(recipe: Recipe, group_size: int | None = None) -> Plan:
+    rollout = recipe.rollout
+    return Plan(
+        group_size=group_size or rollout.group_size,
+        num_parallel_episodes=rollout.num_parallel_episodes,
+        num_retries=rollout.num_retries,
+        seed=recipe.seed,
+    )
 
 
 @contextlib.asynccontextmanager
-async def open_workbench(recipe: Recipe, tasks: Sequence[Task] = ()) -> AsyncIterator[Workbench]:
+async def open_workbench(
+    recipe: Recipe, tasks: Sequence[Task] = (), *, with_engine: bool = True
+) -> AsyncIterator[Workbench]:
     """Start the servers, load the model; ValueError for the user's mistakes, each naming its key.
 
-    `tasks` are needed by the scripted engine alone: it plays their demonstrations.
+    `tasks` are needed by the scripted engine alone: it plays their demonstrations. Without an engine no
+    weights are loaded: an endpoint brings its own.
     """
     tokenizer = load_tokenizer(recipe.model.path)
     chat = open_chat(
@@ -87,8 +98,8 @@ async def open_workbench(recipe: Recipe, tasks: Sequence[Task] = ()) -> AsyncIte
         rewards = await exits.enter_async_context(
             Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards])
         )
-        if recipe.engine.kind == "scripted":
-            engine = scripted_engine(chat, tasks, pool.tools)
+        if recipe.engine.kind == "scripted" or not with_engine:
+            engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
         else:
             engine = transformers_engine(recipe)
         exits.push_async_callback(engine.close)

@@ -17,9 +17,14 @@ from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown, RewardDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, Collector, Plan, member_seed
-from turnwise.types import Group, Reward, Stop, Task, Trajectory
+from turnwise.rollout.episode import Limits, player
+from turnwise.types import Group, Reward, Sampling, Stop, Task, Trajectory
 
 CHAT = small_chat()
+
+
+def playing_with(engine: ScriptedEngine) -> Any:
+    return player(engine, CHAT, Limits(), Sampling())
 
 
 def turns(one: Task) -> list[tuple[int, ...]]:
@@ -31,7 +36,7 @@ async def collector(tasks: Iterable[Task], plan: Plan, **options: Any) -> AsyncI
     async with nothing_leaks(), Pool(notebook(**options)) as pool:
         await pool.connect()
         engine = scripted(CHAT, pool, list(tasks), turns)
-        yield Collector(engine, CHAT, leasing(pool), Rewards(), plan)
+        yield Collector(playing_with(engine), leasing(pool), Rewards(), plan)
 
 
 async def gathered(playing: Collector, tasks: Iterable[Task], num_groups: int) -> list[Group]:
@@ -185,7 +190,7 @@ def test_an_engine_that_is_down_for_good_ends_the_collection_with_its_reason() -
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(40)]
         async with collector(tasks, Plan(group_size=2, max_dropped_in_a_row=3)) as playing:
-            playing._engine = Down(lambda text: (), 0)
+            playing._player = playing_with(Down(lambda text: (), 0))
             with pytest.raises(CollectionFailed, match="3 groups in a row were lost"):
                 await gathered(playing, tasks, 4)
 
@@ -233,7 +238,7 @@ def test_a_recorded_collection_replays_exactly_without_servers(tmp_path: Path) -
             async with Pool(specs, cassette=Cassette(path, mode)) as pool:
                 await pool.connect()
                 engine = scripted(CHAT, pool, tasks, turns)
-                playing = Collector(engine, CHAT, leasing(pool), Rewards(), Plan(group_size=3))
+                playing = Collector(playing_with(engine), leasing(pool), Rewards(), Plan(group_size=3))
                 groups = sorted(await gathered(playing, tasks, 4), key=lambda group: group.task.id)
                 assert len(groups) == 4
                 seen.append(

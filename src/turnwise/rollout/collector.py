@@ -6,18 +6,16 @@ import hashlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
-from turnwise.protocols import Chat, Engine, RewardDown, Rewarder, Toolbox
-from turnwise.rollout.episode import Limits, play
+from turnwise.protocols import RewardDown, Rewarder, Toolbox
 from turnwise.types import (
     Failure,
     Fault,
     Group,
     Reward,
-    Sampling,
     ServerLoss,
     Stop,
     Task,
@@ -26,6 +24,9 @@ from turnwise.types import (
     ToolResult,
     Trajectory,
 )
+
+Player = Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]
+"""`player(task, toolbox, episode_id, seed)` plays one episode to its end; see `episode.player`."""
 
 Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
 """`lease(task, episode_id)`: the task's own toolbox for one episode. Raises LeaseFailed."""
@@ -50,8 +51,6 @@ class Plan:
     """Further tries, each with a fresh lease, of a member lost to infrastructure."""
     max_dropped_in_a_row: int = 16
     """Groups lost one after the other that end the collection: an engine or a server is down for good."""
-    limits: Limits = field(default_factory=Limits)
-    sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
 
 
@@ -83,14 +82,12 @@ class Collector:
 
     def __init__(
         self,
-        engine: Engine,
-        chat: Chat,
+        player: Player,
         lease: Lease,
         rewarder: Rewarder,
         plan: Plan,
     ) -> None:
-        self._engine = engine
-        self._chat = chat
+        self._player = player
         self._lease = lease
         self._rewarder = rewarder
         self._plan = plan
@@ -202,16 +199,7 @@ class Collector:
         progress.num_in_flight += 1
         try:
             async with self._lease(task, episode_id) as toolbox:
-                trajectory = await play(
-                    task,
-                    self._engine,
-                    self._chat,
-                    _Counted(toolbox, progress),
-                    episode_id=episode_id,
-                    seed=seed,
-                    limits=self._plan.limits,
-                    sampling=self._plan.sampling,
-                )
+                trajectory = await self._player(task, _Counted(toolbox, progress), episode_id, seed)
             if trajectory.stop.is_infrastructure:
                 return Failure(task.id, trajectory.stop, _reason(trajectory))
             reward = await self._rewarder.score(trajectory)

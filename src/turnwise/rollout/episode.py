@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 
 from turnwise.protocols import Chat, Engine, EngineDown, Toolbox
@@ -16,7 +16,6 @@ from turnwise.types import (
     Stop,
     Task,
     ToolCall,
-    ToolResult,
     Trajectory,
     Turn,
 )
@@ -48,11 +47,26 @@ async def play(
 
     Cancellation passes through; everything else that can happen is a `Stop`.
     """
-    started = time.perf_counter()
     turns: list[Turn] = []
+    playing = _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
+    return await settle(playing, turns, task, toolbox, episode_id=episode_id, seed=seed, limits=limits)
+
+
+async def settle(
+    playing: Coroutine[None, None, Stop],
+    turns: list[Turn],
+    task: Task,
+    toolbox: Toolbox,
+    *,
+    episode_id: str,
+    seed: int,
+    limits: Limits,
+) -> Trajectory:
+    """Wait for the turns to be played, ask what they left behind, and make the trajectory of it all."""
+    started = time.perf_counter()
     try:
         async with asyncio.timeout(limits.seconds):
-            stop = await _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
+            stop = await playing
     except TimeoutError:
         stop = Stop.TIME_UP
     except EngineDown:
@@ -72,6 +86,19 @@ async def play(
         losses=tuple(toolbox.losses),
         seconds=time.perf_counter() - started,
     )
+
+
+def player(
+    engine: Engine, chat: Chat, limits: Limits, sampling: Sampling
+) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
+    """`play` with everything settled but the episode: what a Collector wants."""
+
+    async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+        return await play(
+            task, engine, chat, toolbox, episode_id=episode_id, seed=seed, limits=limits, sampling=sampling
+        )
+
+    return play_one
 
 
 async def _play_turns(
@@ -97,30 +124,40 @@ async def _play_turns(
         completion = await engine.complete(ids, wanted, turn_seed(seed, number))
         engine_seconds = time.perf_counter() - started
         is_cut = completion.finish is Finish.LENGTH
-        parsed = _numbered(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
-        turn = Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds)
-        turns.append(turn)
+        parsed = numbered(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
+        turns.append(Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds))
         ids += completion.token_ids
         if is_cut and max_tokens == room:
             return Stop.CONTEXT_FULL
-        if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
-            return Stop.TRUNCATED
-        if parsed.error is None and not parsed.calls:
-            return Stop.ANSWERED
-        started = time.perf_counter()
-        results = tuple(await toolbox.call(parsed.calls)) if parsed.calls else ()
-        turns[-1] = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
-        if any(result.fault is Fault.INFRA for result in results):
-            return Stop.TOOL_DOWN
-        new_ids = chat.extend(ids, observations(parsed, results))
+        turns[-1], stop = await act(turns[-1], toolbox)
+        if stop is not None:
+            return stop
+        new_ids = chat.extend(ids, observations(turns[-1]))
     return Stop.MAX_TURNS
 
 
-def observations(parsed: Parsed, results: Sequence[ToolResult]) -> list[tuple[str, str]]:
-    """What the model reads next: its calls' results, or a short note on what was wrong with its turn."""
+async def act(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:
+    """Make the turn's calls; the Stop says that the episode ends with it."""
+    parsed = turn.parsed
+    if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
+        return turn, Stop.TRUNCATED
     if parsed.error is not None:
-        return [("", f"error: {parsed.error.message}")]
-    return [(call.name, result.content) for call, result in zip(parsed.calls, results, strict=True)]
+        return turn, None
+    if not parsed.calls:
+        return turn, Stop.ANSWERED
+    started = time.perf_counter()
+    results = tuple(await toolbox.call(parsed.calls))
+    acted = replace(turn, results=results, tool_seconds=time.perf_counter() - started)
+    is_down = any(result.fault is Fault.INFRA for result in results)
+    return acted, Stop.TOOL_DOWN if is_down else None
+
+
+def observations(turn: Turn) -> list[tuple[str, str]]:
+    """What the model reads next: its calls' results, or a short note on what was wrong with its turn."""
+    if turn.parsed.error is not None:
+        return [("", f"error: {turn.parsed.error.message}")]
+    pairs = zip(turn.parsed.calls, turn.results, strict=True)
+    return [(call.name, result.content) for call, result in pairs]
 
 
 def turn_seed(seed: int, number: int) -> int:
@@ -128,7 +165,7 @@ def turn_seed(seed: int, number: int) -> int:
     return (seed * 0x9E3779B97F4A7C15 + number) % 2**63
 
 
-def _numbered(parsed: Parsed, number: int) -> Parsed:
+def numbered(parsed: Parsed, number: int) -> Parsed:
     """Call ids unique over the episode: `turn.position`."""
     calls = tuple(replace(call, id=f"{number}.{position}") for position, call in enumerate(parsed.calls))
     return replace(parsed, calls=calls)

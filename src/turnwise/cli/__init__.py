@@ -1,0 +1,16 @@
+"""The `turnwise` command: each subcommand parses its arguments, imports what it needs, and prints."""
+
+import typer
+
+from turnwise.cli import play, servers, tasks
+
+app = typer.Typer(
+    help="Train language models to use tools over many turns, against real MCP servers.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (servers.tools, servers.call, servers.serve, servers.doctor, play.rollout):
+    app.command()(command)
+app.command("eval")(play.evaluate)
+app.add_typer(tasks.app, name="tasks")

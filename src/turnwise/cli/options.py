@@ -1,0 +1,40 @@
+"""What several subcommands take: the servers' file, JSON output, overrides, and how they end on a mistake."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from turnwise.mcp.spec import ServerSpec
+
+_MCP_HELP = "An mcp.json; ./mcp.json if there is one, else the five built-in servers."
+McpFile = Annotated[Path | None, typer.Argument(help=_MCP_HELP)]
+McpOption = Annotated[Path | None, typer.Option("--mcp", help=_MCP_HELP)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of text for people.")]
+Overrides = Annotated[
+    list[str], typer.Option("--set", help="Change one key of the recipe, e.g. --set rollout.group_size=4.")
+]
+
+
+def specs_of(path: Path | None) -> "tuple[ServerSpec, ...]":
+    """The servers to use: the file given, the one in this directory, or the five built-in ones."""
+    from turnwise.mcp.spec import load
+
+    try:
+        return load(mcp_file(path))
+    except ValueError as error:
+        fail(str(error))
+
+
+def mcp_file(path: Path | None) -> Path:
+    from turnwise.servers.services import DEFAULT_FILE
+
+    local = Path("mcp.json")
+    return path or (local if local.exists() else DEFAULT_FILE)
+
+
+def fail(message: str) -> NoReturn:
+    """The user's mistake, in one line on stderr; exit code 2."""
+    typer.echo(f"turnwise: {message}", err=True)
+    raise typer.Exit(2)

@@ -1,0 +1,120 @@
+"""`turnwise rollout` and `turnwise eval`: playing tasks, from the command line."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from turnwise.cli.options import AsJson, Overrides, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from turnwise.config import Recipe
+    from turnwise.types import Task
+
+Result = TypeVar("Result")
+
+RecipeFile = Annotated[Path | None, typer.Argument(help="A recipe (TOML); the defaults when absent.")]
+
+
+def rollout(
+    recipe: RecipeFile = None,
+    tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's training ones else.")] = None,
+    out: Annotated[Path, typer.Option(help="Where trajectories are appended, as JSON lines.")] = Path(
+        "runs/rollout/trajectories.jsonl"
+    ),
+    groups: Annotated[int, typer.Option(help="How many tasks to play.")] = 4,
+    script: Annotated[bool, typer.Option("--script", help="Play each task's own demonstration.")] = False,
+    show: Annotated[int, typer.Option(help="How many episodes to print.")] = 4,
+    overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
+) -> None:
+    """Play tasks with real tools, save the trajectories and print some readably.
+
+    Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
+    """
+    from turnwise.evaluate.playing import play_groups
+
+    settings = _recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
+    chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
+    _run(play_groups(settings, chosen, out=out, num_shown=show))
+
+
+def evaluate(
+    recipe: RecipeFile = None,
+    tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's test tasks by default.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("runs/eval/eval.json"),
+    samples: Annotated[int, typer.Option("--samples", "-k", help="Episodes of each task.")] = 4,
+    temperature: Annotated[float, typer.Option(help="0 is greedy, and then one sample says it all.")] = 1.0,
+    script: Annotated[bool, typer.Option("--script", help="Play each task's own demonstration.")] = False,
+    endpoint: Annotated[str, typer.Option(help="URL of an OpenAI-compatible endpoint to evaluate.")] = "",
+    model: Annotated[str, typer.Option(help="The model's name at that endpoint.")] = "",
+    compare: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Two eval.json files: print paired differences instead.")
+    ] = None,
+    as_json: AsJson = False,
+    overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
+) -> None:
+    """Measure success on held-out tasks: rates with intervals, pass@k, pass^k, by family and difficulty.
+
+    An endpoint's key is read from OPENAI_API_KEY.
+
+    Example: turnwise eval recipe.toml -k 8 --set model.path=runs/1/export
+    """
+    from turnwise.evaluate.playing import evaluate_recipe
+    from turnwise.evaluate.report import print_comparison, print_report, read_report
+
+    if compare is not None:
+        try:
+            print_comparison(*(read_report(path) for path in compare), as_json=as_json)
+        except ValueError as error:
+            fail(str(error))
+        return
+    if bool(endpoint) != bool(model):
+        fail("--endpoint and --model go together")
+    settings = _recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
+    chosen = _tasks(tasks or settings.tasks.test, "tasks.test")
+    report = _run(
+        evaluate_recipe(
+            settings,
+            chosen,
+            out=out,
+            num_samples=samples,
+            temperature=temperature,
+            endpoint=endpoint,
+            endpoint_model=model,
+        )
+    )
+    print_report(report, as_json=as_json)
+
+
+def _recipe(path: Path | None, overrides: list[str]) -> "Recipe":
+    from turnwise.config import load_recipe
+
+    try:
+        return load_recipe(path, overrides)
+    except ValueError as error:
+        fail(str(error))
+
+
+def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":
+    from turnwise.tasks.load import load
+
+    if path is None:
+        fail(f"no tasks: give --tasks FILE, or set {key} in the recipe (`turnwise tasks make` makes some)")
+    try:
+        return load(path)
+    except ValueError as error:
+        fail(str(error))
+
+
+def _run(work: "Coroutine[None, None, Result]") -> "Result":
+    from turnwise.rollout.collector import CollectionFailed
+
+    try:
+        return asyncio.run(work)
+    except (ValueError, CollectionFailed) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

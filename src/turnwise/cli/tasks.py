@@ -1,0 +1,120 @@
+"""`turnwise tasks make|check|convert`: task files, from the command line."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.cli.options import McpOption, fail, specs_of
+
+app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True)
+
+
+@app.command()
+def make(
+    folder: Annotated[Path, typer.Argument(help="Where the three .jsonl files go.")] = Path("tasks"),
+    train: Annotated[int, typer.Option(help="Tasks of each family for training.")] = 20,
+    validation: Annotated[int, typer.Option(help="Tasks of each family for validation.")] = 4,
+    test: Annotated[int, typer.Option(help="Tasks of each family held out for testing.")] = 4,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
+    family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
+    world_seed: Annotated[int, typer.Option(help="Of the embedded world.")] = 0,
+) -> None:
+    """Make verified tasks over the embedded world: every reference plan is carried out twice on real servers.
+
+    Companies and phrasings of the three splits are disjoint.
+
+    Example: turnwise tasks make data --train 50 --family quote_price
+    """
+    from rich.progress import Progress
+
+    from turnwise.mcp.pool import Pool
+    from turnwise.mcp.spec import load
+    from turnwise.servers.embedded.world import open_world
+    from turnwise.servers.services import DEFAULT_FILE
+    from turnwise.tasks.families import FAMILIES
+    from turnwise.tasks.load import save
+    from turnwise.tasks.make import Made, make_tasks
+
+    for name in family or ():
+        if name not in FAMILIES:
+            fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
+    chosen = {name: FAMILIES[name] for name in family or FAMILIES}
+    counts = {"train": train, "validation": validation, "test": test}
+
+    async def run() -> Made:
+        embedded = load(DEFAULT_FILE, {"TURNWISE_WORLD_SEED": str(world_seed)})
+        async with Pool(embedded) as pool:
+            with Progress(transient=True) as bar:
+                shown = bar.add_task("verifying plans")
+                return await make_tasks(
+                    open_world(world_seed).market,
+                    pool.lease,
+                    counts,
+                    seed=seed,
+                    families=chosen,
+                    on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
+                )
+
+    made = asyncio.run(run())
+    for split in counts:
+        tasks = [task for task in made.tasks if task.split == split]
+        save(tasks, folder / f"{split}.jsonl")
+        print(f"{folder / split}.jsonl: {len(tasks)} tasks")
+    for rejected in made.rejected:
+        print(f"rejected {rejected}")
+    for short in made.short:
+        print(f"short: {short}")
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Task files; splits must be disjoint.")],
+    mcp: McpOption = None,
+) -> None:
+    """Check task files against the servers' real tools before a run finds out; exit code 1 on problems.
+
+    Example: turnwise tasks check tasks/*.jsonl --mcp mcp.json
+    """
+    from turnwise.mcp.pool import Pool
+    from turnwise.tasks.check import check_files
+
+    async def tools() -> list[object]:
+        async with Pool(specs_of(mcp)) as pool:
+            for error in (await pool.connect()).values():
+                fail(str(error))
+            return list(pool.tools)
+
+    problems = check_files(files, asyncio.run(tools()))  # type: ignore[arg-type]
+    for problem in problems:
+        print(problem)
+    print(f"{len(problems)} problems" if problems else "no problems")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, in any known layout.")],
+    target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its ending.")],
+    mcp: McpOption = None,
+) -> None:
+    """Read tasks in any known layout and write them in turnwise's own.
+
+    Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
+    """
+    from turnwise.mcp.pool import Pool
+    from turnwise.tasks.load import load, save
+
+    async def tool_servers() -> dict[str, str]:
+        async with Pool(specs_of(mcp)) as pool:
+            await pool.connect()
+            return {tool.name: tool.server for tool in pool.tools}
+
+    try:
+        tasks = load(source, tool_servers=asyncio.run(tool_servers()))
+        save(tasks, target)
+    except ValueError as error:
+        fail(str(error))
+    print(f"{target}: {len(tasks)} tasks")

@@ -1,0 +1,114 @@
+"""Takes a recipe and tasks, plays them with real tools, gives trajectories on disk and a report."""
+
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from turnwise.config import Recipe
+from turnwise.engines import engine_class
+from turnwise.evaluate.report import Report, write_report
+from turnwise.evaluate.summary import record
+from turnwise.rewards import is_success
+from turnwise.rollout.collector import Collector
+from turnwise.rollout.display import print_played
+from turnwise.rollout.endpoint import endpoint_player
+from turnwise.rollout.live import shown
+from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.types import Group, Task
+from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
+
+_STDERR = Console(stderr=True, emoji=False)
+
+
+async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:
+    """Play each task's group once; every episode goes to `out`, the first few to the terminal."""
+    console = Console(emoji=False)
+    num_printed = 0
+    async with open_workbench(recipe, tasks) as bench:
+        collector = bench.collector()
+        size = recipe.rollout.group_size
+        async with _collecting(collector, tasks, size) as groups:
+            with TrajectoryWriter(out) as writer:
+                async for group in groups:
+                    for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+                        played = Played(trajectory, reward)
+                        writer.write(played)
+                        if num_printed < num_shown:
+                            num_printed += 1
+                            print_played(played, console)
+    progress = collector.progress
+    console.print(
+        f"{progress.num_finished} episodes of {progress.num_groups} tasks in {out}; "
+        f"{progress.num_lost} lost to infrastructure and played again, "
+        f"{progress.num_groups_dropped} groups dropped",
+        highlight=False,
+        markup=False,
+    )
+
+
+async def evaluate_recipe(
+    recipe: Recipe,
+    tasks: Sequence[Task],
+    *,
+    out: Path,
+    num_samples: int,
+    temperature: float,
+    endpoint: str = "",
+    endpoint_model: str = "",
+) -> Report:
+    """Play every task `num_samples` times; figures go to `out`, episodes beside it."""
+    started = time.perf_counter()
+    episodes = []
+    async with (
+        open_workbench(recipe, tasks, with_engine=not endpoint) as bench,
+        _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
+        _collecting(collector, tasks, num_samples) as groups,
+    ):
+        with TrajectoryWriter(out.with_name("trajectories.jsonl")) as writer:
+            async for group in groups:
+                for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+                    writer.write(Played(trajectory, reward))
+                    episodes.append(record(trajectory, is_success=is_success(trajectory)))
+    report = Report(
+        model=endpoint_model or ("demonstrations" if recipe.engine.kind == "scripted" else recipe.model.path),
+        num_samples=num_samples,
+        temperature=temperature,
+        seconds=time.perf_counter() - started,
+        num_tasks_asked=len(tasks),
+        num_lost=collector.progress.num_lost,
+        episodes=tuple(sorted(episodes, key=lambda each: each.task_id)),
+    )
+    write_report(report, out)
+    return report
+
+
+@contextlib.asynccontextmanager
+async def _collecting(
+    collector: Collector, tasks: Sequence[Task], size: int
+) -> AsyncIterator[AsyncIterator[Group]]:
+    async with (
+        shown(collector.progress, len(tasks) * size, _STDERR),
+        collector.collecting(tasks, len(tasks)) as groups,
+    ):
+        yield groups
+
+
+@contextlib.asynccontextmanager
+async def _collector(
+    bench: Workbench, num_samples: int, temperature: float, endpoint: str, model: str
+) -> AsyncIterator[Collector]:
+    if not endpoint:
+        yield bench.collector(group_size=num_samples, temperature=temperature)
+        return
+    remote = engine_class("openai")(endpoint, model, key=os.environ.get("OPENAI_API_KEY", ""))
+    try:
+        playing = endpoint_player(
+            remote, limits_of(bench.recipe), temperature, bench.recipe.model.system_prompt
+        )
+        yield Collector(playing, bench.lease, bench.rewards, plan_of(bench.recipe, num_samples))
+    finally:
+        await remote.close()

@@ -1,0 +1,167 @@
+"""Takes an evaluation's episodes, gives `eval.json`, a table for the terminal, and paired comparisons."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from turnwise.evaluate.statistics import Estimate, paired_difference
+from turnwise.evaluate.summary import (
+    Played,
+    Summary,
+    by_difficulty,
+    by_family,
+    rates_by_task,
+    summarise,
+    summarise_by,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One evaluation: what was played, and each episode's outcome."""
+
+    model: str
+    num_samples: int
+    temperature: float
+    seconds: float
+    num_tasks_asked: int
+    num_lost: int
+    """Episodes lost to infrastructure and played again, or given up: never counted as failures."""
+    episodes: tuple[Played, ...]
+
+    @property
+    def num_tasks_missing(self) -> int:
+        """Tasks that could not be played at all, for no fault of the model's."""
+        return self.num_tasks_asked - len({each.task_id for each in self.episodes})
+
+
+_REPORT = TypeAdapter(Report)
+
+
+def figures(report: Report) -> dict[str, Any]:
+    """Every figure of the evaluation, as it is written to eval.json beside the episodes."""
+    ks = powers_up_to(report.num_samples)
+    return {
+        "all": asdict(summarise(report.episodes, ks=ks)),
+        "by_family": _plain(summarise_by(by_family, report.episodes, ks=ks)),
+        "by_difficulty": _plain(summarise_by(by_difficulty, report.episodes, ks=ks)),
+    }
+
+
+def powers_up_to(most: int) -> tuple[int, ...]:
+    """1, 2, 4, … and the number itself: the k of pass@k worth a column."""
+    powers = {2**power for power in range(most.bit_length()) if 2**power <= most}
+    return tuple(sorted(powers | {most}))
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Written whole or not at all."""
+    if not report.episodes:
+        raise ValueError("no task could be played: every group was lost to infrastructure")
+    document = {"report": _REPORT.dump_python(report, mode="json"), "figures": figures(report)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(document, indent=1), "utf-8")
+    os.replace(part, path)  # noqa: PTH105 (the one call whose atomicity is documented)
+
+
+def read_report(path: Path) -> Report:
+    try:
+        return _REPORT.validate_python(json.loads(path.read_text("utf-8"))["report"])
+    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
+        raise ValueError(f"{path}: not an eval.json: {type(error).__name__}") from None
+
+
+def print_report(report: Report, *, as_json: bool = False, console: Console | None = None) -> None:
+    if as_json:
+        print(json.dumps(figures(report)))
+        return
+    console = console or Console(emoji=False)
+    ks = powers_up_to(report.num_samples)
+    whole = summarise(report.episodes, ks=ks)
+    title = (
+        f"{report.model}: {whole.num_tasks} tasks × {report.num_samples}, temperature {report.temperature:g}"
+    )
+    table = Table(title=escape(title), title_justify="left")
+    table.add_column("")
+    passes = (f"pass@{ks[-1]}", f"pass^{ks[-1]}")
+    for name in ("tasks", "success (95%)", *passes, "turns", "tokens", "tool errors", "format errors"):
+        table.add_column(name, justify="right", no_wrap=name.startswith("success"))
+    rows = {"all": whole}
+    rows |= summarise_by(by_difficulty, report.episodes, ks=ks)
+    rows |= summarise_by(by_family, report.episodes, ks=ks)
+    for name, summary in rows.items():
+        table.add_row(escape(name or "-"), *_cells(summary, ks[-1]))
+    console.print(table)
+    if report.num_lost or report.num_tasks_missing:
+        console.print(
+            f"{report.num_lost} episodes were lost to infrastructure and played again; "
+            f"{report.num_tasks_missing} tasks could not be played and count as nothing",
+            style="yellow",
+        )
+
+
+def print_comparison(before: Report, after: Report, *, as_json: bool = False) -> None:
+    """Paired differences of success over the tasks both played, with bootstrap intervals."""
+    rates = rates_by_task(before.episodes), rates_by_task(after.episodes)
+    both = sorted(rates[0].keys() & rates[1].keys())
+    if not both:
+        raise ValueError("the two evaluations have no task in common")
+    families = {each.task_id: each.family for each in after.episodes}
+    rows = {"all": _difference(rates, both)}
+    for family in sorted({families[task] for task in both}):
+        rows[family or "-"] = _difference(rates, [task for task in both if families[task] == family])
+    if as_json:
+        print(json.dumps({name: asdict(estimate) for name, estimate in rows.items()}))
+        return
+    console = Console(emoji=False)
+    left_out = (len(rates[0]) - len(both)) + (len(rates[1]) - len(both))
+    table = Table(title=escape(f"{before.model} → {after.model}, {len(both)} tasks"), title_justify="left")
+    table.add_column("")
+    table.add_column("success, after − before (95%)", justify="right")
+    for name, estimate in rows.items():
+        table.add_row(escape(name), _interval(estimate, sign="+"))
+    console.print(table)
+    if left_out:
+        console.print(f"{left_out} tasks are in one evaluation only and were left out", style="yellow")
+
+
+def _difference(rates: tuple[Mapping[str, float], Mapping[str, float]], tasks: list[str]) -> Estimate:
+    before, after = ({task: side[task] for task in tasks} for side in rates)
+    return paired_difference(before, after)
+
+
+def _cells(summary: Summary, k: int) -> list[str]:
+    return [
+        str(summary.num_tasks),
+        _interval(summary.success),
+        _share(summary.pass_at_k.get(k)),
+        _share(summary.pass_hat_k.get(k)),
+        f"{summary.turns.value:.1f}",
+        f"{summary.tokens.value:.0f}",
+        f"{summary.tool_error_rate:.0%}",
+        f"{summary.format_error_rate:.0%}",
+    ]
+
+
+def _interval(estimate: Estimate, sign: str = "") -> str:
+    text = f"{estimate.value:{sign}.2f}"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return escape(f"{text} [{estimate.low:{sign}.2f} {estimate.high:{sign}.2f}]")
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _plain(summaries: Mapping[str, Summary]) -> dict[str, Any]:
+    return {name: asdict(summary) for name, summary in summaries.items()}

@@ -1,0 +1,62 @@
+"""Takes a task and an OpenAI-compatible endpoint, gives the episode it plays: to be measured, not trained on.
+
+Token ids do not cross such an interface: the turns carry none, and `policy_version` is -1.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+
+from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
+from turnwise.protocols import Toolbox
+from turnwise.rollout.episode import Limits, act, numbered, settle, turn_seed
+from turnwise.types import Completion, Stop, Task, Trajectory, Turn
+
+NO_POLICY = -1
+
+
+def endpoint_player(
+    endpoint: OpenAIEndpoint, limits: Limits, temperature: float, system_prompt: str
+) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
+    """What a Collector wants, over an endpoint."""
+
+    async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+        turns: list[Turn] = []
+        playing = _play_turns(task, endpoint, toolbox, turns, seed, limits, temperature, system_prompt)
+        return await settle(playing, turns, task, toolbox, episode_id=episode_id, seed=seed, limits=limits)
+
+    return play_one
+
+
+async def _play_turns(
+    task: Task,
+    endpoint: OpenAIEndpoint,
+    toolbox: Toolbox,
+    turns: list[Turn],
+    seed: int,
+    limits: Limits,
+    temperature: float,
+    system_prompt: str,
+) -> Stop:
+    messages = [ChatMessage("system", system_prompt)] if system_prompt else []
+    messages += [ChatMessage(message.role, message.content) for message in task.prompt]
+    for number in range(task.turn_limit):
+        started = time.perf_counter()
+        reply = await endpoint.chat(
+            messages,
+            toolbox.tools,
+            max_tokens=limits.tokens_per_turn,
+            temperature=temperature,
+            seed=turn_seed(seed, number) % 2**31,
+        )
+        parsed = numbered(reply.parsed, number)
+        completion = Completion((), (), reply.finish, NO_POLICY)
+        turns.append(Turn((), completion, parsed, engine_seconds=time.perf_counter() - started))
+        turns[-1], stop = await act(turns[-1], toolbox)
+        if stop is not None:
+            return stop
+        messages.append(ChatMessage("assistant", parsed.text, parsed.calls))
+        if parsed.error is not None:
+            messages.append(ChatMessage("user", f"error: {parsed.error.message}"))
+        for call, result in zip(parsed.calls, turns[-1].results, strict=True):
+            messages.append(ChatMessage("tool", result.content, call_id=call.id))
+    return Stop.MAX_TURNS
