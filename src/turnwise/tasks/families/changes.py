@@ -267,10 +267,8 @@ REPORT_TO_CHANNEL = Family(
     name="report_to_channel",
     difficulty=Difficulty.HARD,
     servers=("fmp", "polygon", "python", "slack"),
-    required_tools=(
-        *("polygon_get_previous_close", "fmp_get_change_percent"),
-        *("execute_python", "send_slack_message"),
-    ),
+    # Not the change-percent tool: FMP's quote gives the same change, and the phrasings leave it open.
+    required_tools=("polygon_get_previous_close", "execute_python", "send_slack_message"),
     phrasings=(
         "Find the ticker of {name}. Take its previous close from Polygon and its percentage change from "
         "FMP's change-percent tool, and with execute_python compute the price these imply, close * (1 + "
