@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 SPLITS = ("train", "validation", "test")
 
+HISTORY_LIMIT = 50
+"""Messages read of a channel: more than any of the embedded workspace holds."""
+
 Results = Sequence[Any]
 """What the calls so far gave, in order, read as JSON where it is JSON."""
 

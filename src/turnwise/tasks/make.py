@@ -15,14 +15,12 @@ from typing import Protocol
 from turnwise.protocols import Toolbox
 from turnwise.tasks.facts import Market
 from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.family import SPLITS, Case, Channel, Conclusion, Family, Material, split_of
-from turnwise.tasks.plan import PlanFailed, Played, ToolsDown, changes, follow, holds
+from turnwise.tasks.family import HISTORY_LIMIT, SPLITS, Case, Channel, Conclusion, Family, Material, split_of
+from turnwise.tasks.plan import PlanFailed, Played, answers_to, changes, follow, holds
 from turnwise.types import ExpectedWrite, Message, Task, ToolCall, Truth
 
 _MAX_DRAWS = 50
 """Draws in a row that give no new task before a family is held to be exhausted."""
-
-_HISTORY_LIMIT = 200
 
 
 class Lease(Protocol):
@@ -116,27 +114,21 @@ async def make_tasks(
 async def _survey(lease: Lease) -> tuple[Channel, ...]:
     """The channels as a fresh episode sees them: tasks can only be about what is there."""
     async with lease(["slack"], "survey") as toolbox:
-        [listed] = await toolbox.call([ToolCall("list", "list_slack_channels", {})])
-        if listed.is_error:
-            raise ToolsDown(f"list_slack_channels: {listed.content}")
-        rows = json.loads(listed.content)
-        histories = await toolbox.call(
-            [
-                ToolCall(
-                    row["id"],
-                    "get_slack_channel_history",
-                    {"channel_id": row["id"], "limit": _HISTORY_LIMIT},
-                )
-                for row in rows
-            ]
-        )
-        for history in histories:
-            if history.is_error:
-                raise ToolsDown(f"get_slack_channel_history: {history.content}")
-    return tuple(
-        Channel(row["id"], row["name"], tuple(each["text"] for each in json.loads(history.content)))
-        for row, history in zip(rows, histories, strict=True)
-    )
+        [listed] = await answers_to([ToolCall("list", "list_slack_channels", {})], toolbox)
+        channels: list[Channel] = []
+        for row in json.loads(listed.content):
+            asked = {"channel_id": row["id"], "limit": HISTORY_LIMIT}
+            [history] = await answers_to([ToolCall("read", "get_slack_channel_history", asked)], toolbox)
+            channels.append(Channel(row["id"], row["name"], _texts(history.content)))
+    return tuple(channels)
+
+
+def _texts(history: str) -> tuple[str, ...]:
+    """The messages; none of a history so long that it was cut, since no plan could read it either."""
+    try:
+        return tuple(row["text"] for row in json.loads(history))
+    except json.JSONDecodeError:
+        return ()
 
 
 def _drafts(

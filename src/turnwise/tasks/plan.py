@@ -36,7 +36,7 @@ async def follow(case: Case, toolbox: Toolbox) -> Played:
         for step in steps:
             number += 1
             calls.append(ToolCall(f"call_{number}", step.tool, _read(step.arguments, results)))
-        answers = await _answers(toolbox, calls)
+        answers = await answers_to(calls, toolbox)
         results.extend(_parsed(answer.content) for answer in answers)
         # How long it took differs from run to run, and files must not.
         kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
@@ -47,7 +47,7 @@ async def follow(case: Case, toolbox: Toolbox) -> Played:
 
 async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
     """Whether the server says now what the probe waits for."""
-    [answer] = await _answers(toolbox, [ToolCall("probe", probe.tool, probe.arguments)], may_fail=True)
+    [answer] = await answers_to([ToolCall("probe", probe.tool, probe.arguments)], toolbox, may_fail=True)
     return not answer.is_error and probe.contains in answer.content
 
 
@@ -57,9 +57,10 @@ def changes(played: Played, toolbox: Toolbox) -> list[ToolCall]:
     return [call for turn in played.demonstration for call in turn.calls if call.name in writers]
 
 
-async def _answers(
-    toolbox: Toolbox, calls: Sequence[ToolCall], *, may_fail: bool = False
+async def answers_to(
+    calls: Sequence[ToolCall], toolbox: Toolbox, *, may_fail: bool = False
 ) -> list[ToolResult]:
+    """One turn's results; a server's failure is ToolsDown, a call's own is PlanFailed unless it may fail."""
     answers = await toolbox.call(calls)
     for call, answer in zip(calls, answers, strict=True):
         if answer.fault is Fault.INFRA:

@@ -5,6 +5,7 @@ import re
 from turnwise.tasks.families.lookups import FIGURES, figure_of, known_figure
 from turnwise.tasks.families.searches import search, symbol_in
 from turnwise.tasks.family import (
+    HISTORY_LIMIT,
     NUMBER,
     TWO_DECIMALS,
     Case,
@@ -25,9 +26,6 @@ from turnwise.tasks.family import (
 )
 from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
 
-_HISTORY_LIMIT = 50
-"""More than any channel of the template holds."""
-
 _PRICE = r"\$([\d,]+\.\d{2})"
 
 
@@ -40,7 +38,7 @@ def _read(channel: Channel) -> tuple[tuple[Step, ...], ...]:
                 "get_slack_channel_history",
                 lambda r: {
                     "channel_id": row_where(r[0], "name", channel.name)["id"],
-                    "limit": _HISTORY_LIMIT,
+                    "limit": HISTORY_LIMIT,
                 },
             ),
         ),
