@@ -184,7 +184,7 @@ _MEMORY = {
     "allocates step by step": "x = []\nwhile True: x.append(bytearray(1 << 20))",
     "repeats a list": "x = [0] * (1 << 34)",
     "fills an array": "import numpy\nx = numpy.ones(1 << 31)",
-    "inflates a bomb": "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 26)) * 1) * 64",
+    "inflates a bomb": "import zlib\nx = zlib.decompress(zlib.compress(bytes(1 << 20))) * (1 << 14)",
     "unpickles a bomb": """
         import pickle
         class Swell:
@@ -326,7 +326,7 @@ _CHANNELS = [
         error="E",
     ),
     Attack("gives a value that does not end", "print('blocked')\nx = []\nx.append(x)\nx"),
-    Attack("gives a huge value", "print('blocked')\n'x' * (32 << 20)"),
+    Attack("gives a huge value", "print('blocked')\n'x' * (4 << 20)"),
     Attack(
         "breaks the interpreter for the next one",
         """

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -29,18 +30,25 @@ from turnwise.sandbox import (
     isolation,
 )
 from turnwise.sandbox.isolation import trial
+from turnwise.sandbox.layout import PACKAGES
 
 SOURCE = str(Path(__file__).parents[2] / "src")
 both_kinds = pytest.mark.parametrize("kind", BOTH, ids=str)
 
 
+@functools.cache
+def failure_of(kind: Kind) -> str:
+    return trial(kind)
+
+
 @contextlib.asynccontextmanager
 async def sandboxed(
-    kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, **limits: Any
+    kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, packages: tuple[str, ...] = (), **limits: Any
 ) -> AsyncIterator[Sandbox]:
-    if failure := trial(kind):
+    if failure := failure_of(kind):
         pytest.skip(f"{kind} does not work here: {failure}")
-    async with Sandbox(Limits(**limits), num_workers=num_workers, walls=Isolation(kind, "")) as sandbox:
+    walls = Isolation(kind, "")
+    async with Sandbox(Limits(**limits), num_workers=num_workers, walls=walls, packages=packages) as sandbox:
         yield sandbox
 
 
@@ -53,6 +61,14 @@ def zygote_pids() -> list[int]:
 
 def status_of(pid: int) -> str:
     return Path(f"/proc/{pid}/status").read_text()
+
+
+def is_gone(pid: int) -> bool:
+    """Ended, though perhaps not yet waited for."""
+    try:
+        return "State:\tZ" in status_of(pid)
+    except OSError:
+        return True
 
 
 def environment_of(pid: int) -> bytes:
@@ -108,7 +124,7 @@ def test_variables_arrive_and_libraries_work(kind: Kind) -> None:
     rows = [{"a": 4, "b": "x"}, {"a": 9, "b": "x"}, {"a": 16, "b": "y"}]
 
     async def play() -> None:
-        async with sandboxed(kind) as sandbox:
+        async with sandboxed(kind, packages=PACKAGES) as sandbox:
             execution = await sandbox.run(textwrap.dedent(code), {"data": rows})
             assert execution.error == ""
             assert json.loads(execution.value_json or "") == [{"b": "x", "c": 7.0}, {"b": "y", "c": 5.0}]
@@ -132,7 +148,7 @@ def test_steps_hand_their_objects_on() -> None:
 @both_kinds
 def test_nothing_passes_from_one_execution_to_the_next(kind: Kind) -> None:
     async def play() -> None:
-        async with sandboxed(kind) as sandbox:
+        async with sandboxed(kind, packages=PACKAGES) as sandbox:
             await sandbox.run(
                 "import builtins, os, json\nbuiltins.left = 1\nos.environ['L'] = '1'\njson.left = 1",
                 {"data": 1},
@@ -219,9 +235,10 @@ def test_a_zygote_killed_while_idle_is_replaced_unnoticed(kind: Kind) -> None:
     async def play() -> None:
         async with sandboxed(kind) as sandbox:
             await sandbox.run("1")
+            family = descendants(os.getpid())
             for pid in zygote_pids():
                 os.kill(pid, signal.SIGKILL)
-            assert await wait_until(lambda: not zygote_pids())
+            assert await wait_until(lambda: all(is_gone(pid) for pid in family))
             assert (await sandbox.run("6 * 7")).value == "42"
 
     asyncio.run(play())
@@ -257,13 +274,14 @@ def test_closing_leaves_no_process_and_no_descriptor(kind: Kind) -> None:
 
 @both_kinds
 def test_everything_dies_with_a_host_that_is_killed(kind: Kind) -> None:
-    if failure := trial(kind):
+    if failure := failure_of(kind):
         pytest.skip(failure)
     host = textwrap.dedent(f"""
         import asyncio
         from turnwise.sandbox import Isolation, Kind, Sandbox
         async def main():
-            async with Sandbox(num_workers=1, walls=Isolation(Kind({str(kind)!r}), "")) as sandbox:
+            walls = Isolation(Kind({str(kind)!r}), "")
+            async with Sandbox(num_workers=1, packages=(), walls=walls) as sandbox:
                 await sandbox.run("1")
                 print("warm", flush=True)
                 await sandbox.run("import time; time.sleep(60)")
@@ -317,7 +335,7 @@ def test_the_zygote_has_one_thread_and_nothing_of_our_environment(
     monkeypatch.setenv("TURNWISE_SECRET", "s3cret")
 
     async def play() -> None:
-        async with sandboxed(kind) as sandbox:
+        async with sandboxed(kind, packages=PACKAGES) as sandbox:
             await sandbox.run("1")
             (zygote,) = zygote_pids()
             assert len(os.listdir(f"/proc/{zygote}/task")) == 1
@@ -359,6 +377,7 @@ NOT_ROOT = """
 import asyncio
 from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
 from turnwise.sandbox.isolation import trial
+from turnwise.sandbox.layout import PACKAGES
 CODE = '''
 import os, time
 count = 0

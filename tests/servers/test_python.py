@@ -180,7 +180,7 @@ def test_what_an_episode_keeps_is_bounded(call: Call) -> None:
 
 def test_a_dropped_episode_is_forgotten() -> None:
     async def play() -> None:
-        async with serve_python(Sandbox(num_workers=1)) as service:
+        async with serve_python(Sandbox(num_workers=1, packages=())) as service:
             await handle(service, "store_execution_result", "one", {"context_key": "k", "data": "1"})
             await handle(service, "store_execution_result", "two", {"context_key": "k", "data": "2"})
             await drop(service, "one")
@@ -207,7 +207,7 @@ def test_without_isolation_the_server_lives_and_refuses_by_name() -> None:
 
 def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
     async def play() -> None:
-        async with serve_python(Sandbox(num_workers=1)) as service:
+        async with serve_python(Sandbox(num_workers=1, packages=())) as service:
             await handle(service, "execute_python", "e", {"code": "1"})
             async with asyncio.TaskGroup() as group:
                 group.create_task(_expect_unavailable(service))

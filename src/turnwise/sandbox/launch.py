@@ -97,8 +97,14 @@ def start(launch: Launch, limits: Limits, packages: Sequence[str] = PACKAGES) ->
         num_uids=num_uids,
         **asdict(limits),
     )
-    ours.send(json.dumps(asdict(settings)).encode())
-    return Zygote(process, ours, errors)
+    zygote = Zygote(process, ours, errors)
+    try:
+        ours.send(json.dumps(asdict(settings)).encode())
+    except OSError as error:
+        reason = zygote.last_words() or str(error)  # it is already gone, and has said why
+        zygote.end()
+        raise OSError(error.errno, reason) from error
+    return zygote
 
 
 def send_run(control: socket.socket, number: int, request: bytes, output_fd: int, result_fd: int) -> None:

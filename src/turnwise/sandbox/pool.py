@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from turnwise.sandbox.execution import Execution, Limits, NoIsolation, SandboxDown
 from turnwise.sandbox.isolation import Isolation, Kind, isolation
+from turnwise.sandbox.layout import PACKAGES
 from turnwise.sandbox.worker import Worker
 
 
@@ -14,13 +15,20 @@ class Sandbox:
     """`async with Sandbox() as sandbox: await sandbox.run(code, {"data": …})`."""
 
     def __init__(
-        self, limits: Limits | None = None, *, num_workers: int = 2, walls: Isolation | None = None
+        self,
+        limits: Limits | None = None,
+        *,
+        num_workers: int = 2,
+        walls: Isolation | None = None,
+        packages: Sequence[str] = PACKAGES,
     ) -> None:
+        """`walls` default to the best that works here; `packages` are what code finds beside the stdlib."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be at least 1, not {num_workers}")
         self._limits = limits or Limits()
         self._num_workers = num_workers
         self._walls = walls
+        self._packages = packages
         self._kind = Kind.NONE
         self._idle: asyncio.Queue[Worker | None] = asyncio.Queue()
         """None is a place whose worker was lost and could not be replaced yet."""
@@ -31,7 +39,7 @@ class Sandbox:
             raise NoIsolation(f"Python code cannot be run safely here: {walls.detail}")
         self._kind = walls.kind
         for _ in range(self._num_workers):
-            self._idle.put_nowait(Worker(self._kind, self._limits))
+            self._idle.put_nowait(Worker(self._kind, self._limits, self._packages))
         return self
 
     async def __aexit__(
@@ -71,7 +79,7 @@ class Sandbox:
     def _replace(self, lost: Worker | None) -> Worker:
         if lost is not None:
             lost.kill()
-        return Worker(self._kind, self._limits)
+        return Worker(self._kind, self._limits, self._packages)
 
     def _try_replace(self, lost: Worker | None) -> Worker | None:
         try:

@@ -20,13 +20,13 @@ _GRACE_SECONDS = 5.0
 class Worker:
     """A warm zygote. Any exception of `run` but ValueError leaves it unusable: end it and start another."""
 
-    def __init__(self, kind: Kind, limits: Limits) -> None:
+    def __init__(self, kind: Kind, limits: Limits, packages: Sequence[str]) -> None:
         self._limits = limits
         self._number = 0
         self._is_warm = False
         try:
             with launch_behind(kind) as launch:
-                self._zygote: Zygote = start(launch, limits)
+                self._zygote: Zygote = start(launch, limits, packages)
         except OSError as error:
             raise SandboxDown(f"the sandbox could not be started: {error}") from error
         self._zygote.control.setblocking(False)
