@@ -75,7 +75,9 @@ class TransformersEngine:
         _check_supported(model)
         place = torch.device(_choose_device() if device == "auto" else device)
         self._model = cast("Any", model)  # its own annotations are too loose to check against
-        self._model.to(device=place, dtype=dtype).eval()
+        self._model.to(place).eval()
+        if any(each.dtype != dtype for each in model.parameters() if each.is_floating_point()):
+            self._model.to(dtype)  # only where needed: a model read from a quantised file refuses the call
         register()
         self._model.set_attn_implementation(NAME)
         shape = _kv_shape(model.config, dtype, place)

