@@ -152,6 +152,9 @@ XML_CALLS = _edited(
 OWN_CALLS = _edited(NATIVE, "<tool_call>\n' }}{{ c.function | tojson }}", "CALL ' + c.function.name }}")
 """Writes calls in a form of its own."""
 
+UNDOING = _edited(CHATML, "+ m.content +", "+ m.content | replace('‹', '<') +")
+"""Makes a special token again of what was defused."""
+
 COUNTING = _edited(CHATML, "m.role + '\n'", "m.role + ' ' + (messages | length | string) + '\n'")
 """Every turn's header says how long the conversation is: no glue is right twice."""
 

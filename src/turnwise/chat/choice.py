@@ -84,7 +84,14 @@ def _hand_written(tokenizer: Any, name: str, enable_thinking: bool) -> tuple[For
     notes = bridge.check()
     messages: list[Wire] = [{"role": "user", "content": QUESTION}, speech(1)]
     calling = tokenizer.decode(renderer.render_ids(messages, tools=[PROBE_TOOL]), skip_special_tokens=False)
-    return bridge, HermesReader(tokenizer) if _is_hermes(calling) else LibraryReader(renderer), notes
+    if _is_hermes(calling):
+        return bridge, _hermes_reader(tokenizer, bridge), notes
+    return bridge, LibraryReader(renderer), notes
+
+
+def _hermes_reader(tokenizer: Any, form: Form) -> Reader:
+    guard = Guard(tokenizer)
+    return HermesReader(tokenizer, frozenset(guard.structure_of(guard.encode(form.turn_opening))[:1]))
 
 
 def _is_hermes(calling: str) -> bool:
@@ -117,7 +124,7 @@ def _templated(tokenizer: Any, guard: Guard, enable_thinking: bool) -> tuple[For
     except NoGlue as refusal:
         raise NoGlue(f"{reason}; and with tools written into the messages, {refusal}") from refusal
     offer = f"{reason}; tools are offered in the Hermes form, written into the system and user messages"
-    return folded, HermesReader(tokenizer), [offer, *notes]
+    return folded, _hermes_reader(tokenizer, folded), [offer, *notes]
 
 
 def _native(tokenizer: Any, template: Template, options: dict[str, Any]) -> tuple[Form, Reader, list[str]]:
@@ -128,7 +135,7 @@ def _native(tokenizer: Any, template: Template, options: dict[str, Any]) -> tupl
     messages: list[Wire] = [{"role": "user", "content": QUESTION}, speech(1)]
     calling = template.text(messages, [PROBE_TOOL], prompt=False)
     if _is_hermes(calling):
-        return template, HermesReader(tokenizer), notes
+        return template, _hermes_reader(tokenizer, template), notes
     for name in library.TOOL_PARSERS:
         reader = _library_reader(tokenizer, name, options)
         if reader is not None and _reads_probe(reader, tokenizer, calling):

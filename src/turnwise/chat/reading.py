@@ -23,15 +23,20 @@ class Reader(Protocol):
 class HermesReader:
     """Reads decoded text, so it does not matter into which tokens the tags and the JSON were split."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, opener_ids: frozenset[int]) -> None:
         self._tokenizer = tokenizer
+        self._opener_ids = opener_ids
+        """The tokens that open a turn: a model that writes one writes someone else's turn."""
 
     def read(
         self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
     ) -> Parsed:
         tail = decode(self._tokenizer, prompt_ids[-_TAIL_TOKENS:])
         is_thinking = tail.rstrip().endswith("<think>")
-        return hermes.read_turn(decode(self._tokenizer, ids), starts_in_thought=is_thinking, is_cut=is_cut)
+        parsed = hermes.read_turn(decode(self._tokenizer, ids), starts_in_thought=is_thinking, is_cut=is_cut)
+        if not is_cut and not self._opener_ids.isdisjoint(ids):
+            return Parsed(parsed.text, parsed.reasoning, error=hermes.FAKED)
+        return parsed
 
 
 class LibraryReader:
@@ -83,6 +88,8 @@ def _checked(number: int, call: Any) -> ToolCall:
 
 
 def _verdict(found: Any, calls: Sequence[ToolCall]) -> FormatError | None:
+    if "<tool_response>" in (found.content or ""):
+        return hermes.FAKED
     if calls:
         return None
     if found.reasoning_complete is False:

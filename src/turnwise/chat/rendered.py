@@ -1,7 +1,8 @@
 """Takes a tokenizer, gives the Chat for its model: prompts, exact extensions, and turns as structure."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turnwise.chat import hermes
@@ -41,8 +42,8 @@ class RenderedChat:
         self._reader = reader
         self._guard = guard
         self._system_prompt = system_prompt
-        self._opener_ids = frozenset(guard.structure_of(guard.encode(form.turn_opening))[:1])
-        self._offered: dict[str, Wire] = {}
+        self._offers: dict[str, _Offer] = {}
+        self._skeletons: dict[Hashable, list[int]] = {}
         self.notes = tuple(notes)
         """What was found out about the template and decided, one sentence each."""
 
@@ -64,11 +65,12 @@ class RenderedChat:
             raise ValueError("prompt: must end with a message to the model")
         if unknown := [message.role for message in messages if message.role not in _ROLES]:
             raise ValueError(f"prompt: role {unknown[0]!r} is none of {', '.join(_ROLES)}")
-        offered = [self._offer(tool) for tool in tools]
-        self._offered |= {tool.name: wire for tool, wire in zip(tools, offered, strict=True)}
+        offers = [self._offer(tool) for tool in tools]
+        wires = [offer.wire for offer in offers]
         return self._guarded(
-            lambda contents: self._form.open(self._with_system_prompt(messages, contents), offered),
+            lambda contents: self._form.open(self._with_system_prompt(messages, contents), wires),
             [message.content for message in messages],
+            key=(*(message.role for message in messages), *(offer.number for offer in offers)),
         )
 
     def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> tuple[int, ...]:
@@ -84,11 +86,8 @@ class RenderedChat:
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         """Calls, or an answer, or what was wrong; call ids count from `call_0` within the turn."""
         end = next((at for at, token in enumerate(completion_ids) if token in self.stop_ids), None)
-        said = completion_ids[:end]
-        parsed = self._reader.read(said, prompt_ids, list(self._offered.values()), is_cut=is_cut)
-        if not is_cut and not self._opener_ids.isdisjoint(said):
-            return Parsed(parsed.text, parsed.reasoning, error=hermes.FAKED)
-        return parsed
+        tools = [offer.wire for offer in self._offers.values()]
+        return self._reader.read(completion_ids[:end], prompt_ids, tools, is_cut=is_cut)
 
     def say(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
         """A completion that says this and makes these calls, for demonstrations and scripts."""
@@ -103,16 +102,19 @@ class RenderedChat:
                 return ids
         raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
 
-    def _offer(self, tool: Tool) -> Wire:
-        """OpenAI's function form, in a fixed order, the schema in its server's."""
+    def _offer(self, tool: Tool) -> "_Offer":
+        """OpenAI's function form, in a fixed order, the schema in its server's; made safe once."""
         function = {
             "name": tool.name,
             "description": tool.description,
             "parameters": _plain(tool.input_schema),
         }
-        offered: Wire = {"type": "function", "function": function}
-        text = json.dumps(offered, ensure_ascii=False)
-        return offered if self._guard.defuse(text) == text else self._guard.defuse_json(offered)
+        wire: Wire = {"type": "function", "function": function}
+        text = json.dumps(wire, ensure_ascii=False)
+        if text not in self._offers:
+            safe = wire if self._guard.defuse(text) == text else self._guard.defuse_json(wire)
+            self._offers[text] = _Offer(len(self._offers), safe)
+        return self._offers[text]
 
     def _with_system_prompt(self, messages: Sequence[Message], contents: Sequence[str]) -> list[Wire]:
         """One system message at most, ours first: many templates take no second one."""
@@ -127,18 +129,29 @@ class RenderedChat:
         return [{"role": "system", "content": f"{self._system_prompt}\n\n{wires[0]['content']}"}, *wires[1:]]
 
     def _guarded(
-        self, render: Callable[[Sequence[str]], list[int]], contents: Sequence[str]
+        self, render: Callable[[Sequence[str]], list[int]], contents: Sequence[str], *, key: Hashable = None
     ) -> tuple[int, ...]:
         """Render what others wrote; the special ids are those of harmless contents, or it is not shown.
 
-        Defusing does this by itself; the comparison holds for templates and tokenizers yet unknown.
+        Defusing does this by itself; the comparison holds for templates and tokenizers yet unknown. Where
+        a key is given, it stands for everything but the contents.
         """
         ids = render([self._guard.defuse(content) for content in contents])
-        skeleton = self._guard.structure_of(render(["x"] * len(contents)))
+        skeleton = self._skeletons.get(key) or self._guard.structure_of(render(["x"] * len(contents)))
+        if key is not None:
+            self._skeletons[key] = skeleton
         if self._guard.structure_of(ids) != skeleton:
             ids = render([_UNSHOWN] * len(contents))
             assert self._guard.structure_of(ids) == skeleton, "a plain sentence brought special tokens"
         return tuple(ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A tool as it is shown, and a short name for it."""
+
+    number: int
+    wire: Wire
 
 
 def _key(call: ToolCall) -> tuple[str, str]:
