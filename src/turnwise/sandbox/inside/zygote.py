@@ -152,19 +152,24 @@ def _next_run(control: socket.socket) -> tuple[int, list[int]]:
 
 
 def _spawn(settings: Settings, own_pids: int, base: _Memory, kept: frozenset[int]) -> _Child:
-    ours, theirs = socket.socketpair()
-    if own_pids >= 0:
-        setns(own_pids, NEWPID)  # the last namespace died with its child
-        unshare(NEWPID)
-    pid = os.fork()
-    if pid == 0:
-        _be_the_child(settings, theirs, base, kept)
-    theirs.close()
-    if ours.recv(1) != b"!":
-        # it said why on stderr; running code outside the cage is never the answer
+    """A child that is confined and waits for its code."""
+    status = 0
+    for _ in range(_NUM_HAND_OVERS):
+        ours, theirs = socket.socketpair()
+        if own_pids >= 0:
+            setns(own_pids, NEWPID)  # the last namespace died with its child
+            unshare(NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            _be_the_child(settings, theirs, base, kept)
+        theirs.close()
+        if ours.recv(1) == b"!":
+            return _Child(pid, os.pidfd_open(pid), ours)
+        ours.close()
         _, status = os.waitpid(pid, 0)
-        sys.exit(f"the child could not be confined (wait status {status})")
-    return _Child(pid, os.pidfd_open(pid), ours)
+        if os.WIFEXITED(status):
+            break  # it said why on stderr; running code outside the cage is never the answer
+    sys.exit(f"the child could not be confined (wait status {status})")
 
 
 def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kept: frozenset[int]) -> None:
