@@ -186,6 +186,13 @@ def test_a_sound_answer_of_each_matcher_passes(answer: Answer) -> None:
     assert found(with_truth(answer=answer)) == []
 
 
+def test_a_tool_must_be_on_one_of_the_tasks_servers_unless_it_names_none() -> None:
+    task = replace(with_truth(milestones=("polygon_get_news",)), tools=None)
+    assert [field for field, _ in found(task)] == ["truth.milestones.0"]
+    assert found(replace(task, servers=("fmp", "slack", "polygon"))) == []
+    assert found(replace(task, servers=())) == []
+
+
 def test_a_truth_that_asks_for_nothing_is_found() -> None:
     bare = replace(GOOD, truth=Truth(forbidden_tools=("execute_python",)))
     assert [field for field, _ in found(bare)] == ["truth"]

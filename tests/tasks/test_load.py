@@ -95,12 +95,14 @@ def test_saving_twice_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Pat
     assert sorted(tmp_path.iterdir()) == paths
 
 
-def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "value", [float("nan"), "half a pair: \ud800"], ids=["not JSON", "not UTF-8, so found while writing"]
+)
+def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, value: object) -> None:
     path = tmp_path / "tasks.json"
     save((BARE,), path)
-    bad = Task("n", (Message("user", "?"),), (), Truth(Answer(float("nan"), Matcher.NUMERIC)))
-    with pytest.raises(ValueError, match="JSON"):
-        save((bad,), path)
+    with pytest.raises(ValueError, match="JSON|surrogates"):
+        save((Task("n", (Message("user", "?"),), (), Truth(Answer(value, Matcher.NUMERIC))),), path)
     assert load(path) == (BARE,)
     assert list(tmp_path.iterdir()) == [path]
 
