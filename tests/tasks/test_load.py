@@ -101,7 +101,7 @@ def test_saving_twice_gives_the_same_bytes_and_leaves_nothing_else(tmp_path: Pat
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, value: object) -> None:
     path = tmp_path / "tasks.json"
     save((BARE,), path)
-    with pytest.raises(ValueError, match="JSON|surrogates"):
+    with pytest.raises(ValueError, match=r"JSON|surrogates"):
         save((Task("n", (Message("user", "?"),), (), Truth(Answer(value, Matcher.NUMERIC))),), path)
     assert load(path) == (BARE,)
     assert list(tmp_path.iterdir()) == [path]
