@@ -25,7 +25,7 @@ def make(
 
     Companies and phrasings of the three splits are disjoint.
 
-    Example: turnwise tasks make data --train 50 --family quote_price
+    Example: turnwise tasks make data --train 50 --family quote_figure
     """
     from rich.progress import Progress
 
@@ -35,7 +35,8 @@ def make(
     from turnwise.servers.services import DEFAULT_FILE
     from turnwise.tasks.families import FAMILIES
     from turnwise.tasks.load import save
-    from turnwise.tasks.make import Made, make_tasks
+    from turnwise.tasks.make import Made, Mismatch, make_tasks
+    from turnwise.tasks.plan import ToolsDown
 
     for name in family or ():
         if name not in FAMILIES:
@@ -57,15 +58,18 @@ def make(
                     on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
                 )
 
-    made = asyncio.run(run())
+    try:
+        made = asyncio.run(run())
+    except (Mismatch, ToolsDown) as error:
+        fail(str(error))
     for split in counts:
         tasks = [task for task in made.tasks if task.split == split]
         save(tasks, folder / f"{split}.jsonl")
         print(f"{folder / split}.jsonl: {len(tasks)} tasks")
     for rejected in made.rejected:
-        print(f"rejected {rejected}")
-    for short in made.short:
-        print(f"short: {short}")
+        print(f"rejected {rejected.task_id}: {rejected.reason}")
+    for place, count in made.short.items():
+        print(f"{place}: {count} fewer than asked for, the world has no more")
 
 
 @app.command()
@@ -79,14 +83,15 @@ def check(
     """
     from turnwise.mcp.pool import Pool
     from turnwise.tasks.check import check_files
+    from turnwise.types import Tool
 
-    async def tools() -> list[object]:
+    async def tools() -> list[Tool]:
         async with Pool(specs_of(mcp)) as pool:
             for error in (await pool.connect()).values():
                 fail(str(error))
             return list(pool.tools)
 
-    problems = check_files(files, asyncio.run(tools()))  # type: ignore[arg-type]
+    problems = check_files(files, asyncio.run(tools()))
     for problem in problems:
         print(problem)
     print(f"{len(problems)} problems" if problems else "no problems")
