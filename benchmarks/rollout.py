@@ -26,6 +26,9 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Threads that wait give their core away, for all sides alike: where others use the machine too, threads that
+# spin at every barrier make the same work take up to ten times as long.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
 from rich.console import Console
@@ -233,6 +236,7 @@ def main() -> None:
     asyncio.run(run_ours(own, Shape(2, 2, 64, 4, 4, 4), short, 0))  # warm-up: first calls load libraries
     run_generate(model, Shape(2, 2, 64, 4, 4, 4), short, 0)
 
+    print(f"{options.model}: {shape}, 2 threads, load {os.getloadavg()[0]:.1f} at the start")
     table = Table("side", "tool ms", "seconds", "tokens/s", "episodes/s", "generate / this", "note")
     ours: dict[float, float] = {}
     generate: dict[float, float] = {}

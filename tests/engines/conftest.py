@@ -1,4 +1,4 @@
-"""One thread for tiny models: sharing work among two takes longer than doing it, the more so on a busy CPU."""
+"""One thread for tiny models: sharing such work takes longer than doing it, the more so on a busy CPU."""
 
 from collections.abc import Iterator
 

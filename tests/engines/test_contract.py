@@ -1,0 +1,107 @@
+"""What every engine owes its callers, whichever it is; a new one in ENGINES is tested on arrival."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.engines.models import qwen3
+from turnwise.engines import ENGINES, engine_class
+from turnwise.engines.openai import NOT_FOR_TRAINING, OpenAIEndpoint
+from turnwise.protocols import Engine, EngineDown
+from turnwise.types import Finish, Sampling
+
+PROMPT = [3, 1, 4, 1, 5]
+
+
+def scripted() -> Engine:
+    engine: Engine = engine_class("scripted")(
+        lambda text: [ord(letter) for letter in text], 0, sequence=["hello, this is long enough"] * 20
+    )
+    return engine
+
+
+def transformers() -> Engine:
+    engine: Engine = engine_class("transformers")(qwen3(), device="cpu")
+    return engine
+
+
+MAKERS: dict[str, Callable[[], Engine]] = {"scripted": scripted, "transformers": transformers}
+ENDPOINTS = {"openai"}
+"""They speak in messages; tests/engines/test_openai.py."""
+
+
+def test_every_engine_is_under_this_contract() -> None:
+    assert set(MAKERS) | ENDPOINTS == set(ENGINES)
+
+
+def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="'vlm' is none of openai, scripted, transformers"):
+        engine_class("vlm")
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_completion_is_as_long_as_asked_and_has_a_logprob_for_each_token(name: str) -> None:
+    async def scenario() -> None:
+        engine = MAKERS[name]()
+        completion = await engine.complete(PROMPT, Sampling(max_tokens=7), 0)
+        assert len(completion.token_ids) == len(completion.logprobs) == 7
+        assert all(logprob <= 0 for logprob in completion.logprobs)
+        assert completion.finish is Finish.LENGTH
+        assert completion.policy_version == 0
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_completions_after_a_publication_carry_its_version(name: str) -> None:
+    async def scenario() -> None:
+        engine = MAKERS[name]()
+        for version in (3, 4):
+            await engine.publish(qwen3(version).state_dict(), version)
+            completion = await engine.complete(PROMPT, Sampling(max_tokens=2), 0)
+            assert completion.policy_version == version
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_closed_engine_is_down_and_may_be_closed_again(name: str) -> None:
+    async def scenario() -> None:
+        engine = MAKERS[name]()
+        await engine.close()
+        await engine.close()
+        with pytest.raises(EngineDown):
+            await engine.complete(PROMPT, Sampling(max_tokens=1), 0)
+        with pytest.raises(EngineDown):
+            await engine.publish(qwen3().state_dict(), 1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize(("prompt", "max_tokens"), [([], 5), ([1], 0)])
+def test_an_empty_request_is_the_callers_mistake(name: str, prompt: list[int], max_tokens: int) -> None:
+    async def scenario() -> None:
+        engine = MAKERS[name]()
+        with pytest.raises(ValueError, match=r"prompt_ids|max_tokens"):
+            await engine.complete(prompt, Sampling(max_tokens=max_tokens), 0)
+        await engine.close()
+
+    asyncio.run(scenario())
+
+
+def test_an_endpoint_says_that_it_cannot_be_trained() -> None:
+    async def scenario() -> None:
+        endpoint: Any = OpenAIEndpoint("http://127.0.0.1:9/v1", "some-model")
+        with pytest.raises(ValueError, match="never be trained"):
+            await endpoint.complete(PROMPT, Sampling(), 0)
+        with pytest.raises(ValueError, match="takes no weights"):
+            await endpoint.publish({}, 1)
+        assert "log-probs" in NOT_FOR_TRAINING
+        await endpoint.close()
+
+    asyncio.run(scenario())
