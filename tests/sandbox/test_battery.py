@@ -167,7 +167,7 @@ def open_box() -> Iterator[Callable[[Kind], Box]]:
         def get(kind: Kind) -> Box:
             if kind not in boxes:
                 if failure := trial(kind):
-                    # In CI a wall that does not stand is a failure, or a broken sandbox would look like a pass.
+                    # In CI a wall that does not stand is a failure: a broken sandbox must not pass.
                     (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{kind}: {failure}")
                 stack.close()
                 boxes.clear()

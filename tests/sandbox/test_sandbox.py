@@ -46,7 +46,7 @@ async def sandboxed(
     kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, packages: tuple[str, ...] = (), **limits: Any
 ) -> AsyncIterator[Sandbox]:
     if failure := failure_of(kind):
-        # In CI a wall that does not stand is a failure, or a broken sandbox would look like a pass.
+        # In CI a wall that does not stand is a failure: a broken sandbox must not pass.
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{kind}: {failure}")
     walls = Isolation(kind, "")
     async with Sandbox(Limits(**limits), num_workers=num_workers, walls=walls, packages=packages) as sandbox:
