@@ -222,7 +222,9 @@ class TransformersEngine:
             outcomes = self._scheduler.step(is_admitting=not self._publications)
         except Exception as error:  # noqa: BLE001 - whatever the model raises is told to those it concerns
             failure = EngineDown(f"the model failed: {type(error).__name__}: {error}")
-            outcomes = [(request, failure) for request in self._scheduler.abort()]
+            # If nothing has begun, it is the waiting ones that cannot: left there, they would fail for ever.
+            lost = self._scheduler.abort() or self._scheduler.drain()
+            outcomes = [(request, failure) for request in lost]
         for request, outcome in outcomes:
             self._tell(self._asked[request], outcome)
         # Those told and those cancelled are of no more use; the rest is few.
