@@ -113,6 +113,9 @@ NATIVE = (
 )
 """Knows tools, a tool role, and writes calls in the Hermes form."""
 
+NAMED = NATIVE.replace("+ m.role +", "+ m.role + (' ' + m.name if m.name else '') +")
+"""Says which tool a result is from."""
+
 _EACH = "{% for m in messages %}"
 
 
@@ -176,6 +179,8 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
     "plain ChatML": lambda: bpe(template=CHATML),
     "native": lambda: bpe(template=NATIVE),
     "native, tags are tokens": lambda: bpe(plain=QWEN3_PLAIN, template=NATIVE),
+    "native, names its tools": lambda: bpe(template=NAMED),
+    "native, other markup": lambda: bpe(plain=("<custom_tag>", "  "), template=NATIVE),
     "forgetful": lambda: bpe(template=FORGETFUL),
     "no last newline": lambda: bpe(template=NO_LAST_NEWLINE),
     "end token swallows spaces": lambda: bpe(template=NATIVE, rstrip_end=True),
