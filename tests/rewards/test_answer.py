@@ -1,6 +1,7 @@
 """Answers held against the truth by each matcher, and where an answer may come from."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
 from turnwise.rewards.answer import answer_text, matches, normalise, says_answer
 from turnwise.rewards.numbers import MAX_CHARS
-from turnwise.types import Answer, FormatErrorKind, Matcher, Stop, Truth
+from turnwise.types import Answer, FormatErrorKind, Matcher, Parsed, Stop, ToolCall, Truth
 
 
 @pytest.mark.parametrize(
@@ -65,9 +66,12 @@ def test_a_right_answer_matches(matcher: Matcher, value: Any, text: str) -> None
         (Matcher.JSON_SUBSET, {"a": 1}, '{"a": "1"}'),
         (Matcher.JSON_SUBSET, {"a": 1}, '{"a": 2, "a": 1}'),
         (Matcher.JSON_SUBSET, {"a": 1}, '{"a": 2} {"a": 1}'),
+        (Matcher.JSON_SUBSET, {"a": 1}, '{"a": 1} {"a": 2}'),
         (Matcher.JSON_SUBSET, {"a": 1}, '```json\n{"a": 2}\n```\n```json\n{"a": 1}\n```'),
         (Matcher.JSON_SUBSET, {"a": 1}, '```json\n{"a": 2}\n```\n{"a": 1}'),
         (Matcher.JSON_SUBSET, {"a": [1]}, '{"a": [0, 1, 2]}'),
+        (Matcher.JSON_SUBSET, {"a": [1]}, '{"a": [1, 2]}'),
+        (Matcher.JSON_SUBSET, {"a": [1, 2]}, '{"a": [1]}'),
         (Matcher.JSON_SUBSET, {"a": 1}, '[{"a": 1}]'),
         (Matcher.JSON_SUBSET, {"a": 1}, "{'a': 1}"),
         (Matcher.JSON_SUBSET, {"a": 1}, '{"a": 1'),
@@ -171,6 +175,8 @@ def test_an_answer_is_the_final_message_of_an_episode_that_the_model_ended() -> 
     assert answer_text(episode(truth, said("5"), stop=Stop.MAX_TURNS)) == ""
     assert answer_text(episode(truth, said("5"), stop=Stop.TRUNCATED)) == ""
     assert answer_text(episode(truth, did(QUOTE, "5"))) == ""
+    still_calling = Parsed(text="5", calls=(ToolCall("0", QUOTE, {}),))
+    assert answer_text(episode(truth, replace(said("5"), parsed=still_calling))) == ""
     assert answer_text(episode(truth, garbled(text="5"))) == ""
     assert answer_text(episode(truth)) == ""
 

@@ -83,7 +83,7 @@ turns = st.lists(
 )
 ends = st.sampled_from([said("yes"), said("no"), said("yes no"), garbled()])
 stops = st.sampled_from([Stop.ANSWERED, Stop.ANSWERED, Stop.ANSWERED, Stop.MAX_TURNS, Stop.TRUNCATED])
-weights = st.floats(-1, 1, allow_nan=False)
+weights = st.integers(-1_000, 1_000).map(lambda weight: weight / 1_000)
 shapings = st.dictionaries(st.sampled_from([*SHAPING, "answer", f"{OWN}:shout"]), weights, max_size=6)
 
 
