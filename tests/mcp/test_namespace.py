@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.pool import is_offered, _tool_of, namespaced
+from turnwise.mcp.pool import _tool_of, is_offered, namespaced
 from turnwise.types import Tool
 
 
