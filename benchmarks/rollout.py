@@ -238,18 +238,23 @@ def main() -> None:
 
     print(f"{options.model}: {shape}, 2 threads, load {os.getloadavg()[0]:.1f} at the start")
     table = Table("side", "tool ms", "seconds", "tokens/s", "episodes/s", "generate / this", "note")
+    console = Console(width=140)
+
+    def add(cells: list[str]) -> None:
+        print(*cells, sep="  ", flush=True)  # as they come: the whole takes minutes
+        table.add_row(*cells)
+
     ours: dict[float, float] = {}
     generate: dict[float, float] = {}
     for latency in (0.0, 0.05, 0.5):
         rounds = range(options.rounds)
         generate[latency] = min(run_generate(model, shape, tokens, latency) for _ in rounds)
         ours[latency] = min(asyncio.run(run_ours(own, shape, tokens, latency)) for _ in rounds)
-        table.add_row(*row(shape, "generate per turn", latency, generate[latency], generate[latency]))
+        add(row(shape, "generate per turn", latency, generate[latency], generate[latency]))
         if not options.skip_continuous:
             seconds, note = try_continuous(model, shape, tokens, latency)
-            table.add_row(*row(shape, "transformers continuous", latency, seconds, generate[latency], note))
-        table.add_row(*row(shape, "turnwise", latency, ours[latency], generate[latency]))
-    console = Console(width=140)
+            add(row(shape, "transformers continuous", latency, seconds, generate[latency], note))
+        add(row(shape, "turnwise", latency, ours[latency], generate[latency]))
     console.print(table)
     ratio, added = generate[0.0] / ours[0.0], ours[0.5] - ours[0.0]
     console.print(f"goal: at 0 ms >= 5x generate per turn: {ratio:.2f}x {'met' if ratio >= 5 else 'NOT MET'}")

@@ -224,22 +224,23 @@ def test_one_rows_broken_numbers_do_not_spoil_its_neighbours() -> None:
         with torch.no_grad():
             model.model.embed_tokens.weight[13] = torch.nan  # tied: every logit row has one bad entry, so:
         model.lm_head.weight = torch.nn.Parameter(qwen3().lm_head.weight.detach().clone())
-        sound = [[5, 6, 7, 8], list(range(20, 60))]
+        # The short one takes over the broken one's row, and the long one keeps what it left there in view.
+        sound = [list(range(20, 120)), [5, 6, 7, 8]]
         sampling = Sampling(max_tokens=30, temperature=0)
         async with running(qwen3()) as engine:
             expected = [await engine.complete(prompt, sampling, 0) for prompt in sound]
         if any(13 in each.token_ids for each in expected):
             pytest.skip("the sound ones sample the broken token")
         async with running(model) as engine:
-            jobs = [engine.complete(prompt, sampling, 0) for prompt in ([1, 2, 13], *sound)]
+            jobs = [engine.complete(prompt, sampling, 0) for prompt in ([*[1] * 60, 13], *sound)]
             broken, *results = await asyncio.gather(*jobs, return_exceptions=True)
             assert isinstance(broken, EngineDown)
             assert [each.token_ids for each in results if isinstance(each, Completion)] == [
                 each.token_ids for each in expected
             ]
             # The row it left is used again.
-            again = await engine.complete(sound[0], sampling, 0)
-            assert again.token_ids == expected[0].token_ids
+            again = await engine.complete(sound[1], sampling, 0)
+            assert again.token_ids == expected[1].token_ids
 
     asyncio.run(scenario())
 
