@@ -29,11 +29,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 setup: $(VENV)/.installed  ## Make the virtual environment with everything pinned
 
-demo: setup  ## Run the main job end to end
-	@$(BIN)/turnwise tools
-	@$(BIN)/turnwise call fmp_search_ticker '{"query": "Brasked"}'
-	@$(BIN)/turnwise call fmp_get_quote '{"symbol": "BRASD"}'
-	@$(BIN)/turnwise call execute_python '{"code": "round((20.23 - 20.48) / 20.48 * 100, 2)"}'
+demo: setup  ## Make tasks, play them with real tools, measure them
+	@$(BIN)/turnwise tasks make runs/demo/tasks --train 0 --validation 0 --test 1
+	@$(BIN)/turnwise rollout --tasks runs/demo/tasks/test.jsonl --script --groups 23 --show 3 \
+	  --set rollout.group_size=1 --out runs/demo/trajectories.jsonl
+	@$(BIN)/turnwise eval --tasks runs/demo/tasks/test.jsonl --script -k 1 --out runs/demo/eval.json
 
 lint: setup
 	$(BIN)/ruff check .

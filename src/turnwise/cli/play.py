@@ -1,6 +1,7 @@
 """`turnwise rollout` and `turnwise eval`: playing tasks, from the command line."""
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -92,6 +93,8 @@ def evaluate(
 def _recipe(path: Path | None, overrides: list[str]) -> "Recipe":
     from turnwise.config import load_recipe
 
+    # A reward of the user's own, `module:function`, is found beside where the command is run.
+    sys.path.insert(0, str(Path.cwd()))
     try:
         return load_recipe(path, overrides)
     except ValueError as error:
