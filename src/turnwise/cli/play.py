@@ -1,6 +1,7 @@
 """`turnwise rollout` and `turnwise eval`: playing tasks, from the command line."""
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -93,6 +94,8 @@ def evaluate(
 def _recipe(path: Path | None, overrides: list[str]) -> "Recipe":
     from turnwise.config import load_recipe
 
+    # Torch's threads share the cores with the servers: where they wait, they must not spin.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A reward of the user's own, `module:function`, is found beside where the command is run.
     sys.path.insert(0, str(Path.cwd()))
     try:
