@@ -99,5 +99,4 @@ def _verdict(found: Any, calls: Sequence[ToolCall]) -> FormatError | None:
 
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
     """Exactly what the ids spell; ids past the vocabulary (a padded embedding's) spell nothing."""
-    known = [token for token in ids if 0 <= token < len(tokenizer)]
-    return str(tokenizer.decode(known, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
