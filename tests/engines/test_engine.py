@@ -126,16 +126,21 @@ def test_memory_stays_within_its_bound_under_many_distinct_prompts() -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_used_lately_outlives_what_was_not() -> None:
+def test_what_was_used_longest_ago_is_evicted_first() -> None:
     async def scenario() -> None:
         source = random.Random(4)
-        shared, sampling = some_ids(source, 300), Sampling(max_tokens=4)
-        async with running(qwen3(), cache_tokens=1100) as engine:
-            for number in range(12):
-                await engine.complete([*shared, number, number], sampling, 0)
-                await engine.complete(some_ids(source, 150), sampling, 0)
-            # The prefix once, then a token or so for each of its twelve; the strangers in full.
-            assert engine.counts.num_prefilled <= 300 + 12 * 2 + 12 * 150
+        old, kept, new = (some_ids(source, 300) for _ in range(3))
+        async with running(qwen3(), cache_tokens=1000) as engine:
+
+            async def computed(prompt: list[int]) -> int:
+                before = engine.counts.num_prefilled
+                await engine.complete(prompt, Sampling(max_tokens=4), 0)
+                return engine.counts.num_prefilled - before
+
+            assert [await computed(prompt) for prompt in (kept, old, kept)] == [299, 299, 0]
+            assert await computed(new) == 299  # there is room for two
+            assert await computed(kept) == 0
+            assert await computed(old) == 299
 
     asyncio.run(scenario())
 

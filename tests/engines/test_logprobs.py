@@ -71,6 +71,23 @@ def test_a_prompt_seen_before_is_not_computed_again_and_samples_the_same() -> No
     asyncio.run(scenario())
 
 
+def test_a_new_turn_computes_its_new_tokens_only() -> None:
+    async def scenario() -> None:
+        source = random.Random(0)
+        prompt = some_ids(source, 100)
+        async with running(qwen3()) as engine:
+            # A prompt's last token is fed as the first decoding step; the last one sampled before it, which
+            # was never fed, is computed in its place.
+            for num_computed, num_next in [(99, 30), (30, 1), (1, 55), (55, 1)]:
+                before = engine.counts.num_prefilled
+                completion = await engine.complete(prompt, Sampling(max_tokens=10), 0)
+                assert engine.counts.num_prefilled - before == num_computed
+                assert worst_gap(qwen3(), prompt, completion) <= CLOSE
+                prompt = [*prompt, *completion.token_ids, *some_ids(source, num_next)]
+
+    asyncio.run(scenario())
+
+
 def test_a_prefix_shared_by_requests_that_come_together_is_computed_once() -> None:
     async def scenario() -> None:
         source = random.Random(0)

@@ -298,8 +298,8 @@ class Scheduler:
         """What the finished row computed is the prefix of its episode's next turn."""
         each = self._running[row]
         own = each.request.ids[each.anchor.end : each.request.num_fed]
-        if self._tree.shrink(self._cache_tokens - self._rows.num_tokens - len(own)):
-            self._tree.store(each.anchor, own, self._rows.read(row, len(own)))
+        limit = self._cache_tokens - self._rows.num_tokens
+        self._tree.store(each.anchor, own, self._rows.read(row, len(own)), limit=limit)
 
     def _leave(self, row: int, *, is_sound: bool = True) -> None:
         each, last = self._running[row], self._running[-1]

@@ -111,8 +111,11 @@ class PrefixTree:
         self._touch(node)
         return self._add(node, tuple(ids[depth:]), None) if depth < len(ids) else node
 
-    def store(self, anchor: Node, ids: Sequence[int], kv: torch.Tensor) -> None:
-        """Keep computed keys and values of `ids`, which begin at `anchor`'s end, where they are news."""
+    def store(self, anchor: Node, ids: Sequence[int], kv: torch.Tensor, *, limit: int) -> None:
+        """Keep computed keys and values of `ids`, which begin at `anchor`'s end, where they are news.
+
+        Others are evicted until no more than `limit` tokens are held; if they cannot be, nothing is kept.
+        """
         node, depth = anchor, 0
         while depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
             length = shared_length(ids, depth, child.token_ids)
@@ -121,7 +124,10 @@ class PrefixTree:
             node = child if length == len(child.token_ids) else self._split(child, child.start + length)
             depth += length
         self._touch(node)
-        if depth < len(ids):
+        self.pin(node)
+        has_room = self.shrink(limit - (len(ids) - depth))
+        self.unpin(node)
+        if has_room and depth < len(ids):
             self._add(node, tuple(ids[depth:]), kv[:, :, :, depth : len(ids)].clone())
 
     def pin(self, node: Node) -> None:
