@@ -88,6 +88,19 @@ def attend(
             query, key, value, 0.0, is_causal, attn_mask=bias, scale=scale
         )
         return out.float(), lse
+    return attend_by_products(query, key, value, scale, bias, is_causal=is_causal)
+
+
+def attend_by_products(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scale: float,
+    bias: torch.Tensor | None = None,
+    *,
+    is_causal: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same in plain matrix products, where fused kernels keep the log-sum-exp to themselves."""
     scores = torch.matmul(query, key.transpose(-1, -2)).float() * scale
     if is_causal:
         length = query.shape[-2]
