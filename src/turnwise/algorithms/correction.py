@@ -1,8 +1,8 @@
 """Takes log-probs of the sampler μ and of the trainer's π_old, gives weights, a mask and the ratio's base.
 
 Engine and trainer differ numerically at equal weights, and by staleness in asynchronous runs. The loss of a
-token is `weights_BT` × a loss from `losses.py` whose ratio is π_θ over `base_logprobs_BT`, counted in numerator
-and denominator where `mask_BT` is 1.
+token is `weights_BT` × a loss from `losses.py` whose ratio is π_θ over `base_logprobs_BT`; `mask_BT` says
+which tokens count, in numerator and denominator.
 """
 
 # ruff: noqa: N803, N806, N815 - tensor and ragged-list names carry their axes

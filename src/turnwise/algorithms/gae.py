@@ -90,7 +90,8 @@ class Moments:
     def variance(self) -> float:
         """With n − 1; exactly 0 where what is left is rounding."""
         variance = (self.squares - self.num * self.mean**2) / max(self.num - 1.0, 1.0)
-        return variance if variance > 1e-12 * max(self.squares / max(self.num, 1.0), 1e-12) else 0.0
+        # asked this way round, a NaN stays a NaN and is seen
+        return 0.0 if variance <= 1e-12 * max(self.squares / max(self.num, 1.0), 1e-12) else variance
 
 
 def moments(values_BT: Tensor, mask_BT: Tensor) -> Moments:

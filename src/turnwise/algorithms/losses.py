@@ -133,9 +133,10 @@ def value_loss(
     max_change: float | None = None,
 ) -> Tensor:
     """(V − return)² by token; with `max_change`, the larger of that and the same with V kept near old V."""
-    losses_BT = (values_BT - returns_BT) ** 2
-    if max_change is not None:
-        near_BT = old_values_BT + (values_BT - old_values_BT).clamp(-max_change, max_change)
-        near_losses_BT = (near_BT - returns_BT) ** 2
-        losses_BT = torch.where(near_losses_BT > losses_BT, near_losses_BT, losses_BT)
-    return zero_where_masked(losses_BT, mask_BT)
+    # masked before the square: its backward multiplies by the difference, and 0 times a NaN is NaN
+    missed_BT = zero_where_masked(values_BT - returns_BT, mask_BT)
+    if max_change is None:
+        return missed_BT**2
+    change_BT = (values_BT - old_values_BT).clamp(-max_change, max_change)
+    near_missed_BT = zero_where_masked(old_values_BT + change_BT - returns_BT, mask_BT)
+    return torch.where(near_missed_BT.abs() > missed_BT.abs(), near_missed_BT, missed_BT) ** 2

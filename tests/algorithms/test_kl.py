@@ -1,0 +1,133 @@
+"""KL estimators by known answers, in value and gradient; the coefficient's way; the cap that skips."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.kl import KL_ESTIMATORS, KL_LOSSES, adapt, is_over_cap, k1, k3, reward_penalty
+
+P = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
+Q = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+ALL = torch.ones(1, 3)
+KL_GRADIENT = [0.1759446, -0.0981176, -0.0778270]
+
+
+@pytest.mark.parametrize(("name", "value"), [("k1", 0.0851228), ("k2", 0.0800876), ("k3", 0.0851228)])
+def test_expected_values_are_the_known_answers(name: str, value: float) -> None:
+    found = KL_ESTIMATORS[name](P.log()[None], Q.log()[None], ALL)
+    assert (P * found).sum().item() == pytest.approx(value, abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "gradient"), [("k1", [0, 0, 0]), ("k2", KL_GRADIENT), ("k3", [0.2, -0.1, -0.1])]
+)
+def test_expected_gradients_as_a_plain_loss_are_the_known_answers(name: str, gradient: list[float]) -> None:
+    logits = P.log().clone().requires_grad_()
+    found = KL_ESTIMATORS[name](logits.log_softmax(-1)[None], Q.log()[None], ALL)
+    (of_logits,) = torch.autograd.grad((P * found).sum(), logits)
+    assert of_logits.tolist() == pytest.approx(gradient, abs=1e-7)
+
+
+def true_gradient(logits: Tensor) -> list[float]:
+    logits = logits.clone().requires_grad_()
+    p = logits.softmax(-1)
+    (gradient,) = torch.autograd.grad((p * (p.log() - Q.log())).sum(), logits)
+    return list(gradient.tolist())
+
+
+def test_the_gradient_of_kl_itself_is_the_known_answer() -> None:
+    assert true_gradient(P.log()) == pytest.approx(KL_GRADIENT, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", KL_LOSSES)
+def test_what_is_offered_for_the_loss_has_the_gradient_of_kl(name: str) -> None:
+    logits = P.log().clone().requires_grad_()
+    logprobs = logits.log_softmax(-1)[None]
+    found = KL_LOSSES[name](logprobs, Q.log()[None], P.log()[None], ALL)
+    (gradient,) = torch.autograd.grad((P * found).sum(), logits)
+    assert gradient.tolist() == pytest.approx(KL_GRADIENT, abs=1e-7)
+
+
+def test_k3_times_ratio_stays_exact_after_the_policy_has_moved_from_where_it_sampled() -> None:
+    old = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
+    logits = P.log().clone().requires_grad_()
+    found = KL_LOSSES["k3_ratio"](logits.log_softmax(-1)[None], Q.log()[None], old.log()[None], ALL)
+    loss = (old * found).sum()
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert loss.item() == pytest.approx(0.0851228, abs=1e-7)
+    assert gradient.tolist() == pytest.approx(KL_GRADIENT, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", [*KL_ESTIMATORS, *KL_LOSSES])
+def test_masked_positions_count_for_nothing(name: str) -> None:
+    logprobs = torch.tensor([[-1.0, math.nan]], dtype=torch.float64, requires_grad=True)
+    ref = torch.tensor([[-2.0, math.inf]], dtype=torch.float64)
+    mask = torch.tensor([[1, 0]])
+    if name in KL_ESTIMATORS:
+        found = KL_ESTIMATORS[name](logprobs, ref, mask)
+    else:
+        found = KL_LOSSES[name](logprobs, ref, ref - 0.1, mask)
+    (gradient,) = torch.autograd.grad(found.sum(), logprobs)
+    assert found[0, 0].item() > 0
+    assert (found[0, 1].item(), gradient[0, 1].item()) == (0.0, 0.0)
+
+
+def test_a_policy_that_is_its_reference_has_kl_exactly_zero() -> None:
+    for estimator in KL_ESTIMATORS.values():
+        assert (estimator(P.log()[None], P.log()[None], ALL) == 0).all()
+
+
+def test_k3_is_never_negative_and_stays_finite_far_away() -> None:
+    far = torch.tensor([[-0.1, -200.0, -1.0]])
+    found = k3(far, torch.tensor([[-200.0, -0.1, -1.5]]), ALL)
+    assert (found >= 0).all()
+    assert found.isfinite().all()
+    assert k1(far, far.flip(1), ALL).min() < 0
+
+
+def test_in_the_reward_kl_is_a_fine_without_gradient() -> None:
+    old = torch.tensor([[-1.0, -2.0, -9.0]], dtype=torch.float64, requires_grad=True)
+    ref = torch.tensor([[-1.5, -1.0, -1.0]], dtype=torch.float64)
+    penalty = reward_penalty(old, ref, torch.tensor([[1, 1, 0]]), 0.1)
+    assert penalty[0].tolist() == pytest.approx([-0.05, 0.1, 0.0])
+    assert not penalty.requires_grad
+
+
+# --- coefficient and cap -----------------------------------------------------------------------------------
+
+
+def test_the_coefficient_rises_above_the_target_and_falls_below_it() -> None:
+    assert adapt(0.01, 0.11, target=0.1) == pytest.approx(0.01 * 1.01)
+    assert adapt(0.01, 0.09, target=0.1) == pytest.approx(0.01 * 0.99)
+    assert adapt(0.01, 0.1, target=0.1) == pytest.approx(0.01)
+    assert adapt(0.01, 50.0, target=0.1) == pytest.approx(0.01 * 1.02)
+    assert adapt(0.01, 0.0, target=0.1) == pytest.approx(0.01 * 0.98)
+    assert adapt(0.01, 50.0, target=0.1, gain=1.0) == pytest.approx(0.012)
+
+
+def test_the_coefficient_stays_in_its_bounds_and_ignores_what_is_not_a_number() -> None:
+    assert adapt(1e-5, 0.0, target=0.1) == 1e-5
+    assert adapt(1.0, 9.0, target=0.1) == 1.0
+    assert adapt(0.01, math.nan, target=0.1) == 0.01
+    assert adapt(0.01, math.inf, target=0.1) == 0.01
+    with pytest.raises(ValueError, match="above 0"):
+        adapt(0.01, 0.1, target=0.0)
+
+
+@pytest.mark.parametrize(
+    ("kl", "is_over"), [(2.9, False), (3.0, False), (3.1, True), (math.nan, True), (math.inf, True)]
+)
+def test_the_cap_skips_above_three_nats_and_on_what_is_not_a_number(kl: float, is_over: bool) -> None:
+    assert is_over_cap(kl) is is_over
+
+
+def test_far_past_the_cap_the_loss_still_leads_back() -> None:
+    logprobs = torch.tensor([[-0.01]], dtype=torch.float64, requires_grad=True)
+    ref = torch.tensor([[-60.0]], dtype=torch.float64)
+    for loss in KL_LOSSES.values():
+        (gradient,) = torch.autograd.grad(
+            loss(logprobs, ref, logprobs.detach(), torch.ones(1, 1)).sum(), logprobs
+        )
+        assert gradient.item() > 1.0

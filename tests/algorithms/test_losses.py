@@ -1,0 +1,235 @@
+"""Policy and value losses by known answers, their gradients, and what masked positions must not do."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.losses import DEFAULT_BOUNDS, LOSSES, Bounds, PolicyLoss, clip, gspo, value_loss
+from turnwise.algorithms.ratio import exp_bounded
+
+
+def row(values: list[float]) -> Tensor:
+    return torch.tensor([values], dtype=torch.float64)
+
+
+def one_token(ratio: float, advantage: float, bounds: Bounds) -> tuple[float, float, PolicyLoss]:
+    """Surrogate (the loss's negative) and gradient in the log-prob, of one token at this ratio."""
+    logprobs = row([math.log(ratio) - 2.0]).requires_grad_()
+    found = clip(logprobs, row([-2.0]), row([advantage]), row([1]), bounds)
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
+    return -found.losses_BT.item(), gradient.item(), found
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "surrogate", "gradient"),
+    [
+        (1.29, 1.0, 1.28, 0.0),
+        (0.5, -1.0, -0.8, 0.0),
+        (5.0, -1.0, -5.0, 5.0),
+        (0.5, 1.0, 0.5, -0.5),
+        (1.27, 1.0, 1.27, -1.27),
+        (0.81, -1.0, -0.81, 0.81),
+        (1.0, 2.0, 2.0, -2.0),
+        (3.0, 0.0, 0.0, 0.0),
+    ],
+)
+def test_clip_known_answers_with_live_and_dead_gradients(
+    ratio: float, advantage: float, surrogate: float, gradient: float
+) -> None:
+    found_surrogate, found_gradient, _ = one_token(ratio, advantage, Bounds(0.2, 0.28))
+    assert found_surrogate == pytest.approx(surrogate, abs=1e-12)
+    assert found_gradient == pytest.approx(gradient, abs=1e-12)
+
+
+def test_dual_clip_bounds_what_a_bad_token_that_became_likely_can_do() -> None:
+    surrogate, gradient, found = one_token(5.0, -1.0, Bounds(0.2, 0.28, dual=3.0))
+    assert (surrogate, gradient) == (-3.0, 0.0)
+    assert found.is_clipped_dual_BT.item()
+    assert not found.is_clipped_high_BT.item()
+    assert one_token(2.9, -1.0, Bounds(0.2, 0.28, dual=3.0))[1] == pytest.approx(2.9)
+    assert one_token(1.2, 1.0, Bounds(0.2, 0.28, dual=3.0))[0] == pytest.approx(1.2)
+
+
+def test_the_masks_say_which_side_was_clipped() -> None:
+    ratios = [1.29, 1.29, 0.5, 0.5, 1.0]
+    advantages = [1.0, -1.0, 1.0, -1.0, 1.0]
+    old = row([-1.0] * 5)
+    found = clip(old + row(ratios).log(), old, row(advantages), row([1] * 5), Bounds())
+    assert found.is_clipped_high_BT[0].tolist() == [True, False, False, False, False]
+    assert found.is_clipped_low_BT[0].tolist() == [False, False, False, True, False]
+    assert found.ratio_BT[0].tolist() == pytest.approx(ratios)
+    assert not found.ratio_BT.requires_grad
+
+
+@pytest.mark.parametrize("bad", [{"low": -0.1}, {"low": 1.5}, {"high": -1.0}, {"dual": 1.0}])
+def test_bounds_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="clip"):
+        Bounds(**bad)
+
+
+# --- against REINFORCE, computed without autograd -----------------------------------------------------------
+
+TOKENS = torch.tensor([[2, 0, 1, 3], [1, 1, 3, 0]])
+MASK = torch.tensor([[1, 0, 1, 1], [1, 1, 0, 0]])
+
+
+def seeded_logits() -> Tensor:
+    return torch.randn(2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def advantages() -> Tensor:
+    return torch.tensor([[0.7] * 4, [-1.3] * 4], dtype=torch.float64)
+
+
+def picked(logits: Tensor) -> Tensor:
+    return logits.log_softmax(-1).gather(-1, TOKENS[..., None])[..., 0]
+
+
+def reinforce_gradient(logits: Tensor) -> Tensor:
+    """−A·(onehot − p) at own tokens: the gradient of −A·log π, from the formula."""
+    chosen = torch.nn.functional.one_hot(TOKENS, 5).double()
+    return -(advantages() * MASK)[..., None] * (chosen - logits.softmax(-1))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_first_minibatch_has_ratio_exactly_one_and_the_gradient_of_reinforce(name: str) -> None:
+    logits = seeded_logits().requires_grad_()
+    logprobs = picked(logits)
+    found = LOSSES[name](logprobs, logprobs.detach(), advantages(), MASK, DEFAULT_BOUNDS[name])
+    assert torch.equal(found.ratio_BT, torch.ones(2, 4, dtype=torch.float64))
+    assert not (found.is_clipped_low_BT | found.is_clipped_high_BT | found.is_clipped_dual_BT).any()
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logits)
+    torch.testing.assert_close(gradient, reinforce_gradient(logits.detach()), rtol=0, atol=1e-12)
+    assert gradient.norm() > 0.1
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("rubbish", [5.0, math.nan, math.inf, -math.inf])
+def test_masked_positions_have_no_gradient_and_nothing_there_changes_anything(
+    name: str, rubbish: float
+) -> None:
+    def play(fill: float) -> tuple[PolicyLoss, Tensor]:
+        away = MASK == 0
+        logprobs = picked(seeded_logits()).masked_fill(away, fill).requires_grad_()
+        old = (picked(seeded_logits()) - 0.1).masked_fill(away, fill)
+        found = LOSSES[name](logprobs, old, advantages().masked_fill(away, fill), MASK, DEFAULT_BOUNDS[name])
+        (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
+        return found, gradient
+
+    found, gradient = play(rubbish)
+    calm, calm_gradient = play(-1.0)
+    assert torch.equal(found.losses_BT, calm.losses_BT)
+    assert torch.equal(gradient, calm_gradient)
+    assert (gradient[MASK == 0] == 0).all()
+    assert (found.losses_BT[MASK == 0] == 0).all()
+    assert (found.ratio_BT[MASK == 0] == 1).all()
+    assert not (found.is_clipped_low_BT | found.is_clipped_high_BT)[MASK == 0].any()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_step_down_the_loss_makes_good_tokens_likelier_and_bad_ones_rarer(name: str) -> None:
+    logits = seeded_logits().requires_grad_()
+    found = LOSSES[name](picked(logits), picked(logits).detach(), advantages(), MASK, DEFAULT_BOUNDS[name])
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logits)
+    moved = (picked(logits - 0.1 * gradient) - picked(logits)).detach()
+    own = MASK.bool()
+    assert (moved[0][own[0]] > 0).all()
+    assert (moved[1][own[1]] < 0).all()
+    assert (moved[~own] == 0).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_an_enormous_ratio_overflows_neither_loss_nor_gradient(name: str) -> None:
+    logprobs = torch.tensor([[-0.1, -500.0]]).requires_grad_()
+    old, mask = torch.tensor([[-500.0, -0.1]]), torch.ones(1, 2)
+    found = LOSSES[name](logprobs, old, torch.tensor([[-1.0, 1.0]]), mask, DEFAULT_BOUNDS[name])
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
+    assert found.losses_BT.isfinite().all()
+    assert gradient.isfinite().all()
+    assert gradient.norm().isfinite()
+
+
+def test_past_the_bound_of_exp_the_way_back_is_still_open() -> None:
+    log_ratio = torch.tensor([100.0, 20.5, 3.0], requires_grad=True)
+    ratio = exp_bounded(log_ratio)
+    assert ratio.tolist() == pytest.approx([math.exp(20), math.exp(20), math.exp(3)], rel=1e-5)
+    (gradient,) = torch.autograd.grad(ratio.sum(), log_ratio)
+    assert gradient.tolist() == pytest.approx(ratio.tolist())
+
+
+# --- gspo and cispo ----------------------------------------------------------------------------------------
+
+
+def test_gspo_has_one_ratio_a_sequence_over_its_own_tokens() -> None:
+    old = torch.full((2, 3), -1.0, dtype=torch.float64)
+    change = torch.tensor([[0.3, 9.0, 0.1], [-0.2, 0.0, -0.4]], dtype=torch.float64)
+    mask = torch.tensor([[1, 0, 1], [1, 1, 1]])
+    logprobs = (old + change).requires_grad_()
+    wide = Bounds(low=0.9, high=9.0)
+    found = gspo(logprobs, old, torch.tensor([[2.0] * 3, [-1.0] * 3], dtype=torch.float64), mask, wide)
+    first, second = math.exp(0.4 / 2), math.exp(-0.6 / 3)
+    assert found.ratio_BT[0].tolist() == pytest.approx([first, 1.0, first])
+    assert found.ratio_BT[1].tolist() == pytest.approx([second] * 3)
+    assert found.losses_BT[0].tolist() == pytest.approx([-2 * first, 0, -2 * first])
+    # the sequence mean is −s·A, whose gradient is −s·A/|y| at each own token
+    (gradient,) = torch.autograd.grad((found.losses_BT.sum(1) / mask.sum(1)).sum(), logprobs)
+    assert gradient[0].tolist() == pytest.approx([-2 * first / 2, 0, -2 * first / 2])
+    assert gradient[1].tolist() == pytest.approx([second / 3] * 3)
+
+
+def test_gspo_clips_whole_sequences() -> None:
+    old = torch.zeros(2, 2, dtype=torch.float64)
+    logprobs = torch.tensor([[0.5, -0.1], [0.5, -0.5]], dtype=torch.float64).requires_grad_()
+    found = gspo(logprobs, old, torch.ones(2, 2, dtype=torch.float64), torch.ones(2, 2), Bounds(0.1, 0.1))
+    assert found.is_clipped_high_BT.tolist() == [[True, True], [False, False]]
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
+    assert gradient.tolist() == [[0.0, 0.0], [-1.0, -1.0]]
+
+
+def test_cispo_keeps_the_gradient_of_a_clipped_token_at_the_clipped_weight() -> None:
+    old = row([-1.0] * 4)
+    logprobs = (old + row([2.0, 1.0, 0.1, 2.0]).log()).requires_grad_()
+    bounds = Bounds(low=0.8, high=0.5)
+    found = LOSSES["cispo"](logprobs, old, row([1, 1, 1, -1]), row([1, 1, 1, 1]), bounds)
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
+    assert gradient[0].tolist() == pytest.approx([-1.5, -1.0, -0.2, 1.5])
+    assert found.is_clipped_high_BT[0].tolist() == [True, False, False, True]
+    assert found.is_clipped_low_BT[0].tolist() == [False, False, True, False]
+
+
+def test_cispo_by_default_cuts_only_large_weights() -> None:
+    old = row([-1.0] * 2)
+    logprobs = (old + row([50.0, 0.001]).log()).requires_grad_()
+    found = LOSSES["cispo"](logprobs, old, row([1, 1]), row([1, 1]), DEFAULT_BOUNDS["cispo"])
+    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
+    assert gradient[0].tolist() == pytest.approx([-5.0, -0.001])
+
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+def test_value_loss_is_the_squared_error_and_its_clip_takes_the_larger() -> None:
+    values, old, returns = row([1.0, 3.0, 0.3, 9.0]), row([0.0, 0.0, 0.0, 0.0]), row([2.0, 2.0, 0.1, 0.0])
+    mask = row([1, 1, 1, 0])
+    assert value_loss(values, old, returns, mask)[0].tolist() == pytest.approx([1, 1, 0.04, 0])
+    # near old by .5: values .5, .5, .3
+    bounded = value_loss(values, old, returns, mask, max_change=0.5)
+    assert bounded[0].tolist() == pytest.approx([2.25, 2.25, 0.04, 0])
+
+
+@pytest.mark.parametrize("max_change", [None, 10.0])
+def test_value_loss_pulls_towards_the_return_and_not_at_masked_positions(max_change: float | None) -> None:
+    values = row([1.0, 3.0, math.nan]).requires_grad_()
+    old, returns = row([0, 0, math.nan]), row([2, 2, math.nan])
+    loss = value_loss(values, old, returns, row([1, 1, 0]), max_change=max_change)
+    (gradient,) = torch.autograd.grad(loss.sum(), values)
+    assert gradient[0].tolist() == [-2.0, 2.0, 0.0]
+
+
+def test_a_value_that_has_already_moved_past_its_bound_is_not_pushed_further() -> None:
+    values = row([1.0, 1.0]).requires_grad_()
+    loss = value_loss(values, row([0, 0]), row([2, -2]), row([1, 1]), max_change=0.5)
+    (gradient,) = torch.autograd.grad(loss.sum(), values)
+    assert gradient[0].tolist() == [0.0, 6.0]
