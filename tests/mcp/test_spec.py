@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.mcp.results import secrets_of
 from turnwise.mcp.session import command_of
 from turnwise.mcp.spec import Isolation, ServerSpec, environment, load, parse
 
@@ -345,3 +346,21 @@ KEYS = [
 def test_no_block_raises_anything_but_a_value_error(block: dict[str, Any]) -> None:
     with contextlib.suppress(ValueError):
         parse({"srv": block}, {}, directory=NOWHERE)
+
+
+def test_secrets_are_looked_for_in_env_headers_the_url_and_flags() -> None:
+    [local] = parse(
+        {
+            "s": {
+                "command": "x",
+                "args": ["run", "--api-key", "k-123456", "--token=t-123456", "--dir", "/data"],
+            }
+        },
+        {},
+        directory=Path.cwd(),
+    )
+    assert local.secret_blocks[-1] == {"--api-key": "k-123456", "--token": "t-123456"}
+    [bare] = parse({"s": {"url": "http://127.0.0.1:1/mcp?key=u-123456"}}, {}, directory=Path.cwd())
+    secrets = secrets_of(block for spec in (local, bare) for block in spec.secret_blocks)
+    assert {"k-123456", "t-123456", "u-123456"} <= set(secrets)
+    assert "/data" not in secrets

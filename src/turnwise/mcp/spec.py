@@ -1,5 +1,6 @@
 """Takes an `mcp.json` as the ecosystem writes it, gives one checked `ServerSpec` per server."""
 
+import itertools
 import json
 import logging
 import os
@@ -103,7 +104,7 @@ class ServerSpec(BaseModel):
     def secret_blocks(self) -> tuple[Mapping[str, str], ...]:
         """Where its secrets may be, as name and value: env, headers, the URL, and flags like `--token X`."""
         flags: dict[str, str] = {}
-        for flag, following in zip(self.args, (*self.args[1:], ""), strict=True):
+        for flag, following in itertools.pairwise((*self.args, "")):
             name, _, value = flag.partition("=")
             if flag.startswith("-") and _SECRET_FLAG.search(name):
                 flags[name] = value or following
