@@ -4,7 +4,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from turnwise.algorithms.advantages import ADVANTAGES, has_signal, mean, returns_to_go, rloo, turn
@@ -98,6 +98,7 @@ def test_advantages_of_a_group_sum_to_zero(name: str, groups: list[list[float]])
 
 @pytest.mark.parametrize("name", ADVANTAGES)
 @given(groups=rewards)
+@example(groups=[[0.1, 0.2, 0.3, 0.6, 1e-3], [1.0, 0.1, 0.1]])
 @settings(max_examples=30, deadline=None)
 def test_order_changes_no_bit(name: str, groups: list[list[float]]) -> None:
     turned = [group[::-1] for group in groups[::-1]]

@@ -50,6 +50,7 @@ def test_dual_clip_bounds_what_a_bad_token_that_became_likely_can_do() -> None:
     assert not found.is_clipped_high_BT.item()
     assert one_token(2.9, -1.0, Bounds(0.2, 0.28, dual=3.0))[1] == pytest.approx(2.9)
     assert one_token(1.2, 1.0, Bounds(0.2, 0.28, dual=3.0))[0] == pytest.approx(1.2)
+    assert one_token(5.0, 1.0, Bounds(0.2, 0.28, dual=3.0))[0] == pytest.approx(1.28)
 
 
 def test_the_masks_say_which_side_was_clipped() -> None:
