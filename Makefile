@@ -46,10 +46,10 @@ third-party: setup  # servers no one here wrote, in environments of their own un
 	@bash tests/third_party/install.sh
 
 test: setup third-party  ## Run the test suite
-	$(BIN)/pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow"
 
 test-slow: setup third-party
-	$(BIN)/pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow
 
 check: lint types test  ## What CI runs
 
