@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import anyio
 import mcp_types as wire
@@ -52,7 +53,7 @@ _REQUEST = re.compile(
 )
 
 Inbox = MemoryObjectSendStream[SessionMessage | Exception]
-Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], "_Stdin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +103,19 @@ async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Str
     process = await _spawn(command)
     vitals.pid = process.pid
     inbox, received = anyio.create_memory_object_stream[SessionMessage | Exception](64)
-    outgoing, outbox = anyio.create_memory_object_stream[SessionMessage](64)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read_stdout, process, inbox, command.max_message_bytes, vitals)
-        tasks.start_soon(_write_stdin, process, outbox, vitals)
         tasks.start_soon(_read_stderr, process, vitals)
         tasks.start_soon(_watch_exit, process, inbox, vitals)
         try:
-            yield received, outgoing
+            yield received, _Stdin(process, vitals)
         finally:
             vitals.closed.set()  # what the pipes report from here on is our own doing
             with anyio.CancelScope(shield=True):
                 await _stop(process)
                 vitals.exit_code = process.returncode
             tasks.cancel_scope.cancel()
-            for stream in (inbox, received, outgoing, outbox):
+            for stream in (inbox, received):
                 stream.close()
 
 
@@ -235,17 +234,38 @@ def _parse(line: Line) -> wire.JSONRPCMessage | None:
     return wire.JSONRPCError(jsonrpc="2.0", id=int(match.group(1)), error=error)
 
 
-async def _write_stdin(
-    process: asyncio.subprocess.Process, outbox: MemoryObjectReceiveStream[SessionMessage], vitals: Vitals
-) -> None:
-    assert process.stdin is not None
-    try:
-        async for item in outbox:
-            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-            process.stdin.write(text.encode() + b"\n")
-            await process.stdin.drain()
-    except (ConnectionError, anyio.ClosedResourceError):
-        vitals.close("closed its stdin")
+class _Stdin:
+    """The SDK's write stream, straight onto the pipe: a queue and a task between cost every call a hop."""
+
+    def __init__(self, process: asyncio.subprocess.Process, vitals: Vitals) -> None:
+        assert process.stdin is not None
+        self._pipe = process.stdin
+        self._vitals = vitals
+        self._draining = asyncio.Lock()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            self._pipe.write(text.encode() + b"\n")
+            if self._pipe.transport.get_write_buffer_size() > _CHUNK_BYTES:
+                async with self._draining:
+                    await self._pipe.drain()
+        except (ConnectionError, RuntimeError):
+            # RuntimeError: uvloop's and asyncio's word for a pipe that was closed under us.
+            self._vitals.close("closed its stdin")
+            raise anyio.BrokenResourceError from None
+        if self._pipe.is_closing():
+            self._vitals.close("closed its stdin")
+            raise anyio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        """The pipe is closed with its process."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.aclose()
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, vitals: Vitals) -> None:
