@@ -1,7 +1,5 @@
 """Takes the rewards of whole groups, gives each member (or each turn of a member) its advantage."""
 
-# ruff: noqa: N803, N806 - tensor and ragged-list names carry their axes
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 

@@ -4,8 +4,6 @@ The shares of all micro-batches and ranks *add up* to the loss of the whole batc
 the tokens of short micro-batches more.
 """
 
-# ruff: noqa: N803, N806, N815 - tensor and ragged-list names carry their axes
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass

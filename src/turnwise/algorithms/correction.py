@@ -5,8 +5,6 @@ token is `weights_BT` × a loss from `losses.py` whose ratio is π_θ over `base
 which tokens count, in numerator and denominator.
 """
 
-# ruff: noqa: N803, N806, N815 - tensor and ragged-list names carry their axes
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

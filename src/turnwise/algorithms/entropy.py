@@ -1,7 +1,5 @@
 """Takes logits, gives the entropy of each position's distribution and the loss with its bonus."""
 
-# ruff: noqa: N803, N806 - tensor and ragged-list names carry their axes
-
 from torch import Tensor
 
 from turnwise.algorithms.ratio import zero_where_masked

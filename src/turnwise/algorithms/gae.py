@@ -1,7 +1,5 @@
 """Takes rewards and values by token, gives GAE advantages and returns over the model's own tokens."""
 
-# ruff: noqa: N803, N806, N815 - tensor and ragged-list names carry their axes
-
 from dataclasses import dataclass
 
 import torch

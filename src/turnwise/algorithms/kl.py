@@ -3,8 +3,6 @@
 All estimate KL(π‖ref) on tokens drawn from π, in nats; what they do as a loss differs, see each.
 """
 
-# ruff: noqa: N803, N806 - tensor and ragged-list names carry their axes
-
 import math
 from collections.abc import Callable, Mapping
 

@@ -3,8 +3,6 @@
 One row is one sample. Everything at a masked position is exactly 0, in value and in gradient.
 """
 
-# ruff: noqa: N803, N806, N815 - tensor and ragged-list names carry their axes
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Takes differences of log-probs, gives ratios that stay finite and keep their gradient."""
 
-# ruff: noqa: N803 - tensor and ragged-list names carry their axes
-
 from torch import Tensor, where
 
 MAX_LOG_RATIO = 20.0

@@ -8,8 +8,6 @@ arXiv 2402.05099): a prefix that many rows share is read once for all of them an
     context:  prefix ∪ own row      prefix ∪ chunk before ∪ own fresh tokens
 """
 
-# ruff: noqa: N803 - tensor names carry their axes (STYLE 5): H head, K key head, N token of the step, D dim
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

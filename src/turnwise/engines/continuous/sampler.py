@@ -4,8 +4,6 @@ A row's number comes from its request alone (seed, prompt, position), so what el
 part of the draw.
 """
 
-# ruff: noqa: N803, N806 - tensor names carry their axes (STYLE 5): B row, V vocabulary
-
 import hashlib
 import struct
 from collections.abc import Sequence
