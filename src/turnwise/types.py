@@ -288,6 +288,12 @@ class Turn:
     results: tuple[ToolResult, ...] = ()
     engine_seconds: float = 0.0
     tool_seconds: float = 0.0
+    usage: tuple[int, int] | None = None
+    """Prompt and completion tokens as an endpoint counted them; None where the ids are here to be counted."""
+
+    @property
+    def num_sampled(self) -> int:
+        return len(self.completion.token_ids) if self.usage is None else self.usage[1]
 
 
 class Stop(StrEnum):

@@ -31,7 +31,8 @@ def test_an_episode_becomes_a_record() -> None:
         said("x"),
     )
     found = record(episode(Truth(), *turns), is_success=True)
-    assert found == Played("t1", "", "medium", True, 5, 10, 3, 1, 1)
+    # Two tokens a turn and no glue: the prompts are 0, 2, 4, 6 and 8 tokens long.
+    assert found == Played("t1", "", "medium", True, 5, 10, 3, 1, 1, num_prompt_tokens=20)
 
 
 def test_a_summary_counts_tasks_and_samples() -> None:

@@ -52,6 +52,9 @@ def evaluate(
     script: Annotated[bool, typer.Option("--script", help="Play each task's own demonstration.")] = False,
     endpoint: Annotated[str, typer.Option(help="URL of an OpenAI-compatible endpoint to evaluate.")] = "",
     model: Annotated[str, typer.Option(help="The model's name at that endpoint.")] = "",
+    prices: Annotated[
+        tuple[float, float], typer.Option(help="Dollars a million tokens, read and sampled, for the cost.")
+    ] = (0.0, 0.0),
     compare: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Two eval.json files: print paired differences instead.")
     ] = None,
@@ -86,6 +89,7 @@ def evaluate(
             temperature=temperature,
             endpoint=endpoint,
             endpoint_model=model,
+            prices=prices,
         )
     )
     print_report(report, as_json=as_json)

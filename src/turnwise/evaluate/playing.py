@@ -59,6 +59,7 @@ async def evaluate_recipe(
     temperature: float,
     endpoint: str = "",
     endpoint_model: str = "",
+    prices: tuple[float, float] = (0.0, 0.0),
 ) -> Report:
     """Play every task `num_samples` times; figures go to `out`, episodes beside it."""
     started = time.perf_counter()
@@ -81,6 +82,7 @@ async def evaluate_recipe(
         num_tasks_asked=len(tasks),
         num_lost=collector.progress.num_lost,
         episodes=tuple(sorted(episodes, key=lambda each: each.task_id)),
+        prices=prices,
     )
     write_report(report, out)
     return report

@@ -36,6 +36,15 @@ class Report:
     num_lost: int
     """Episodes lost to infrastructure and played again, or given up: never counted as failures."""
     episodes: tuple[Played, ...]
+    prices: tuple[float, float] = (0.0, 0.0)
+    """Dollars for a million prompt tokens and for a million sampled ones; 0 for a model of one's own."""
+
+    @property
+    def cost(self) -> float:
+        """Dollars, of the episodes that were kept."""
+        read = sum(each.num_prompt_tokens for each in self.episodes)
+        sampled = sum(each.num_tokens for each in self.episodes)
+        return (read * self.prices[0] + sampled * self.prices[1]) / 1e6
 
     @property
     def num_tasks_missing(self) -> int:
@@ -50,6 +59,9 @@ def figures(report: Report) -> dict[str, Any]:
     """Every figure of the evaluation, as it is written to eval.json beside the episodes."""
     ks = powers_up_to(report.num_samples)
     return {
+        "cost": report.cost,
+        "num_prompt_tokens": sum(each.num_prompt_tokens for each in report.episodes),
+        "num_sampled_tokens": sum(each.num_tokens for each in report.episodes),
         "all": asdict(summarise(report.episodes, ks=ks)),
         "by_family": _plain(summarise_by(by_family, report.episodes, ks=ks)),
         "by_difficulty": _plain(summarise_by(by_difficulty, report.episodes, ks=ks)),
@@ -101,6 +113,10 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
     for name, summary in rows.items():
         table.add_row(escape(name or "-"), *_cells(summary, ks[-1]))
     console.print(table)
+    if report.cost:
+        console.print(
+            f"${report.cost:.4f} at ${report.prices[0]:g} and ${report.prices[1]:g} a million tokens"
+        )
     if report.num_lost or report.num_tasks_missing:
         console.print(
             f"{report.num_lost} episodes were lost to infrastructure and played again; "

@@ -31,6 +31,8 @@ class Played:
     num_failed_calls: int
     """Failed by the model's own doing."""
     num_format_errors: int
+    num_prompt_tokens: int = 0
+    """Read by the model, each turn's whole prompt counted again, as providers bill it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,21 @@ def record(trajectory: Trajectory, *, is_success: bool) -> Played:
         difficulty=trajectory.task.difficulty.value,
         is_success=is_success,
         num_turns=len(trajectory.turns),
-        num_tokens=sum(len(turn.completion.token_ids) for turn in trajectory.turns),
+        num_tokens=sum(turn.num_sampled for turn in trajectory.turns),
         num_calls=len(trajectory.calls),
         num_failed_calls=sum(result.fault is Fault.MODEL for _, result in trajectory.calls),
         num_format_errors=sum(turn.parsed.error is not None for turn in trajectory.turns),
+        num_prompt_tokens=_num_prompt_tokens(trajectory),
     )
+
+
+def _num_prompt_tokens(trajectory: Trajectory) -> int:
+    total = so_far = 0
+    for turn in trajectory.turns:
+        so_far += len(turn.new_ids)
+        total += so_far if turn.usage is None else turn.usage[0]
+        so_far += len(turn.completion.token_ids)
+    return total
 
 
 def summarise(

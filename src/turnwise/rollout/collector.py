@@ -210,7 +210,7 @@ class Collector:
         finally:
             progress.num_in_flight -= 1
         progress.num_finished += 1
-        progress.num_tokens += sum(len(turn.completion.token_ids) for turn in trajectory.turns)
+        progress.num_tokens += sum(turn.num_sampled for turn in trajectory.turns)
         progress.num_successes += reward.parts.get("outcome", 0.0) >= 1.0
         return trajectory, reward
 

@@ -50,7 +50,9 @@ async def _play_turns(
         )
         parsed = numbered(reply.parsed, number)
         completion = Completion((), (), reply.finish, NO_POLICY)
-        turns.append(Turn((), completion, parsed, engine_seconds=time.perf_counter() - started))
+        usage = (reply.num_prompt_tokens, reply.num_completion_tokens)
+        seconds = time.perf_counter() - started
+        turns.append(Turn((), completion, parsed, engine_seconds=seconds, usage=usage))
         turns[-1], stop = await act(turns[-1], toolbox)
         if stop is not None:
             return stop

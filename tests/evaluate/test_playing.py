@@ -1,0 +1,175 @@
+"""Evaluations over real servers: demonstrations, an endpoint on loopback, reports and comparisons."""
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chat.tokenizers import qwen3
+from tests.rollout.stage import NOTEBOOK, call, task
+from turnwise.config import Recipe
+from turnwise.evaluate.playing import evaluate_recipe, play_groups
+from turnwise.evaluate.report import (
+    Report,
+    figures,
+    print_comparison,
+    print_report,
+    read_report,
+    write_report,
+)
+from turnwise.evaluate.summary import Played
+from turnwise.rollout.store import read
+from turnwise.types import DemoTurn, Task
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    """A small tokenizer on disk and the notebook server: no weights are needed."""
+    qwen3().save_pretrained(tmp_path / "model")
+    block = {"command": sys.executable, "args": [str(NOTEBOOK)]}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
+    return Recipe.model_validate(
+        {
+            "model": {"path": str(tmp_path / "model")},
+            "engine": {"kind": "scripted"},
+            "tools": {"mcp": str(tmp_path / "mcp.json")},
+            "rollout": {"group_size": 2},
+        }
+    )
+
+
+def demonstrated(name: str, answer: str, family: str) -> Task:
+    turns = (DemoTurn("", (call("write", text=name),)), DemoTurn(answer))
+    return task(name, demonstration=turns, family=family)
+
+
+TASKS = (demonstrated("a", "done", "good"), demonstrated("b", "nonsense", "bad"))
+
+
+def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "eval.json"
+    report = asyncio.run(evaluate_recipe(recipe, TASKS, out=out, num_samples=2, temperature=1.0))
+    assert read_report(out) == report
+    found = json.loads(out.read_text())["figures"]
+    assert found["all"]["success"]["value"] == 0.5
+    assert found["by_family"]["good"]["pass_hat_k"] == {"1": 1.0, "2": 1.0}
+    assert found["by_family"]["bad"]["success"]["value"] == 0.0
+    assert found["num_sampled_tokens"] == sum(each.num_tokens for each in report.episodes) > 0
+    assert len(list(read(out.with_name("trajectories.jsonl")))) == 4
+
+
+def test_a_rollout_keeps_every_episode_and_prints_some(
+    recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "trajectories.jsonl"
+    asyncio.run(play_groups(recipe, TASKS, out=out, num_shown=1))
+    assert len(list(read(out))) == 4
+    printed = capsys.readouterr().out
+    assert "4 episodes of 2 tasks" in printed
+    assert printed.count("reward") == 1
+
+
+class Endpoint(BaseHTTPRequestHandler):
+    """Calls `write`, then answers: done."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        function = {"name": "write", "arguments": '{"text": "x"}'}
+        message: dict[str, Any] = {"role": "assistant", "content": "done"}
+        if body["messages"][-1]["role"] != "tool":
+            calls = [{"id": "c", "type": "function", "function": function}]
+            message = {"role": "assistant", "content": None, "tool_calls": calls}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10}
+        reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+        data = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+
+@contextmanager
+def endpoint() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_an_endpoint_is_measured_with_its_own_token_counts_and_cost(recipe: Recipe, tmp_path: Path) -> None:
+    with endpoint() as url:
+        report = asyncio.run(
+            evaluate_recipe(
+                recipe,
+                TASKS,
+                out=tmp_path / "eval.json",
+                num_samples=2,
+                temperature=0.0,
+                endpoint=url,
+                endpoint_model="teacher",
+                prices=(1.0, 10.0),
+            )
+        )
+    assert report.model == "teacher"
+    assert all(each.is_success for each in report.episodes)
+    assert {(each.num_turns, each.num_tokens, each.num_prompt_tokens) for each in report.episodes} == {
+        (2, 20, 200)
+    }
+    assert report.cost == pytest.approx(4 * (200 * 1.0 + 20 * 10.0) / 1e6)
+
+
+def report_of(model: str, rates: dict[str, list[bool]]) -> Report:
+    episodes = tuple(
+        Played(name, name[0], "easy", is_success, 2, 10, 1, 0, 0)
+        for name, outcomes in rates.items()
+        for is_success in outcomes
+    )
+    return Report(model, 2, 1.0, 1.0, len(rates), 0, episodes)
+
+
+def test_a_comparison_pairs_tasks_and_says_what_it_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    before = report_of("old", {"x1": [False, False], "x2": [True, False], "y1": [True, True]})
+    after = report_of("new", {"x1": [True, True], "x2": [True, True], "z9": [True, True]})
+    print_comparison(before, after, as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert rows["all"]["value"] == pytest.approx(0.75)
+    assert rows["all"]["low"] > 0
+    print_comparison(before, after)
+    shown = capsys.readouterr().out
+    assert "+0.75" in shown
+    assert "2 tasks are in one evaluation only" in shown
+
+
+def test_tasks_that_could_not_be_played_are_missing_and_not_failures(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = report_of("m", {"x1": [True, True]})
+    short = Report("m", 2, 1.0, 1.0, 3, 5, report.episodes)
+    assert short.num_tasks_missing == 2
+    assert figures(short)["all"]["success"]["value"] == 1.0
+    print_report(short)
+    assert "2 tasks could not be played" in " ".join(capsys.readouterr().out.split())
+
+
+def test_an_evaluation_of_nothing_is_refused_and_a_foreign_file_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no task could be played"):
+        write_report(Report("m", 1, 1.0, 1.0, 1, 3, ()), tmp_path / "eval.json")
+    assert not (tmp_path / "eval.json").exists()
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"other\.json: not an eval\.json"):
+        read_report(tmp_path / "other.json")
