@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -102,10 +103,10 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
     title = (
         f"{report.model}: {whole.num_tasks} tasks × {report.num_samples}, temperature {report.temperature:g}"
     )
-    table = Table(title=escape(title), title_justify="left")
-    table.add_column("")
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
     passes = (f"pass@{ks[-1]}", f"pass^{ks[-1]}")
-    for name in ("tasks", "success (95%)", *passes, "turns", "tokens", "tool errors", "format errors"):
+    for name in ("tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form"):
         table.add_column(name, justify="right", no_wrap=name.startswith("success"))
     rows = {"all": whole}
     rows |= summarise_by(by_difficulty, report.episodes, ks=ks)
