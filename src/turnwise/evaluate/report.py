@@ -103,7 +103,7 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
     title = (
         f"{report.model}: {whole.num_tasks} tasks × {report.num_samples}, temperature {report.temperature:g}"
     )
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("", no_wrap=True)
     passes = (f"pass@{ks[-1]}", f"pass^{ks[-1]}")
     for name in ("tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form"):
