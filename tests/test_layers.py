@@ -1,4 +1,4 @@
-"""The syntax trees under src/turnwise keep STYLE.md's import layers, and a few of its other habits."""
+"""The syntax trees under src/turnwise keep the import layers, and a few habits of the house."""
 
 import ast
 from collections.abc import Iterator
@@ -113,7 +113,7 @@ def layer_faults(modules: dict[str, Module]) -> Iterator[str]:
     for module in modules.values():
         own = layer_of(module.top)
         if module.top and own is None:
-            yield f"{module.name}: {module.top!r} stands in no layer; place it in LAYERS and in STYLE.md"
+            yield f"{module.name}: {module.top!r} stands in no layer; place it in LAYERS"
         for found in imports_of(module, modules):
             where = f"{module.name}:{found.line} imports {found.target}"
             parts = found.target.split(".")

@@ -1,4 +1,4 @@
-"""MATH.md's invariants 1 and 5 over whole episodes: a real model, the real engine, real servers."""
+"""Sampled is trained, over whole episodes: a real model, the real engine, real servers."""
 
 import asyncio
 import copy
