@@ -61,7 +61,7 @@ def test_requests_join_and_leave_the_running_batch_at_any_token() -> None:
 
             async def ask(number: int) -> float:
                 while engine.counts.num_steps < number:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)  # a spinning loop would hold the lock the engine needs
                 prompt = some_ids(source, 1 + number * 7 % 60)
                 sampling = Sampling(max_tokens=1 + number * 13 % 37)
                 completion = await engine.complete(prompt, sampling, number)
@@ -83,7 +83,7 @@ def test_a_long_prompt_does_not_hold_up_what_is_running() -> None:
         async with running(qwen3(), prefill_chunk=16) as engine:
             short = asyncio.ensure_future(engine.complete(some_ids(source, 5), Sampling(max_tokens=30), 0))
             while engine.counts.num_decoded < 1:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.001)  # a spinning loop would hold the lock the engine needs
             long = asyncio.ensure_future(engine.complete(some_ids(source, 900), Sampling(max_tokens=1), 0))
             await short
             assert not long.done()
@@ -155,7 +155,7 @@ def test_a_cancelled_request_gives_back_its_place() -> None:
                     engine.complete(some_ids(source, 400), Sampling(max_tokens=600), 0)
                 )
                 while engine.counts.num_steps < steps + (1 if state == "prefilling" else 5):
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0.001)  # a spinning loop would hold the lock the engine needs
                 queued = asyncio.ensure_future(
                     engine.complete(some_ids(source, 400), Sampling(max_tokens=600), 1)
                 )
