@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.leaks import nothing_leaks
+from turnwise.mcp.cassette import Cassette, History, Mode, Recorded
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec, parse
@@ -329,6 +330,27 @@ def test_a_child_gets_nothing_of_our_environment_but_path_and_home(monkeypatch: 
 
     environment = asyncio.run(main())
     assert set(json.loads(environment)) - {"LC_CTYPE"} == {"PATH", "HOME", "ITS_OWN"}
+
+
+def test_a_replayed_change_that_cannot_be_made_live_fails_what_follows_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "calls.jsonl"
+        options = {"isolation": "shared", "num_retries": 0}
+        async with Pool(faulty(**options), cassette=Cassette(path, Mode.RECORD)) as pool:
+            await pool.connect()
+        cassette = Cassette(path, Mode.REPLAY_OR_CALL)
+        write = next(tool for tool in cassette.tools["faulty"] if tool.name == "write")
+        key, index = History("a").place(write, {"what": "die"})
+        cassette.record(key, index, Recorded("written", Cause.OK, 0.0))
+        async with nothing_leaks(), Pool(faulty(**options), cassette=cassette) as pool:
+            async with pool.lease(["faulty"], "a") as toolbox:
+                assert (await do(toolbox, "write", what="die")).is_replayed
+                for _ in range(2):  # the state it would read was never made, however often it asks
+                    read = await do(toolbox)
+                    assert (read.cause, read.fault) == (Cause.CLOSED, Fault.INFRA)
+        cassette.close()
+
+    asyncio.run(main())
 
 
 def _pid(pool: Pool) -> int:

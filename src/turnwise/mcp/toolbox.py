@@ -165,16 +165,24 @@ class LeasedToolbox:
                 if not placed.tool.is_read_only:
                     self._only_replayed.setdefault(placed.tool.server, []).append(placed)
                 return answer, 0, True
-        await self._catch_up(placed.tool.server)
-        answer, num_retries = await self._call(placed)
+        failed = await self._catch_up(placed.tool.server)
+        answer, num_retries = (failed, 0) if failed is not None else await self._call(placed)
         if cassette is not None:
             cassette.record(placed.key, placed.index, answer)
         return answer, num_retries, False
 
-    async def _catch_up(self, server: str) -> None:
-        """Make the changes so far that were only replayed: a live call must find the state they left."""
-        for earlier in self._only_replayed.pop(server, ()):
-            await self._call(earlier)
+    async def _catch_up(self, server: str) -> Recorded | None:
+        """Make the changes so far that were only replayed: a live call must find the state they left.
+
+        Gives the first that infrastructure kept from being made: what follows would be about another state.
+        """
+        waiting = self._only_replayed.pop(server, [])
+        for position, earlier in enumerate(waiting):
+            answer, _ = await self._call(earlier)
+            if answer.cause.fault is Fault.INFRA:
+                self._only_replayed[server] = waiting[position:]
+                return answer
+        return None
 
     async def _call(self, placed: _Placed) -> tuple[Recorded, int]:
         """Call the server, again where that is safe; whatever happens becomes a recorded answer."""
@@ -187,7 +195,8 @@ class LeasedToolbox:
                 text, cause, may_repeat = f"injected fault: {injected}", injected, placed.tool.is_repeatable
             else:
                 text, cause, may_repeat = await self._try(placed, holding)
-            if cause not in _RETRIED or holding.is_lost or not may_repeat:
+            is_last = num_retries == options.num_retries
+            if is_last or cause not in _RETRIED or holding.is_lost or not may_repeat:
                 break
             # Jitter: episodes that failed together must not come back together.
             await asyncio.sleep(_BACKOFF_SECONDS * 2**num_retries * random.uniform(0.5, 1.5))  # noqa: S311
