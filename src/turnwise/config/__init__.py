@@ -1,0 +1,51 @@
+"""Recipes: sections checked by pydantic, presets, and reading them from TOML."""
+
+from turnwise.config.learning import (
+    AlgorithmConfig,
+    ImitationConfig,
+    KLConfig,
+    OptimizerConfig,
+    PolicyConfig,
+    ReferenceConfig,
+    SftConfig,
+    UpdateConfig,
+    ValueConfig,
+)
+from turnwise.config.load import load_recipe
+from turnwise.config.playing import (
+    EngineConfig,
+    ModelConfig,
+    RewardPart,
+    RolloutConfig,
+    TasksConfig,
+    ToolsConfig,
+)
+from turnwise.config.presets import PRESETS
+from turnwise.config.recipe import Recipe
+from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthConfig, Rule, RunConfig
+
+__all__ = [
+    "PRESETS",
+    "AlgorithmConfig",
+    "CurriculumConfig",
+    "EngineConfig",
+    "EvaluationConfig",
+    "HealthConfig",
+    "ImitationConfig",
+    "KLConfig",
+    "ModelConfig",
+    "OptimizerConfig",
+    "PolicyConfig",
+    "Recipe",
+    "ReferenceConfig",
+    "RewardPart",
+    "RolloutConfig",
+    "Rule",
+    "RunConfig",
+    "SftConfig",
+    "TasksConfig",
+    "ToolsConfig",
+    "UpdateConfig",
+    "ValueConfig",
+    "load_recipe",
+]

@@ -1,0 +1,102 @@
+"""Takes a recipe (TOML) and overrides, gives a checked `Recipe`; a mistake names the key and a near one."""
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from turnwise.config.playing import RewardPart
+from turnwise.config.presets import PRESETS
+from turnwise.config.recipe import Recipe
+
+
+def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe, or the defaults, with `a.b=c` on top; relative paths are seen from its folder."""
+    data: dict[str, Any] = {}
+    if path is not None:
+        try:
+            data = tomllib.loads(path.read_text("utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"{path}: no such file") from None
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{path}: not TOML: {error}") from None
+    for override in overrides:
+        _override(data, override)
+    try:
+        recipe = Recipe.model_validate(_with_preset(data))
+    except ValidationError as error:
+        raise ValueError(f"{path or 'recipe'}: {_readable(error)}") from None
+    return recipe if path is None else _rooted(recipe, path.resolve().parent)
+
+
+def _override(data: dict[str, Any], override: str) -> None:
+    name, separator, text = override.partition("=")
+    if not separator or not name:
+        raise ValueError(f"--set {override}: expected KEY=VALUE, e.g. rollout.group_size=4")
+    *sections, key = name.strip().split(".")
+    for section in sections:
+        data = data.setdefault(section, {})
+        if not isinstance(data, dict):
+            raise ValueError(f"--set {override}: {section} is not a section")
+    try:
+        data[key] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        data[key] = text  # a bare word is a text: --set engine.kind=scripted
+
+
+def _with_preset(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The preset's keys under the recipe's own; a name that is none is pydantic's to refuse."""
+    algorithm = data.get("algorithm")
+    name = algorithm.get("preset", "") if isinstance(algorithm, dict) else ""
+    return _merged(PRESETS.get(name, {}) if isinstance(name, str) else {}, data)
+
+
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**under, **over}
+    for key in under.keys() & over.keys():
+        if isinstance(under[key], Mapping) and isinstance(over[key], Mapping):
+            merged[key] = _merged(under[key], over[key])
+    return merged
+
+
+def _readable(error: ValidationError) -> str:
+    return "; ".join(_issue(issue) for issue in error.errors(include_url=False))
+
+
+def _issue(issue: Any) -> str:
+    where = ".".join(str(part) for part in issue["loc"])
+    if issue["type"] == "value_error":  # one of our own, which names its keys and values
+        return f"{where}: {issue['ctx']['error']}" if where else str(issue["ctx"]["error"])
+    if issue["type"] != "extra_forbidden":
+        return f"{where}: {issue['msg']}, got {issue['input']!r}"
+    known = _keys(Recipe, issue["loc"][:-1])
+    near = difflib.get_close_matches(str(issue["loc"][-1]), known, n=1, cutoff=0.5)
+    return f"{where}: no such key" + (
+        f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+    )
+
+
+def _keys(section: type[BaseModel], path: Sequence[Any]) -> list[str]:
+    for part in path:
+        section = RewardPart if isinstance(part, int) else _section(section, part)
+    return list(section.model_fields)
+
+
+def _section(parent: type[BaseModel], name: str) -> Any:
+    return parent.model_fields[name].annotation
+
+
+def _rooted(recipe: Recipe, folder: Path) -> Recipe:
+    def under(path: Path | None) -> Path | None:
+        return None if path is None else folder / path.expanduser()
+
+    tools = recipe.tools.model_copy(
+        update={"mcp": under(recipe.tools.mcp), "cassette": under(recipe.tools.cassette)}
+    )
+    tasks = recipe.tasks.model_copy(
+        update={split: under(getattr(recipe.tasks, split)) for split in ("train", "validation", "test")}
+    )
+    return recipe.model_copy(update={"tools": tools, "tasks": tasks})

