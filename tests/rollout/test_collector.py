@@ -166,6 +166,23 @@ class Broken:
         return await self._inner.call([call("fail", how="provider")])
 
 
+def test_an_unwanted_group_is_given_and_another_task_drawn_for_it() -> None:
+    tasks = [task(str(number)) for number in range(10)]
+
+    async def run() -> tuple[list[str], int]:
+        async with collector(tasks, Plan(group_size=2, num_parallel_episodes=4)) as playing:
+            source = iter(tasks)
+            wanted = {"1", "4", "5", "6", "7"}
+            async with playing.collecting(source, 3, is_wanted=lambda each: each.task.id in wanted) as groups:
+                ids = [group.task.id async for group in groups]
+            return ids, len(list(source))
+
+    ids, num_left = asyncio.run(run())
+    # 0 and 2 are refilled by 3 and 4, 3 by 5: three are wanted, and not one task more was drawn
+    assert sorted(ids) == ["0", "1", "2", "3", "4", "5"]
+    assert num_left == 4
+
+
 def test_a_judge_out_of_reach_is_infrastructure_and_never_a_zero() -> None:
     class Unreachable:
         async def score(self, trajectory: Trajectory) -> Reward:

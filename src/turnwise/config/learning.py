@@ -1,4 +1,4 @@
-"""The sections of a recipe that say how the policy learns: what is tuned, by what algorithm, in what steps."""
+"""The sections of a recipe that say how the policy learns: what is tuned, which algorithm, which steps."""
 
 from typing import Literal
 

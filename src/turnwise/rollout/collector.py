@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from turnwise.protocols import RewardDown, Rewarder, Toolbox
 from turnwise.types import (
@@ -30,6 +31,24 @@ Player = Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]
 
 Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
 """`lease(task, episode_id)`: the task's own toolbox for one episode. Raises LeaseFailed."""
+
+
+class Pace(Protocol):
+    """Who may play, and when: `Slots`, or `lockstep.Lockstep`."""
+
+    async def begin(self) -> None:
+        """A collection starts."""
+        ...
+
+    def enter(self, num_members: int) -> None:
+        """So many members were started; each will ask for a slot, perhaps again, and leave."""
+        ...
+
+    def leave(self) -> None: ...
+
+    def slot(self, place: tuple[int, int]) -> AbstractAsyncContextManager[None]:
+        """One of a bounded number, held while an episode is in play; `place` is (group, member)."""
+        ...
 
 
 class LeaseFailed(Exception):
@@ -86,25 +105,31 @@ class Collector:
         lease: Lease,
         rewarder: Rewarder,
         plan: Plan,
+        pace: Pace | None = None,
     ) -> None:
         self._player = player
         self._lease = lease
         self._rewarder = rewarder
         self._plan = plan
+        self._pace = pace
         self.progress = Progress()
 
     @contextlib.asynccontextmanager
-    async def collecting(self, tasks: Iterable[Task], num_groups: int) -> AsyncIterator[AsyncIterator[Group]]:
-        """Whole groups, in the order they finish, until there are `num_groups` or no tasks are left.
+    async def collecting(
+        self, tasks: Iterable[Task], num_groups: int, *, is_wanted: Callable[[Group], bool] = lambda _: True
+    ) -> AsyncIterator[AsyncIterator[Group]]:
+        """Whole groups, in the order they finish, until `num_groups` are wanted or no tasks are left.
 
             async with collector.collecting(tasks, 16) as groups:
                 async for group in groups: ...
 
-        A group that cannot be completed is dropped and another task drawn in its place. Leaving the block
-        in any way cancels what is in flight and gives every lease back.
+        A group that cannot be completed is dropped and another task drawn in its place; one that is not
+        wanted is given all the same, and another task drawn too. Leaving the block in any way cancels what
+        is in flight and gives every lease back.
         """
         done: asyncio.Queue[Group | Exception | None] = asyncio.Queue()
-        runner = asyncio.create_task(self._run(iter(tasks), num_groups, done), name="collector")
+        running = self._run(iter(tasks), num_groups, is_wanted, done)
+        runner = asyncio.create_task(running, name="collector")
         try:
             yield _until_done(done)
         finally:
@@ -112,10 +137,14 @@ class Collector:
             await asyncio.wait([runner])
 
     async def _run(
-        self, source: Iterator[Task], num_groups: int, done: "asyncio.Queue[Group | Exception | None]"
+        self,
+        source: Iterator[Task],
+        num_groups: int,
+        is_wanted: Callable[[Group], bool],
+        done: "asyncio.Queue[Group | Exception | None]",
     ) -> None:
         try:
-            await self._run_groups(source, num_groups, done)
+            await self._run_groups(source, num_groups, is_wanted, done)
         except ExceptionGroup as errors:
             # CollectionFailed, or a bug of ours or in the user's reward: it comes out as itself, unwrapped.
             done.put_nowait(_innermost(errors))
@@ -123,15 +152,23 @@ class Collector:
             done.put_nowait(None)
 
     async def _run_groups(
-        self, source: Iterator[Task], num_groups: int, done: "asyncio.Queue[Group | Exception | None]"
+        self,
+        source: Iterator[Task],
+        num_groups: int,
+        is_wanted: Callable[[Group], bool],
+        done: "asyncio.Queue[Group | Exception | None]",
     ) -> None:
-        slots = asyncio.Semaphore(self._plan.num_parallel_episodes)
+        pace = self._pace or Slots(self._plan.num_parallel_episodes)
+        await pace.begin()
+        numbers = itertools.count()
         finished: asyncio.Queue[Group | Failure] = asyncio.Queue()
         num_dropped_in_a_row = 0
         async with asyncio.TaskGroup() as running:
 
             def start(task: Task) -> None:
-                running.create_task(self._play_group(task, slots, finished), name=f"group {task.id}")
+                pace.enter(self._plan.group_size)
+                playing = self._play_group(task, next(numbers), pace, finished)
+                running.create_task(playing, name=f"group {task.id}")
 
             num_open = 0
             for task in itertools.islice(source, num_groups):
@@ -144,17 +181,20 @@ class Collector:
                     num_dropped_in_a_row = 0
                     self.progress.num_groups += 1
                     done.put_nowait(outcome)
-                    continue
-                num_dropped_in_a_row += 1
-                self.progress.num_groups_dropped += 1
-                if num_dropped_in_a_row >= self._plan.max_dropped_in_a_row:
-                    text = (
-                        f"{num_dropped_in_a_row} groups in a row were lost to infrastructure; the last one: "
-                    )
-                    raise CollectionFailed(text + outcome.message)
+                    if is_wanted(outcome):
+                        continue
+                else:
+                    num_dropped_in_a_row += 1
+                    self._count_dropped(outcome, num_dropped_in_a_row)
                 for task in itertools.islice(source, 1):
                     start(task)
                     num_open += 1
+
+    def _count_dropped(self, failure: Failure, num_in_a_row: int) -> None:
+        self.progress.num_groups_dropped += 1
+        if num_in_a_row >= self._plan.max_dropped_in_a_row:
+            text = f"{num_in_a_row} groups in a row were lost to infrastructure; the last one: "
+            raise CollectionFailed(text + failure.message)
 
     async def _play_group(
         self, task: Task, slots: asyncio.Semaphore, finished: "asyncio.Queue[Group | Failure]"
@@ -174,15 +214,15 @@ class Collector:
             finished.put_nowait(Group(task, tuple(trajectories), tuple(rewards)))
 
     async def _play_member(
-        self, task: Task, member: int, slots: asyncio.Semaphore
+        self, task: Task, place: tuple[int, int], pace: Pace
     ) -> tuple[Trajectory, Reward] | Failure:
         """One member, again with a fresh lease after each infrastructure fault, or the last failure."""
         failure = Failure(task.id, Stop.TOOL_DOWN, "never started")
         queued_at = time.perf_counter()
         for attempt in range(self._plan.num_retries + 1):
-            async with slots:
+            async with pace.slot(place):
                 queue_seconds = time.perf_counter() - queued_at
-                outcome = await self._play_once(task, member, attempt)
+                outcome = await self._play_once(task, place[1], attempt)
             if not isinstance(outcome, Failure):
                 trajectory, reward = outcome
                 return replace(trajectory, queue_seconds=queue_seconds), reward
@@ -213,6 +253,24 @@ class Collector:
         progress.num_tokens += sum(turn.num_sampled for turn in trajectory.turns)
         progress.num_successes += reward.parts.get("outcome", 0.0) >= 1.0
         return trajectory, reward
+
+
+class Slots:
+    """The free pace: so many episodes at once, each as fast as it can."""
+
+    def __init__(self, num_slots: int) -> None:
+        self._slots = asyncio.Semaphore(num_slots)
+
+    async def begin(self) -> None: ...
+
+    def enter(self, num_members: int) -> None: ...
+
+    def leave(self) -> None: ...
+
+    @contextlib.asynccontextmanager
+    async def slot(self, place: tuple[int, int]) -> AsyncIterator[None]:
+        async with self._slots:
+            yield
 
 
 class _Counted:
