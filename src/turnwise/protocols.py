@@ -1,6 +1,8 @@
 """The seams between packages: what a rollout needs of its tools, its engine, its chat and its rewards."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turnwise.types import (
@@ -48,6 +50,33 @@ class Engine(Protocol):
     async def publish(self, weights: Mapping[str, Any], version: int) -> None:
         """Take new weights (parameter name to tensor); completions begun after this carry `version`."""
         ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One completion wanted of an engine; see `Engine.complete`."""
+
+    prompt_ids: tuple[int, ...]
+    sampling: Sampling
+    seed: int
+
+
+class BatchEngine(Protocol):
+    """An engine whose numbers, to the last bit, come of the batches it is given since it last forgot."""
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion: ...
+
+    def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
+        """Hand over a batch as one; each future ends as `complete` would. Raises EngineDown."""
+        ...
+
+    async def forget(self) -> None:
+        """Drop whatever was kept of earlier completions."""
+        ...
+
+    async def publish(self, weights: Mapping[str, Any], version: int) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -4,10 +4,11 @@ Either one list played in the order of the requests, or one list for each openin
 count: which completion is next is read off the prompt, so episodes may run side by side and be retried.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.protocols import EngineDown
+from turnwise.protocols import Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
 Written = str | Sequence[int]
@@ -42,14 +43,32 @@ class ScriptedEngine:
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         """The next completion, cut where `max_tokens` ends; LookupError if the script has no more."""
-        del seed  # nothing is drawn
+        return self._complete(Ask(tuple(prompt_ids), sampling, seed))
+
+    def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
+        """The next completion for each, in their order."""
+        futures = []
+        for ask in asks:
+            future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
+            futures.append(future)
+            try:
+                future.set_result(self._complete(ask))
+            except (EngineDown, LookupError, ValueError) as error:
+                future.set_exception(error)
+        return futures
+
+    async def forget(self) -> None:
+        """Nothing is kept."""
+
+    def _complete(self, ask: Ask) -> Completion:
+        prompt_ids, sampling = ask.prompt_ids, ask.sampling
         if self._is_closed:
             raise EngineDown("the engine is closed")
         if not prompt_ids:
             raise ValueError("prompt_ids is empty")
         if sampling.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {sampling.max_tokens}")
-        written = self._next(tuple(prompt_ids))
+        written = self._next(prompt_ids)
         ids = written[: sampling.max_tokens]
         is_whole = len(ids) == len(written) and ids[-1] in sampling.stop_ids | {self._stop_id}
         finish = Finish.STOP if is_whole else Finish.LENGTH

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -21,7 +22,7 @@ from turnwise.engines.continuous.rows import rounded
 from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import check_weights, copy_weights
-from turnwise.protocols import EngineDown
+from turnwise.protocols import Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class _Asked:
 class _Publication:
     """New weights, to be taken between two steps once nothing is being sampled."""
 
-    weights: Mapping[str, Any]
+    weights: Mapping[str, Any] | None
+    """None keeps those in use: only what is cached is forgotten."""
     version: int
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[None]"
@@ -92,7 +94,7 @@ class TransformersEngine:
             prefill_chunk=prefill_chunk,
         )
         self._scheduler.policy_version = version
-        self._inbox: queue.SimpleQueue[_Asked | _Publication | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[tuple[_Asked, ...] | _Publication | None] = queue.SimpleQueue()
         self._asked: dict[Request, _Asked] = {}
         self._publications: deque[_Publication] = deque()
         self._lock = threading.Lock()
@@ -112,15 +114,27 @@ class TransformersEngine:
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         """Sample one turn; cancelling it frees its place at the next step."""
-        self._check_request(prompt_ids, sampling)
+        [future] = self.submit([Ask(tuple(prompt_ids), sampling, seed)])
+        return await future
+
+    def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
+        """Hand over a batch that is admitted as one, in its order: no step comes between its members."""
         loop = asyncio.get_running_loop()
-        asked = _Asked(new_request(prompt_ids, sampling, seed), loop, loop.create_future())
-        self._send(asked)
-        try:
-            return await asked.future
-        except asyncio.CancelledError:
-            asked.request.is_cancelled = True
-            raise
+        futures: list[asyncio.Future[Completion]] = []
+        batch: list[_Asked] = []
+        for ask in asks:
+            future: asyncio.Future[Completion] = loop.create_future()
+            futures.append(future)
+            try:
+                self._check_request(ask.prompt_ids, ask.sampling)
+            except ValueError as error:
+                future.set_exception(error)
+                continue
+            request = new_request(ask.prompt_ids, ask.sampling, ask.seed)
+            future.add_done_callback(partial(_note_cancelled, request))
+            batch.append(_Asked(request, loop, future))
+        self._send(tuple(batch))
+        return futures
 
     async def publish(self, weights: Mapping[str, Any], version: int) -> None:
         """Take new weights once what has begun is finished; what has not begun waits and gets the new ones.
@@ -128,10 +142,11 @@ class TransformersEngine:
         Returns when they are in use. Everything cached under the old weights is forgotten.
         """
         check_weights(self._model, weights)
-        loop = asyncio.get_running_loop()
-        publication = _Publication(weights, version, loop, loop.create_future())
-        self._send(publication)
-        await publication.future
+        await self._send_quiet(weights, version)
+
+    async def forget(self) -> None:
+        """Drop what is cached once what has begun is finished: what follows rounds as in a fresh engine."""
+        await self._send_quiet(None, 0)
 
     async def close(self) -> None:
         """End the thread after its present step; whoever still waits gets EngineDown."""
@@ -142,7 +157,13 @@ class TransformersEngine:
         while self._thread.is_alive():
             await asyncio.sleep(0.005)
 
-    def _send(self, order: _Asked | _Publication) -> None:
+    async def _send_quiet(self, weights: Mapping[str, Any] | None, version: int) -> None:
+        loop = asyncio.get_running_loop()
+        publication = _Publication(weights, version, loop, loop.create_future())
+        self._send(publication)
+        await publication.future
+
+    def _send(self, order: tuple[_Asked, ...] | _Publication) -> None:
         with self._lock:
             if self._is_closed:
                 raise EngineDown("the engine is closed")
@@ -198,13 +219,18 @@ class TransformersEngine:
             if isinstance(order, _Publication):
                 self._publications.append(order)
             else:
-                self._asked[order.request] = order
-                self._scheduler.submit(order.request)
+                for asked in order:
+                    self._asked[asked.request] = asked
+                    self._scheduler.submit(asked.request)
 
     def _publish_if_quiet(self) -> None:
         while self._publications and not self._scheduler.is_busy:
             publication = self._publications.popleft()
             if publication.future.cancelled():
+                continue
+            if publication.weights is None:
+                self._scheduler.forget()
+                self._tell(publication, None)
                 continue
             try:
                 copy_weights(self._model, publication.weights)
@@ -243,7 +269,7 @@ class TransformersEngine:
             if isinstance(order, _Publication):
                 self._publications.append(order)
             elif order is not None:
-                self._asked[order.request] = order
+                self._asked.update((asked.request, asked) for asked in order)
         waiters: list[_Asked | _Publication] = [*self._asked.values(), *self._publications]
         for waiter in waiters:
             self._tell(waiter, EngineDown(reason))
@@ -268,6 +294,10 @@ class TransformersEngine:
             waiter.loop.call_soon_threadsafe(settle)
         except RuntimeError:  # the loop is closed: nobody waits any more
             return
+
+
+def _note_cancelled(request: Request, future: "asyncio.Future[Completion]") -> None:
+    request.is_cancelled = future.cancelled()
 
 
 def _check_supported(model: "PreTrainedModel") -> None:

@@ -159,11 +159,11 @@ class Collector:
         done: "asyncio.Queue[Group | Exception | None]",
     ) -> None:
         pace = self._pace or Slots(self._plan.num_parallel_episodes)
-        await pace.begin()
         numbers = itertools.count()
         finished: asyncio.Queue[Group | Failure] = asyncio.Queue()
         num_dropped_in_a_row = 0
         async with asyncio.TaskGroup() as running:
+            await pace.begin()
 
             def start(task: Task) -> None:
                 pace.enter(self._plan.group_size)
@@ -181,14 +181,14 @@ class Collector:
                     num_dropped_in_a_row = 0
                     self.progress.num_groups += 1
                     done.put_nowait(outcome)
-                    if is_wanted(outcome):
-                        continue
                 else:
                     num_dropped_in_a_row += 1
                     self._count_dropped(outcome, num_dropped_in_a_row)
-                for task in itertools.islice(source, 1):
+                is_replaced = isinstance(outcome, Failure) or not is_wanted(outcome)
+                for task in itertools.islice(source, 1 if is_replaced else 0):
                     start(task)
                     num_open += 1
+                pace.leave()
 
     def _count_dropped(self, failure: Failure, num_in_a_row: int) -> None:
         self.progress.num_groups_dropped += 1
@@ -197,11 +197,21 @@ class Collector:
             raise CollectionFailed(text + failure.message)
 
     async def _play_group(
-        self, task: Task, slots: asyncio.Semaphore, finished: "asyncio.Queue[Group | Failure]"
+        self, task: Task, number: int, pace: Pace, finished: "asyncio.Queue[Group | Failure]"
     ) -> None:
+        num_playing = self._plan.group_size
+
+        async def play(member: int) -> tuple[Trajectory, Reward] | Failure:
+            nonlocal num_playing
+            outcome = await self._play_member(task, (number, member), pace)
+            num_playing -= 1
+            if num_playing:  # the last one leaves once it is settled whether another group follows this one
+                pace.leave()
+            return outcome
+
         async with asyncio.TaskGroup() as group:
             members = [
-                group.create_task(self._play_member(task, member, slots), name=f"{task.id} member {member}")
+                group.create_task(play(member), name=f"{task.id} member {member}")
                 for member in range(self._plan.group_size)
             ]
         outcomes = [member.result() for member in members]
