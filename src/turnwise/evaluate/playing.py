@@ -62,20 +62,47 @@ async def evaluate_recipe(
     prices: tuple[float, float] = (0.0, 0.0),
 ) -> Report:
     """Play every task `num_samples` times; figures go to `out`, episodes beside it."""
-    started = time.perf_counter()
-    episodes = []
+    named = "demonstrations" if recipe.engine.kind == "scripted" else recipe.model.path
     async with (
         open_workbench(recipe, tasks, with_engine=not endpoint) as bench,
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
-        _collecting(collector, tasks, num_samples) as groups,
     ):
-        with TrajectoryWriter(out.with_name("trajectories.jsonl")) as writer:
+        return await measure(
+            collector,
+            tasks,
+            out=out,
+            model=endpoint_model or named,
+            num_samples=num_samples,
+            temperature=temperature,
+            prices=prices,
+        )
+
+
+async def measure(
+    collector: Collector,
+    tasks: Sequence[Task],
+    *,
+    out: Path,
+    model: str,
+    num_samples: int,
+    temperature: float,
+    prices: tuple[float, float] = (0.0, 0.0),
+) -> Report:
+    """Play every task once with a collector of groups of `num_samples`; `model` is what the report names."""
+    started = time.perf_counter()
+    episodes = []
+    # of the same name as the figures: those of another evaluation in the folder stay apart
+    trajectories = out.with_name(
+        f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
+    )
+    async with _collecting(collector, tasks, num_samples) as groups:
+        with TrajectoryWriter(trajectories) as writer:
             async for group in groups:
                 for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
                     writer.write(Played(trajectory, reward))
                     episodes.append(record(trajectory, is_success=is_success(trajectory)))
     report = Report(
-        model=endpoint_model or ("demonstrations" if recipe.engine.kind == "scripted" else recipe.model.path),
+        model=model,
         num_samples=num_samples,
         temperature=temperature,
         seconds=time.perf_counter() - started,

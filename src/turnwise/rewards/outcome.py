@@ -3,7 +3,7 @@
 from turnwise.rewards.answer import says_answer
 from turnwise.rewards.state import makes_writes, passes_probes
 from turnwise.rewards.tools import avoids_forbidden, uses_required
-from turnwise.types import Stop, Trajectory
+from turnwise.types import Stop, Trajectory, Truth
 
 
 async def outcome(trajectory: Trajectory) -> float:
@@ -25,10 +25,14 @@ async def efficiency(trajectory: Trajectory) -> float:
     return max(0.0, 1 - (num_steps - 1) / num_spare) if num_spare else 0.0
 
 
+def asks_something(truth: Truth) -> bool:
+    """Whether the truth alone can tell a success; where not, the task's rewards are the user's own."""
+    return truth.answer is not None or bool(truth.writes or truth.probes or truth.required_tools)
+
+
 def is_success(trajectory: Trajectory) -> bool:
     """Whether everything the truth asks holds of an episode that the model itself brought to its end."""
-    truth = trajectory.task.truth
-    if truth.answer is None and not truth.writes and not truth.probes and not truth.required_tools:
+    if not asks_something(trajectory.task.truth):
         raise ValueError(
             f"task {trajectory.task.id!r}: its truth asks for nothing that must be done "
             "(answer, writes, probes or required_tools), so that doing nothing would succeed"

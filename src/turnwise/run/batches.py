@@ -1,0 +1,170 @@
+"""Takes tasks and a curriculum, gives one batch of whole groups a step, collected ahead as far as allowed."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from turnwise.algorithms.advantages import has_signal
+from turnwise.config import CurriculumConfig, Recipe
+from turnwise.rollout.collector import Collector, Progress
+from turnwise.run.figures import succeeded
+from turnwise.tasks.curriculum import BySuccess, Curriculum, Schedule, State, draw, note
+from turnwise.types import Group, Task
+
+NewCollector = Callable[[int], Collector]
+"""`new_collector(step)`: one with that step's seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one step learns from, and all that was played to get it."""
+
+    step: int
+    groups: tuple[Group, ...]
+    """Those that teach something, in the order their tasks were drawn."""
+    played: tuple[Group, ...]
+    """These and the ones whose members all earned the same."""
+    progress: Progress
+    curriculum: State
+    """After this batch's draws and outcomes: where the next one goes on."""
+    seconds: float
+
+
+class Batches:
+    """One batch a step; some steps may be collected before the update that precedes them.
+
+    Synchronous: a step's episodes begin when the step before has been learned from. Asynchronous: they begin
+    up to `run.max_staleness` steps earlier, so no token is more than that many versions old when its turn
+    comes. Batches are collected one after the other, because the curriculum goes from each to the next.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        recipe: Recipe,
+        new_collector: NewCollector,
+        *,
+        steps: range,
+        on_begin: Callable[[int, Progress], None],
+        on_group: Callable[[int, Group], None],
+    ) -> None:
+        if len(tasks) < recipe.run.tasks_per_step:
+            raise ValueError(
+                f"tasks.train has {len(tasks)} tasks, run.tasks_per_step is {recipe.run.tasks_per_step}"
+            )
+        self._tasks = tasks
+        self._recipe = recipe
+        self._new_collector = new_collector
+        self._steps = steps
+        self._on_begin = on_begin
+        self._on_group = on_group
+        self._curriculum = curriculum_of(recipe.curriculum)
+        self._num_drawn = min(most_drawn(recipe), len(tasks))
+        self._num_ahead = recipe.run.max_staleness if recipe.run.mode == "async" else 0
+        self._collections: dict[int, asyncio.Task[Batch]] = {}
+
+    @contextlib.asynccontextmanager
+    async def collecting(self, state: State) -> AsyncIterator[None]:
+        """Begin with the first step, the curriculum at `state`; leaving cancels what is in flight."""
+        for step in self._steps[: 1 + self._num_ahead]:
+            self._begin(step, state)
+        try:
+            yield
+        finally:
+            running = list(self._collections.values())
+            for collection in running:
+                collection.cancel()
+            if running:
+                await asyncio.wait(running)
+
+    async def take(self, step: int) -> Batch:
+        """This step's batch, once it is whole. Raises what its collection raised."""
+        return await self._collections[step]
+
+    def learned_from(self, step: int) -> None:
+        """The new weights are published: a further step may begin."""
+        further = step + 1 + self._num_ahead
+        if further in self._steps:
+            self._begin(further, self._collections[step].result().curriculum)
+        del self._collections[step]
+
+    def _begin(self, step: int, state: State) -> None:
+        before = self._collections.get(step - 1)
+        self._collections[step] = asyncio.create_task(
+            self._collect(step, before, state), name=f"collecting step {step}"
+        )
+
+    async def _collect(self, step: int, before: "asyncio.Task[Batch] | None", state: State) -> Batch:
+        if before is not None:
+            state = (await asyncio.shield(before)).curriculum
+        started = time.perf_counter()
+        drawing = _Drawing(self._tasks, self._curriculum, state, step)
+        collector = self._new_collector(step)
+        self._on_begin(step, collector.progress)
+        is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
+        played: list[Group] = []
+        source = itertools.islice(drawing, self._num_drawn)
+        async with collector.collecting(
+            source, self._recipe.run.tasks_per_step, is_wanted=is_wanted
+        ) as groups:
+            async for group in groups:
+                self._on_group(step, group)
+                played.append(group)
+        played.sort(key=lambda group: drawing.order[group.task.id])
+        return Batch(
+            step=step,
+            groups=tuple(group for group in played if is_wanted(group)),
+            played=tuple(played),
+            progress=collector.progress,
+            curriculum=_noted(self._curriculum, drawing.state, played),
+            seconds=time.perf_counter() - started,
+        )
+
+
+class _Drawing:
+    """Draws one task at a time, none twice, and remembers the order."""
+
+    def __init__(self, tasks: Sequence[Task], curriculum: Curriculum, state: State, step: int) -> None:
+        self._tasks = tasks
+        self._curriculum = curriculum
+        self._step = step
+        self.state = state
+        self.order: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Task]:
+        while len(self.order) < len(self._tasks):
+            (task,), self.state = draw(self._tasks, self._curriculum, self.state, step=self._step, count=1)
+            # an epoch that ends within a step may bring a task again: its group would be the same twice
+            if task.id not in self.order:
+                self.order[task.id] = len(self.order)
+                yield task
+
+
+def most_drawn(recipe: Recipe) -> int:
+    """Tasks that one step may draw at most, refills included."""
+    is_refilled = recipe.rollout.dynamic_sampling
+    return round(recipe.run.tasks_per_step * (recipe.rollout.max_draws if is_refilled else 1.0))
+
+
+def curriculum_of(config: CurriculumConfig) -> Curriculum:
+    if config.kind == "success":
+        return BySuccess(config.threshold, config.window, config.review)
+    return Schedule(config.points) if config.kind == "schedule" else Schedule()
+
+
+def _teaches(group: Group) -> bool:
+    return has_signal([reward.total for reward in group.rewards])
+
+
+def _is_any(group: Group) -> bool:
+    return True
+
+
+def _noted(curriculum: Curriculum, state: State, groups: Sequence[Group]) -> State:
+    for group in groups:
+        for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+            state = note(curriculum, state, group.task.difficulty, succeeded(trajectory, reward))
+    return state

@@ -1,0 +1,89 @@
+"""Takes what was played, gives its figures by name: rewards, success, tools, format, lengths, losses."""
+
+from collections.abc import Sequence
+from statistics import fmean, pstdev
+
+from turnwise.algorithms.advantages import has_signal
+from turnwise.rewards import asks_something, is_success
+from turnwise.rollout.collector import Progress
+from turnwise.types import Fault, Group, Reward, Stop, Trajectory
+
+
+def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float) -> dict[str, float]:
+    """Over every episode of a collection, those that teach nothing included."""
+    played = [pair for group in groups for pair in zip(group.trajectories, group.rewards, strict=True)]
+    figures = {
+        "episodes/finished": float(progress.num_finished),
+        "episodes/lost": float(progress.num_lost),
+        "groups/finished": float(progress.num_groups),
+        "groups/dropped": float(progress.num_groups_dropped),
+        "time/rollout_seconds": seconds,
+        **{f"episodes/lost_{stop}": float(num) for stop, num in sorted(progress.failures.items())},
+    }
+    if not played:
+        return figures
+    trajectories = [trajectory for trajectory, _ in played]
+    flat = [not has_signal([reward.total for reward in group.rewards]) for group in groups]
+    return {
+        **figures,
+        **_rewards(played),
+        "groups/zero_variance_fraction": fmean(flat),
+        **_behaviour(trajectories),
+        **_lengths(trajectories),
+        "rollout/tokens_per_second": progress.num_tokens / max(seconds, 1e-9),
+    }
+
+
+def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
+    """By the task's truth; where that asks for nothing, by a reward of the user's own reaching 1."""
+    return is_success(trajectory) if asks_something(trajectory.task.truth) else reward.total >= 1.0
+
+
+def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:
+    totals = [reward.total for _, reward in played]
+    outcomes = [succeeded(trajectory, reward) for trajectory, reward in played]
+    figures = {"reward/mean": fmean(totals), "reward/std": pstdev(totals), "success/rate": fmean(outcomes)}
+    for name in dict.fromkeys(name for _, reward in played for name in reward.parts):
+        figures[f"reward/{name}"] = fmean(reward.parts[name] for _, reward in played if name in reward.parts)
+    for family in sorted({trajectory.task.family for trajectory, _ in played} - {""}):
+        own = [
+            outcome
+            for (trajectory, _), outcome in zip(played, outcomes, strict=True)
+            if trajectory.task.family == family
+        ]
+        figures[f"success/{family}"] = fmean(own)
+    return figures
+
+
+def _behaviour(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+    calls = [result for trajectory in trajectories for _, result in trajectory.calls]
+    is_cut = [trajectory.stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL) for trajectory in trajectories]
+    return {
+        "tools/calls": len(calls) / len(trajectories),
+        "tools/error_rate": _share([result.fault is Fault.MODEL for result in calls]),
+        "tools/seconds": _mean([result.seconds for result in calls]),
+        "format/error_rate": _share([turn.parsed.error is not None for turn in turns]),
+        "truncation/rate": _share(is_cut),
+        "episodes/answered": _share([trajectory.stop is Stop.ANSWERED for trajectory in trajectories]),
+        "episodes/out_of_turns": _share([trajectory.stop is Stop.MAX_TURNS for trajectory in trajectories]),
+    }
+
+
+def _lengths(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    own = [sum(turn.num_sampled for turn in trajectory.turns) for trajectory in trajectories]
+    prompts = [sum(len(turn.new_ids) for turn in trajectory.turns) for trajectory in trajectories]
+    return {
+        "length/own_tokens": fmean(own),
+        "length/own_tokens_max": float(max(own)),
+        "length/read_tokens": fmean(prompts),
+        "length/turns": fmean(len(trajectory.turns) for trajectory in trajectories),
+    }
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags) if flags else 0.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else 0.0
