@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from turnwise.types import (
     Completion,
@@ -63,6 +63,7 @@ class Ask:
     seed: int
 
 
+@runtime_checkable
 class BatchEngine(Protocol):
     """An engine whose numbers, to the last bit, come of the batches it is given since it last forgot."""
 

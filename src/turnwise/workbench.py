@@ -1,6 +1,7 @@
 """Takes a recipe, gives everything an episode needs: engine, chat, tools and rewards, open while it lasts."""
 
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,11 @@ from turnwise.mcp.pool import Pool, is_offered
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import load
 from turnwise.mcp.toolbox import LeasedToolbox
-from turnwise.protocols import Engine
+from turnwise.protocols import BatchEngine, Engine
 from turnwise.rewards import Part, Rewards
 from turnwise.rollout.collector import Collector, LeaseFailed, Plan
 from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.lockstep import Lockstep
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.types import Sampling, Task, Tool
 
@@ -47,8 +49,16 @@ class Workbench:
     def collector(self, *, group_size: int | None = None, temperature: float | None = None) -> Collector:
         rollout = self.recipe.rollout
         chosen = rollout.temperature if temperature is None else temperature
-        playing = player(self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen))
-        return Collector(playing, self.lease, self.rewards, plan_of(self.recipe, group_size))
+        pace = self._lockstep() if rollout.lockstep else None
+        playing = player(pace or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen))
+        return Collector(playing, self.lease, self.rewards, plan_of(self.recipe, group_size), pace)
+
+    def _lockstep(self) -> Lockstep:
+        if not isinstance(self.engine, BatchEngine):
+            raise ValueError(f"rollout.lockstep: engine {self.recipe.engine.kind!r} takes no whole batches")
+        # An episode waiting for a process that another one holds would keep that one from ever going on.
+        num_slots = min(self.recipe.rollout.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
+        return Lockstep(self.engine, num_slots)
 
 
 def limits_of(recipe: Recipe) -> Limits:

@@ -106,6 +106,16 @@ class Pool:
         """What a connected server's isolation is; settles what `auto` came to mean."""
         return self._supplies[server].isolation
 
+    @property
+    def max_leases(self) -> int | None:
+        """Episodes that can hold every connected server at once; one more waits. None is without a limit."""
+        limits = [
+            supply.spec.options.max_processes
+            for supply in self._supplies.values()
+            if supply.isolation is Isolation.PROCESS
+        ]
+        return min(limits, default=None)
+
     @contextlib.asynccontextmanager
     async def lease(
         self,
