@@ -1,9 +1,10 @@
 """Takes a recipe, gives everything an episode needs: engine, chat, tools and rewards, open while it lasts."""
 
+import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from turnwise.chat import SMOLLM2, RenderedChat, load_tokenizer, open_chat, smollm2_file
@@ -32,6 +33,8 @@ class Workbench:
     chat: RenderedChat
     pool: Pool
     rewards: Rewards
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Whose collection it is, where collections go in lockstep."""
 
     @contextlib.asynccontextmanager
     async def lease(self, task: Task, episode_id: str) -> AsyncIterator[LeasedToolbox]:
@@ -46,19 +49,22 @@ class Workbench:
                 raise LeaseFailed(str(error)) from None
             yield toolbox
 
-    def collector(self, *, group_size: int | None = None, temperature: float | None = None) -> Collector:
+    def collector(
+        self, *, group_size: int | None = None, temperature: float | None = None, seed: int | None = None
+    ) -> Collector:
         rollout = self.recipe.rollout
         chosen = rollout.temperature if temperature is None else temperature
         pace = self._lockstep() if rollout.lockstep else None
         playing = player(pace or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen))
-        return Collector(playing, self.lease, self.rewards, plan_of(self.recipe, group_size), pace)
+        plan = plan_of(self.recipe, group_size, seed)
+        return Collector(playing, self.lease, self.rewards, plan, pace)
 
     def _lockstep(self) -> Lockstep:
         if not isinstance(self.engine, BatchEngine):
             raise ValueError(f"rollout.lockstep: engine {self.recipe.engine.kind!r} takes no whole batches")
         # An episode waiting for a process that another one holds would keep that one from ever going on.
         num_slots = min(self.recipe.rollout.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
-        return Lockstep(self.engine, num_slots)
+        return Lockstep(self.engine, num_slots, self.turn)
 
 
 def limits_of(recipe: Recipe) -> Limits:
@@ -66,13 +72,13 @@ def limits_of(recipe: Recipe) -> Limits:
     return Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
 
 
-def plan_of(recipe: Recipe, group_size: int | None = None) -> Plan:
+def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = None) -> Plan:
     rollout = recipe.rollout
     return Plan(
         group_size=group_size or rollout.group_size,
         num_parallel_episodes=rollout.num_parallel_episodes,
         num_retries=rollout.num_retries,
-        seed=recipe.seed,
+        seed=recipe.seed if seed is None else seed,
     )
 
 

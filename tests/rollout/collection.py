@@ -85,7 +85,7 @@ async def collect(luck_seed: int, is_lockstep: bool, fault_rate: float, is_warm:
                 async with inner(*arguments) as toolbox:
                     yield SlowToolbox(toolbox, luck)
 
-            pace = Lockstep(engine, NUM_SLOTS) if is_lockstep else None
+            pace = Lockstep(engine, NUM_SLOTS, asyncio.Lock()) if is_lockstep else None
             limits = Limits(tokens_per_turn=40, tokens_per_episode=2_000)
             playing = player(pace or engine, TalkingChat(chat), limits, Sampling())
             plan = Plan(group_size=2, num_parallel_episodes=NUM_SLOTS, num_retries=1)

@@ -42,6 +42,7 @@ class Watched:
         self.batches: list[list[Ask]] = []
         self.num_forgotten = 0
         self.hook: Any = lambda: None
+        self.is_down = False
         self.complete, self.publish, self.close = inner.complete, inner.publish, inner.close
 
     def submit(self, asks: Sequence[Ask]) -> Any:
@@ -50,6 +51,8 @@ class Watched:
         return self._inner.submit(asks)
 
     async def forget(self) -> None:
+        if self.is_down:
+            raise EngineDown("gone")
         self.num_forgotten += 1
 
 
@@ -60,7 +63,7 @@ async def stage(
     async with nothing_leaks(), Pool(notebook()) as pool:
         await pool.connect()
         engine = Watched(scripted(CHAT, pool, tasks, turns))
-        pace = Lockstep(engine, num_slots)
+        pace = Lockstep(engine, num_slots, asyncio.Lock())
         playing = player(pace, CHAT, limits or Limits(), Sampling())
         yield Collector(playing, leasing(pool), Rewards(), Plan(**plan), pace), engine
 
@@ -175,6 +178,9 @@ def test_an_engine_that_is_gone_ends_the_collection() -> None:
             engine.hook = fail
             with pytest.raises(CollectionFailed, match="engine_down"):
                 await gathered(collector, tasks, 20)
+            engine.is_down = True
+            with pytest.raises(EngineDown, match="gone"):
+                await gathered(collector, tasks, 20)
 
     asyncio.run(main())
 
@@ -199,8 +205,10 @@ def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
             engine = Watched(scripted(CHAT, pool, tasks, turns))
             rewards = await exits.enter_async_context(Rewards())
             bench = Workbench(recipe, engine, CHAT, pool, rewards)
-            assert len(await gathered(bench.collector(), tasks, 2)) == 2
-            assert engine.num_forgotten == 1, "the recipe's lockstep was not heard"
-            assert [len(batch) for batch in engine.batches] == [2, 2, 2]
+            # Two at once, as a validation beside the next step: one goes after the other.
+            both = [gathered(bench.collector(seed=seed), tasks, 2) for seed in (1, 2)]
+            assert [len(groups) for groups in await asyncio.gather(*both)] == [2, 2]
+            assert engine.num_forgotten == 2, "the recipe's lockstep was not heard"
+            assert [len(batch) for batch in engine.batches] == [2, 2, 2] * 2
 
     asyncio.run(main())

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from turnwise.protocols import RewardDown, Rewarder, Toolbox
+from turnwise.protocols import EngineDown, RewardDown, Rewarder, Toolbox
 from turnwise.types import (
     Failure,
     Fault,
@@ -36,8 +36,8 @@ Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
 class Pace(Protocol):
     """Who may play, and when: `Slots`, or `lockstep.Lockstep`."""
 
-    async def begin(self) -> None:
-        """A collection starts."""
+    def collection(self) -> AbstractAsyncContextManager[None]:
+        """Held from the first member's start to the last one's end. Raises EngineDown."""
         ...
 
     def enter(self, num_members: int) -> None:
@@ -148,6 +148,8 @@ class Collector:
         except ExceptionGroup as errors:
             # CollectionFailed, or a bug of ours or in the user's reward: it comes out as itself, unwrapped.
             done.put_nowait(_innermost(errors))
+        except EngineDown as error:  # before any episode could be lost to it
+            done.put_nowait(error)
         else:
             done.put_nowait(None)
 
@@ -162,8 +164,7 @@ class Collector:
         numbers = itertools.count()
         finished: asyncio.Queue[Group | Failure] = asyncio.Queue()
         num_dropped_in_a_row = 0
-        async with asyncio.TaskGroup() as running:
-            await pace.begin()
+        async with pace.collection(), asyncio.TaskGroup() as running:
 
             def start(task: Task) -> None:
                 pace.enter(self._plan.group_size)
@@ -271,7 +272,9 @@ class Slots:
     def __init__(self, num_slots: int) -> None:
         self._slots = asyncio.Semaphore(num_slots)
 
-    async def begin(self) -> None: ...
+    @contextlib.asynccontextmanager
+    async def collection(self) -> AsyncIterator[None]:
+        yield
 
     def enter(self, num_members: int) -> None: ...
 

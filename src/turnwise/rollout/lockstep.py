@@ -36,11 +36,14 @@ class Lockstep:
     Every member of every group that was begun is either *moving* (sampling, calling tools, being leased or
     scored: it will come by again) or at rest (it wants a slot, or a completion). Only when none moves are
     free slots given away, and only when none can be given does a round begin.
+
+    `turn` is held while a collection lasts: of several that share an engine, one goes after the other.
     """
 
-    def __init__(self, engine: BatchEngine, num_slots: int) -> None:
+    def __init__(self, engine: BatchEngine, num_slots: int, turn: asyncio.Lock) -> None:
         self._engine = engine
         self._num_slots = num_slots
+        self._turn = turn
         self._reset()
 
     def _reset(self) -> None:
@@ -51,10 +54,13 @@ class Lockstep:
 
     # --- the collector's pace ----------------------------------------------------------------------------
 
-    async def begin(self) -> None:
-        """A collection starts; nothing of what was sampled before may show in its numbers."""
-        self._reset()
-        await self._engine.forget()
+    @contextlib.asynccontextmanager
+    async def collection(self) -> AsyncIterator[None]:
+        """Nothing of what was sampled before, or is sampled for others, shows in its numbers."""
+        async with self._turn:
+            self._reset()
+            await self._engine.forget()
+            yield
 
     def enter(self, num_members: int) -> None:
         """So many members have been started and will ask for slots."""
@@ -64,7 +70,7 @@ class Lockstep:
         """One that moved does so no more."""
         self._num_moving -= 1
         if not self._num_moving:
-            self._turn()
+            self._move_on()
 
     @contextlib.asynccontextmanager
     async def slot(self, place: tuple[int, int]) -> AsyncIterator[None]:
@@ -110,7 +116,7 @@ class Lockstep:
 
     # --- rounds ------------------------------------------------------------------------------------------
 
-    def _turn(self) -> None:
+    def _move_on(self) -> None:
         """Nothing moves: fill the free slots, or else begin a round."""
         while self._num_free and self._queued:
             _, gate = heapq.heappop(self._queued)
