@@ -1,0 +1,71 @@
+"""Takes samples, gives them as tensors over the model's own tokens alone, and splits them for the update.
+
+A row is a sample, a column one of its own tokens, from the left; prompts and tool output have no columns, so
+"the next token" is always the next one that the model chose.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.training.samples import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Everything about the samples that an update needs beside the model.
+
+    own tokens of two samples        mask       turns
+    a b c d     (a b | c d)          1 1 1 1    0 0 1 1
+    e f                              1 1 0 0    0 0 . .
+    """
+
+    samples: tuple[Sample, ...]
+    sampler_logprobs_BT: Tensor
+    """μ: as sampled."""
+    mask_BT: Tensor
+    turn_BT: Tensor
+    """The turn of each own token; -1 where the mask is 0."""
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.samples)
+
+    @property
+    def groups(self) -> dict[int, list[int]]:
+        """Row numbers by group, in ascending order of the groups' numbers."""
+        rows: dict[int, list[int]] = {}
+        for row, sample in enumerate(self.samples):
+            rows.setdefault(sample.group, []).append(row)
+        return dict(sorted(rows.items()))
+
+
+def batch_of(samples: Sequence[Sample], device: torch.device) -> Batch:
+    own_B_T = [[place for place, is_own in enumerate(sample.loss_mask) if is_own] for sample in samples]
+    width = max(map(len, own_B_T), default=0)
+    logprobs_BT = torch.zeros(len(samples), width)
+    turn_BT = torch.full((len(samples), width), -1)
+    for row, (sample, own_T) in enumerate(zip(samples, own_B_T, strict=True)):
+        logprobs_BT[row, : len(own_T)] = torch.tensor([sample.logprobs[place] for place in own_T])
+        turn_BT[row, : len(own_T)] = torch.tensor([sample.turns[place] for place in own_T], dtype=torch.long)
+    lengths_B1 = torch.tensor([[len(own_T)] for own_T in own_B_T])
+    mask_BT = torch.arange(width) < lengths_B1
+    return Batch(tuple(samples), logprobs_BT.to(device), mask_BT.to(device), turn_BT.to(device))
+
+
+def minibatches(batch: Batch, num_minibatches: int, *, seed: int, step: int, epoch: int) -> list[list[int]]:
+    """Row numbers of each minibatch: whole groups, shuffled by seed, step and epoch alone."""
+    groups = list(batch.groups.values())
+    if num_minibatches > 1:
+        random.Random(f"{seed}/{step}/{epoch}").shuffle(groups)  # noqa: S311 (a shuffle, not a secret)
+    num_parts = min(num_minibatches, len(groups))
+    return [[row for group in groups[part::num_parts] for row in group] for part in range(num_parts)]
+
+
+def widened(values_BT: Tensor, width: int) -> Tensor:
+    """With columns of 0 on the right: a micro-batch is only as wide as its own longest row."""
+    assert values_BT.shape[1] <= width, "a micro-batch is never wider than its batch"
+    return torch.nn.functional.pad(values_BT, (0, width - values_BT.shape[1]))

@@ -1,0 +1,167 @@
+"""Takes named parameters and the gradients of micro-batches, gives AdamW steps with states in fp32.
+
+Parameters of fewer than 32 bits have an fp32 twin here that gradients are added up in and steps are taken on:
+in bf16 an update of 1/500 of a weight's size is lost altogether.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+
+def learning_rate(
+    peak: float,
+    step: int,
+    *,
+    schedule: Literal["constant", "linear", "cosine"],
+    warmup_steps: int,
+    num_steps: int,
+    lowest: float = 0.0,
+) -> float:
+    """Of this step, counted from 0: a straight rise, then down to `lowest` · peak at `num_steps`.
+
+    It depends on the step's number alone, so that nothing about it needs to be saved.
+    """
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps  # never 0: a first step that does nothing is one wasted
+    if schedule == "constant":
+        return peak
+    progress = min((step - warmup_steps) / max(num_steps - warmup_steps, 1), 1.0)
+    left = 1 - progress if schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return peak * (lowest + (1 - lowest) * left)
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """Of the gradients gathered, before clipping."""
+
+    policy: float
+    value: float
+    """0 without a value head."""
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.policy) and math.isfinite(self.value)
+
+
+class Optimizer:
+    """AdamW over the policy and the value head; each is clipped by a norm of its own.
+
+    One norm for both would let a value head that starts from nothing, with its large early errors, scale the
+    policy's gradient down.
+    """
+
+    def __init__(
+        self,
+        policy: Mapping[str, Parameter],
+        value: Mapping[str, Parameter],
+        *,
+        max_gradient_norm: float = 1.0,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+    ) -> None:
+        self._parameters: dict[str, Parameter] = {**policy, **value}
+        assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
+        self._value_names = frozenset(value)
+        self._max_norm = max_gradient_norm
+        self._twins: dict[str, Tensor] = {
+            name: parameter if parameter.dtype.itemsize >= 4 else Parameter(parameter.detach().float())
+            for name, parameter in self._parameters.items()
+        }
+        groups = self._groups(weight_decay)
+        self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
+
+    def _groups(self, weight_decay: float) -> list[dict[str, object]]:
+        """Policy and value, each as matrices and the rest: norms and biases are not pulled to 0."""
+        groups: list[dict[str, object]] = []
+        for is_value in (False, True):
+            for is_matrix in (False, True):
+                twins = [
+                    twin
+                    for name, twin in self._twins.items()
+                    if (name in self._value_names) == is_value and (twin.ndim >= 2) == is_matrix
+                ]
+                decay = weight_decay if is_matrix else 0.0
+                groups.append({"params": twins, "weight_decay": decay, "is_value": is_value})
+        return [group for group in groups if group["params"]]
+
+    def gather(self) -> None:
+        """Add the gradients of a micro-batch to what was gathered; needed after every backward pass."""
+        for name, parameter in self._parameters.items():
+            twin = self._twins[name]
+            if twin is parameter or parameter.grad is None:
+                continue
+            given = parameter.grad.float()
+            twin.grad = given if twin.grad is None else twin.grad.add_(given)
+            parameter.grad = None
+
+    def clear(self) -> None:
+        """Forget what was gathered."""
+        for name, parameter in self._parameters.items():
+            parameter.grad = None
+            self._twins[name].grad = None
+
+    def norms(self) -> Norms:
+        return Norms(self._norm(is_value=False), self._norm(is_value=True))
+
+    def _norm(self, *, is_value: bool) -> float:
+        gradients = self._gradients(is_value=is_value)
+        if not gradients:
+            return 0.0
+        # summed in fp64, so that the number of tensors adds no rounding of its own
+        return float(torch.stack([norm.double() for norm in torch._foreach_norm(gradients)]).norm())
+
+    def _gradients(self, *, is_value: bool) -> list[Tensor]:
+        return [
+            twin.grad
+            for name, twin in self._twins.items()
+            if (name in self._value_names) == is_value and twin.grad is not None
+        ]
+
+    def step(self, norms: Norms, *, policy_rate: float, value_rate: float = 0.0) -> None:
+        """Clip by `norms`, take one step, and forget the gradients."""
+        for is_value, norm in ((False, norms.policy), (True, norms.value)):
+            if norm > self._max_norm:
+                torch._foreach_mul_(self._gradients(is_value=is_value), self._max_norm / norm)
+        for group in self._adamw.param_groups:
+            group["lr"] = value_rate if group["is_value"] else policy_rate
+        self._adamw.step()
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                if self._twins[name] is not parameter:
+                    parameter.copy_(self._twins[name])
+        self.clear()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Moments and fp32 twins, as `name/what`; not the parameters themselves."""
+        found: dict[str, Tensor] = {}
+        for name, twin in self._twins.items():
+            if twin is not self._parameters[name]:
+                found[f"{name}/twin"] = twin.detach()
+            for moment, tensor in self._adamw.state.get(twin, {}).items():
+                found[f"{name}/{moment}"] = tensor
+        return found
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave, bit for bit."""
+        self.clear()
+        self._adamw.state.clear()
+        for name, twin in self._twins.items():
+            if twin is not self._parameters[name]:
+                twin.copy_(tensors[f"{name}/twin"])
+            if f"{name}/{MOMENTS[0]}" not in tensors:
+                continue  # it has never had a gradient
+            self._adamw.state[twin] = {
+                # torch keeps the count on the CPU, the moments beside the parameter
+                moment: tensors[f"{name}/{moment}"].clone().to("cpu" if moment == "step" else twin.device)
+                for moment in MOMENTS
+            }

@@ -1,0 +1,99 @@
+"""Takes the policy and a ReferenceConfig, gives the log-probs of what the policy is held near, and moves it.
+
+Only tensors that learn are kept twice: with LoRA that is the adapter, never the base. A frozen reference of a
+LoRA policy keeps nothing at all, it is the base with the adapter off. Averaging A and B is not averaging
+their product BA: a LoRA `ema` is near the averaged policy while both adapters are near, and is not it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.ema import ema
+from turnwise.config import ReferenceConfig
+from turnwise.training.adapters import BASE
+from turnwise.training.policy import Policy, Scores
+from turnwise.training.samples import Sample
+
+
+class Reference:
+    """π_ref: `none`, `frozen`, `hard` (a copy every so many updates) or `ema` (a moving average)."""
+
+    def __init__(self, policy: Policy, config: ReferenceConfig) -> None:
+        self._policy = policy
+        self._config = config
+        self._is_base = config.kind == "frozen" and policy.is_lora
+        self._kept: dict[str, Tensor] = {}
+        if self.exists and not self._is_base:
+            self._kept = {name: self._copy(tensor) for name, tensor in policy.trainable.items()}
+
+    @property
+    def exists(self) -> bool:
+        return self._config.kind != "none"
+
+    def _copy(self, tensor: Tensor) -> Tensor:
+        # a share of 0.01 of a small change is below bf16's resolution: an average is kept in fp32
+        is_narrow = tensor.dtype.itemsize < 4 and self._config.kind == "ema"
+        return tensor.detach().to(torch.float32 if is_narrow else tensor.dtype, copy=True)
+
+    @torch.no_grad()
+    def score(self, samples: Sequence[Sample], *, is_shared: bool) -> Scores:
+        assert self.exists, "there is no reference to ask"
+        ask = partial(self._policy.score, samples, with_entropy=False, is_shared=is_shared)
+        if self._is_base:
+            return ask(adapter=BASE)
+        kept = {name: self._kept[name].to(tensor.dtype) for name, tensor in self._policy.trainable.items()}
+        return ask(parameters=kept)
+
+    def is_due(self, num_updates: int) -> bool:
+        return self._config.kind in ("hard", "ema") and num_updates % self._config.every == 0
+
+    @torch.no_grad()
+    def follow(self, num_updates: int) -> dict[str, float]:
+        """After the policy's n-th update: move if that is due, and check where that led."""
+        if not self.is_due(num_updates):
+            return {"reference/updated": 0.0} if self.exists else {}
+        before = {name: tensor.clone() for name, tensor in self._kept.items()}
+        self._move()
+        return {"reference/updated": 1.0, **self._verify(before)}
+
+    def _move(self) -> None:
+        for name, tensor in self._policy.trainable.items():
+            kept = self._kept[name]
+            kept.copy_(ema(kept, tensor, decay=self._config.decay) if self._config.kind == "ema" else tensor)
+
+    def _verify(self, before: Mapping[str, Tensor]) -> dict[str, float]:
+        """What moved of what should have, and how far it is from where it should be, by fp64."""
+        share = self._config.decay if self._config.kind == "ema" else 0.0
+        num_due = num_moved = num_wrong = 0
+        worst = 0.0
+        for name, tensor in self._policy.trainable.items():
+            kept, due = self._kept[name], not torch.equal(before[name], tensor.to(before[name].dtype))
+            num_due += due
+            num_moved += due and not torch.equal(before[name], kept)
+            expected = share * before[name].double() + (1 - share) * tensor.double()
+            error = float((kept.double() - expected).abs().max()) if tensor.numel() else 0.0
+            num_wrong += not error <= _tolerance(expected, kept.dtype, self._config.kind)
+            worst = max(worst, error)
+        return {
+            "reference/moved": num_moved / num_due if num_due else 1.0,
+            "reference/num_wrong": float(num_wrong),
+            "reference/max_error": worst,
+        }
+
+    def tensors(self) -> dict[str, Tensor]:
+        return dict(self._kept)
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, kept in self._kept.items():
+            kept.copy_(tensors[name])
+
+
+def _tolerance(expected: Tensor, dtype: torch.dtype, kind: str) -> float:
+    """A copy is exact; an average is off by a few roundings of its largest entry."""
+    if kind == "hard" or not expected.numel():
+        return 0.0
+    return 4 * torch.finfo(dtype).eps * float(expected.abs().max())

@@ -1,0 +1,357 @@
+"""Takes samples of whole groups, gives one update of the policy and everything worth knowing about it.
+
+Three distributions, never confused: μ the sampler as it sampled, π_old the policy before the update, π_θ the
+policy while it is being updated; beside them π_ref, what it is held near.
+"""
+
+import logging
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.kl import adapt, is_over_cap
+from turnwise.config import Recipe
+from turnwise.training.batch import Batch, batch_of, minibatches
+from turnwise.training.estimates import Before, Lesson, Values, estimate
+from turnwise.training.imitation import cross_entropy, num_own_tokens, weight_at
+from turnwise.training.objective import Minibatch, Objective
+from turnwise.training.optimizer import Norms, Optimizer, learning_rate
+from turnwise.training.passes import Passes
+from turnwise.training.policy import Policy
+from turnwise.training.reference import Reference
+from turnwise.training.samples import Sample
+from turnwise.training.statistics import Histogram, Trace, divergence, metrics_of, ratio_histogram
+
+logger = logging.getLogger(__name__)
+
+REASONS = {
+    "not_a_number": "the loss or a gradient is not a finite number",
+    "kl_cap": "KL a token is above algorithm.kl.hard_cap",
+    "empty": "there is no learnable token",
+}
+"""Why an optimizer step may be left out; weights, moments and reference then stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What an update came to."""
+
+    version: int
+    metrics: dict[str, float]
+    histograms: dict[str, Histogram]
+    skipped: str
+    """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One minibatch."""
+
+    losses: Mapping[str, float]
+    norms: Norms
+    num_microbatches: int
+    num_computed: int
+    """Tokens that the model went over, padding too."""
+    skipped: str
+    """Empty, or a key of REASONS."""
+
+
+_NOTHING = _Step({}, Norms(0.0, 0.0), 0, 0, "empty")
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What a resumed run goes on from, beside tensors."""
+
+    kl_coefficient: float
+    version: int = 0
+    """Updates that changed the policy."""
+    num_not_a_number: int = 0
+    """Optimizer steps left out for each reason."""
+    num_kl_cap: int = 0
+    num_empty: int = 0
+    num_not_a_number_in_a_row: int = 0
+    """Updates."""
+
+
+class Trainer:
+    """Holds the policy, its optimizer and its reference, and moves all three."""
+
+    def __init__(self, policy: Policy, recipe: Recipe) -> None:
+        self.policy = policy
+        self._recipe = recipe
+        self._reference = Reference(policy, recipe.reference)
+        self._has_value = recipe.algorithm.advantage == "gae"
+        self._objective = Objective(recipe)
+        self._passes = Passes(
+            policy,
+            tokens_per_microbatch=recipe.update.tokens_per_microbatch,
+            is_shared=recipe.update.shared_prefix,
+        )
+        options = recipe.optimizer
+        self._optimizer = Optimizer(
+            policy.trainable,
+            policy.value_parameters if self._has_value else {},
+            max_gradient_norm=options.max_gradient_norm,
+            weight_decay=options.weight_decay,
+            betas=options.betas,
+            epsilon=options.epsilon,
+        )
+        self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)
+
+    @property
+    def version(self) -> int:
+        """Updates that changed the policy."""
+        return self._progress.version
+
+    def update(self, samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample] = ()) -> StepResult:
+        """Learn from whole groups; `step`, from 0, alone sets rate, shuffle and imitation's weight."""
+        started = time.perf_counter()
+        batch = batch_of(samples, self.policy.device)
+        if not batch.mask_BT.any():
+            return self._finish([_NOTHING], {}, {}, step, started)
+        lesson = self._lesson(batch)
+        trace = Trace(batch)
+        steps = self._optimize(lesson, trace, step, imitation)
+        metrics = metrics_of(lesson, trace, version=self.version, loss_name=self._recipe.algorithm.loss)
+        metrics |= {"kl/coefficient": lesson.kl_coefficient} if self._reference.exists else {}
+        return self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started)
+
+    # --- before the first step -----------------------------------------------------------------------------
+
+    def _lesson(self, batch: Batch) -> Lesson:
+        coefficient = self._progress.kl_coefficient
+        before = self._before(batch)
+        targets = estimate(batch, before, self._recipe.algorithm, coefficient)
+        return Lesson(batch, before, targets, coefficient)
+
+    def _before(self, batch: Batch) -> Before:
+        old_BT, values, ref_BT = None, None, None
+        if self._needs_old_logprobs:
+            found = self._passes.measure(batch, with_values=self._has_value)
+            old_BT = found.logprobs_BT
+            if found.values_BT is not None and found.bootstrap_B is not None:
+                values = Values(found.values_BT, found.bootstrap_B)
+        if self._reference.exists:
+            ref_BT = self._passes.measure_reference(batch, self._reference)
+        return Before(old_BT, ref_BT, values)
+
+    @property
+    def _needs_old_logprobs(self) -> bool:
+        """Whether π_old must be known before the update; if not, the one step's own forward pass gives it."""
+        update, algorithm = self._recipe.update, self._recipe.algorithm
+        return (
+            update.num_epochs * update.num_minibatches > 1
+            or self._objective.may_drop_tokens
+            or algorithm.kl.placement == "reward"
+            or self._has_value
+        )
+
+    # --- the steps -----------------------------------------------------------------------------------------
+
+    def _optimize(self, lesson: Lesson, trace: Trace, step: int, imitation: Sequence[Sample]) -> list[_Step]:
+        """All epochs and minibatches; past the KL cap the rest is left out."""
+        update = self._recipe.update
+        steps: list[_Step] = []
+        for epoch in range(update.num_epochs):
+            parts = minibatches(
+                lesson.batch, update.num_minibatches, seed=self._recipe.seed, step=step, epoch=epoch
+            )
+            for number, rows in enumerate(parts):
+                shown = imitation[number :: len(parts)]
+                steps.append(self._step(lesson, trace, rows, shown, step, steps))
+                if steps[-1].skipped == "kl_cap":
+                    return steps
+        return steps
+
+    def _step(
+        self,
+        lesson: Lesson,
+        trace: Trace,
+        rows: Sequence[int],
+        imitation: Sequence[Sample],
+        step: int,
+        earlier: Sequence[_Step],
+    ) -> _Step:
+        is_first = all(each.skipped for each in earlier)
+        has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
+        minibatch = self._objective.minibatch(lesson, rows, self._current(lesson, is_first=is_first))
+        if not minibatch.whole.num_tokens:
+            return _NOTHING
+        losses: dict[str, float] = defaultdict(float)
+        num_before = self._passes.num_computed
+        parts = self._passes.parts(lesson.batch.samples, rows)
+        for part in parts:
+            live = self._passes.live([lesson.batch.samples[row] for row in part], with_values=self._has_value)
+            found = self._objective.shares(live, part, lesson, minibatch)
+            found.shares.total.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.gather()
+            trace.keep(part, live, found, minibatch, is_late=has_moved)
+            for name, figure in found.shares.figures().items():
+                losses[name] += figure
+        self._imitate(imitation, step, losses)
+        losses["loss/total"] = math.fsum(losses.values())
+        norms = self._optimizer.norms()
+        skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
+        if skipped:
+            self._optimizer.clear()
+        else:
+            self._optimizer.step(norms, policy_rate=self._rate(step), value_rate=self._value_rate(step))
+        return _Step(dict(losses), norms, len(parts), self._passes.num_computed - num_before, skipped)
+
+    def _current(self, lesson: Lesson, *, is_first: bool) -> Tensor | None:
+        """π_θ's log-probs as a step begins, where ratio bounds need them; before the first step, π_old's."""
+        if not self._objective.has_ratio_bounds:
+            return None
+        return lesson.before.old_logprobs_BT if is_first else self._passes.measure(lesson.batch).logprobs_BT
+
+    def _imitate(self, samples: Sequence[Sample], step: int, losses: dict[str, float]) -> None:
+        weight = weight_at(self._recipe.imitation, step)
+        if not weight or not samples:
+            return
+        num_tokens = num_own_tokens(samples)
+        for part in self._passes.parts(samples, range(len(samples))):
+            live = self._passes.live([samples[number] for number in part])
+            share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
+            share.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.gather()
+            losses["loss/imitation"] += float(share.detach())
+
+    def _refusal(self, lesson: Lesson, trace: Trace, minibatch: Minibatch, loss: float, norms: Norms) -> str:
+        """Why this step must not be taken, as a key of REASONS; empty if it may."""
+        if not math.isfinite(loss) or not norms.is_finite:
+            return "not_a_number"
+        rows = list(minibatch.rows)
+        # over all own tokens: what corrections drop has drifted furthest
+        mask_BT, now_BT = lesson.batch.mask_BT[rows], trace.logprobs_BT[rows]
+        if lesson.before.ref_logprobs_BT is not None:
+            kl = divergence(now_BT, lesson.before.ref_logprobs_BT[rows], mask_BT)
+        else:
+            kl = divergence(trace.old_logprobs_BT[rows], now_BT, mask_BT)
+        return "kl_cap" if is_over_cap(kl, self._recipe.algorithm.kl.hard_cap) else ""
+
+    def _rate(self, step: int) -> float:
+        return self._scheduled(self._recipe.optimizer.learning_rate, step)
+
+    def _value_rate(self, step: int) -> float:
+        return self._scheduled(self._recipe.value.learning_rate, step)
+
+    def _scheduled(self, peak: float, step: int) -> float:
+        options = self._recipe.optimizer
+        return learning_rate(
+            peak,
+            step,
+            schedule=options.schedule,
+            warmup_steps=options.warmup_steps,
+            num_steps=self._recipe.run.num_steps,
+        )
+
+    # --- after the last step -------------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        steps: Sequence[_Step],
+        metrics: dict[str, float],
+        histograms: dict[str, Histogram],
+        step: int,
+        started: float,
+    ) -> StepResult:
+        taken = [each for each in steps if not each.skipped]
+        self._count(steps, has_stepped=bool(taken))
+        if taken:
+            metrics |= self._reference.follow(self.version)
+            self._adapt(metrics)
+        skipped = "" if taken else REASONS[steps[-1].skipped]
+        for each in steps:
+            if each.skipped:
+                logger.warning("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
+        metrics |= self._losses(steps) | self._counters(taken, steps, step)
+        metrics["time/update_seconds"] = time.perf_counter() - started
+        return StepResult(self.version, metrics, histograms, skipped)
+
+    def _count(self, steps: Sequence[_Step], *, has_stepped: bool) -> None:
+        reasons = Counter(each.skipped for each in steps)
+        now = self._progress
+        self._progress = replace(
+            now,
+            version=now.version + has_stepped,
+            num_not_a_number=now.num_not_a_number + reasons["not_a_number"],
+            num_kl_cap=now.num_kl_cap + reasons["kl_cap"],
+            num_empty=now.num_empty + reasons["empty"],
+            num_not_a_number_in_a_row=now.num_not_a_number_in_a_row + 1 if reasons["not_a_number"] else 0,
+        )
+
+    def _adapt(self, metrics: Mapping[str, float]) -> None:
+        options = self._recipe.algorithm.kl
+        if options.target is not None and options.placement != "off":
+            kl = metrics["kl/reference"]
+            coefficient = adapt(self._progress.kl_coefficient, kl, target=options.target)
+            self._progress = replace(self._progress, kl_coefficient=coefficient)
+
+    def _losses(self, steps: Sequence[_Step]) -> dict[str, float]:
+        """Means over the optimizer steps, left out or taken, and the gradients' norms before clipping."""
+        tried = [each for each in steps if each.losses]
+        if not tried:
+            return {}
+        names = sorted({name for each in tried for name in each.losses})
+        found = {name: math.fsum(each.losses.get(name, 0.0) for each in tried) / len(tried) for name in names}
+        limit = self._recipe.optimizer.max_gradient_norm
+        found["gradient/norm"] = math.fsum(each.norms.policy for each in tried) / len(tried)
+        found["gradient/clipped"] = sum(each.norms.policy > limit for each in tried) / len(tried)
+        if self._has_value:
+            found["gradient/value_norm"] = math.fsum(each.norms.value for each in tried) / len(tried)
+            found["value/loss"] = found["loss/value"] / (self._recipe.value.coefficient or 1.0)
+        return found
+
+    def _counters(self, taken: Sequence[_Step], steps: Sequence[_Step], step: int) -> dict[str, float]:
+        now = self._progress
+        return {
+            "learning_rate": self._rate(step),
+            "imitation/weight": weight_at(self._recipe.imitation, step),
+            "update/num_optimizer_steps": float(len(taken)),
+            "update/num_microbatches": float(sum(each.num_microbatches for each in steps)),
+            "update/num_packed_tokens": float(sum(each.num_computed for each in steps)),
+            "skipped/not_a_number": float(now.num_not_a_number),
+            "skipped/not_a_number_in_a_row": float(now.num_not_a_number_in_a_row),
+            "skipped/kl_cap": float(now.num_kl_cap),
+            "skipped/empty": float(now.num_empty),
+        }
+
+    # --- state ---------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a bit-exact resume needs, as `part/name`; not copies."""
+        parts: dict[str, Mapping[str, Tensor]] = {
+            "policy": self.policy.trainable,
+            "value": self.policy.value_parameters if self._has_value else {},
+            "optimizer": self._optimizer.tensors(),
+            "reference": self._reference.tensors(),
+        }
+        return {
+            f"{part}/{name}": each.detach() for part, named in parts.items() for name, each in named.items()
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What is not a tensor, ready for JSON."""
+        return asdict(self._progress)
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from what `tensors` and `facts` gave, bit for bit."""
+        self._progress = _Progress(**facts)
+        for part, named in (("policy", self.policy.trainable), ("value", self.policy.value_parameters)):
+            for name, parameter in named.items():
+                if part == "policy" or self._has_value:
+                    parameter.copy_(tensors[f"{part}/{name}"])
+        self._optimizer.restore(_under("optimizer/", tensors))
+        self._reference.restore(_under("reference/", tensors))
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
