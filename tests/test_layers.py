@@ -15,7 +15,8 @@ LAYERS = (
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"workbench"},
-    {"run", "evaluate", "doctor", "dashboard", "integrations", "inspection"},
+    {"evaluate", "lessons", "inspection", "dashboard"},
+    {"run", "doctor", "embedded", "export", "talk", "warm_start", "integrations"},
     {"cli", "__main__"},
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""
@@ -258,7 +259,7 @@ def test_the_checker_finds_nothing_wrong_with_a_sound_tree(tmp_path: Path) -> No
         ("training/x.py", "import vllm", "only turnwise.engines may"),
         ("engines/x.py", "import wandb", "only turnwise.tracking may"),
         ("inspection.py", "import turnwise.cli", "'cli'"),
-        ("doctor.py", "import turnwise.inspection", "'inspection'"),
+        ("inspection.py", "import turnwise.evaluate", "'evaluate'"),
         ("cli.py", "import turnwise.__main__", "'__main__'"),
         ("__init__.py", "from turnwise.types import Tool", "the package itself"),
         ("newroom/x.py", "", "'newroom' stands in no layer"),

@@ -95,6 +95,7 @@ async def measure(
     trajectories = out.with_name(
         f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
     )
+    trajectories.unlink(missing_ok=True)  # of an evaluation that was broken off, or an older one
     async with _collecting(collector, tasks, num_samples) as groups:
         with TrajectoryWriter(trajectories) as writer:
             async for group in groups:

@@ -1,0 +1,1 @@
+"""A training run: the loop, what it keeps, and what it says."""

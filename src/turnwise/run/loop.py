@@ -1,0 +1,52 @@
+"""Takes an opened run, gives how it ended: collect, learn, publish, log, measure, save, step after step."""
+
+from dataclasses import dataclass
+
+from turnwise.diagnostics.health import why_halt
+from turnwise.evaluate.report import Report
+from turnwise.run.batches import Batches
+from turnwise.run.opened import Run
+from turnwise.run.standing import Standing
+from turnwise.run.stopping import Stopping
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run came to its end, for now."""
+
+    standing: Standing
+    why: str
+    """Empty when all steps are done; else what stopped it."""
+    before: Report | None
+    after: Report | None
+
+
+async def train(run: Run, stopping: Stopping) -> Ended:
+    """Play, learn and measure until the recipe's steps are done, the user asks to stop or an alarm halts."""
+    standing = run.restore()
+    await run.publish()
+    before = await run.measure_once("before")
+    steps = range(standing.next_step, run.recipe.run.num_steps)
+    batches = Batches(
+        run.train_tasks,
+        run.recipe,
+        run.new_collector,
+        steps=steps,
+        on_begin=run.screen.collecting,
+        on_group=run.keep_group,
+    )
+    async with batches.collecting(standing.curriculum):
+        for step in steps:
+            batch = await batches.take(step)
+            run.log_rollouts(batch)  # before the update: should that fail, what was played is not lost
+            result = await run.learn(batch)
+            await run.publish()
+            batches.learned_from(step)
+            alarms = run.log_update(batch, result)
+            standing = await run.validated(standing.after(batch))
+            why = why_halt(alarms) or stopping.why
+            if why or run.is_save_due(standing):
+                run.save(standing)
+            if why:
+                return Ended(standing, why, before, None)
+    return Ended(standing, "", before, await run.measure_once("after"))

@@ -1,0 +1,206 @@
+"""Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import torch
+
+from turnwise.config import Recipe
+from turnwise.diagnostics.health import Alarm, examine
+from turnwise.evaluate.playing import measure
+from turnwise.evaluate.report import Report, read_report
+from turnwise.evaluate.summary import summarise
+from turnwise.lessons import lessons_of
+from turnwise.rollout.collector import Collector
+from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.run.batches import Batch
+from turnwise.run.figures import rollout_figures
+from turnwise.run.screen import Screen
+from turnwise.run.standing import Standing, standing_of
+from turnwise.tasks.curriculum import State
+from turnwise.tasks.load import load
+from turnwise.tracking.folder import RunFolder
+from turnwise.training import checkpoint
+from turnwise.training.policy import Policy
+from turnwise.training.samples import Sample, samples_of
+from turnwise.training.trainer import StepResult, Trainer
+from turnwise.types import Group, Task
+from turnwise.workbench import Workbench, load_model, open_workbench
+
+
+class Run:
+    """One run's collaborators, and each thing that a step does with them."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        bench: Workbench,
+        trainer: Trainer,
+        train_tasks: Sequence[Task],
+        lessons: Sequence[Sample],
+        screen: Screen,
+    ) -> None:
+        self.recipe = recipe
+        self.folder = folder
+        self.bench = bench
+        self.trainer = trainer
+        self.train_tasks = train_tasks
+        self.lessons = lessons
+        self.screen = screen
+        self._writers: dict[int, TrajectoryWriter] = {}
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    # --- playing -----------------------------------------------------------------------------------------
+
+    def new_collector(self, step: int) -> Collector:
+        """Each step draws tokens of its own, also for a task that was played before."""
+        return self.bench.collector(seed=step_seed(self.recipe.seed, step))
+
+    def keep_group(self, step: int, group: Group) -> None:
+        """To disk as soon as it is whole: a kill loses nothing that was played."""
+        if step not in self._writers:
+            self._writers[step] = TrajectoryWriter(self.folder.trajectories(step))
+        for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+            self._writers[step].write(Played(trajectory, reward, step))
+
+    def log_rollouts(self, batch: Batch) -> None:
+        if batch.step in self._writers:
+            self._writers.pop(batch.step).close()
+        figures = rollout_figures(batch.played, batch.progress, batch.seconds)
+        self.folder.log(batch.step, "rollout", figures)
+        self.screen.played(batch.step, figures)
+
+    # --- learning ----------------------------------------------------------------------------------------
+
+    async def learn(self, batch: Batch) -> StepResult:
+        """One update, in a thread: the next batch may be collected meanwhile."""
+        samples = samples_of(batch.groups)
+        return await asyncio.to_thread(self._update, batch.step, samples)
+
+    def _update(self, step: int, samples: Sequence[Sample]) -> StepResult:
+        # by the step's number, so that a resumed run draws what an unbroken one would
+        torch.manual_seed(step_seed(self.recipe.seed, step))
+        return self.trainer.update(samples, step=step, imitation=self._lessons(step))
+
+    def _lessons(self, step: int) -> list[Sample]:
+        imitation = self.recipe.imitation
+        if not self.lessons or step >= imitation.num_steps:
+            return []
+        first = step * imitation.samples_per_step
+        return [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
+
+    async def publish(self) -> None:
+        """The engine samples from what the trainer has, from the next completion on."""
+        await self.bench.engine.publish(self.trainer.policy.weights(), self.trainer.version)
+
+    def log_update(self, batch: Batch, result: StepResult) -> list[Alarm]:
+        """The update's figures, and what they and the rollouts' say about the run's health."""
+        played = rollout_figures(batch.played, batch.progress, batch.seconds)
+        figures = {**result.metrics, **played}
+        alarms = examine(figures, self.recipe.health)
+        self.folder.log(batch.step, "update", result.metrics, histograms=result.histograms, alarms=alarms)
+        self.screen.learned(batch.step, figures, alarms, result.skipped)
+        return alarms
+
+    # --- measuring ---------------------------------------------------------------------------------------
+
+    async def measure_once(self, name: str) -> Report | None:
+        """The held-out tasks, before or after; a resumed run reads what it has measured already."""
+        if not self.recipe.evaluation.is_before_and_after or self.recipe.tasks.test is None:
+            return None
+        out = self.folder.evaluations / f"{name}.json"
+        if out.exists():
+            return read_report(out)
+        return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}")
+
+    async def validated(self, standing: Standing) -> Standing:
+        """With this step's validation, where it is due."""
+        every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
+        if not every or file is None or standing.next_step % every:
+            return standing
+        out = self.folder.evaluations / f"step-{standing.next_step:06d}.json"
+        report = await self._measure(file, out, "the validation tasks")
+        success = summarise(report.episodes).success.value
+        self.folder.log(standing.next_step - 1, "validation", {"validation/success": success})
+        return standing.with_success(success)
+
+    async def _measure(self, file: Path, out: Path, what: str) -> Report:
+        settings = self.recipe.evaluation
+        tasks = load(file)[: settings.num_tasks]
+        collector = self.bench.collector(
+            group_size=settings.num_samples, temperature=settings.temperature, seed=self.recipe.seed
+        )
+        report = await measure(
+            collector,
+            tasks,
+            out=out,
+            model=f"{self.recipe.model.path}, version {self.trainer.version}",
+            num_samples=settings.num_samples,
+            temperature=settings.temperature,
+        )
+        self.screen.measured(what, report)
+        return report
+
+    # --- keeping -----------------------------------------------------------------------------------------
+
+    def is_save_due(self, standing: Standing) -> bool:
+        is_last = standing.next_step == self.recipe.run.num_steps
+        is_best = standing.best_step == standing.next_step
+        return is_last or is_best or standing.next_step % self.recipe.run.checkpoint_every == 0
+
+    def save(self, standing: Standing) -> None:
+        facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
+        checkpoint.save(self.folder.checkpoints, standing.next_step, self.trainer.tensors(), facts)
+        checkpoint.prune(self.folder.checkpoints, self.recipe.run.keep_checkpoints, standing.best_step)
+
+    def restore(self) -> Standing:
+        """From the last good checkpoint; what was written after it is cut off, to be played again."""
+        found = checkpoint.latest(self.folder.checkpoints)
+        if found is None:
+            self.folder.cut(0)
+            return Standing(0, State(seed=self.recipe.seed))
+        self.trainer.restore(found.tensors, found.facts["trainer"])
+        standing = standing_of(found.facts["standing"])
+        self.folder.cut(standing.next_step)
+        self.screen.resumed(standing.next_step)
+        return standing
+
+
+@contextlib.asynccontextmanager
+async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIterator[Run]:
+    """Start the servers, load the model twice, to sample and to learn; ValueError for the user's mistakes."""
+    if recipe.tasks.train is None:
+        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
+    if recipe.rollout.temperature == 0:
+        raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
+    tasks = load(recipe.tasks.train)
+    async with open_workbench(recipe, tasks) as bench:
+        lessons = lessons_of(bench, tasks) if recipe.imitation.weight else ()
+        run = Run(recipe, folder, bench, new_trainer(recipe), tasks, lessons, screen)
+        with contextlib.closing(run):
+            yield run
+
+
+def new_trainer(recipe: Recipe) -> Trainer:
+    policy = Policy(
+        load_model(recipe.model),
+        recipe.policy,
+        temperature=recipe.rollout.temperature,
+        value=recipe.value if recipe.algorithm.advantage == "gae" else None,
+        device=recipe.model.device,
+        seed=recipe.seed,
+    )
+    return Trainer(policy, recipe)
+
+
+def step_seed(seed: int, step: int) -> int:
+    """A stream of its own for every step."""
+    digest = hashlib.blake2b(f"{seed}/step/{step}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

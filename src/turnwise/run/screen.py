@@ -1,0 +1,74 @@
+"""Says on the terminal how a run goes: a line a step, alarms with their advice, figures before and after."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from turnwise.diagnostics.health import Alarm
+from turnwise.evaluate.report import Report
+from turnwise.evaluate.statistics import Estimate
+from turnwise.evaluate.summary import summarise
+from turnwise.rollout.collector import Progress
+
+_LEVELS = {"warn": "yellow", "halt": "red"}
+
+
+class Screen:
+    """Plain lines, so that a log file reads as the terminal did."""
+
+    def __init__(self, console: Console, num_steps: int) -> None:
+        self._console = console
+        self._num_steps = num_steps
+        self._last_alarms: dict[str, int] = {}
+
+    def say(self, text: str, style: str = "") -> None:
+        """What models, tools and files wrote is text, never markup."""
+        self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
+
+    def collecting(self, step: int, progress: Progress) -> None:
+        """A collection begins."""
+
+    def played(self, step: int, figures: Mapping[str, float]) -> None:
+        """A collection is whole."""
+
+    def learned(self, step: int, figures: Mapping[str, float], alarms: Sequence[Alarm], skipped: str) -> None:
+        """A step is done: one line, and each alarm when it first fires and every tenth time in a row."""
+        seconds = figures.get("time/rollout_seconds", 0.0), figures.get("time/update_seconds", 0.0)
+        parts = [
+            f"step {step + 1:>4}/{self._num_steps}",
+            f"success {figures.get('success/rate', 0.0):.2f}",
+            f"reward {figures.get('reward/mean', 0.0):+.3f}",
+            f"kl {figures.get('kl/sampler', 0.0):.1e}",
+            f"entropy {figures.get('entropy/mean', 0.0):.3f}",
+            f"grad {figures.get('gradient/norm', 0.0):.2f}",
+            f"flat {figures.get('groups/zero_variance_fraction', 0.0):.2f}",
+            f"{seconds[0]:.1f} s played, {seconds[1]:.1f} s learned",
+        ]
+        self.say("  ".join(parts))
+        if skipped:
+            self.say(f"  no update: {skipped}", "yellow")
+        for alarm in alarms:
+            num_before = self._last_alarms.get(alarm.name, 0)
+            self._last_alarms[alarm.name] = num_before + 1
+            if num_before % 10 == 0 or alarm.action == "halt":
+                self.say(f"  {alarm.message}", _LEVELS[alarm.action])
+        for name in self._last_alarms.keys() - {alarm.name for alarm in alarms}:
+            del self._last_alarms[name]
+
+    def measured(self, what: str, report: Report) -> None:
+        success = summarise(report.episodes).success
+        self.say(
+            f"{what}: success {_with_interval(success)} over {len(report.episodes)} episodes "
+            f"in {report.seconds:.0f} s",
+            "bold",
+        )
+
+    def resumed(self, next_step: int) -> None:
+        self.say(f"going on after step {next_step}")
+
+
+def _with_interval(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"

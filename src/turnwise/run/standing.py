@@ -1,0 +1,44 @@
+"""Where a run stands between two steps: with the trainer's own state, all that a resume needs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from turnwise.run.batches import Batch
+from turnwise.tasks.curriculum import State, state_of
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The steps done, the data cursor, and the best so far."""
+
+    next_step: int
+    curriculum: State
+    best_step: int | None = None
+    """The number of steps that had been done when validation was best."""
+    best_success: float = -1.0
+
+    def after(self, batch: Batch) -> "Standing":
+        """The batch has been learned from."""
+        return replace(self, next_step=batch.step + 1, curriculum=batch.curriculum)
+
+    def with_success(self, success: float) -> "Standing":
+        """Validation gave this now."""
+        if success <= self.best_success:
+            return self
+        return replace(self, best_step=self.next_step, best_success=success)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "next_step": self.next_step,
+            "curriculum": self.curriculum.as_json(),
+            "best_step": self.best_step,
+            "best_success": self.best_success,
+        }
+
+
+def standing_of(saved: Mapping[str, Any]) -> Standing:
+    """The standing that `as_json` gave."""
+    return Standing(
+        saved["next_step"], state_of(saved["curriculum"]), saved["best_step"], saved["best_success"]
+    )

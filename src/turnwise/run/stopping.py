@@ -1,0 +1,37 @@
+"""Takes Ctrl-C and SIGTERM while a run goes: the first ends it after the step, the second at once."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopping:
+    """Whether the user has asked for the end."""
+
+    def __init__(self) -> None:
+        self.why = ""
+
+    @contextlib.contextmanager
+    def listening(self, on_first: Callable[[], None]) -> Iterator[None]:
+        """While the block runs, the first signal only leaves a mark; the second cancels the running task."""
+        loop = asyncio.get_running_loop()
+        main = asyncio.current_task()
+        assert main is not None, "called from a coroutine"
+
+        def ask() -> None:
+            if self.why:
+                main.cancel()
+                return
+            self.why = "you asked it to stop"
+            on_first()
+
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, ask)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)

@@ -1,0 +1,92 @@
+"""Takes how a run ended, gives its summary: figures before and after, an example of each, what to do next."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from turnwise.evaluate.report import Report
+from turnwise.evaluate.statistics import paired_difference
+from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
+from turnwise.rewards import is_success
+from turnwise.rollout.display import print_played
+from turnwise.rollout.store import Played, read
+from turnwise.run.loop import Ended
+from turnwise.run.screen import Screen
+from turnwise.tracking.folder import RunFolder
+
+
+def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, Any]:
+    """What summary.json holds."""
+    summary: dict[str, Any] = {
+        "run": str(folder.path),
+        "num_steps": ended.standing.next_step,
+        "seconds": round(seconds, 3),
+        "stopped": ended.why,
+        "best_step": ended.standing.best_step,
+        "heldout_success": {"before": _success(ended.before), "after": _success(ended.after)},
+    }
+    if ended.before is not None and ended.after is not None:
+        gain = paired_difference(rates_by_task(ended.before.episodes), rates_by_task(ended.after.episodes))
+        summary["heldout_gain"] = {"value": gain.value, "low": gain.low, "high": gain.high}
+        summary["families"] = _families(ended.before, ended.after)
+    return summary
+
+
+def write_summary(summary: dict[str, Any], path: Path) -> None:
+    """Written whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
+    os.replace(part, path)  # noqa: PTH105 (the one call whose atomicity is documented)
+
+
+def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
+    """Before and after, an example of each where the run made the difference, and the next commands."""
+    if ended.why:
+        screen.say(f"stopped after step {ended.standing.next_step}: {ended.why}", "bold yellow")
+        screen.say(f"go on with: turnwise train --resume {folder.path}")
+        return
+    example = changed_example(folder.evaluations)
+    if example is not None:
+        console = Console(emoji=False)
+        screen.say("the same held-out task before and after:", "bold")
+        for played in example:
+            print_played(played, console)
+    for family, rates in summary.get("families", {}).items():
+        screen.say(f"  {family:<24} {rates['before']:.2f} → {rates['after']:.2f}")
+    success = summary["heldout_success"]
+    if success["before"] is not None and success["after"] is not None:
+        minutes = summary["seconds"] / 60
+        screen.say(
+            f"held-out success {success['before']:.3f} → {success['after']:.3f} "
+            f"in {summary['num_steps']} steps, {minutes:.1f} minutes",
+            "bold green" if success["after"] > success["before"] else "bold red",
+        )
+    screen.say(f"the run is in {folder.path}: summary.json, metrics.jsonl, trajectories/, evaluations/")
+    screen.say(f"next: turnwise chat {folder.path}   turnwise export {folder.path} --out model")
+
+
+def changed_example(evaluations: Path) -> tuple[Played, Played] | None:
+    """One held-out task that failed before and succeeded after; the first of the file."""
+    files = [evaluations / f"{name}.trajectories.jsonl" for name in ("before", "after")]
+    if not all(file.exists() for file in files):
+        return None
+    after = {played.trajectory.task.id: played for played in read(files[1]) if is_success(played.trajectory)}
+    for played in read(files[0]):
+        if played.trajectory.task.id in after and not is_success(played.trajectory):
+            return played, after[played.trajectory.task.id]
+    return None
+
+
+def _success(report: Report | None) -> float | None:
+    return None if report is None else summarise(report.episodes).success.value
+
+
+def _families(before: Report, after: Report) -> dict[str, dict[str, float]]:
+    rates = [summarise_by(by_family, report.episodes) for report in (before, after)]
+    return {
+        family: {"before": rates[0][family].success.value, "after": rates[1][family].success.value}
+        for family in rates[0].keys() & rates[1].keys()
+    }
