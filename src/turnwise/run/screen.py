@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.diagnostics.health import Alarm
+from turnwise.diagnostics.health import Alarm, Level
 from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import summarise
 from turnwise.rollout.collector import Progress
 
-_LEVELS = {"warn": "yellow", "halt": "red"}
+_STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
 
 
 class Screen:
@@ -51,8 +51,8 @@ class Screen:
         for alarm in alarms:
             num_before = self._last_alarms.get(alarm.name, 0)
             self._last_alarms[alarm.name] = num_before + 1
-            if num_before % 10 == 0 or alarm.action == "halt":
-                self.say(f"  {alarm.message}", _LEVELS[alarm.action])
+            if num_before % 10 == 0 or alarm.level is Level.HALT:
+                self.say(f"  {alarm.message}", _STYLES[alarm.level])
         for name in self._last_alarms.keys() - {alarm.name for alarm in alarms}:
             del self._last_alarms[name]
 
