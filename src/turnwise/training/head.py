@@ -1,0 +1,189 @@
+"""Takes final hidden states, gives the log-probs of chosen tokens and the entropy, without all the logits.
+
+The head is applied where a token is predicted and nowhere else, to a chunk of positions at a time. Backward
+computes the logits of a chunk again, so that [tokens, vocabulary] never exists; a single chunk is kept.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MAX_LOGITS = 1 << 24
+"""Logits held at a time: 64 MiB in fp32."""
+
+_FLOOR = -1e4
+"""Of log-probs that are multiplied by their weight: below it that is 0 in fp64 too, and 0 · −inf is NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last linear layer and what is done to its output."""
+
+    weight_VD: Tensor
+    bias_V: Tensor | None
+    temperature: float = 1.0
+    softcap: float | None = None
+    """c·tanh(logit/c), as Gemma does it."""
+    max_logits: int = MAX_LOGITS
+
+    def chunks(self, num_rows: int) -> list[slice]:
+        step = max(1, self.max_logits // self.weight_VD.shape[0])
+        return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
+
+    def logits(self, hidden_UD: Tensor) -> Tensor:
+        """As the model computes them, capped, in fp32; not yet divided by the temperature."""
+        logits_UV = torch.nn.functional.linear(hidden_UD, self.weight_VD, self.bias_V)
+        logits_UV = logits_UV.to(torch.promote_types(logits_UV.dtype, torch.float32))
+        if self.softcap is not None:
+            logits_UV = logits_UV.div_(self.softcap).tanh_().mul_(self.softcap)
+        return logits_UV
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Which tokens are scored: each (position, token) once, in order of position."""
+
+    source_U: Tensor
+    """Positions, each once."""
+    row_Q: Tensor
+    """Of each pair, its place among these."""
+    target_Q: Tensor
+    """Of each pair, its token."""
+    pair_P: Tensor
+    """Of each token asked for, its pair."""
+
+
+def choices(source_P: Tensor, target_P: Tensor, vocab_size: int) -> Choices:
+    pair_Q, pair_P = torch.unique(source_P * vocab_size + target_P, return_inverse=True)
+    source_U, row_Q = torch.unique_consecutive(pair_Q // vocab_size, return_inverse=True)
+    return Choices(source_U, row_Q, pair_Q % vocab_size, pair_P)
+
+
+def score(
+    hidden_ND: Tensor, head: Head, source_P: Tensor, target_P: Tensor, *, with_entropy: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Log-prob of each target at its source, and the entropy there in nats (NaN if not asked for)."""
+    asked = choices(source_P, target_P, head.weight_VD.shape[0])
+    hidden_UD = hidden_ND.index_select(0, asked.source_U)
+    logprobs_Q, entropy_U = _Scores.apply(  # type: ignore[no-untyped-call]
+        hidden_UD, head.weight_VD, head.bias_V, asked, head, with_entropy
+    )
+    entropy_Q = entropy_U.index_select(0, asked.row_Q)
+    return logprobs_Q.index_select(0, asked.pair_P), entropy_Q.index_select(0, asked.pair_P)
+
+
+class _Scores(torch.autograd.Function):
+    """(hidden_UD, weight_VD, bias_V, choices, head, with_entropy) to (logprobs_Q, entropy_U)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_UD: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        asked: Choices,
+        head: Head,
+        with_entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
+        exact = torch.promote_types(hidden_UD.dtype, torch.float32)
+        logprobs_Q = hidden_UD.new_empty(asked.row_Q.shape, dtype=exact)
+        entropy_U = hidden_UD.new_full((len(hidden_UD),), math.nan, dtype=exact)
+        chunks = head.chunks(len(hidden_UD))
+        kept = []
+        for chunk in chunks:
+            pairs = _pairs_of(asked, chunk)
+            logprobs_UV = _log_softmax(hidden_UD[chunk], head)
+            row_Q = asked.row_Q[pairs] - chunk.start
+            logprobs_Q[pairs] = logprobs_UV[row_Q, asked.target_Q[pairs]]
+            if with_entropy:
+                entropy_U[chunk] = _entropy(logprobs_UV)
+            kept.append(logprobs_UV)
+            if len(chunks) > 1 or head.softcap is not None:
+                kept.clear()
+        ctx.save_for_backward(hidden_UD, weight_VD, bias_V, entropy_U, *kept)
+        ctx.asked, ctx.head = asked, head
+        ctx.set_materialize_grads(False)
+        return logprobs_Q, entropy_U
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden_UD, weight_VD, bias_V, entropy_U, *kept = ctx.saved_tensors
+        asked, head = ctx.asked, ctx.head
+        exact = entropy_U.dtype
+        grad_hidden_UD = torch.empty_like(hidden_UD) if ctx.needs_input_grad[0] else None
+        grad_weight_VD = torch.zeros_like(weight_VD, dtype=exact) if ctx.needs_input_grad[1] else None
+        grad_bias_V = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
+        for chunk in head.chunks(len(hidden_UD)):
+            logprobs_UV = kept[0].clone() if kept else _log_softmax(hidden_UD[chunk], head)
+            grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, *grads)
+            grad_UV = _through_head(grad_UV, hidden_UD[chunk], head)
+            if grad_bias_V is not None:
+                grad_bias_V += grad_UV.sum(0)
+            grad_UV = grad_UV.to(hidden_UD.dtype)
+            if grad_weight_VD is not None:
+                grad_weight_VD += grad_UV.T @ hidden_UD[chunk]
+            if grad_hidden_UD is not None:
+                grad_hidden_UD[chunk] = grad_UV @ weight_VD
+        return (
+            grad_hidden_UD,
+            None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype),
+            None if grad_bias_V is None else grad_bias_V.to(bias_V.dtype),
+            None,
+            None,
+            None,
+        )
+
+
+def _pairs_of(asked: Choices, chunk: slice) -> slice:
+    bounds = torch.tensor([chunk.start, chunk.stop], device=asked.row_Q.device)
+    first, last = torch.searchsorted(asked.row_Q, bounds).tolist()
+    return slice(first, last)
+
+
+def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:
+    logits_UV = head.logits(hidden_UD)
+    if head.temperature != 1.0:
+        logits_UV.div_(head.temperature)
+    return logits_UV.sub_(torch.logsumexp(logits_UV, -1, keepdim=True))
+
+
+def _entropy(logprobs_UV: Tensor) -> Tensor:
+    return -(logprobs_UV.exp() * logprobs_UV.clamp(min=_FLOOR)).sum(-1)
+
+
+def _grad_logits(
+    logprobs_UV: Tensor,
+    entropy_U: Tensor,
+    asked: Choices,
+    chunk: slice,
+    grad_logprobs_Q: Tensor | None,
+    grad_entropy_U: Tensor | None,
+) -> Tensor:
+    """Into `logprobs_UV`: Σ g·(1[v = target] − p) for the log-probs, −g·p·(log p + H) for the entropy."""
+    pairs = _pairs_of(asked, chunk)
+    row_Q, target_Q = asked.row_Q[pairs] - chunk.start, asked.target_Q[pairs]
+    weight_UV = logprobs_UV.exp()
+    if grad_entropy_U is None:
+        grad_UV = logprobs_UV.zero_()
+    else:
+        grad_UV = logprobs_UV.clamp_(min=_FLOOR).add_(entropy_U[:, None])
+        grad_UV.mul_(-grad_entropy_U[chunk, None])
+    if grad_logprobs_Q is None:
+        return grad_UV.mul_(weight_UV)
+    total_U = torch.zeros_like(entropy_U).index_add_(0, row_Q, grad_logprobs_Q[pairs])
+    grad_UV.sub_(total_U[:, None]).mul_(weight_UV)
+    # each pair is there once: nothing is added in an order that threads decide
+    grad_UV[row_Q, target_Q] += grad_logprobs_Q[pairs]
+    return grad_UV
+
+
+def _through_head(grad_UV: Tensor, hidden_UD: Tensor, head: Head) -> Tensor:
+    """From the divided and capped logits to the plain ones."""
+    if head.temperature != 1.0:
+        grad_UV.div_(head.temperature)
+    if head.softcap is not None:
+        grad_UV.mul_(1 - (head.logits(hidden_UD) / head.softcap) ** 2)
+    return grad_UV

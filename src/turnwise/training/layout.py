@@ -1,0 +1,237 @@
+"""Takes samples, gives what the model runs on: one packed tree of their tokens, or plain padded rows.
+
+The packed row holds every prefix that samples share once. Samples in the order of their ids, each without
+what it shares with the one before it, are the tree depth first: whatever follows a segment is one range.
+
+    samples      packed row            segments  start end stop
+    a b c d e    a b c d e f g h i     a b         0    2   9    seen in full by 2..8
+    a b c f      0 1 2 3 4 3 2 3 4     c           2    3   6    seen in full by 3..5
+    a b g h i    (its positions)       d e         3    5   5    a leaf; f and g h i are leaves too
+"""
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.training.samples import Sample
+
+MIN_SHARED = 16
+"""A shorter run of shared tokens is computed twice: a segment costs more than its tokens do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Tokens that follow each other, by place in the packed row."""
+
+    start: int
+    end: int
+    stop: int
+    """Where the last of its descendants ends: all of end..stop sees all of start..end."""
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The segments of a packed row, in the row's order."""
+
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A micro-batch. R is 1 for the packed row, the number of samples for padded ones; B counts samples.
+
+    T counts the model's own tokens alone, to the left. Padding stands on the right: nothing causal sees it,
+    so no mask is needed.
+    """
+
+    token_ids_RN: Tensor
+    position_ids_RN: Tensor
+    tree: Tree | None
+    """None for padded rows."""
+    source_BT: Tensor
+    """Flat index into R·N of the position whose output predicts own token t of sample b; 0 where masked."""
+    target_BT: Tensor
+    """The id of that token."""
+    mask_BT: Tensor
+    """True where sample b has a token t."""
+    end_B: Tensor
+    """Flat index of the position each sample ends at."""
+
+    @property
+    def num_tokens(self) -> int:
+        """What the model computes, padding too."""
+        return self.token_ids_RN.numel()
+
+    def to(self, device: torch.device) -> "Layout":
+        return Layout(
+            self.token_ids_RN.to(device),
+            self.position_ids_RN.to(device),
+            self.tree,
+            self.source_BT.to(device),
+            self.target_BT.to(device),
+            self.mask_BT.to(device),
+            self.end_B.to(device),
+        )
+
+
+def padded(samples: Sequence[Sample]) -> Layout:
+    """One row a sample, as long as the longest."""
+    _check(samples)
+    longest = max(len(sample.token_ids) for sample in samples)
+    rows = [(*sample.token_ids, *(0,) * (longest - len(sample.token_ids))) for sample in samples]
+    token_ids_RN = torch.tensor(rows)
+    position_ids_RN = torch.arange(longest).expand(len(rows), -1)
+    places = [
+        torch.arange(number * longest, number * longest + len(sample.token_ids))
+        for number, sample in enumerate(samples)
+    ]
+    return _layout(samples, token_ids_RN, position_ids_RN, None, places)
+
+
+def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED) -> Layout:
+    """All samples in one row, what they share once."""
+    _check(samples)
+    order = _by_ids(samples)
+    builder = _TreeBuilder(min_shared)
+    places: list[Tensor] = [torch.empty(0)] * len(samples)
+    before: tuple[int, ...] = ()
+    place_N = torch.empty(0, dtype=torch.long)
+    pieces, depths = [], []
+    for number in order:
+        ids = samples[number].token_ids
+        depth = builder.add(len(ids), _num_shared(before, ids))
+        fresh = torch.arange(builder.num_tokens - (len(ids) - depth), builder.num_tokens)
+        place_N = torch.cat([place_N[:depth], fresh])
+        places[number] = place_N
+        pieces.append(torch.tensor(ids[depth:], dtype=torch.long))
+        depths.append(torch.arange(depth, len(ids)))
+        before = ids
+    tree = Tree(builder.finish())
+    return _layout(samples, torch.cat(pieces)[None], torch.cat(depths)[None], tree, places)
+
+
+class _TreeBuilder:
+    """Takes sequences in the order of their ids, by length and what each shares with the one before it."""
+
+    def __init__(self, min_shared: int) -> None:
+        self.num_tokens = 0
+        self._min_shared = min_shared
+        self._path: list[tuple[int, int, int]] = []  # (first depth, last depth + 1, start) of open segments
+        self._done: list[Segment] = []
+
+    def add(self, length: int, num_shared: int) -> int:
+        """Append a sequence; gives the depth at which its fresh tokens begin."""
+        depth = self._cut(num_shared)
+        if depth < length:  # else it is the same as the one before it
+            self._path.append((depth, length, self.num_tokens))
+            self.num_tokens += length - depth
+        return depth
+
+    def _cut(self, num_shared: int) -> int:
+        """Close what the next sequence does not go through; gives where it leaves the rest."""
+        while self._path and self._path[-1][0] >= num_shared:
+            self._close(self._path.pop())
+        if not self._path:
+            return 0
+        first, last, start = self._path.pop()
+        if num_shared == last:
+            self._path.append((first, last, start))
+        elif num_shared - first < self._min_shared:
+            self._close((first, last, start))
+            return first
+        else:
+            self._close((num_shared, last, start + num_shared - first))
+            self._path.append((first, num_shared, start))
+        return num_shared
+
+    def _close(self, segment: tuple[int, int, int]) -> None:
+        first, last, start = segment
+        self._done.append(Segment(start, start + last - first, self.num_tokens))
+
+    def finish(self) -> tuple[Segment, ...]:
+        while self._path:
+            self._close(self._path.pop())
+        return tuple(sorted(self._done, key=lambda segment: segment.start))
+
+
+def microbatches(
+    samples: Sequence[Sample], tokens: int, *, is_shared: bool, min_shared: int = MIN_SHARED
+) -> list[list[int]]:
+    """Rows by number, in parts of at most `tokens` computed tokens; a sample larger than that stands alone.
+
+    Samples that share a prefix stand together (`is_shared`), or samples of like length.
+    """
+    if tokens < 1:
+        raise ValueError(f"tokens must be at least 1, not {tokens}")
+    parts: list[list[int]] = []
+    if is_shared:
+        builder = _TreeBuilder(min_shared)
+        before: tuple[int, ...] = ()
+        for number in _by_ids(samples):
+            ids = samples[number].token_ids
+            # what it takes is known once it is placed: tokens past the budget open a new part
+            builder.add(len(ids), _num_shared(before, ids))
+            if not parts or builder.num_tokens > tokens:
+                builder = _TreeBuilder(min_shared)
+                builder.add(len(ids), 0)
+                parts.append([])
+            parts[-1].append(number)
+            before = ids
+        return parts
+    for number in sorted(range(len(samples)), key=lambda each: (len(samples[each].token_ids), each)):
+        length = len(samples[number].token_ids)
+        if not parts or (len(parts[-1]) + 1) * length > tokens:
+            parts.append([])
+        parts[-1].append(number)
+    return parts
+
+
+def _by_ids(samples: Sequence[Sample]) -> list[int]:
+    return sorted(range(len(samples)), key=lambda number: (samples[number].token_ids, number))
+
+
+def _num_shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    # compared by slices: whole runs at once, not token by token
+    shorter = min(len(left), len(right))
+    if left[:shorter] == right[:shorter]:
+        return shorter
+    return bisect_left(range(1, shorter + 1), 1, key=lambda end: int(left[:end] != right[:end]))
+
+
+def _check(samples: Sequence[Sample]) -> None:
+    if not samples:
+        raise ValueError("samples: there are none")
+    for sample in samples:
+        if not sample.token_ids:
+            raise ValueError(f"sample of task {sample.task_id!r} has no tokens")
+        if sample.loss_mask[0]:
+            raise ValueError(f"sample of task {sample.task_id!r} starts with an own token, unpredicted")
+
+
+def _layout(
+    samples: Sequence[Sample],
+    token_ids_RN: Tensor,
+    position_ids_RN: Tensor,
+    tree: Tree | None,
+    places: Sequence[Tensor],
+) -> Layout:
+    """`places`: of each sample, where its tokens stand."""
+    own = [list(itertools.compress(itertools.count(), sample.loss_mask)) for sample in samples]
+    shape = (len(samples), max(map(len, own)))
+    source_BT, target_BT = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+    mask_BT = torch.zeros(shape, dtype=torch.bool)
+    for row, (sample, place_N, depths) in enumerate(zip(samples, places, own, strict=True)):
+        count = len(depths)
+        source_BT[row, :count] = place_N[torch.tensor(depths, dtype=torch.long) - 1]
+        target_BT[row, :count] = torch.tensor([sample.token_ids[depth] for depth in depths], dtype=torch.long)
+        mask_BT[row, :count] = True
+    end_B = torch.stack([place_N[-1] for place_N in places])
+    return Layout(token_ids_RN, position_ids_RN, tree, source_BT, target_BT, mask_BT, end_B)

@@ -1,0 +1,130 @@
+"""Takes a causal model and a layout, gives log-probs, entropies and hidden states where they are needed."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from turnwise.training import attention
+from turnwise.training.head import Head, score
+from turnwise.training.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one forward pass gives."""
+
+    logprobs_BT: Tensor
+    entropy_BT: Tensor
+    hidden_ND: Tensor
+    """All positions, flat: what `Layout.source_BT` points into."""
+
+
+class Network(nn.Module):
+    """The model as scoring runs it: trunk, then the head where tokens are predicted.
+
+    One module, so that `torch.func.functional_call` swaps the weights of trunk and head alike.
+    """
+
+    def __init__(self, model: Any, *, temperature: float) -> None:
+        super().__init__()
+        self.model = model
+        self._temperature = temperature
+        self.why_plain = why_plain(model)
+        if not self.why_plain:
+            attention.register()
+            model.set_attn_implementation(attention.NAME)
+        check_head(model)
+
+    def forward(self, layout: Layout, *, with_entropy: bool = True, has_scores: bool = True) -> Outcome:
+        hidden_ND = self._hidden(layout)
+        mask_BT = layout.mask_BT
+        exact = torch.promote_types(hidden_ND.dtype, torch.float32)
+        zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
+        if not has_scores:
+            return Outcome(zeros_BT, zeros_BT, hidden_ND)
+        head = head_of(self.model, self._temperature)
+        logprobs_P, entropy_P = score(
+            hidden_ND, head, layout.source_BT[mask_BT], layout.target_BT[mask_BT], with_entropy=with_entropy
+        )
+        return Outcome(
+            zeros_BT.masked_scatter(mask_BT, logprobs_P),
+            zeros_BT.masked_scatter(mask_BT, entropy_P),
+            hidden_ND,
+        )
+
+    def _hidden(self, layout: Layout) -> Tensor:
+        more: dict[str, Any] = {}
+        if layout.tree is not None:
+            device = layout.token_ids_RN.device
+            more["position_ids"] = layout.position_ids_RN
+            # four dimensions: taken as made already, so no mask of the packed row is built
+            more["attention_mask"] = torch.empty((1, 1, 1, 1), device=device)
+            more["tree_plan"] = attention.make_plan(layout.tree, device)
+        output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
+        hidden: Tensor = output.last_hidden_state
+        return hidden.flatten(0, 1)
+
+
+def head_of(model: Any, temperature: float = 1.0) -> Head:
+    linear = model.get_output_embeddings()
+    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    return Head(linear.weight, getattr(linear, "bias", None), temperature, softcap)
+
+
+def check_head(model: Any) -> None:
+    """Refuse a model that does more to its logits than is known here, by trying it on a few tokens."""
+    name = type(model).__name__
+    if model.get_output_embeddings() is None:
+        raise ValueError(f"{name} has no language-model head")
+    ids = torch.arange(4, device=model.device)[None]
+    with torch.no_grad():
+        expected = model(input_ids=ids, use_cache=False).logits[0].float()
+        given = head_of(model).logits(model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0])
+    gap = (expected - given.float()).abs().max()
+    if not gap <= 1e-2 * expected.abs().max():
+        raise ValueError(f"{name}: its logits are not its head on its last hidden state: not supported")
+
+
+def why_plain(model: Any) -> str:
+    """Why the model's attention cannot go along a tree, or nothing if it can."""
+    config = model.config
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if layers != {"full_attention"}:
+        return f"layers of {sorted(layers)}"
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        return f"a sliding window of {config.sliding_window} tokens"
+    if rope in ("dynamic", "longrope"):
+        return f"{rope} positions, which depend on the longest row"
+    if not getattr(model, "_supports_attention_backend", False):
+        return "an attention that cannot be replaced"
+    if getattr(config, "kv_lora_rank", None):
+        return "compressed keys and values"
+    return ""
+
+
+def checkpoint_layers(model: Any, recompute_context: Any) -> None:
+    """Recompute each layer in the backward pass, inside the context that `recompute_context` gave as it ran.
+
+    Only the layer itself is put in training mode, which transformers asks for; what is inside it stays in
+    evaluation mode, without dropout.
+    """
+    from torch.utils.checkpoint import checkpoint
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    def run(function: Any, *args: Any) -> Any:
+        context = recompute_context()
+        return checkpoint(function, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), context))
+
+    layers: list[Any] = [
+        module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)
+    ]
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
+    for layer in layers:
+        layer.gradient_checkpointing = True
+        layer._gradient_checkpointing_func = run
+        layer.training = True

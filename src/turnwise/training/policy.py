@@ -1,0 +1,239 @@
+"""Takes samples, gives log-probs, entropies and values of the model's own tokens, gradients or not."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.training.adapters import Adapters
+from turnwise.training.layout import Layout, padded, shared
+from turnwise.training.network import Network, Outcome, checkpoint_layers
+from turnwise.training.samples import Sample
+from turnwise.training.value import ValueHead
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+POLICY, VALUE = "policy", "value"
+"""Adapters by name; `base` stands for none of them."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """One row a sample, one column an own token; 0 where the mask is."""
+
+    logprobs_BT: Tensor
+    """fp32, temperature applied."""
+    entropy_BT: Tensor
+    """In nats, of the same distribution; NaN if not asked for."""
+    values_BT: Tensor | None
+    """Of the state that the token was chosen in."""
+    mask_BT: Tensor
+    bootstrap_B: Tensor | None
+    """Value of the state that the sample ends in."""
+    num_tokens: int
+    """What the model computed for it, padding too."""
+
+
+class Policy:
+    """A causal model that learns, whole or by adapters; it is the policy's own from now on.
+
+    The model stays in evaluation mode: what is trained is the distribution that was sampled from. device:
+    where it is moved to, `auto` for the best there is; by default it stays where it is.
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        config: PolicyConfig,
+        *,
+        value: ValueConfig | None = None,
+        temperature: float = 1.0,
+        device: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        if temperature <= 0:
+            raise ValueError(f"temperature must be above 0 to be trained at, not {temperature}")
+        if value is not None and value.trunk == "adapter" and config.tuning != "lora":
+            raise ValueError("value.trunk='adapter' needs policy.tuning='lora'")
+        self._model = cast("Any", model)  # its own annotations are too loose to check against
+        self._model.eval()
+        if device is not None:
+            self._model.to(_choose_device() if device == "auto" else device)
+        self._network = Network(model, temperature=temperature)
+        self._config = config
+        self._adapters: Adapters | None = None
+        if config.tuning == "lora":
+            self._adapters = Adapters(model, config, POLICY, seed=seed)
+        else:
+            self._model.requires_grad_(True)
+        self._value_head: ValueHead | None = None
+        self._has_value_adapter = value is not None and value.trunk == "adapter"
+        if value is not None:
+            self._value_head = ValueHead(self._model.get_input_embeddings().weight.shape[1]).to(self.device)
+        if self._has_value_adapter:
+            assert self._adapters is not None
+            self._adapters.add(VALUE, seed=seed + 1)
+        self._model.eval()  # new adapters come in training mode
+        if config.gradient_checkpointing:
+            checkpoint_layers(self._model, self._context_now)
+        if self._network.why_plain:
+            name, reason = type(model).__name__, self._network.why_plain
+            logger.warning("%s has %s: prefixes are not shared, rows are padded", name, reason)
+
+    @property
+    def device(self) -> torch.device:
+        device: torch.device = self._model.device
+        return device
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        """The model itself, adapters inside."""
+        model: PreTrainedModel = self._model
+        return model
+
+    @property
+    def adapters(self) -> Adapters | None:
+        """None where every parameter learns."""
+        return self._adapters
+
+    @property
+    def is_lora(self) -> bool:
+        return self._adapters is not None
+
+    @property
+    def can_share(self) -> bool:
+        """Whether prefixes can be computed once; if not, the plain way is taken."""
+        return not self._network.why_plain
+
+    def score(
+        self,
+        samples: Sequence[Sample],
+        *,
+        adapter: str = POLICY,
+        parameters: Mapping[str, Tensor] | None = None,
+        with_values: bool = False,
+        with_entropy: bool = True,
+        is_shared: bool | None = None,
+    ) -> Scores:
+        """All in one forward pass; gradients as the context has it (`torch.no_grad`).
+
+        adapter: `policy`, or `base` for the model without it. parameters: tensors to run with in the place
+        of those in `trainable`, by the same names. is_shared: by default wherever the model allows it.
+        """
+        if with_values and self._value_head is None:
+            raise ValueError("with_values: the policy was made without a value head")
+        is_shared = self.can_share if is_shared is None else is_shared and self.can_share
+        layout = (shared(samples) if is_shared else padded(samples)).to(self.device)
+        with self._using(adapter, parameters):
+            outcome = self._run(layout, parameters, with_entropy=with_entropy)
+        values_BT, bootstrap_B = None, None
+        if with_values:
+            hidden_ND = outcome.hidden_ND.detach()
+            if self._has_value_adapter:
+                with self._using(VALUE, None):
+                    hidden_ND = self._network(layout, has_scores=False).hidden_ND
+            values_BT, bootstrap_B = self._values(hidden_ND, layout)
+        return Scores(
+            outcome.logprobs_BT,
+            outcome.entropy_BT,
+            values_BT,
+            layout.mask_BT,
+            bootstrap_B,
+            layout.num_tokens,
+        )
+
+    def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, *, with_entropy: bool) -> Outcome:
+        if parameters is None:
+            outcome: Outcome = self._network(layout, with_entropy=with_entropy)
+            return outcome
+        if self._config.gradient_checkpointing and torch.is_grad_enabled():
+            raise ValueError("parameters: gradients cannot be taken with gradient_checkpointing on")
+        paths = (
+            {name: name for name in parameters} if self._adapters is None else self._adapters.paths(POLICY)
+        )
+        swapped = {f"model.{paths[name]}": tensor for name, tensor in parameters.items()}
+        options = {"with_entropy": with_entropy}
+        swapped_outcome: Outcome = torch.func.functional_call(self._network, swapped, (layout,), options)
+        return swapped_outcome
+
+    def _values(self, hidden_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        assert self._value_head is not None
+        mask_BT = layout.mask_BT
+        values_P = self._value_head(hidden_ND.index_select(0, layout.source_BT[mask_BT]))
+        zeros_BT = torch.zeros(mask_BT.shape, dtype=values_P.dtype, device=values_P.device)
+        return zeros_BT.masked_scatter(mask_BT, values_P), self._value_head(hidden_ND[layout.end_B])
+
+    @contextmanager
+    def _using(self, adapter: str, parameters: Mapping[str, Tensor] | None) -> Iterator[None]:
+        if self._adapters is None:
+            if adapter != POLICY and parameters is None:
+                raise ValueError(f"adapter {adapter!r}: there are none with policy.tuning='full'")
+            yield
+            return
+        with self._adapters.using(adapter):
+            if self._config.lora_dropout:
+                self._adapters.train_dropout(is_training=torch.is_grad_enabled())
+            yield
+
+    def _context_now(self) -> Any:
+        """What a layer that runs now must run in when it is run again."""
+        return nullcontext() if self._adapters is None else self._adapters.using(self._adapters.in_use)
+
+    @property
+    def trainable(self) -> dict[str, nn.Parameter]:
+        """The policy's parameters that learn."""
+        if self._adapters is not None:
+            return self._adapters.parameters(POLICY)
+        return dict(self._model.named_parameters())
+
+    @property
+    def value_parameters(self) -> dict[str, nn.Parameter]:
+        """The value head's, and its adapter's; empty without one."""
+        if self._value_head is None:
+            return {}
+        found = {f"head.{name}": each for name, each in self._value_head.named_parameters()}
+        if self._has_value_adapter and self._adapters is not None:
+            found |= {f"adapter.{name}": each for name, each in self._adapters.parameters(VALUE).items()}
+        return found
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every parameter under the plain model's name, the adapter merged in: what an engine takes."""
+        if self._adapters is not None:
+            return self._adapters.merged(POLICY)
+        return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+
+    def state(self) -> dict[str, Tensor]:
+        """All that learns, by name, as it is now: later steps do not change it."""
+        return {name: parameter.detach().clone() for name, parameter in self._learning().items()}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave, all of it or nothing."""
+        known = self._learning()
+        if state.keys() != known.keys():
+            wrong = sorted(state.keys() ^ known.keys())
+            raise ValueError(f"state: {wrong[0]!r} is missing or unknown ({len(wrong)} such names)")
+        for name, tensor in state.items():
+            if tensor.shape != known[name].shape:
+                given, expected = tuple(tensor.shape), tuple(known[name].shape)
+                raise ValueError(f"state: {name!r} has shape {given}, expected {expected}")
+        with torch.no_grad():
+            for name, tensor in state.items():
+                known[name].copy_(tensor)
+
+    def _learning(self) -> dict[str, nn.Parameter]:
+        policy = {f"{POLICY}.{name}": each for name, each in self.trainable.items()}
+        return policy | {f"{VALUE}.{name}": each for name, each in self.value_parameters.items()}
+
+
+def _choose_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"

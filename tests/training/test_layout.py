@@ -1,0 +1,155 @@
+"""A layout holds every sample's tokens in order, each shared prefix once, and points where it should."""
+
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.training.drawn import GIVEN, OWN, family, sample
+from turnwise.training.layout import Layout, Segment, Tree, microbatches, padded, shared
+from turnwise.training.samples import Sample
+
+few_ids = st.lists(st.integers(0, 2), min_size=1, max_size=12)
+any_samples = st.lists(few_ids, min_size=1, max_size=8).map(
+    lambda rows: [sample((GIVEN, row[:1]), (OWN, row[1:])) for row in rows]
+)
+
+
+def ancestors(tree: Tree, place: int) -> list[int]:
+    """The places that the token at `place` sees, by the definition of a segment."""
+    seen = []
+    for segment in tree.segments:
+        if segment.end <= place < segment.stop:
+            seen += range(segment.start, segment.end)
+        elif segment.start <= place < segment.end:
+            seen += range(segment.start, place + 1)
+    return seen
+
+
+def check_paths(samples: Sequence[Sample], layout: Layout) -> None:
+    """Along the path to each sample's end stand its ids, at positions 0, 1, 2, …"""
+    ids, positions = layout.token_ids_RN[0].tolist(), layout.position_ids_RN[0].tolist()
+    assert layout.tree is not None
+    for one, end in zip(samples, layout.end_B.tolist(), strict=True):
+        path = ancestors(layout.tree, end)
+        assert [ids[place] for place in path] == list(one.token_ids)
+        assert [positions[place] for place in path] == list(range(len(one.token_ids)))
+
+
+def check_targets(samples: Sequence[Sample], layout: Layout) -> None:
+    """Each own token's id, and before it what predicts it."""
+    ids = layout.token_ids_RN.flatten().tolist()
+    assert layout.mask_BT.sum(1).tolist() == [one.num_own_tokens for one in samples]
+    for row, one in enumerate(samples):
+        own = [place for place, is_own in enumerate(one.loss_mask) if is_own]
+        assert layout.target_BT[row, : len(own)].tolist() == [one.token_ids[place] for place in own]
+        sources = layout.source_BT[row, : len(own)].tolist()
+        assert [ids[source] for source in sources] == [one.token_ids[place - 1] for place in own]
+        positions = layout.position_ids_RN.flatten()[sources].tolist()
+        assert positions == [place - 1 for place in own]
+
+
+@given(any_samples, st.integers(1, 4))
+@settings(max_examples=200, deadline=None)
+def test_every_path_of_the_tree_is_its_sample(samples: list[Sample], min_shared: int) -> None:
+    layout = shared(samples, min_shared=min_shared)
+    check_paths(samples, layout)
+    check_targets(samples, layout)
+    assert layout.tree is not None
+    starts = [segment.start for segment in layout.tree.segments]
+    ends = [segment.end for segment in layout.tree.segments]
+    assert starts == [0, *ends[:-1]]
+    assert ends[-1] == layout.num_tokens
+
+
+@given(any_samples)
+@settings(max_examples=200, deadline=None)
+def test_each_distinct_prefix_is_there_once(samples: list[Sample]) -> None:
+    prefixes = {one.token_ids[:end] for one in samples for end in range(1, len(one.token_ids) + 1)}
+    assert shared(samples, min_shared=1).num_tokens == len(prefixes)
+
+
+def test_a_tree_known_by_heart() -> None:
+    rows = ["abcde", "abcf", "abghi"]
+    layout = shared([sample((GIVEN, [ord(c) for c in row])) for row in rows], min_shared=1)
+    assert "".join(map(chr, layout.token_ids_RN[0].tolist())) == "abcdefghi"
+    assert layout.position_ids_RN[0].tolist() == [0, 1, 2, 3, 4, 3, 2, 3, 4]
+    assert layout.tree == Tree(
+        (Segment(0, 2, 9), Segment(2, 3, 6), Segment(3, 5, 5), Segment(5, 6, 6), Segment(6, 9, 9))
+    )
+
+
+def test_own_tokens_alike_after_the_same_prompt_share_their_position() -> None:
+    samples = family()
+    layout = shared(samples)
+    assert layout.source_BT[2, :30].tolist() == layout.source_BT[3, :30].tolist()
+    assert layout.source_BT[2, 31] != layout.source_BT[3, 31]
+    assert layout.source_BT[2].tolist() == layout.source_BT[9].tolist()
+
+
+def test_short_runs_are_not_shared() -> None:
+    tails = [[1] * 6, [2] * 5 + [3], [2] * 5 + [4]]
+    samples = [sample((GIVEN, [0] * 40), (OWN, tail)) for tail in tails]
+    assert shared(samples, min_shared=6).num_tokens == 40 + 6 + 6 + 6
+    assert shared(samples, min_shared=5).num_tokens == 40 + 6 + 5 + 1 + 1
+    assert shared(samples[:1] * 3).num_tokens == 46
+
+
+def test_the_order_of_samples_does_not_change_the_packed_row() -> None:
+    samples = family()
+    mixed = random.Random(0).sample(samples, len(samples))
+    one, other = shared(samples), shared(mixed)
+    assert one.token_ids_RN.equal(other.token_ids_RN)
+    assert one.tree == other.tree
+    check_targets(mixed, other)
+
+
+def test_padded_rows_are_the_samples_and_nothing_else() -> None:
+    samples = family()
+    layout = padded(samples)
+    assert layout.tree is None
+    assert layout.token_ids_RN.shape == (len(samples), max(len(one.token_ids) for one in samples))
+    for one, row in zip(samples, layout.token_ids_RN.tolist(), strict=True):
+        assert row[: len(one.token_ids)] == list(one.token_ids)
+    check_targets(samples, layout)
+    ends = layout.token_ids_RN.flatten()[layout.end_B].tolist()
+    assert ends == [one.token_ids[-1] for one in samples]
+
+
+@given(any_samples, st.integers(1, 40), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_microbatches_hold_every_row_once_within_the_budget(
+    samples: list[Sample], tokens: int, is_shared: bool
+) -> None:
+    parts = microbatches(samples, tokens, is_shared=is_shared, min_shared=1)
+    assert sorted(row for part in parts for row in part) == list(range(len(samples)))
+    for part in parts:
+        rows = [samples[row] for row in part]
+        size = shared(rows, min_shared=1).num_tokens if is_shared else padded(rows).num_tokens
+        assert size <= tokens or len(part) == 1
+
+
+def test_members_of_a_group_stay_together_and_their_prompt_counts_once() -> None:
+    groups = [
+        [sample((GIVEN, [group] * 100), (OWN, [member] * 10), group=group) for member in range(1, 5)]
+        for group in range(1, 4)
+    ]
+    mixed = [one for members in zip(*groups, strict=True) for one in members]
+    parts = microbatches(mixed, 140, is_shared=True)
+    assert [{mixed[row].group for row in part} for part in parts] == [{1}, {2}, {3}]
+    assert all(len(part) == 4 for part in parts)
+    assert len(microbatches(mixed, 140, is_shared=False)) == 12
+    assert [len(part) for part in microbatches(mixed, 139, is_shared=True)] == [3, 1] * 3
+
+
+def test_what_cannot_be_laid_out_is_refused() -> None:
+    with pytest.raises(ValueError, match="starts with an own token"):
+        shared([sample((OWN, [1, 2]))])
+    with pytest.raises(ValueError, match="no tokens"):
+        padded([sample()])
+    with pytest.raises(ValueError, match="there are none"):
+        shared([])
+    with pytest.raises(ValueError, match="tokens must be at least 1"):
+        microbatches(family(), 0, is_shared=True)
