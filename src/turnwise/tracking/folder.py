@@ -1,0 +1,198 @@
+"""Takes a recipe or a path, gives a run's folder: its paths, its figures line by line, its log, one writer.
+
+    runs/cpu-20261115-070000/
+      recipe.json  versions.json            what is run, and by which packages, commit and seed
+      metrics.jsonl  training.log           as the run goes
+      trajectories/step-000001.jsonl        every episode
+      checkpoints/  evaluations/  summary.json
+      lock                                  who writes now
+
+No secret is written here: a recipe holds none, and the environment of mcp.json's servers is not copied.
+"""
+
+import datetime
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from turnwise.config import Recipe
+from turnwise.tracking.lines import Lines
+from turnwise.tracking.lock import Lock
+from turnwise.tracking.versions import changed, read_versions, versions_now
+from turnwise.tracking.whole import write_json
+
+logger = logging.getLogger(__name__)
+
+_STEP = re.compile(r"step-(\d{6,})\.")
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class RunFolder:
+    """One run on disk. `create` and `open` hold it for writing until `close`; `read` only looks."""
+
+    def __init__(self, path: Path, lock: Lock | None) -> None:
+        self.path = path
+        self._lock = lock
+        self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
+        self._log = _start_log(path / "training.log") if lock is not None else None
+
+    @classmethod
+    def create(cls, root: Path, name: str, recipe: Recipe, *, is_dated: bool = True) -> Self:
+        """A new folder `root/name-date-time`, or just `root/name`, which must not be there yet."""
+        path = _new_folder(root, name) if is_dated else _exact_folder(root, name)
+        for part in ("checkpoints", "evaluations", "trajectories"):
+            (path / part).mkdir()
+        folder = cls(path, Lock(path / "lock"))
+        write_json(path / "versions.json", versions_now(recipe.seed))
+        write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: with it, it is a run
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """A run to go on with. ValueError if there is none, or if another process writes to it."""
+        _check_run(path)
+        folder = cls(path, Lock(path / "lock"))
+        before = read_versions(path / "versions.json")
+        differences = changed(before, versions_now(before.get("seed", 0)))
+        if differences:
+            logger.warning("not bit for bit as begun, since these changed: %s", ", ".join(differences))
+        return folder
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """A run to look at, also while it goes."""
+        _check_run(path)
+        return cls(path, None)
+
+    def close(self) -> None:
+        """Let another process write; doing so again changes nothing."""
+        if self._lock is not None:
+            assert self._lines is not None
+            assert self._log is not None
+            self._lines.close()
+            _end_log(self._log)
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- where things are --------------------------------------------------------------------------------
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def evaluations(self) -> Path:
+        return self.path / "evaluations"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def trajectories(self, step: int) -> Path:
+        """Where the step's episodes go."""
+        return self.path / "trajectories" / f"step-{step:06d}.jsonl"
+
+    @property
+    def recipe(self) -> Recipe:
+        """As it was resolved when the run was begun."""
+        return Recipe.model_validate_json((self.path / "recipe.json").read_text("utf-8"))
+
+    # --- as the run goes ---------------------------------------------------------------------------------
+
+    def log(
+        self,
+        step: int,
+        kind: str,
+        metrics: Mapping[str, float],
+        *,
+        histograms: Mapping[str, Any] | None = None,
+        alarms: Sequence[Any] = (),
+    ) -> None:
+        """One whole line of metrics.jsonl: `{"step", "kind", "time", "metrics", "histograms", "alarms"}`.
+
+        What is not a finite number is null there: JSON knows neither NaN nor infinity.
+        """
+        assert self._lines is not None, "opened to be read only"
+        self._lines.append(step, kind, metrics, histograms or {}, alarms)
+
+    def cut(self, num_steps: int) -> None:
+        """Back to where `num_steps` steps were done: what was written of later ones is removed.
+
+        Measurements of the finished run go too: it is about to be finished again.
+        """
+        assert self._lines is not None, "opened to be read only"
+        self._lines.cut(num_steps)
+        self.summary.unlink(missing_ok=True)
+        for file in (self.path / "trajectories").iterdir():
+            if (step := _step_of(file)) is None or step >= num_steps:
+                file.unlink()
+        for file in self.evaluations.iterdir():
+            # an evaluation after n steps bears the number n; one without its report was never finished
+            step = _step_of(file)
+            is_later = step > num_steps if step is not None else not file.name.startswith("before.")
+            if is_later or not (self.evaluations / f"{file.name.partition('.')[0]}.json").exists():
+                file.unlink()
+
+
+def _step_of(file: Path) -> int | None:
+    found = _STEP.match(file.name)
+    return int(found[1]) if found else None
+
+
+def _check_run(path: Path) -> None:
+    if not (path / "recipe.json").is_file():
+        raise ValueError(f"{path}: not a run's folder: it has no recipe.json")
+
+
+def _new_folder(root: Path, name: str) -> Path:
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "run"
+    dated = f"{safe}-{datetime.datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    root.mkdir(parents=True, exist_ok=True)
+    for number in range(1, 1000):  # several may be begun within a second
+        path = root / (dated if number == 1 else f"{dated}-{number}")
+        try:
+            path.mkdir()
+        except FileExistsError:
+            continue
+        return path
+    raise ValueError(f"{root / dated}: this and a thousand like it are there already")
+
+
+def _exact_folder(root: Path, name: str) -> Path:
+    path = root / name
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        raise ValueError(f"run.name: {path} is there already; --resume it, or choose another name") from None
+    return path
+
+
+def _start_log(path: Path) -> logging.Handler:
+    """Everything turnwise's own modules say from now on also goes to the file."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
+    handler.setLevel(logging.INFO)
+    package = logging.getLogger("turnwise")
+    package.addHandler(handler)
+    if package.level == logging.NOTSET:
+        package.setLevel(logging.INFO)
+    return handler
+
+
+def _end_log(handler: logging.Handler) -> None:
+    logging.getLogger("turnwise").removeHandler(handler)
+    handler.close()

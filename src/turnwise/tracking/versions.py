@@ -1,0 +1,54 @@
+"""Gives what a run was run by: Python, platform, packages, the commit it was started from, the seed."""
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def versions_now(seed: int) -> dict[str, Any]:
+    commit = _git("rev-parse", "HEAD")
+    return {
+        "turnwise": importlib.metadata.version("turnwise"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "num_cpus": os.cpu_count(),
+        "git_commit": commit or None,
+        "is_git_clean": None if commit is None else not _git("status", "--porcelain"),
+        "seed": seed,
+        "packages": {
+            each.metadata["Name"]: each.version
+            for each in sorted(importlib.metadata.distributions(), key=lambda each: each.metadata["Name"])
+        },
+    }
+
+
+def read_versions(path: Path) -> dict[str, Any]:
+    try:
+        versions: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: not readable: {type(error).__name__}") from None
+    return versions
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What may make numbers come out otherwise than before, as `name old → new`."""
+    pairs = {name: (before.get(name), now.get(name)) for name in ("python", "machine", "git_commit")}
+    packages = (before.get("packages", {}), now.get("packages", {}))
+    for name in sorted(packages[0].keys() | packages[1].keys()):
+        pairs[name] = (packages[0].get(name), packages[1].get(name))
+    return [f"{name} {old} → {new}" for name, (old, new) in pairs.items() if old != new]
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the working directory; None where there is no git or no repository."""
+    try:
+        asked = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return asked.stdout.strip() if asked.returncode == 0 else None
