@@ -128,13 +128,7 @@ def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[T
     for task in tasks:
         if not task.demonstration:
             raise ValueError(f"task {task.id!r}: the scripted engine needs a demonstration")
-        offered = [
-            tool
-            for server in task.servers or dict.fromkeys(tool.server for tool in tools)
-            for tool in tools
-            if tool.server == server and is_offered(tool, task.tools)
-        ]
-        opening = chat.open(task.prompt, offered)
+        opening = chat.open(task.prompt, offered_tools(task, tools))
         scripts[opening] = [chat.say(turn.text, turn.calls) for turn in task.demonstration]
     engine: Engine = engine_class("scripted")(
         encode=lambda text: chat.say(text)[:-1], stop_id=min(chat.stop_ids), by_prompt=scripts
@@ -142,13 +136,22 @@ def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[T
     return engine
 
 
-def transformers_engine(recipe: Recipe) -> Engine:
-    """The recipe's model behind the continuous-batching engine."""
+def offered_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
+    """The tools that the task's episode will have, in the order it will have them, of all there are."""
+    return [
+        tool
+        for server in dict.fromkeys(task.servers or (tool.server for tool in tools))
+        for tool in tools
+        if tool.server == server and is_offered(tool, task.tools)
+    ]
+
+
+def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
+    """The recipe's model, or this one, behind the continuous-batching engine."""
     import torch
 
-    model = load_model(recipe.model)
     engine: Engine = engine_class("transformers")(
-        model,
+        model if model is not None else load_model(recipe.model),
         device=recipe.model.device,
         dtype=getattr(torch, recipe.model.dtype),
         max_batch=recipe.engine.max_batch,

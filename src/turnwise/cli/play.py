@@ -38,9 +38,9 @@ def rollout(
     """
     from turnwise.evaluate.playing import play_groups
 
-    settings = _recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
+    settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
     chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
-    _run(play_groups(settings, chosen, out=out, num_shown=show))
+    run_async(play_groups(settings, chosen, out=out, num_shown=show))
 
 
 def evaluate(
@@ -78,9 +78,9 @@ def evaluate(
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
-    settings = _recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
+    settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
     chosen = _tasks(tasks or settings.tasks.test, "tasks.test")
-    report = _run(
+    report = run_async(
         evaluate_recipe(
             settings,
             chosen,
@@ -95,7 +95,7 @@ def evaluate(
     print_report(report, as_json=as_json)
 
 
-def _recipe(path: Path | None, overrides: list[str]) -> "Recipe":
+def read_recipe(path: Path | None, overrides: list[str]) -> "Recipe":
     from turnwise.config import load_recipe
 
     # Torch's threads share the cores with the servers: where they wait, they must not spin.
@@ -119,12 +119,12 @@ def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":
         fail(str(error))
 
 
-def _run(work: "Coroutine[None, None, Result]") -> "Result":
+def run_async(work: "Coroutine[None, None, Result]") -> "Result":
     from turnwise.rollout.collector import CollectionFailed
 
     try:
         return asyncio.run(work)
     except (ValueError, CollectionFailed) as error:
         fail(str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(130) from None

@@ -1,4 +1,4 @@
-"""`turnwise tools`, `call`, `serve` and `doctor`: the servers, from the command line."""
+"""`turnwise tools`, `call` and `serve`: the servers, from the command line."""
 
 import asyncio
 import json
@@ -93,20 +93,3 @@ def serve(
         fail(str(error))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-
-
-def doctor(mcp: McpFile = None, as_json: AsJson = False) -> None:
-    """Check this machine and the servers before a run; says what to install or change.
-
-    Exit code 1 when something a run needs is missing. Secrets are never printed.
-    """
-    from turnwise.doctor import Level, examine, print_findings
-    from turnwise.mcp.spec import environment
-
-    findings = asyncio.run(examine(specs_of(mcp), environment()))
-    if as_json:
-        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
-    else:
-        print_findings(findings)
-    if any(finding.level is Level.BAD for finding in findings):
-        raise typer.Exit(1)

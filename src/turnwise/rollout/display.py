@@ -48,6 +48,10 @@ def _turn(number: int, turn: Turn) -> list[Text]:
     return lines
 
 
+def printable(text: str) -> str:
+    """The text without what a terminal would act on; each such character is shown as one that was there."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
+
+
 def _line(label: str, content: str, style: str) -> Text:
-    clean = "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in content)
-    return Text.assemble((f"{label}: ", "dim"), (clean, style))
+    return Text.assemble((f"{label}: ", "dim"), (printable(content), style))

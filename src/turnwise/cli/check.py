@@ -1,0 +1,77 @@
+"""`turnwise doctor`: what a run would trip over, from the command line."""
+
+import asyncio
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnwise.cli.options import AsJson, Overrides, fail, specs_of
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+    from turnwise.mcp.spec import ServerSpec
+
+
+def doctor(
+    recipe: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A recipe (TOML), the defaults when absent; or an mcp.json, for its servers alone."
+        ),
+    ] = None,
+    disk: Annotated[float, typer.Option(help="GB that must be free where runs are kept.")] = 2.0,
+    as_json: AsJson = False,
+    overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
+) -> None:
+    """Check a setup before a run does: machine, keys, servers, tasks, model, one episode with real tools.
+
+    Each finding says what to do about it. Exit code 1 when something a run needs is bad. Secrets are never
+    printed.
+
+    Example: turnwise doctor recipes/cpu.toml
+    """
+    from rich.console import Console
+
+    from turnwise.doctor import Finding, Level, examine, print_finding
+    from turnwise.mcp.spec import environment
+
+    specs, settings = _setup(recipe, overrides)
+    console = Console(emoji=False, highlight=False)
+
+    async def look() -> list[Finding]:
+        findings = []
+        async for finding in examine(specs, environment(), settings, needed_bytes=int(disk * 1e9)):
+            findings.append(finding)
+            if not as_json:
+                print_finding(finding, console)
+        return findings
+
+    try:
+        findings = asyncio.run(look())
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
+    num_bad = sum(finding.level is Level.BAD for finding in findings)
+    if not as_json:
+        console.print(f"{num_bad} bad" if num_bad else "all is well")
+    if num_bad:
+        raise typer.Exit(1)
+
+
+def _setup(path: Path | None, overrides: list[str]) -> "tuple[tuple[ServerSpec, ...], Recipe | None]":
+    """A recipe and its servers; an mcp.json is servers without a recipe."""
+    from turnwise.cli.play import read_recipe
+    from turnwise.servers.services import DEFAULT_FILE
+
+    if path is not None and path.suffix == ".json":
+        if overrides:
+            fail("--set changes a recipe, and an mcp.json is none")
+        return specs_of(path), None
+    recipe = read_recipe(path, overrides)
+    if path is None and recipe.tools.mcp is None:
+        return specs_of(None), recipe
+    return specs_of(recipe.tools.mcp or DEFAULT_FILE), recipe

@@ -1,0 +1,53 @@
+"""Takes a recipe and its servers, gives everything there is to find, each as soon as it is known."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from turnwise.config import Recipe
+from turnwise.doctor import machine, setup
+from turnwise.doctor.findings import Finding, Level
+from turnwise.mcp.spec import ServerSpec
+
+
+async def examine(
+    specs: Sequence[ServerSpec], environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
+) -> AsyncIterator[Finding]:
+    """Look at everything a run needs; nothing is changed, and no secret is ever part of a finding.
+
+    Without a recipe only the machine and the servers are looked at. `needed_bytes`: of disk for a run.
+    """
+    is_modelled = recipe is not None and recipe.engine.kind != "scripted"
+    yield machine.check_python()
+    for finding in machine.check_packages(needs_models=is_modelled):
+        yield finding
+    if machine.has_model_packages():
+        yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
+    if recipe is not None:
+        yield machine.check_disk(recipe.run.folder, needed_bytes)
+    yield await asyncio.to_thread(machine.check_sandbox)
+    for finding in machine.check_keys(environ, recipe):
+        yield finding
+    reached = await setup.reach_servers(specs)
+    for finding in reached.findings:
+        yield finding
+    if recipe is not None:
+        async for finding in _examine_recipe(recipe, reached):
+            yield finding
+
+
+async def _examine_recipe(recipe: Recipe, reached: setup.Reached) -> AsyncIterator[Finding]:
+    is_sound = reached.is_whole
+    for finding in setup.check_tasks(recipe, reached):
+        is_sound = is_sound and finding.level is not Level.BAD
+        yield finding
+    if not machine.has_model_packages():
+        return  # said already, by name
+    task = setup.some_task(recipe, reached.tools) if is_sound else None
+    if recipe.engine.kind != "scripted":
+        async for finding in setup.check_model(recipe, task, reached.tools):
+            is_sound = is_sound and finding.level is not Level.BAD
+            yield finding
+    if task is not None and is_sound:
+        yield await setup.check_rollout(recipe, task)
+    elif setup.task_files(recipe):
+        yield Finding("rollout", Level.WARNING, "not tried: what is bad above would make it fail")

@@ -1,0 +1,38 @@
+"""What an examination is made of: findings, and how they look on a terminal."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.console import Console
+from rich.text import Text
+
+from turnwise.rollout.display import printable
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at, and what to do if it is not well."""
+
+    what: str
+    level: Level
+    detail: str
+    advice: str = ""
+
+
+_MARKS = {Level.GOOD: ("ok  ", "green"), Level.WARNING: ("warn", "yellow"), Level.BAD: ("bad ", "red")}
+
+
+def print_finding(finding: Finding, console: Console) -> None:
+    """What servers and files say of themselves is text, never markup or escapes."""
+    mark = Text(*_MARKS[finding.level])
+    console.print(mark, Text(f"{finding.what}: {printable(finding.detail)}"), soft_wrap=True)
+    if finding.advice:
+        console.print(Text(f"     {printable(finding.advice)}", style="dim"), soft_wrap=True)

@@ -1,0 +1,115 @@
+"""Looks at the machine itself: Python, packages, device, disk, sandbox, keys."""
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from turnwise.config import Recipe
+from turnwise.doctor.findings import Finding, Level
+from turnwise.sandbox import Kind, isolation
+from turnwise.servers.contract import contract
+
+PACKAGES = ("mcp", "pydantic", "httpx")
+"""Without these nothing works."""
+MODEL_PACKAGES = ("torch", "transformers", "peft", "renderers", "safetensors")
+"""Without these nothing is played or trained: the extra `models`."""
+DATA_PACKAGES = ("numpy", "pandas")
+"""What code in the Python sandbox may import beside the standard library: the extra `data`."""
+
+
+def check_python() -> Finding:
+    return Finding("Python", Level.GOOD, f"{platform.python_version()} at {sys.executable}")
+
+
+def check_packages(*, needs_models: bool) -> Iterator[Finding]:
+    """What is installed in which version; what only a model needs is missed only where there is one."""
+    for name in PACKAGES:
+        yield check_package(name, Level.BAD, "turnwise")
+    for name in MODEL_PACKAGES:
+        yield check_package(name, Level.BAD if needs_models else Level.WARNING, "turnwise[models]")
+    for name in DATA_PACKAGES:
+        yield check_package(name, Level.WARNING, "turnwise[data]")
+
+
+def check_package(name: str, if_missing: Level, source: str) -> Finding:
+    try:
+        return Finding(name, Level.GOOD, version(name))
+    except PackageNotFoundError:
+        return Finding(name, if_missing, "not installed", f"pip install '{source}'")
+
+
+def has_model_packages() -> bool:
+    return all(find_spec(name) is not None for name in MODEL_PACKAGES)
+
+
+def check_device(wanted: str) -> Finding:
+    """What a model would run on, and how much memory is free there; `wanted` is model.device."""
+    import torch
+
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    chosen = next(name for name in there if there[name]) if wanted == "auto" else wanted
+    if not there[chosen]:
+        advice = "set model.device to auto, or install a torch that knows this device"
+        return Finding("device", Level.BAD, f"model.device is {wanted!r}, and torch finds none", advice)
+    if chosen == "cuda":
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        detail = f"{torch.cuda.get_device_name()} with {_gb(free_bytes)} of {_gb(total_bytes)} free"
+        return Finding("device", Level.GOOD, f"cuda: {detail}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Finding("device", Level.GOOD, f"{chosen}: {cores} cores, {_gb(free_memory())} of memory free")
+
+
+def free_memory() -> int:
+    """Bytes that a process could still have; what the kernel would give up counts as free."""
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def check_disk(folder: Path, needed_bytes: int) -> Finding:
+    """Room where run folders are made; the folder itself need not be there yet."""
+    place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    free_bytes = shutil.disk_usage(place).free
+    detail = f"{_gb(free_bytes)} free under {place}"
+    if not os.access(place, os.W_OK):
+        return Finding("disk", Level.BAD, f"{place} cannot be written to", "set run.folder to one that can")
+    if free_bytes >= needed_bytes:
+        return Finding("disk", Level.GOOD, detail)
+    advice = f"checkpoints and trajectories want {_gb(needed_bytes)}: make room, or set run.folder elsewhere"
+    return Finding("disk", Level.BAD, detail, advice)
+
+
+def check_sandbox() -> Finding:
+    found = isolation()
+    levels = {Kind.BUBBLEWRAP: Level.GOOD, Kind.LANDLOCK: Level.WARNING, Kind.NONE: Level.BAD}
+    advice = "" if found.kind is Kind.BUBBLEWRAP else "see docs/sandbox.md"
+    return Finding("sandbox", levels[found.kind], found.detail, advice)
+
+
+def check_keys(environ: Mapping[str, str], recipe: Recipe | None) -> Iterator[Finding]:
+    """Whether each server's key is there, and a judge's; the value is never looked at."""
+    for server, block in contract()["servers"].items():
+        key = block["key"]
+        if key is not None:
+            detail = f"{key} is set: live" if environ.get(key) else f"{key} is not set: the embedded world"
+            yield Finding(f"{server} key", Level.GOOD, detail)
+    for part in recipe.rewards if recipe is not None else ():
+        if part.name != "judge":
+            continue
+        key = str(part.options.get("key_variable", "OPENAI_API_KEY"))
+        if os.environ.get(key):  # a judge does not read .env
+            yield Finding("judge key", Level.GOOD, f"{key} is set")
+        elif not part.options.get("base_url"):
+            yield Finding("judge key", Level.BAD, f"{key} is not set", "set it, or name your own base_url")
+
+
+def _gb(num_bytes: int) -> str:
+    return f"{num_bytes / 1e9:.1f} GB"

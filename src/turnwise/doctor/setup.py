@@ -1,0 +1,238 @@
+"""Looks at what a recipe names: servers, task files, the model, and one episode with a real tool call."""
+
+import asyncio
+import contextlib
+import math
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from turnwise.chat import RenderedChat, load_tokenizer, open_chat
+from turnwise.config import Recipe
+from turnwise.doctor.findings import Finding, Level
+from turnwise.doctor.machine import free_memory
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import ServerSpec
+from turnwise.protocols import EngineDown
+from turnwise.rewards import is_success
+from turnwise.rollout.collector import CollectionFailed
+from turnwise.tasks.check import check_files
+from turnwise.tasks.load import PlacedTask, read
+from turnwise.types import Message, Sampling, Task, Tool, Trajectory
+from turnwise.workbench import load_model, offered_tools, open_workbench, transformers_engine
+
+_NUM_TOKENS = 8
+"""Sampled to see that the model can."""
+_MAX_SHOWN = 5
+"""Problems of task files that are told one by one."""
+_HUB_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The servers that answered, by what they offer; `findings` has one for each server asked."""
+
+    tools: tuple[Tool, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return all(finding.level is not Level.BAD for finding in self.findings)
+
+
+async def reach_servers(specs: Sequence[ServerSpec]) -> Reached:
+    """Start or reach every server of the file and list its tools."""
+    findings = []
+    async with Pool(specs) as pool:
+        try:
+            failures = await pool.connect()
+        except ValueError as error:  # a setting that only the server itself could refute
+            return Reached((), (Finding("mcp.json", Level.BAD, str(error), "change it in mcp.json"),))
+        for spec in specs:
+            if spec.name in failures:
+                advice = "run its command by hand, or see docs/troubleshooting.md"
+                findings.append(Finding(f"server {spec.name}", Level.BAD, str(failures[spec.name]), advice))
+                continue
+            num_tools = sum(tool.server == spec.name for tool in pool.tools)
+            detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
+            findings.append(Finding(f"server {spec.name}", Level.GOOD, detail))
+        return Reached(tuple(pool.tools), tuple(findings))
+
+
+# --- tasks -------------------------------------------------------------------------------------------------
+
+
+def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
+    """The recipe's task files against the tools that there are."""
+    files = task_files(recipe)
+    if recipe.tasks.train is None:
+        advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
+        yield Finding("tasks", Level.WARNING, "tasks.train is not set: there is nothing to train on", advice)
+    if not files:
+        return
+    if not reached.is_whole:
+        yield Finding("tasks", Level.WARNING, "not checked: a server is down, so its tools are not known")
+        return
+    problems = check_files(files, reached.tools)
+    for problem in problems[:_MAX_SHOWN]:
+        yield Finding("tasks", Level.BAD, str(problem), "change the file, or the servers of mcp.json")
+    if len(problems) > _MAX_SHOWN:
+        more = f"and {len(problems) - _MAX_SHOWN} more problems"
+        yield Finding("tasks", Level.BAD, more, f"turnwise tasks check {' '.join(map(str, files))}")
+    if not problems:
+        counts = ", ".join(f"{sum(1 for _ in read(file))} in {file.name}" for file in files)
+        yield Finding("tasks", Level.GOOD, f"{counts}; every tool they name is there")
+
+
+def task_files(recipe: Recipe) -> list[Path]:
+    named = (recipe.tasks.train, recipe.tasks.validation, recipe.tasks.test)
+    return list(dict.fromkeys(path for path in named if path is not None))
+
+
+def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
+    """One to try things on: the first with a demonstration, else the first there is."""
+    tool_servers = {tool.name: tool.server for tool in tools}
+    items = (item for path in task_files(recipe) for item in read(path, tool_servers=tool_servers))
+    tasks = [item.task for item in items if isinstance(item, PlacedTask)]
+    return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
+
+
+# --- the model ---------------------------------------------------------------------------------------------
+
+
+async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) -> AsyncIterator[Finding]:
+    """Tokenizer, chat and weights; then a few tokens, sampled from the prompt of a task."""
+    path = recipe.model.path
+    advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
+    unreachable = await asyncio.to_thread(_unreachable, path)
+    if unreachable:
+        yield Finding("model", Level.BAD, unreachable, advice)
+        return
+    try:
+        tokenizer = await asyncio.to_thread(load_tokenizer, path)
+        chat = open_chat(
+            tokenizer,
+            system_prompt=recipe.model.system_prompt,
+            enable_thinking=recipe.model.enable_thinking,
+        )
+        model = await asyncio.to_thread(load_model, recipe.model)
+    except Exception as error:  # noqa: BLE001 - loading runs files of any origin; whatever they raise is told
+        yield Finding("model", Level.BAD, f"{path}: {type(error).__name__}: {error}", advice)
+        return
+    for note in chat.notes:
+        yield Finding("chat", Level.WARNING, note, "see docs/chat.md; nothing needs to be done")
+    yield _weight(recipe, model)
+    yield await _sample(recipe, model, chat, task, tools)
+
+
+def _unreachable(path: str) -> str:
+    """Why a name that is no folder cannot be had either; the hub's own library would try for minutes."""
+    from huggingface_hub import constants, try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    place = Path(path).expanduser()
+    # An alias and a .gguf file are told of by the loading itself.
+    if "/" not in path or place.is_dir() or place.suffix == ".gguf":
+        return ""
+    try:
+        is_cached = isinstance(try_to_load_from_cache(path, "config.json"), str)
+    except HFValidationError:
+        return f"{path}: no such folder"
+    if is_cached:
+        return ""
+    url = urlsplit(constants.ENDPOINT)
+    port = url.port or (80 if url.scheme == "http" else 443)
+    try:
+        with contextlib.closing(socket.create_connection((url.hostname, port), _HUB_SECONDS)):
+            return ""
+    except OSError as error:
+        return f"{path}: no such folder, and {url.hostname} cannot be reached ({error})"
+
+
+def _weight(recipe: Recipe, model: Any) -> Finding:
+    """How large it is, and whether a copy that samples and one that learns fit into what is free."""
+    parameters = list(model.parameters())
+    num_parameters = sum(each.numel() for each in parameters)
+    num_bytes = sum(each.numel() * each.element_size() for each in parameters)
+    detail = f"{recipe.model.path}: {num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
+    # The engine's copy and the trainer's; learning in full adds a gradient and Adam's two moments in fp32.
+    needed = 2 * num_bytes + (12 * num_parameters if recipe.policy.tuning == "full" else 0)
+    if recipe.model.device in ("auto", "cpu") and needed > free_memory():
+        advice = "take a smaller model, model.dtype = 'bfloat16', or policy.tuning = 'lora'"
+        return Finding(
+            "model", Level.WARNING, f"{detail}; training needs about {needed / 1e9:.1f} GB", advice
+        )
+    return Finding("model", Level.GOOD, detail)
+
+
+async def _sample(
+    recipe: Recipe, model: Any, chat: RenderedChat, task: Task | None, tools: Sequence[Tool]
+) -> Finding:
+    messages = task.prompt if task is not None else (Message("user", "What can you do?"),)
+    prompt = chat.open(messages, offered_tools(task, tools) if task is not None else tools)
+    limit = recipe.rollout.tokens_per_episode
+    if len(prompt) >= limit:
+        detail = f"the prompt has {len(prompt)} tokens, an episode {limit}: there is no room to say anything"
+        advice = (
+            "offer fewer tools (a task's `tools`, `allow` in mcp.json), or raise rollout.tokens_per_episode"
+        )
+        return Finding("sampling", Level.BAD, detail, advice)
+    try:
+        engine = transformers_engine(recipe, model)
+    except (ValueError, RuntimeError) as error:
+        return Finding("sampling", Level.BAD, str(error), "choose another model, device or dtype")
+    try:
+        wanted = Sampling(max_tokens=min(_NUM_TOKENS, limit - len(prompt)), stop_ids=chat.stop_ids)
+        completion = await engine.complete(prompt, wanted, recipe.seed)
+    except (ValueError, EngineDown) as error:
+        return Finding("sampling", Level.BAD, str(error), "see docs/troubleshooting.md")
+    finally:
+        await engine.close()
+    if not all(map(math.isfinite, completion.logprobs)):
+        advice = "the weights hold numbers that are none; model.dtype = 'float32' may mend it"
+        return Finding("sampling", Level.BAD, "the model's log-probs are not numbers", advice)
+    detail = f"{len(completion.token_ids)} tokens sampled after a prompt of {len(prompt)}"
+    return Finding("sampling", Level.GOOD, detail)
+
+
+# --- one episode -------------------------------------------------------------------------------------------
+
+
+async def check_rollout(recipe: Recipe, task: Task) -> Finding:
+    """Play one task as a run would, with its real tools: its demonstration, or the model itself."""
+    is_shown = bool(task.demonstration)
+    advice = "see docs/troubleshooting.md"
+    playing = recipe.model_copy(
+        update={
+            "engine": recipe.engine.model_copy(update={"kind": "scripted"}) if is_shown else recipe.engine,
+            "rollout": recipe.rollout.model_copy(update={"lockstep": False}),
+        }
+    )
+    try:
+        trajectory = await _play(playing, task)
+    except (ValueError, LookupError, CollectionFailed) as error:
+        return Finding("rollout", Level.BAD, f"task {task.id!r}: {error}", advice)
+    if isinstance(trajectory, str):
+        return Finding("rollout", Level.BAD, f"task {task.id!r}: {trajectory}", advice)
+    player = "its demonstration" if is_shown else "the model"
+    detail = f"task {task.id!r}, played by {player}: {len(trajectory.calls)} tool calls, {trajectory.stop}"
+    if is_shown and not is_success(trajectory):
+        advice = "the servers do not say what they said when the task was made; make the tasks again"
+        return Finding("rollout", Level.BAD, f"{detail}, without success", advice)
+    if not trajectory.calls:
+        advice = "a policy that never calls a tool learns nothing about them: warm it up with `turnwise sft`"
+        return Finding("rollout", Level.WARNING, detail, advice)
+    return Finding("rollout", Level.GOOD, detail)
+
+
+async def _play(recipe: Recipe, task: Task) -> Trajectory | str:
+    """The episode, or why it was lost to infrastructure."""
+    async with open_workbench(recipe, [task]) as bench:
+        collector = bench.collector(group_size=1)
+        async with collector.collecting([task], 1) as groups:
+            async for group in groups:
+                return group.trajectories[0]
+        return collector.progress.last_failure
