@@ -11,7 +11,7 @@ from turnwise.config.learning import (
     UpdateConfig,
     ValueConfig,
 )
-from turnwise.config.load import load_recipe
+from turnwise.config.load import changed_recipe, load_recipe
 from turnwise.config.playing import (
     EngineConfig,
     ModelConfig,
@@ -47,5 +47,6 @@ __all__ = [
     "ToolsConfig",
     "UpdateConfig",
     "ValueConfig",
+    "changed_recipe",
     "load_recipe",
 ]

@@ -32,6 +32,17 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     return recipe if path is None else _rooted(recipe, path.resolve().parent)
 
 
+def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+    """The recipe with `a.b=c` on top; its preset has had its say already."""
+    data = recipe.model_dump(mode="json")
+    for override in overrides:
+        _override(data, override)
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(_readable(error)) from None
+
+
 def _override(data: dict[str, Any], override: str) -> None:
     name, separator, text = override.partition("=")
     if not separator or not name:

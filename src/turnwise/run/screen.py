@@ -26,6 +26,9 @@ class Screen:
         """What models, tools and files wrote is text, never markup."""
         self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
+    def stopping(self) -> None:
+        self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
+
     def collecting(self, step: int, progress: Progress) -> None:
         """A collection begins."""
 

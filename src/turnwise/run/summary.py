@@ -1,7 +1,5 @@
 """Takes how a run ended, gives its summary: figures before and after, an example of each, what to do next."""
 
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +31,6 @@ def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, 
         summary["heldout_gain"] = {"value": gain.value, "low": gain.low, "high": gain.high}
         summary["families"] = _families(ended.before, ended.after)
     return summary
-
-
-def write_summary(summary: dict[str, Any], path: Path) -> None:
-    """Written whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
-    os.replace(part, path)  # noqa: PTH105 (the one call whose atomicity is documented)
 
 
 def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
@@ -88,5 +79,6 @@ def _families(before: Report, after: Report) -> dict[str, dict[str, float]]:
     rates = [summarise_by(by_family, report.episodes) for report in (before, after)]
     return {
         family: {"before": rates[0][family].success.value, "after": rates[1][family].success.value}
-        for family in rates[0].keys() & rates[1].keys()
+        for family in rates[0]
+        if family and family in rates[1]
     }

@@ -111,6 +111,11 @@ class RunFolder:
         """As it was resolved when the run was begun."""
         return Recipe.model_validate_json((self.path / "recipe.json").read_text("utf-8"))
 
+    def change_recipe(self, recipe: Recipe) -> None:
+        """Go on with another one, such as more steps."""
+        if recipe != self.recipe:
+            write_json(self.path / "recipe.json", recipe.model_dump(mode="json"))
+
     # --- as the run goes ---------------------------------------------------------------------------------
 
     def log(

@@ -1,0 +1,29 @@
+"""Takes a run's folder, trains in it from wherever it stands, and says on the terminal how that went."""
+
+import time
+
+from rich.console import Console
+
+from turnwise.run.loop import train
+from turnwise.run.opened import open_run
+from turnwise.run.screen import Screen
+from turnwise.run.stopping import Stopping
+from turnwise.run.summary import print_summary, summarise_run
+from turnwise.tracking.folder import RunFolder
+from turnwise.tracking.whole import write_json
+
+
+async def train_in(folder: RunFolder) -> bool:
+    """Whether it got to the end of its steps; if not, the folder can be resumed."""
+    started = time.perf_counter()
+    recipe = folder.recipe
+    screen = Screen(Console(emoji=False), recipe.run.num_steps)
+    stopping = Stopping()
+    screen.say(f"run {folder.path}")
+    with stopping.listening(screen.stopping):
+        async with open_run(recipe, folder, screen) as run:
+            ended = await train(run, stopping)
+    summary = summarise_run(ended, folder, time.perf_counter() - started)
+    write_json(folder.summary, summary)
+    print_summary(ended, summary, folder, screen)
+    return not ended.why
