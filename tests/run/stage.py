@@ -54,7 +54,7 @@ def write_recipe(folder: Path, **sections: Any) -> Path:
     }
     for section, keys in sections.items():
         data[section] = {**data.get(section, {}), **keys}
-    lines = ['[[rewards]]', 'name = "tests.run.own_rewards:even_ids"']
+    lines = ["[[rewards]]", 'name = "tests.run.own_rewards:even_ids"']
     for section, keys in data.items():
         lines.append(f"[{section}]")
         lines += [f"{key} = {_toml(value)}" for key, value in keys.items()]

@@ -1,0 +1,182 @@
+"""A whole run, small: real servers, a real engine, real updates; what it keeps and how it stops."""
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.mcp.leaks import nothing_leaks
+from tests.run.stage import recipe
+from turnwise.config import Recipe
+from turnwise.rollout.store import read
+from turnwise.run.loop import Ended, train
+from turnwise.run.opened import Run, open_run
+from turnwise.run.screen import Screen
+from turnwise.run.stopping import Stopping
+from turnwise.tracking.folder import RunFolder
+from turnwise.training import checkpoint
+from turnwise.training.samples import Sample
+from turnwise.training.trainer import StepResult
+
+
+class Wrapped:
+    """A trainer that does something of the test's own at an update."""
+
+    def __init__(self, trainer: Any, before: Any) -> None:
+        self._trainer = trainer
+        self._before = before
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trainer, name)
+
+    def update(self, samples: Sequence[Sample], **options: Any) -> StepResult:
+        samples = self._before(samples, options["step"])
+        result: StepResult = self._trainer.update(samples, **options)
+        return result
+
+
+def run_it(
+    settings: Recipe, before: Any = None, stopping: Stopping | None = None, *, is_resumed: bool = False
+) -> tuple[Ended, RunFolder]:
+    async def go() -> tuple[Ended, RunFolder]:
+        path = settings.run.folder / settings.run.name
+        opened = (
+            RunFolder.open(path)
+            if is_resumed
+            else RunFolder.create(settings.run.folder, settings.run.name, settings, is_dated=False)
+        )
+        screen = Screen(Console(quiet=True), settings.run.num_steps)
+        with opened as folder:
+            async with nothing_leaks(), open_run(settings, folder, screen) as opened_run:
+                run, trainer = opened_run, opened_run.trainer
+                if before is not None:
+                    wrapped: Any = Wrapped(trainer, before)
+                    run = Run(settings, folder, run.bench, wrapped, run.train_tasks, run.lessons, screen)
+                return await train(run, stopping or Stopping()), folder
+
+    return asyncio.run(go())
+
+
+def lines(folder: RunFolder, kind: str) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+    return [line for line in found if line["kind"] == kind]
+
+
+def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, evaluation={"every": 2, "num_samples": 2}, run={"checkpoint_every": 1})
+    ended, folder = run_it(settings)
+    assert ended.why == ""
+    assert folder.recipe == settings
+    for kind in ("rollout", "update"):
+        assert [line["step"] for line in lines(folder, kind)] == [0, 1, 2]
+    for step in range(3):
+        episodes = list(read(folder.trajectories(step)))
+        assert len(episodes) == 6
+        assert {played.step for played in episodes} == {step}
+        versions = {turn.completion.policy_version for played in episodes for turn in played.trajectory.turns}
+        assert versions == {step}, "each step is sampled from the weights of the step before"
+    kept = sorted(path.name for path in folder.checkpoints.iterdir())
+    assert kept == ["step-000002", "step-000003"]
+    names = sorted(path.name for path in folder.evaluations.glob("*.json"))
+    assert names == ["after.json", "before.json", "step-000002.json"]
+    [validation] = lines(folder, "validation")
+    assert validation["metrics"]["validation/success"] == 0.0
+
+
+def test_what_is_sampled_is_what_is_trained_at_every_step(tmp_path: Path) -> None:
+    _, folder = run_it(recipe(tmp_path, run={"num_steps": 3}))
+    for line in lines(folder, "update"):
+        figures = line["metrics"]
+        assert figures["sampler/max_abs_difference"] < 1e-4, "engine and trainer differ: stale weights"
+        assert figures["tokens/alignment"] == 1.0
+        assert figures["ratio/mean"] == 1.0
+        assert figures["gradient/norm"] > 0
+
+
+def test_the_reward_that_is_paid_is_what_rises(tmp_path: Path) -> None:
+    settings = recipe(
+        tmp_path,
+        run={"num_steps": 12, "tasks_per_step": 4},
+        rollout={"group_size": 8, "tokens_per_turn": 12},
+        policy={"tuning": "full"},
+        optimizer={"learning_rate": 1e-2},
+        evaluation={"is_before_and_after": False},
+    )
+    _, folder = run_it(settings)
+    rewards = [line["metrics"]["reward/mean"] for line in lines(folder, "rollout")]
+    assert math.fsum(rewards[-3:]) / 3 > math.fsum(rewards[:3]) / 3 + 0.15
+
+
+def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> None:
+    def fail(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+        if step == 1:
+            raise RuntimeError("the device is gone")
+        return samples
+
+    settings = recipe(tmp_path)
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        run_it(settings, fail)
+    folder = RunFolder.read(settings.run.folder / settings.run.name)
+    assert [line["step"] for line in lines(folder, "rollout")] == [0, 1]
+    assert [line["step"] for line in lines(folder, "update")] == [0]
+    assert len(list(read(folder.trajectories(1)))) == 6
+
+
+def test_asking_to_stop_finishes_the_step_saves_and_can_be_gone_on_from(tmp_path: Path) -> None:
+    stopping = Stopping()
+
+    def ask(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+        stopping.why = "you asked it to stop" if step == 1 else ""
+        return samples
+
+    settings = recipe(tmp_path)
+    ended, folder = run_it(settings, ask, stopping)
+    assert (ended.why, ended.standing.next_step, ended.after) == ("you asked it to stop", 2, None)
+    found = checkpoint.latest(folder.checkpoints)
+    assert found is not None
+    assert found.step == 2
+    ended, folder = run_it(settings, is_resumed=True)
+    assert ended.why == ""
+    assert ended.after is not None
+    assert [line["step"] for line in lines(folder, "update")] == [0, 1, 2]
+
+
+def test_an_alarm_that_halts_stops_after_a_checkpoint_and_says_why(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, health={"truncation": {"action": "halt", "threshold": 0.5}})
+    ended, folder = run_it(settings)
+    assert "truncation/rate is 1, above 0.5" in ended.why
+    assert ended.standing.next_step == 1
+    assert checkpoint.latest(folder.checkpoints) is not None
+    [update] = lines(folder, "update")
+    assert update["alarms"][0]["name"] == "truncation"
+
+
+def test_collecting_ahead_is_stale_by_no_more_than_allowed_and_corrected(tmp_path: Path) -> None:
+    settings = recipe(
+        tmp_path, run={"num_steps": 4, "mode": "async", "max_staleness": 1}, rollout={"lockstep": False}
+    )
+    _, folder = run_it(settings)
+    updates = [line["metrics"] for line in lines(folder, "update")]
+    assert all(figures["staleness/max"] <= 1 for figures in updates)
+    assert any(figures["staleness/max"] == 1 for figures in updates), "it did collect ahead"
+    # a version apart, so μ is not π_old, and the correction weighs by their ratio
+    assert max(figures["sampler/max_abs_difference"] for figures in updates) > 1e-4
+
+
+def test_a_learning_rate_of_zero_leaves_every_weight_as_it_was(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, optimizer={"learning_rate": 0.0}, run={"num_steps": 2, "checkpoint_every": 1})
+    _, folder = run_it(settings)
+    first, second = (checkpoint.load(folder.checkpoints / f"step-00000{step}").tensors for step in (1, 2))
+    policy = [name for name in first if name.startswith("policy/")]
+    assert policy
+    assert all(first[name].equal(second[name]) for name in policy)
+
+
+def test_training_at_temperature_zero_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"rollout\.temperature is 0"):
+        run_it(recipe(tmp_path, rollout={"temperature": 0.0}))
