@@ -33,6 +33,6 @@ _MARKS = {Level.GOOD: ("ok  ", "green"), Level.WARNING: ("warn", "yellow"), Leve
 def print_finding(finding: Finding, console: Console) -> None:
     """What servers and files say of themselves is text, never markup or escapes."""
     mark = Text(*_MARKS[finding.level])
-    console.print(mark, Text(f"{finding.what}: {printable(finding.detail)}"), soft_wrap=True)
+    console.print(mark, Text(printable(f"{finding.what}: {finding.detail}")), soft_wrap=True)
     if finding.advice:
         console.print(Text(f"     {printable(finding.advice)}", style="dim"), soft_wrap=True)

@@ -21,7 +21,7 @@ from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.tasks.check import check_files
 from turnwise.tasks.load import PlacedTask, read
-from turnwise.types import Message, Sampling, Task, Tool, Trajectory
+from turnwise.types import Message, Sampling, Stop, Task, Tool, Trajectory
 from turnwise.workbench import load_model, offered_tools, open_workbench, transformers_engine
 
 _NUM_TOKENS = 8
@@ -220,7 +220,11 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     player = "its demonstration" if is_shown else "the model"
     detail = f"task {task.id!r}, played by {player}: {len(trajectory.calls)} tool calls, {trajectory.stop}"
     if is_shown and not is_success(trajectory):
-        advice = "the servers do not say what they said when the task was made; make the tasks again"
+        advice = (
+            "not even the demonstration fits: raise rollout.tokens_per_turn or rollout.tokens_per_episode"
+            if trajectory.stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL)
+            else "the servers do not say what they said when the task was made; make the tasks again"
+        )
         return Finding("rollout", Level.BAD, f"{detail}, without success", advice)
     if not trajectory.calls:
         advice = "a policy that never calls a tool learns nothing about them: warm it up with `turnwise sft`"

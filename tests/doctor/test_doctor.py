@@ -1,0 +1,261 @@
+"""The doctor finds what is really wrong: broken servers, tasks, models, disks, and says what to do."""
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import constants
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+from tests.rollout.stage import NOTEBOOK, task
+from tests.run.stage import write_model
+from tests.test_cli import SECRET, is_plain, turnwise
+from turnwise.config import Recipe, load_recipe
+from turnwise.doctor import Finding, Level, examine, print_finding
+from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
+from turnwise.doctor.setup import check_model, check_rollout, check_tasks, reach_servers, some_task
+from turnwise.mcp.spec import load
+from turnwise.tasks.load import save
+from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
+
+WRITE = ToolCall("1", "write", {"text": "a"})
+READ = ToolCall("2", "read", {})
+
+
+def shown_task(answer: str = "done", name: str = "shown") -> Task:
+    """Two real calls and an answer; the right one is `done`."""
+    results = (ToolResult("1", "written", Cause.OK, 0.0), ToolResult("2", '["a"]', Cause.OK, 0.0))
+    return task(name, demonstration=(DemoTurn("", (WRITE, READ), results), DemoTurn(answer)))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, model: Path) -> Path:
+    """A sound setup: a tiny model, a notebook server, one task with a demonstration."""
+    write_servers(tmp_path, notebook={"command": sys.executable, "args": [str(NOTEBOOK)]})
+    save([shown_task()], tmp_path / "train.jsonl")
+    (tmp_path / "recipe.toml").write_text(
+        f'model.path = "{model}"\ntools.mcp = "mcp.json"\ntasks.train = "train.jsonl"\n'
+        f'run.folder = "{tmp_path}/runs"\nrollout = {{tokens_per_turn = 128, lockstep = true}}\n'
+    )
+    return tmp_path
+
+
+def write_servers(folder: Path, **servers: Any) -> None:
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def recipe_in(folder: Path, *overrides: str) -> Recipe:
+    return load_recipe(folder / "recipe.toml", overrides)
+
+
+def found(folder: Path, *overrides: str, environ: dict[str, str] | None = None) -> list[Finding]:
+    specs = load(folder / "mcp.json", {})
+
+    async def collect() -> list[Finding]:
+        looking = examine(specs, environ or {}, recipe_in(folder, *overrides), needed_bytes=1)
+        return [finding async for finding in looking]
+
+    return asyncio.run(collect())
+
+
+def of(findings: list[Finding], what: str) -> list[Finding]:
+    return [finding for finding in findings if finding.what == what]
+
+
+def listed(findings: AsyncIterator[Finding]) -> list[Finding]:
+    async def collect() -> list[Finding]:
+        return [finding async for finding in findings]
+
+    return asyncio.run(collect())
+
+
+def test_a_sound_setup_is_found_sound_after_a_real_episode(folder: Path) -> None:
+    findings = found(folder)
+    # Only what the machine itself lacks may be other than good.
+    assert {finding.what for finding in findings if finding.level is not Level.GOOD} <= {"sandbox"}
+    seen = {finding.what for finding in findings}
+    assert {"Python", "torch", "peft", "renderers", "device", "disk", "sandbox", "fmp key"} <= seen
+    assert of(findings, "server notebook")[0].detail.startswith("5 tools")
+    assert "1 in train.jsonl" in of(findings, "tasks")[0].detail
+    assert "0.0 million parameters" in of(findings, "model")[0].detail
+    assert of(findings, "sampling")[0].detail.startswith("8 tokens sampled after a prompt of ")
+    assert "played by its demonstration: 2 tool calls, answered" in of(findings, "rollout")[0].detail
+
+
+def test_a_server_that_cannot_start_is_bad_and_nothing_is_blamed_on_its_tasks(folder: Path) -> None:
+    broken = {"command": sys.executable, "args": ["-c", "import no_such_module"], "env": {"KEY": SECRET}}
+    write_servers(folder, notebook=broken)
+    findings = found(folder, environ={"FMP_API_KEY": SECRET})
+    [server] = of(findings, "server notebook")
+    assert server.level is Level.BAD
+    assert "no_such_module" in server.detail
+    assert server.advice
+    assert [finding.level for finding in of(findings, "tasks")] == [Level.WARNING]
+    assert of(findings, "rollout")[0].detail.startswith("not tried")
+    assert "live" in of(findings, "fmp key")[0].detail
+    assert SECRET not in repr(findings)
+
+
+def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(folder: Path) -> None:
+    save([shown_task(), task("t2", tools=("wriet",))], folder / "train.jsonl")
+    reached = asyncio.run(reach_servers(load(folder / "mcp.json", {})))
+    [finding] = check_tasks(recipe_in(folder), reached)
+    assert finding.level is Level.BAD
+    assert "train.jsonl: row 2: tools.0" in finding.detail
+    assert "did you mean 'write'" in finding.detail
+
+
+def test_many_task_problems_are_counted_and_a_recipe_without_tasks_is_told_so(folder: Path) -> None:
+    save([task(f"t{number}", tools=("no",)) for number in range(9)], folder / "train.jsonl")
+    reached = asyncio.run(reach_servers(load(folder / "mcp.json", {})))
+    findings = list(check_tasks(recipe_in(folder), reached))
+    assert len(findings) == 6
+    assert findings[-1].detail == "and 4 more problems"
+    [finding] = check_tasks(Recipe(), reached)
+    assert finding.level is Level.WARNING
+    assert "tasks.train" in finding.detail
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./runs/gone", "runs/one/export"])
+def test_a_model_folder_that_does_not_exist_is_bad_at_once(folder: Path, name: str) -> None:
+    [finding] = listed(check_model(recipe_in(folder, f"model.path={name}"), None, ()))
+    assert (finding.what, finding.level) == ("model", Level.BAD)
+    assert f"{name}: no such folder" in finding.detail
+    assert "model.path" in finding.advice
+
+
+def test_a_name_on_a_hub_that_cannot_be_reached_is_not_tried_for_minutes(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    [finding] = listed(check_model(recipe_in(folder, "model.path=someone/a-model"), None, ()))
+    assert finding.level is Level.BAD
+    assert "127.0.0.1 cannot be reached" in finding.detail
+
+
+def test_a_folder_without_weights_is_bad_with_what_loading_said(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    [finding] = listed(check_model(recipe_in(folder, f"model.path={tmp_path}/empty"), None, ()))
+    assert (finding.what, finding.level) == ("model", Level.BAD)
+    assert "Error" in finding.detail
+
+
+def test_weights_that_are_not_numbers_are_found_by_sampling(tmp_path: Path, folder: Path) -> None:
+    broken = write_model(tmp_path / "broken")
+    tensors = load_file(broken / "model.safetensors")
+    save_file(
+        {name: torch.full_like(tensor, torch.nan) for name, tensor in tensors.items()},
+        broken / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    findings = listed(check_model(recipe_in(folder, f"model.path={broken}"), None, ()))
+    assert [finding.level for finding in findings] == [Level.GOOD, Level.BAD]
+    assert findings[-1].what == "sampling"
+
+
+def test_a_prompt_that_leaves_no_room_is_bad(folder: Path) -> None:
+    recipe = recipe_in(folder, "rollout.tokens_per_episode=16")
+    *_, finding = listed(check_model(recipe, shown_task(), ()))
+    assert (finding.what, finding.level) == ("sampling", Level.BAD)
+    assert "an episode 16" in finding.detail
+    assert "rollout.tokens_per_episode" in finding.advice
+
+
+def test_a_demonstration_that_no_longer_earns_its_outcome_is_bad(folder: Path) -> None:
+    finding = asyncio.run(check_rollout(recipe_in(folder), shown_task("something else")))
+    assert finding.level is Level.BAD
+    assert "without success" in finding.detail
+
+
+def test_a_demonstration_that_does_not_fit_the_limits_is_bad_and_names_them(folder: Path) -> None:
+    finding = asyncio.run(check_rollout(recipe_in(folder, "rollout.tokens_per_turn=8"), shown_task()))
+    assert finding.level is Level.BAD
+    assert "truncated" in finding.detail
+    assert "rollout.tokens_per_turn" in finding.advice
+
+
+def test_without_a_demonstration_the_model_itself_plays_and_its_silence_is_a_warning(folder: Path) -> None:
+    finding = asyncio.run(check_rollout(recipe_in(folder), task("bare")))
+    assert finding.level is Level.WARNING
+    assert "played by the model: 0 tool calls" in finding.detail
+    assert "turnwise sft" in finding.advice
+
+
+def test_a_tool_that_is_down_during_the_episode_is_bad(folder: Path) -> None:
+    down = ToolCall("1", "fail", {"how": "provider"})
+    result = ToolResult("1", "", Cause.OK, 0.0)
+    broken = task("down", demonstration=(DemoTurn("", (down,), (result,)), DemoTurn("done")))
+    finding = asyncio.run(check_rollout(recipe_in(folder), broken))
+    assert finding.level is Level.BAD
+    assert "503" in finding.detail
+
+
+def test_the_task_tried_is_the_first_with_a_demonstration(folder: Path) -> None:
+    save([task("bare"), shown_task()], folder / "train.jsonl")
+    chosen = some_task(recipe_in(folder), ())
+    assert chosen is not None
+    assert chosen.id == "shown"
+
+
+def test_too_little_disk_is_bad_and_a_folder_that_is_not_there_yet_is_looked_for_above(
+    tmp_path: Path,
+) -> None:
+    enough = check_disk(tmp_path / "runs" / "deep", 1)
+    assert enough.level is Level.GOOD
+    assert str(tmp_path) in enough.detail
+    short = check_disk(tmp_path / "runs", 10**18)
+    assert short.level is Level.BAD
+    assert "run.folder" in short.advice
+
+
+def test_a_missing_package_is_told_with_what_to_install() -> None:
+    finding = check_package("no-such-package", Level.BAD, "turnwise[models]")
+    assert (finding.level, finding.advice) == (Level.BAD, "pip install 'turnwise[models]'")
+    assert {finding.what for finding in check_packages(needs_models=True)} >= {"torch", "peft", "mcp"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+def test_a_device_that_is_not_there_is_bad() -> None:
+    finding = check_device("cuda")
+    assert finding.level is Level.BAD
+    assert "model.device" in finding.advice
+
+
+def test_what_others_wrote_into_a_finding_stays_text() -> None:
+    out = io.StringIO()
+    hostile = Finding("server \x1b[31m", Level.BAD, "[bold]red[/] \x1b]0;title\x07 \u202e", "[link]x[/]")
+    print_finding(hostile, Console(file=out, force_terminal=False))
+    assert is_plain(out.getvalue())
+    assert "\u202e" not in out.getvalue()
+    assert "[bold]red[/]" in out.getvalue()
+
+
+def test_the_command_exits_1_when_something_is_bad_and_speaks_json(folder: Path) -> None:
+    ran = turnwise("doctor", "recipe.toml", "--json", "--disk", "1e9", cwd=folder)
+    assert ran.code == 1, ran
+    bad = [finding["what"] for finding in json.loads(ran.out) if finding["level"] == "bad"]
+    assert [what for what in bad if what != "sandbox"] == ["disk"]
+    ran = turnwise("doctor", "mcp.json", cwd=folder)
+    assert "server notebook: 5 tools" in ran.out
+    assert "rollout" not in ran.out
+    assert is_plain(ran.out)
+
+
+@pytest.mark.parametrize("args", [["gone.toml"], ["gone.json"], ["recipe.toml", "--set", "model.pth=x"]])
+def test_wrong_usage_of_the_doctor_is_one_line(folder: Path, args: list[str]) -> None:
+    ran = turnwise("doctor", *args, cwd=folder)
+    assert ran.code == 2
+    assert ran.err.startswith("turnwise: ")
+    assert ran.err.count("\n") == 1
