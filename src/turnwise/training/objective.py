@@ -86,6 +86,18 @@ class Objective:
         """Whether the mask, and with it every denominator, depends on π_old or π_θ."""
         return self.has_ratio_bounds or self._algorithm.correction in ("mask", "mask_sequence")
 
+    def rows_with_gradient(self, lesson: Lesson, minibatch: Minibatch) -> list[int]:
+        """Where the loss is made of advantages alone, rows without any need no backward pass: it gives 0."""
+        if (
+            self._algorithm.kl.placement in _KL_LOSS
+            or self._algorithm.entropy_bonus
+            or lesson.targets.returns_BT is not None
+        ):
+            return list(minibatch.rows)
+        counts_BT = minibatch.learnable_BT & (lesson.targets.advantages_BT != 0)
+        has_any_B = counts_BT.any(dim=1).tolist()
+        return [row for row in minibatch.rows if has_any_B[row]]
+
     def correct(self, sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor) -> Correction:
         """Each row by itself, so that a batch and its micro-batches come to the same."""
         correction = CORRECTIONS[self._algorithm.correction]

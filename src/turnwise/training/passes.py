@@ -47,17 +47,27 @@ class Passes:
 
     def measure(self, batch: Batch, *, with_values: bool = False) -> Measured:
         """The policy as it is now."""
-        return self._whole(batch, partial(self._policy.score, with_values=with_values, with_entropy=False))
+        ask = partial(self._policy.score, with_values=with_values, with_entropy=False)
+        return self._whole(batch, range(batch.num_rows), ask)
+
+    def logprobs_of(self, batch: Batch, rows: Sequence[int]) -> Tensor:
+        """The policy's as it is now; 0 in all other rows."""
+        logprobs_BT = torch.zeros_like(batch.sampler_logprobs_BT)
+        ask = partial(self._policy.score, with_entropy=False)
+        logprobs_BT[list(rows)] = self._whole(batch, rows, ask).logprobs_BT.to(logprobs_BT.dtype)
+        return logprobs_BT
 
     def measure_reference(self, batch: Batch, reference: Reference) -> Tensor:
-        return self._whole(batch, reference.score).logprobs_BT
+        return self._whole(batch, range(batch.num_rows), reference.score).logprobs_BT
 
     @torch.no_grad()
-    def _whole(self, batch: Batch, score: Callable[..., Scores]) -> Measured:
-        parts = self.parts(batch.samples, range(batch.num_rows))
+    def _whole(self, batch: Batch, rows: Sequence[int], score: Callable[..., Scores]) -> Measured:
+        """Of these rows, in their order."""
+        parts = self.parts(batch.samples, rows)
         scores = [score([batch.samples[row] for row in part], is_shared=self._is_shared) for part in parts]
         width = batch.mask_BT.shape[1]
-        back = torch.tensor([row for part in parts for row in part], device=batch.mask_BT.device).argsort()
+        place = {row: number for number, row in enumerate(row for part in parts for row in part)}
+        back = torch.tensor([place[row] for row in rows], device=batch.mask_BT.device)
 
         def joined(pieces: Sequence[Tensor]) -> Tensor:
             return torch.cat([widened(piece, width) for piece in pieces])[back]

@@ -214,4 +214,9 @@ def _quantiles(values: Tensor, shares: Sequence[float]) -> list[float]:
     if not values.numel():
         return [1.0] * len(shares)
     ordered = values.sort().values
-    return [float(ordered[round(share * (len(ordered) - 1))]) for share in shares]
+    found = []
+    for share in shares:
+        place = share * (len(ordered) - 1)
+        low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+        found.append(float(torch.lerp(low, high, place % 1)))
+    return found

@@ -7,7 +7,7 @@ policy while it is being updated; beside them π_ref, what it is held near.
 import logging
 import math
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,27 +15,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.algorithms.kl import adapt, is_over_cap
+from turnwise.algorithms.kl import adapt
 from turnwise.config import Recipe
-from turnwise.training.batch import Batch, batch_of, minibatches
+from turnwise.training.batch import Batch, batch_of
 from turnwise.training.estimates import Before, Lesson, Values, estimate
-from turnwise.training.imitation import cross_entropy, num_own_tokens, weight_at
-from turnwise.training.objective import Minibatch, Objective
-from turnwise.training.optimizer import Norms, Optimizer, learning_rate
+from turnwise.training.imitation import weight_at
+from turnwise.training.objective import Objective
+from turnwise.training.optimizer import Optimizer
 from turnwise.training.passes import Passes
 from turnwise.training.policy import Policy
 from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
-from turnwise.training.statistics import Histogram, Trace, divergence, metrics_of, ratio_histogram
+from turnwise.training.statistics import Histogram, Trace, metrics_of, ratio_histogram
+from turnwise.training.steps import EMPTY, REASONS, Step, Steps
 
 logger = logging.getLogger(__name__)
-
-REASONS = {
-    "not_a_number": "the loss or a gradient is not a finite number",
-    "kl_cap": "KL a token is above algorithm.kl.hard_cap",
-    "empty": "there is no learnable token",
-}
-"""Why an optimizer step may be left out; weights, moments and reference then stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +41,6 @@ class StepResult:
     histograms: dict[str, Histogram]
     skipped: str
     """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One minibatch."""
-
-    losses: Mapping[str, float]
-    norms: Norms
-    num_microbatches: int
-    num_computed: int
-    """Tokens that the model went over, padding too."""
-    skipped: str
-    """Empty, or a key of REASONS."""
-
-
-_NOTHING = _Step({}, Norms(0.0, 0.0), 0, 0, "empty")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +81,7 @@ class Trainer:
             betas=options.betas,
             epsilon=options.epsilon,
         )
+        self._steps = Steps(self._passes, self._objective, self._optimizer, recipe)
         self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)
 
     @property
@@ -115,10 +94,10 @@ class Trainer:
         started = time.perf_counter()
         batch = batch_of(samples, self.policy.device)
         if not batch.mask_BT.any():
-            return self._finish([_NOTHING], {}, {}, step, started)
+            return self._finish([EMPTY], {}, {}, step, started)
         lesson = self._lesson(batch)
         trace = Trace(batch)
-        steps = self._optimize(lesson, trace, step, imitation)
+        steps = self._steps.take(lesson, trace, imitation, step)
         metrics = metrics_of(lesson, trace, version=self.version, loss_name=self._recipe.algorithm.loss)
         metrics |= {"kl/coefficient": lesson.kl_coefficient} if self._reference.exists else {}
         return self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started)
@@ -153,110 +132,11 @@ class Trainer:
             or self._has_value
         )
 
-    # --- the steps -----------------------------------------------------------------------------------------
-
-    def _optimize(self, lesson: Lesson, trace: Trace, step: int, imitation: Sequence[Sample]) -> list[_Step]:
-        """All epochs and minibatches; past the KL cap the rest is left out."""
-        update = self._recipe.update
-        steps: list[_Step] = []
-        for epoch in range(update.num_epochs):
-            parts = minibatches(
-                lesson.batch, update.num_minibatches, seed=self._recipe.seed, step=step, epoch=epoch
-            )
-            for number, rows in enumerate(parts):
-                shown = imitation[number :: len(parts)]
-                steps.append(self._step(lesson, trace, rows, shown, step, steps))
-                if steps[-1].skipped == "kl_cap":
-                    return steps
-        return steps
-
-    def _step(
-        self,
-        lesson: Lesson,
-        trace: Trace,
-        rows: Sequence[int],
-        imitation: Sequence[Sample],
-        step: int,
-        earlier: Sequence[_Step],
-    ) -> _Step:
-        is_first = all(each.skipped for each in earlier)
-        has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
-        minibatch = self._objective.minibatch(lesson, rows, self._current(lesson, is_first=is_first))
-        if not minibatch.whole.num_tokens:
-            return _NOTHING
-        losses: dict[str, float] = defaultdict(float)
-        num_before = self._passes.num_computed
-        parts = self._passes.parts(lesson.batch.samples, rows)
-        for part in parts:
-            live = self._passes.live([lesson.batch.samples[row] for row in part], with_values=self._has_value)
-            found = self._objective.shares(live, part, lesson, minibatch)
-            found.shares.total.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.gather()
-            trace.keep(part, live, found, minibatch, is_late=has_moved)
-            for name, figure in found.shares.figures().items():
-                losses[name] += figure
-        self._imitate(imitation, step, losses)
-        losses["loss/total"] = math.fsum(losses.values())
-        norms = self._optimizer.norms()
-        skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
-        if skipped:
-            self._optimizer.clear()
-        else:
-            self._optimizer.step(norms, policy_rate=self._rate(step), value_rate=self._value_rate(step))
-        return _Step(dict(losses), norms, len(parts), self._passes.num_computed - num_before, skipped)
-
-    def _current(self, lesson: Lesson, *, is_first: bool) -> Tensor | None:
-        """π_θ's log-probs as a step begins, where ratio bounds need them; before the first step, π_old's."""
-        if not self._objective.has_ratio_bounds:
-            return None
-        return lesson.before.old_logprobs_BT if is_first else self._passes.measure(lesson.batch).logprobs_BT
-
-    def _imitate(self, samples: Sequence[Sample], step: int, losses: dict[str, float]) -> None:
-        weight = weight_at(self._recipe.imitation, step)
-        if not weight or not samples:
-            return
-        num_tokens = num_own_tokens(samples)
-        for part in self._passes.parts(samples, range(len(samples))):
-            live = self._passes.live([samples[number] for number in part])
-            share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
-            share.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.gather()
-            losses["loss/imitation"] += float(share.detach())
-
-    def _refusal(self, lesson: Lesson, trace: Trace, minibatch: Minibatch, loss: float, norms: Norms) -> str:
-        """Why this step must not be taken, as a key of REASONS; empty if it may."""
-        if not math.isfinite(loss) or not norms.is_finite:
-            return "not_a_number"
-        rows = list(minibatch.rows)
-        # over all own tokens: what corrections drop has drifted furthest
-        mask_BT, now_BT = lesson.batch.mask_BT[rows], trace.logprobs_BT[rows]
-        if lesson.before.ref_logprobs_BT is not None:
-            kl = divergence(now_BT, lesson.before.ref_logprobs_BT[rows], mask_BT)
-        else:
-            kl = divergence(trace.old_logprobs_BT[rows], now_BT, mask_BT)
-        return "kl_cap" if is_over_cap(kl, self._recipe.algorithm.kl.hard_cap) else ""
-
-    def _rate(self, step: int) -> float:
-        return self._scheduled(self._recipe.optimizer.learning_rate, step)
-
-    def _value_rate(self, step: int) -> float:
-        return self._scheduled(self._recipe.value.learning_rate, step)
-
-    def _scheduled(self, peak: float, step: int) -> float:
-        options = self._recipe.optimizer
-        return learning_rate(
-            peak,
-            step,
-            schedule=options.schedule,
-            warmup_steps=options.warmup_steps,
-            num_steps=self._recipe.run.num_steps,
-        )
-
     # --- after the last step -------------------------------------------------------------------------------
 
     def _finish(
         self,
-        steps: Sequence[_Step],
+        steps: Sequence[Step],
         metrics: dict[str, float],
         histograms: dict[str, Histogram],
         step: int,
@@ -275,7 +155,7 @@ class Trainer:
         metrics["time/update_seconds"] = time.perf_counter() - started
         return StepResult(self.version, metrics, histograms, skipped)
 
-    def _count(self, steps: Sequence[_Step], *, has_stepped: bool) -> None:
+    def _count(self, steps: Sequence[Step], *, has_stepped: bool) -> None:
         reasons = Counter(each.skipped for each in steps)
         now = self._progress
         self._progress = replace(
@@ -294,7 +174,7 @@ class Trainer:
             coefficient = adapt(self._progress.kl_coefficient, kl, target=options.target)
             self._progress = replace(self._progress, kl_coefficient=coefficient)
 
-    def _losses(self, steps: Sequence[_Step]) -> dict[str, float]:
+    def _losses(self, steps: Sequence[Step]) -> dict[str, float]:
         """Means over the optimizer steps, left out or taken, and the gradients' norms before clipping."""
         tried = [each for each in steps if each.losses]
         if not tried:
@@ -309,10 +189,10 @@ class Trainer:
             found["value/loss"] = found["loss/value"] / (self._recipe.value.coefficient or 1.0)
         return found
 
-    def _counters(self, taken: Sequence[_Step], steps: Sequence[_Step], step: int) -> dict[str, float]:
+    def _counters(self, taken: Sequence[Step], steps: Sequence[Step], step: int) -> dict[str, float]:
         now = self._progress
         return {
-            "learning_rate": self._rate(step),
+            "learning_rate": self._steps.rate(step),
             "imitation/weight": weight_at(self._recipe.imitation, step),
             "update/num_optimizer_steps": float(len(taken)),
             "update/num_microbatches": float(sum(each.num_microbatches for each in steps)),

@@ -1,0 +1,170 @@
+"""Takes a lesson, gives the optimizer steps taken on it: minibatches of whole groups, epoch by epoch."""
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.kl import is_over_cap
+from turnwise.config import Recipe
+from turnwise.training.batch import minibatches
+from turnwise.training.estimates import Lesson
+from turnwise.training.imitation import cross_entropy, num_own_tokens, weight_at
+from turnwise.training.objective import Minibatch, Objective
+from turnwise.training.optimizer import Norms, Optimizer, learning_rate
+from turnwise.training.passes import Passes
+from turnwise.training.samples import Sample
+from turnwise.training.statistics import Trace, divergence
+
+REASONS = {
+    "not_a_number": "the loss or a gradient is not a finite number",
+    "kl_cap": "KL a token is above algorithm.kl.hard_cap",
+    "empty": "there is no learnable token",
+}
+"""Why an optimizer step may be left out; weights and moments then stay as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One minibatch."""
+
+    losses: Mapping[str, float]
+    norms: Norms
+    num_microbatches: int
+    num_computed: int
+    """Tokens that the model went over, padding too."""
+    skipped: str
+    """Empty, or a key of REASONS."""
+
+
+EMPTY = Step({}, Norms(0.0, 0.0), 0, 0, "empty")
+
+
+class Steps:
+    """Everything between a lesson and the weights that came of it."""
+
+    def __init__(self, passes: Passes, objective: Objective, optimizer: Optimizer, recipe: Recipe) -> None:
+        self._passes = passes
+        self._objective = objective
+        self._optimizer = optimizer
+        self._recipe = recipe
+
+    def take(self, lesson: Lesson, trace: Trace, imitation: Sequence[Sample], step: int) -> list[Step]:
+        """All epochs and minibatches, demonstrations dealt out among these; past the KL cap nothing more."""
+        update = self._recipe.update
+        steps: list[Step] = []
+        for epoch in range(update.num_epochs):
+            parts = minibatches(
+                lesson.batch, update.num_minibatches, seed=self._recipe.seed, step=step, epoch=epoch
+            )
+            for number, rows in enumerate(parts):
+                current_BT = self._current(lesson, rows, steps)
+                minibatch = self._objective.minibatch(lesson, rows, current_BT)
+                steps.append(
+                    self._one(lesson, trace, minibatch, imitation[number :: len(parts)], step, steps)
+                )
+                if steps[-1].skipped == "kl_cap":
+                    return steps
+        return steps
+
+    def _current(self, lesson: Lesson, rows: Sequence[int], earlier: Sequence[Step]) -> Tensor | None:
+        """π_θ's log-probs as a step begins, where ratio bounds need them; before the first step, π_old's."""
+        if not self._objective.has_ratio_bounds:
+            return None
+        is_first = all(each.skipped for each in earlier)
+        return lesson.before.old_logprobs_BT if is_first else self._passes.logprobs_of(lesson.batch, rows)
+
+    def _one(
+        self,
+        lesson: Lesson,
+        trace: Trace,
+        minibatch: Minibatch,
+        imitation: Sequence[Sample],
+        step: int,
+        earlier: Sequence[Step],
+    ) -> Step:
+        if not minibatch.whole.num_tokens:
+            return EMPTY
+        has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
+        losses: dict[str, float] = defaultdict(float)
+        num_before = self._passes.num_computed
+        taught = self._objective.rows_with_gradient(lesson, minibatch)
+        idle = [row for row in minibatch.rows if row not in set(taught)]
+        parts = [(part, True) for part in self._passes.parts(lesson.batch.samples, taught)]
+        parts += [(part, False) for part in self._passes.parts(lesson.batch.samples, idle)]
+        for part, has_gradient in parts:
+            with torch.set_grad_enabled(has_gradient):
+                figures = self._learn(lesson, trace, minibatch, part, is_late=has_moved)
+            _add(losses, figures)
+        _add(losses, self._imitate(imitation, weight_at(self._recipe.imitation, step)))
+        losses["loss/total"] = math.fsum(losses.values())
+        norms = self._optimizer.norms()
+        skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
+        if skipped:
+            self._optimizer.clear()
+        else:
+            self._optimizer.step(norms, policy_rate=self.rate(step), value_rate=self._value_rate(step))
+        return Step(dict(losses), norms, len(parts), self._passes.num_computed - num_before, skipped)
+
+    def _learn(
+        self, lesson: Lesson, trace: Trace, minibatch: Minibatch, part: Sequence[int], *, is_late: bool
+    ) -> dict[str, float]:
+        """One micro-batch, forward and, where gradients are on, backward."""
+        has_value = lesson.targets.returns_BT is not None
+        live = self._passes.live([lesson.batch.samples[row] for row in part], with_values=has_value)
+        found = self._objective.shares(live, part, lesson, minibatch)
+        if torch.is_grad_enabled():
+            found.shares.total.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.gather()
+        trace.keep(part, live, found, minibatch, is_late=is_late)
+        return found.shares.figures()
+
+    def _imitate(self, samples: Sequence[Sample], weight: float) -> dict[str, float]:
+        if not weight or not samples:
+            return {}
+        num_tokens, loss = num_own_tokens(samples), 0.0
+        for part in self._passes.parts(samples, range(len(samples))):
+            live = self._passes.live([samples[number] for number in part])
+            share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
+            share.backward()  # type: ignore[no-untyped-call]
+            self._optimizer.gather()
+            loss += float(share.detach())
+        return {"loss/imitation": loss}
+
+    def _refusal(self, lesson: Lesson, trace: Trace, minibatch: Minibatch, loss: float, norms: Norms) -> str:
+        """Why this step must not be taken, as a key of REASONS; empty if it may."""
+        if not math.isfinite(loss) or not norms.is_finite:
+            return "not_a_number"
+        rows = list(minibatch.rows)
+        # over all own tokens: what corrections and bounds drop has drifted furthest
+        mask_BT, now_BT = lesson.batch.mask_BT[rows], trace.logprobs_BT[rows]
+        if lesson.before.ref_logprobs_BT is not None:
+            kl = divergence(now_BT, lesson.before.ref_logprobs_BT[rows], mask_BT)
+        else:
+            kl = divergence(trace.old_logprobs_BT[rows], now_BT, mask_BT)
+        return "kl_cap" if is_over_cap(kl, self._recipe.algorithm.kl.hard_cap) else ""
+
+    def rate(self, step: int) -> float:
+        """The policy's learning rate."""
+        return self._scheduled(self._recipe.optimizer.learning_rate, step)
+
+    def _value_rate(self, step: int) -> float:
+        return self._scheduled(self._recipe.value.learning_rate, step)
+
+    def _scheduled(self, peak: float, step: int) -> float:
+        options = self._recipe.optimizer
+        return learning_rate(
+            peak,
+            step,
+            schedule=options.schedule,
+            warmup_steps=options.warmup_steps,
+            num_steps=self._recipe.run.num_steps,
+        )
+
+
+def _add(losses: dict[str, float], figures: Mapping[str, float]) -> None:
+    for name, figure in figures.items():
+        losses[name] += figure

@@ -1,0 +1,132 @@
+"""Alarms: each figure has a limit, each limit can be off, warn or halt, and a healthy step is silent."""
+
+import math
+from typing import Any
+
+import pytest
+
+from turnwise.config import HealthConfig, Rule
+from turnwise.diagnostics.health import CHECKS, Alarm, Level, examine, why_halt
+
+HEALTHY = {
+    "tokens/alignment": 1.0,
+    "clip/active_fraction": 0.95,
+    "kl/reference": 0.01,
+    "kl/sampler": 1e-6,
+    "mask/learnable_fraction": 1.0,
+    "truncation/rate": 0.0,
+    "tools/error_rate": 0.1,
+    "groups/zero_variance_fraction": 0.25,
+    "gradient/norm": 0.4,
+    "advantage/zero_fraction": 0.25,
+    "ratio/mean": 1.0,
+    "ratio/std": 0.0,
+    "learning_rate": 1e-5,
+    "skipped/not_a_number_in_a_row": 0.0,
+    "reference/updated": 1.0,
+    "reference/moved": 1.0,
+    "reference/num_wrong": 0.0,
+}
+"""A first step: the ratio is exactly 1, its standard deviation 0."""
+
+SICK: dict[str, dict[str, float]] = {
+    "alignment": {"tokens/alignment": 0.98},
+    "active_fraction": {"clip/active_fraction": 0.49},
+    "kl_reference": {"kl/reference": 0.6},
+    "kl_sampler": {"kl/sampler": 0.06},
+    "learnable_fraction": {"mask/learnable_fraction": 0.29},
+    "truncation": {"truncation/rate": 0.31},
+    "tool_errors": {"tools/error_rate": 0.51},
+    "zero_variance": {"groups/zero_variance_fraction": 1.0},
+    "dead_gradient": {"gradient/norm": 0.0},
+    "stuck_ratio": {"ratio/std_late": 0.0},
+    "not_a_number": {"skipped/not_a_number_in_a_row": 1.0},
+    "stuck_reference": {"reference/moved": 0.0},
+}
+
+
+def alarms(**settings: Any) -> list[Alarm]:
+    return examine({**HEALTHY, **settings.pop("metrics", {})}, HealthConfig.model_validate(settings))
+
+
+def test_every_rule_of_the_recipe_has_a_check_and_a_case_here() -> None:
+    assert set(CHECKS) == set(SICK) == set(HealthConfig.model_fields)
+
+
+def test_a_healthy_first_step_is_silent() -> None:
+    assert alarms() == []
+    assert why_halt([]) == ""
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_figure_past_its_limit_is_an_alarm_of_its_own(name: str) -> None:
+    [alarm] = alarms(metrics=SICK[name])
+    assert alarm.name == name
+    assert alarm.level is (Level.HALT if name == "alignment" else Level.WARNING)
+    assert CHECKS[name].metric in alarm.message
+    assert CHECKS[name].meaning in alarm.message
+    assert "Try: " in alarm.message
+    assert bool(why_halt([alarm])) == (name == "alignment")
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_each_rule_can_be_off_warn_or_halt(name: str) -> None:
+    threshold = getattr(HealthConfig(), name).threshold
+
+    def levels(action: str) -> list[Level]:
+        return [
+            alarm.level
+            for alarm in alarms(metrics=SICK[name], **{name: {"action": action, "threshold": threshold}})
+        ]
+
+    assert levels("off") == []
+    assert levels("warn") == [Level.WARNING]
+    assert levels("halt") == [Level.HALT]
+
+
+@pytest.mark.parametrize(
+    "name", ["alignment", "active_fraction", "learnable_fraction", "truncation", "tool_errors"]
+)
+def test_thresholds_are_the_recipes(name: str) -> None:
+    value = next(iter(SICK[name].values()))
+    metrics = {CHECKS[name].metric: value}
+    assert alarms(metrics=metrics, **{name: Rule(threshold=value)}) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(CHECKS) - {"not_a_number"}))
+def test_a_nan_is_past_every_limit(name: str) -> None:
+    metrics = {CHECKS[name].metric: math.nan}
+    found = {alarm.name for alarm in alarms(metrics=metrics)}
+    assert found == {name, "not_a_number"}
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_figure_that_is_no_number_is_named(bad: float) -> None:
+    [alarm] = alarms(metrics={"loss/policy": bad})
+    assert alarm.name == "not_a_number"
+    assert "loss/policy" in alarm.message
+
+
+def test_a_dead_gradient_needs_something_to_learn_from() -> None:
+    assert alarms(metrics={"gradient/norm": 0.0, "advantage/zero_fraction": 1.0}) == []
+
+
+def test_a_ratio_that_stays_is_right_at_a_learning_rate_of_zero() -> None:
+    assert alarms(metrics={"ratio/std_late": 0.0, "learning_rate": 0.0}) == []
+    assert alarms(metrics={"ratio/std_late": 0.01}) == []
+
+
+def test_a_reference_that_went_to_the_wrong_place_is_as_bad_as_one_that_stayed() -> None:
+    [alarm] = alarms(metrics={"reference/num_wrong": 1.0})
+    assert alarm.name == "stuck_reference"
+    assert alarms(metrics={"reference/updated": 0.0, "reference/moved": 0.0}) == []
+
+
+def test_figures_that_a_step_does_not_have_are_not_asked_for() -> None:
+    assert examine({}, HealthConfig()) == []
+
+
+def test_halts_come_first_and_say_why() -> None:
+    found = alarms(metrics={**SICK["kl_sampler"], **SICK["alignment"], **SICK["truncation"]})
+    assert [alarm.name for alarm in found] == ["alignment", "kl_sampler", "truncation"]
+    assert why_halt(found) == found[0].message

@@ -1,0 +1,92 @@
+"""Steps that must not be taken are not: the state stays as it was, bit for bit, and the reason is counted."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from tests.training.updates import (
+    different,
+    frozen,
+    new_trainer,
+    recipe_of,
+    sample_of,
+    some_samples,
+    spoiled,
+)
+from turnwise.training.samples import Sample
+
+
+@pytest.mark.parametrize("advantage", ["mean", "turn", "gae"])
+def test_a_nan_changes_nothing_and_is_counted(advantage: str) -> None:
+    sections = {"algorithm": {"advantage": advantage, "kl": {"placement": "loss_k3", "target": 0.1}}}
+    trainer = new_trainer(recipe_of(reference={"kind": "ema"}, **sections))
+    trainer.update(some_samples(), step=0)
+    before, facts = frozen(trainer), trainer.facts()
+    result = trainer.update(spoiled(some_samples()), step=1)
+    assert "not a finite number" in result.skipped
+    assert different(before, trainer.tensors()) == []
+    assert result.version == 1
+    assert result.metrics["skipped/not_a_number"] == 1
+    assert result.metrics["update/num_optimizer_steps"] == 0
+    assert trainer.facts() == {**facts, "num_not_a_number": 1, "num_not_a_number_in_a_row": 1}
+    # and the next one goes on as if nothing had been
+    again = trainer.update(some_samples(), step=2)
+    assert again.version == 2
+    assert again.metrics["skipped/not_a_number_in_a_row"] == 0
+
+
+def test_a_nan_in_one_minibatch_leaves_the_others_to_learn_from() -> None:
+    trainer = new_trainer(recipe_of(update={"num_minibatches": 3}))
+    result = trainer.update(spoiled(some_samples()), step=0)
+    assert result.skipped == ""
+    assert result.metrics["update/num_optimizer_steps"] == 2
+    assert result.metrics["skipped/not_a_number"] == 1
+    assert all(tensor.isfinite().all() for tensor in trainer.tensors().values())
+
+
+def test_an_infinite_weight_is_met_before_it_is_learned_from() -> None:
+    trainer = new_trainer(recipe_of())
+    with torch.no_grad():
+        next(iter(trainer.policy.trainable.values()))[3] = math.inf
+    before = frozen(trainer)
+    assert "not a finite number" in trainer.update(some_samples(), step=0).skipped
+    assert different(before, trainer.tensors()) == []
+
+
+def test_past_the_cap_on_kl_to_the_reference_nothing_is_learned() -> None:
+    kl = {"placement": "loss_k3", "hard_cap": 1e-6}
+    trainer = new_trainer(recipe_of(algorithm={"kl": kl}, reference={"kind": "frozen"}))
+    assert trainer.update(some_samples(), step=0).skipped == ""  # still at the reference
+    before = frozen(trainer)
+    result = trainer.update(some_samples(), step=1)
+    assert "hard_cap" in result.skipped
+    assert result.metrics["kl/reference"] > 1e-6
+    assert result.metrics["skipped/kl_cap"] == 1
+    assert different(before, trainer.tensors()) == []
+
+
+def test_without_a_reference_the_cap_is_on_how_far_the_update_itself_has_gone() -> None:
+    sections = {"algorithm": {"kl": {"hard_cap": 1e-9}}, "update": {"num_minibatches": 3}}
+    result = new_trainer(recipe_of(**sections)).update(some_samples(), step=0)
+    assert result.skipped == ""  # the first step was taken, the third not even tried
+    assert result.metrics["update/num_optimizer_steps"] == 1
+    assert result.metrics["skipped/kl_cap"] == 1
+
+
+@pytest.mark.parametrize("samples", [(), [sample_of([([1, 2, 3], [])])]], ids=["no samples", "no own tokens"])
+def test_without_learnable_tokens_nothing_happens(samples: Sequence[Sample]) -> None:
+    trainer = new_trainer(recipe_of())
+    before = frozen(trainer)
+    result = trainer.update(samples, step=0)
+    assert "no learnable token" in result.skipped
+    assert result.version == 0
+    assert different(before, trainer.tensors()) == []
+
+
+def test_a_learning_rate_of_zero_leaves_the_weights_as_they_are() -> None:
+    trainer = new_trainer(recipe_of(optimizer={"learning_rate": 0.0, "weight_decay": 0.1}))
+    before = {name: tensor.clone() for name, tensor in trainer.policy.weights().items()}
+    assert trainer.update(some_samples(), step=0).metrics["gradient/norm"] > 0
+    assert different(before, trainer.policy.weights()) == []

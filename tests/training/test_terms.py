@@ -1,0 +1,150 @@
+"""The terms of the loss: corrections weigh and drop, KL holds, entropy and demonstrations pull."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from tests.training.updates import (
+    assert_close,
+    centred,
+    copy_of,
+    gradients,
+    new_model,
+    new_trainer,
+    plain_logprobs,
+    recipe_of,
+    reinforce,
+    shifted,
+    some_samples,
+)
+
+
+@pytest.mark.parametrize(
+    ("by", "correction", "weight"),
+    [
+        (0.5, "decoupled", math.exp(-0.5)),
+        (-0.5, "decoupled", math.exp(0.5)),
+        (-1.5, "decoupled", 2.0),  # capped
+        (-1.5, "none", 1.0),
+        (-0.5, "mask", 1.0),
+        (-0.15, "bypass", math.exp(0.15)),  # π_θ/μ is the ratio itself
+    ],
+)
+def test_a_sampler_that_differs_weighs_what_its_correction_says(
+    by: float, correction: str, weight: float
+) -> None:
+    samples = some_samples()
+    trainer = new_trainer(recipe_of(algorithm={"correction": correction}))
+    metrics = trainer.update(shifted(samples, by), step=0).metrics
+    expected = {name: weight * g for name, g in reinforce(samples, centred(samples)).items()}
+    assert_close(gradients(trainer), expected, tolerance=1e-5)
+    assert metrics["sampler/mean_abs_difference"] == pytest.approx(abs(by), rel=1e-4)
+    assert metrics["kl/sampler"] == pytest.approx(math.exp(-by) - 1 + by, rel=1e-4)
+    assert metrics["tokens/alignment"] == (1.0 if abs(by) < 1 else 0.0)
+
+
+def test_tokens_that_a_correction_drops_leave_the_denominator_too() -> None:
+    samples = some_samples()
+    mixed = [*shifted(samples[:4], -1.0), *samples[4:]]
+    trainer = new_trainer(recipe_of(algorithm={"correction": "mask"}))
+    metrics = trainer.update(mixed, step=0).metrics
+    kept = samples[4:]
+    assert_close(gradients(trainer), reinforce(kept, centred(kept)))
+    assert metrics["update/num_tokens"] == sum(sample.num_own_tokens for sample in kept)
+    assert metrics["mask/dropped_fraction"] > 0.2
+    assert metrics["kl/sampler"] < 1e-6 < metrics["kl/sampler_unmasked"]
+
+
+def test_ratio_bounds_drop_tokens_once_the_policy_has_moved() -> None:
+    sections = {"update": {"num_epochs": 4}, "optimizer": {"learning_rate": 3e-2}}
+    free = new_trainer(recipe_of(**sections)).update(some_samples(), step=0).metrics
+    bounds = {"min_ratio": 0.9, "max_ratio": 1.1}
+    bounded = new_trainer(recipe_of(algorithm=bounds, **sections)).update(some_samples(), step=0).metrics
+    assert free["ratio/max"] > 1.1
+    assert free["mask/dropped_fraction"] == 0
+    assert bounded["ratio/max"] <= 1.1 + 1e-5
+    assert bounded["ratio/p10"] >= 0.9 - 1e-5
+    assert bounded["mask/dropped_fraction"] > 0
+    assert bounded["update/num_tokens"] < free["update/num_tokens"]
+
+
+def test_kl_in_the_reward_is_paid_by_the_token() -> None:
+    """With the sum over a member's tokens taken off its reward, and groups compared after that."""
+    samples = some_samples(2)
+    recipe = recipe_of(
+        algorithm={"kl": {"placement": "reward", "coefficient": 0.1}, "correction": "none"},
+        reference={"kind": "frozen"},
+    )
+    trainer = new_trainer(recipe)
+    with torch.no_grad():  # away from the reference, which was copied when the trainer was made
+        for parameter in trainer.policy.trainable.values():
+            parameter.mul_(1.1)
+    policy, start = copy_of(trainer), new_model()
+    paid = []
+    for sample in samples:
+        own = torch.tensor(sample.loss_mask[1:], dtype=torch.bool)
+        with torch.no_grad():
+            apart = plain_logprobs(policy, sample.token_ids) - plain_logprobs(start, sample.token_ids)
+        paid.append(dataclasses.replace(sample, reward=sample.reward - 0.1 * float(apart[own].sum())))
+    trainer.update(samples, step=0)
+    expected = reinforce(samples, centred(paid), model=policy)
+    assert_close(gradients(trainer), expected, tolerance=1e-5)
+
+
+def test_a_kl_loss_leads_back_to_the_reference() -> None:
+    """Rewards that teach nothing, a policy pushed away: the loss alone must bring it back."""
+    flat = [dataclasses.replace(sample, reward=0.0, turn_rewards=(0.0, 0.0)) for sample in some_samples()]
+    for placement in ("loss_k2", "loss_k3"):
+        recipe = recipe_of(
+            algorithm={"kl": {"placement": placement, "coefficient": 1.0}},
+            reference={"kind": "frozen"},
+            optimizer={"learning_rate": 1e-3},
+        )
+        trainer = new_trainer(recipe)
+        with torch.no_grad():
+            for parameter in trainer.policy.trainable.values():
+                parameter.mul_(1.05)
+        found = [trainer.update(flat, step=step).metrics["kl/reference"] for step in range(6)]
+        assert found[-1] < 0.7 * found[0]
+
+
+def test_the_coefficient_adapts_towards_its_target() -> None:
+    kl = {"placement": "loss_k3", "coefficient": 0.1, "target": 1e-3}
+    trainer = new_trainer(recipe_of(algorithm={"kl": kl}, reference={"kind": "frozen"}))
+    found = [trainer.update(some_samples(), step=step).metrics for step in range(4)]
+    coefficients = [metrics["kl/coefficient"] for metrics in found]
+    assert coefficients[0] == 0.1
+    assert coefficients[1] == pytest.approx(0.1 * 0.98)  # KL was 0, below the target: down by 2% at most
+    assert found[2]["kl/reference"] > 1e-3
+    assert coefficients[3] == pytest.approx(coefficients[2] * 1.02)
+
+
+def test_the_entropy_bonus_raises_entropy() -> None:
+    flat = [dataclasses.replace(sample, reward=0.0, turn_rewards=(0.0, 0.0)) for sample in some_samples()]
+    trainer = new_trainer(recipe_of(algorithm={"entropy_bonus": 1.0}, optimizer={"learning_rate": 1e-3}))
+    found = [trainer.update(flat, step=step).metrics["entropy/mean"] for step in range(4)]
+    assert found == sorted(found)
+    assert found[-1] > found[0] + 0.01
+
+
+def test_imitation_adds_its_cross_entropy_and_fades_out() -> None:
+    shown = some_samples(1, seed=7)
+    recipe = recipe_of(
+        imitation={"weight": 0.4, "num_steps": 4},
+        optimizer={"learning_rate": 0.0},
+        algorithm={"correction": "none"},
+    )
+    samples = some_samples()
+    entropy = -sum(sum(sample.logprobs) for sample in shown) / sum(sample.num_own_tokens for sample in shown)
+    trainer = new_trainer(recipe)
+    for step, weight in enumerate((0.4, 0.3, 0.2, 0.1)):
+        metrics = trainer.update(samples, step=step, imitation=shown).metrics
+        assert metrics["loss/imitation"] == pytest.approx(weight * entropy, rel=1e-5)
+        assert metrics["imitation/weight"] == pytest.approx(weight)
+    assert "loss/imitation" not in trainer.update(samples, step=4, imitation=shown).metrics
+    fresh = new_trainer(recipe)
+    fresh.update(samples, step=0, imitation=shown)
+    pull, push = reinforce(shown, [0.4] * len(shown)), reinforce(samples, centred(samples))
+    assert_close(gradients(fresh), {name: pull[name] + push[name] for name in push})
