@@ -34,7 +34,7 @@ def facts_of(step: int) -> dict[str, Any]:
 
 
 class KillAt:
-    """Counts lines of checkpoint.py, and of what removes folders for it, and kills this process at the given one."""
+    """Kills this process at the given line of checkpoint.py, or of what removes folders for it."""
 
     def __init__(self, line: int) -> None:
         self._left = line
