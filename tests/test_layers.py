@@ -15,7 +15,7 @@ LAYERS = (
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"workbench"},
-    {"evaluate", "lessons", "inspection", "dashboard"},
+    {"evaluate", "lessons", "trained", "inspection", "dashboard"},
     {"run", "doctor", "embedded", "export", "talk", "warm_start", "integrations"},
     {"cli", "__main__"},
 )

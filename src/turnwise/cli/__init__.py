@@ -2,7 +2,7 @@
 
 import typer
 
-from turnwise.cli import check, learn, play, servers, tasks
+from turnwise.cli import check, learn, models, play, servers, tasks
 
 app = typer.Typer(
     help="Train language models to use tools over many turns, against real MCP servers.",
@@ -10,7 +10,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (servers.tools, servers.call, servers.serve, check.doctor, learn.train, play.rollout):
+for command in (
+    servers.tools,
+    servers.call,
+    servers.serve,
+    check.doctor,
+    learn.train,
+    models.export,
+    play.rollout,
+):
     app.command()(command)
 app.command("eval")(play.evaluate)
 app.add_typer(tasks.app, name="tasks")

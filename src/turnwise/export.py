@@ -1,0 +1,33 @@
+"""Takes a run's folder, gives its model as others load it: merged for transformers or vLLM, or an adapter."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from turnwise.chat import load_tokenizer
+from turnwise.trained import load_trained
+from turnwise.training.model_folder import check_free, save_adapter, save_merged
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written."""
+
+    folder: Path
+    step: int
+    """How many steps had been trained."""
+    num_bytes: int
+
+
+def export_run(
+    run: Path, out: Path, *, which: int | Literal["best"] | None = None, is_adapter: bool = False
+) -> Exported:
+    """Write the run's policy to `out`, which must not be there yet; ValueError for the user's mistakes."""
+    check_free(out)
+    trained = load_trained(run, which)
+    tokenizer = load_tokenizer(trained.recipe.model.path)
+    if is_adapter:
+        save_adapter(trained.policy, tokenizer, out, base=trained.recipe.model.path)
+    else:
+        save_merged(trained.policy, tokenizer, out)
+    return Exported(out, trained.step, sum(file.stat().st_size for file in out.iterdir()))
