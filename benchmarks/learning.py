@@ -1,0 +1,188 @@
+"""Does it learn: held-out success before and after, over seeds, beside two controls that must stay flat.
+
+    python benchmarks/learning.py                    # the gate: 3 seeds × (true, learning rate 0, shuffled)
+    python benchmarks/learning.py --presets --seeds 1    # every preset, a short version
+    python benchmarks/learning.py --plot docs/images/learning.svg
+
+Every run is `recipes/cpu.toml` with the seed changed: the same command as the demo, on companies never seen
+in training. `shuffled` gives each member the reward of another one of the batch; its length, its tools and
+its update are otherwise the same, so whatever it gains was not learned from rewards.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+from rich.console import Console
+
+from turnwise.config import PRESETS, load_recipe
+from turnwise.evaluate.summary import summarise
+from turnwise.run.loop import train
+from turnwise.run.opened import Run, open_run
+from turnwise.run.screen import Screen
+from turnwise.run.stopping import Stopping
+from turnwise.tracking.folder import RunFolder
+from turnwise.training.samples import Sample
+from turnwise.training.trainer import StepResult, Trainer
+
+GATE = ("true rewards", "learning rate 0", "shuffled")
+RECIPE = Path(__file__).parents[1] / "recipes" / "cpu.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One run: what it was and how its held-out success went."""
+
+    variant: str
+    seed: int
+    num_steps: int
+    before: float
+    after: float
+    low: float
+    """Of the interval of `after`."""
+    high: float
+    seconds: float
+    curve: tuple[float, ...]
+    """Success of each step's own episodes."""
+
+
+class Shuffled:
+    """A trainer whose samples each got another one's reward."""
+
+    def __init__(self, trainer: Trainer, seed: int) -> None:
+        self._trainer = trainer
+        self._seed = seed
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trainer, name)
+
+    def update(self, samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample] = ()) -> StepResult:
+        rewards = [(sample.reward, sample.turn_rewards) for sample in samples]
+        random.Random(f"{self._seed}/{step}").shuffle(rewards)
+        mixed = [
+            replace(sample, reward=reward, turn_rewards=(*(0.0,) * (len(sample.turn_rewards) - 1), reward))
+            for sample, (reward, _) in zip(samples, rewards, strict=True)
+        ]
+        return self._trainer.update(mixed, step=step, imitation=imitation)
+
+
+async def learn(variant: str, seed: int, overrides: Sequence[str], folder: Path) -> Result:
+    options = {"learning rate 0": ["optimizer.learning_rate=0.0"]}.get(variant, [])
+    if variant in PRESETS:
+        options = [f"algorithm.preset={variant}"]
+    recipe = load_recipe(RECIPE, [f"seed={seed}", *options, *overrides])
+    screen = Screen(Console(stderr=True, emoji=False), recipe.run.num_steps)
+    started = time.perf_counter()
+    name = f"{variant.replace(' ', '-')}-{seed}"
+    with RunFolder.create(folder, name, recipe) as run_folder:
+        async with open_run(recipe, run_folder, screen) as opened:
+            trainer: Any = Shuffled(opened.trainer, seed) if variant == "shuffled" else opened.trainer
+            run = Run(recipe, run_folder, opened.bench, trainer, opened.train_tasks, opened.lessons, screen)
+            ended = await train(run, Stopping())
+    assert ended.before is not None
+    assert ended.after is not None, ended.why
+    after = summarise(ended.after.episodes).success
+    lines = [json.loads(line) for line in run_folder.metrics.read_text().splitlines()]
+    return Result(
+        variant=variant,
+        seed=seed,
+        num_steps=ended.standing.next_step,
+        before=summarise(ended.before.episodes).success.value,
+        after=after.value,
+        low=after.low or 0.0,
+        high=after.high or 1.0,
+        seconds=time.perf_counter() - started,
+        curve=tuple(line["metrics"]["success/rate"] for line in lines if line["kind"] == "rollout"),
+    )
+
+
+def table(results: Sequence[Result]) -> str:
+    rows = [
+        "| variant | seed | steps | before | after | 95% interval | minutes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    rows += [
+        f"| {each.variant} | {each.seed} | {each.num_steps} | {each.before:.3f} | {each.after:.3f} "
+        f"| {each.low:.3f} to {each.high:.3f} | {each.seconds / 60:.1f} |"
+        for each in results
+    ]
+    return "\n".join(rows)
+
+
+def plot(results: Sequence[Result]) -> str:
+    """An SVG: success of each step's own episodes, one line a run, one colour a variant."""
+    width, height, left, top = 720, 360, 50, 20
+    colours = dict(zip(dict.fromkeys(each.variant for each in results), PALETTE, strict=False))
+    longest = max(len(each.curve) for each in results)
+
+    def at(step: int, success: float) -> str:
+        x = left + (width - left - 150) * step / max(longest - 1, 1)
+        return f"{x:.1f},{top + (height - top - 40) * (1 - success):.1f}"
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
+    ]
+    parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
+    for tenth in range(0, 11, 2):
+        x, y = at(0, tenth / 10).split(",")
+        end = at(longest - 1, 0).split(",")[0]
+        parts.append(f'<line x1="{x}" y1="{y}" x2="{end}" y2="{y}" stroke="#ddd"/>')
+        parts.append(
+            f'<text x="{left - 8}" y="{float(y) + 4}" font-size="12" text-anchor="end">{tenth / 10}</text>'
+        )
+    for each in results:
+        smooth = [
+            sum(each.curve[max(0, i - 2) : i + 1]) / len(each.curve[max(0, i - 2) : i + 1])
+            for i in range(len(each.curve))
+        ]
+        points = " ".join(at(step, value) for step, value in enumerate(smooth))
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{colours[each.variant]}" stroke-width="1.6"/>'
+        )
+    for number, (variant, colour) in enumerate(colours.items()):
+        y = top + 20 + 20 * number
+        parts.append(f'<text x="{width - 140}" y="{y}" font-size="13" fill="{colour}">{variant}</text>')
+    legend = f"step, 0 to {longest - 1}: success of its own episodes (mean of three steps)"
+    parts.append(f'<text x="{left}" y="{height - 8}" font-size="12">{legend}</text>')
+    return "\n".join([*parts, "</svg>"])
+
+
+PALETTE = ("#1b7f4d", "#b5482f", "#35609f", "#8a5a9e", "#9a7d0a", "#3a8f9e", "#666666")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--presets", action="store_true", help="every preset in place of the gate")
+    parser.add_argument("--variants", nargs="*", help="only these")
+    parser.add_argument("--set", dest="overrides", action="append", default=[])
+    parser.add_argument("--out", type=Path, default=Path("runs/learning"))
+    parser.add_argument("--plot", type=Path)
+    arguments = parser.parse_args()
+    variants = arguments.variants or (list(PRESETS) if arguments.presets else list(GATE))
+    results = []
+    for variant in variants:
+        for seed in range(arguments.seeds):
+            results.append(asyncio.run(learn(variant, seed, arguments.overrides, arguments.out)))
+            print(table(results), flush=True)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    found = json.dumps([asdict(each) for each in results], indent=1)
+    (arguments.out / f"{'presets' if arguments.presets else 'gate'}.json").write_text(found + "\n")
+    if arguments.plot is not None:
+        arguments.plot.parent.mkdir(parents=True, exist_ok=True)
+        arguments.plot.write_text(plot(results))
+
+
+if __name__ == "__main__":
+    main()
