@@ -1,4 +1,4 @@
-"""Takes logits and what a grammar allows, gives log-probs over the allowed set and which tokens had no choice.
+"""Takes logits and what a grammar allows, gives log-probs over the allowed set and who had no choice.
 
 Engine and trainer must both renormalise: a log-prob over the whole vocabulary is not that of the distribution
 a constrained token was drawn from.
