@@ -49,7 +49,10 @@ def test_relative_paths_are_seen_from_the_recipes_folder(tmp_path: Path) -> None
             "[rollout]\ngroup_size = 0\n",
             "rollout.group_size: Input should be greater",
         ),
-        ('[engine]\nkind = "vlm"\n', "engine.kind: Input should be 'transformers' or 'scripted', got 'vlm'"),
+        (
+            '[engine]\nkind = "vlm"\n',
+            "engine.kind: Input should be 'transformers', 'vllm' or 'scripted', got 'vlm'",
+        ),
         ("seed = [", "not TOML"),
     ],
 )

@@ -39,6 +39,16 @@ class EngineDown(Exception):
     """The engine cannot answer any more: an infrastructure fault of every episode waiting on it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What LoRA adds to the whole weights that an engine had last: alpha / rank · B·A, module by module."""
+
+    tensors: Mapping[str, Any]
+    """`<module>.lora_A` and `<module>.lora_B` to tensors, the module's name as in the plain model."""
+    rank: int
+    alpha: float
+
+
 class Engine(Protocol):
     """Token ids in, token ids out; nothing else crosses."""
 
@@ -47,8 +57,9 @@ class Engine(Protocol):
         is being sampled beside it. Raises EngineDown, or ValueError for a prompt that cannot fit."""
         ...
 
-    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
-        """Take new weights (parameter name to tensor); completions begun after this carry `version`."""
+    async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
+        """Take new weights (parameter name to tensor, or an adapter); completions begun after this carry
+        `version`."""
         ...
 
     async def close(self) -> None: ...
@@ -77,9 +88,18 @@ class BatchEngine(Protocol):
         """Drop whatever was kept of earlier completions."""
         ...
 
-    async def publish(self, weights: Mapping[str, Any], version: int) -> None: ...
+    async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class SleepingEngine(Protocol):
+    """An engine that shares its device with a trainer."""
+
+    async def sleep(self) -> None:
+        """Give memory back until the next publication, if it was started so; requests wait meanwhile."""
+        ...
 
 
 class Chat(Protocol):

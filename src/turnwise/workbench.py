@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,8 @@ async def open_workbench(
         )
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
+        elif recipe.engine.kind == "vllm":
+            engine = vllm_engine(recipe, exits)
         else:
             engine = transformers_engine(recipe)
         exits.push_async_callback(engine.close)
@@ -158,6 +161,35 @@ def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
         cache_tokens=recipe.engine.cache_tokens,
     )
     return engine
+
+
+def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
+    """The recipe's model, or this one, behind vLLM, which reads it from a folder: if there is none, one is
+    made for as long as `exits` lasts."""
+    from turnwise.engines.vllm import VllmSettings
+
+    folder = recipe.model.path
+    if model is not None or folder in (SMOLLM2, "embedded"):
+        folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
+        (model if model is not None else load_model(recipe.model)).save_pretrained(folder)
+    chosen = recipe.engine.vllm
+    settings = VllmSettings(
+        dtype=recipe.model.dtype,
+        max_batch=recipe.engine.max_batch,
+        max_model_len=recipe.rollout.tokens_per_episode,
+        memory_share=chosen.gpu_memory_utilization,
+        lora_rank=recipe.policy.lora_rank if publishes_adapters(recipe) else 0,
+        is_eager=chosen.eager,
+        can_sleep=chosen.sleep,
+    )
+    engine: Engine = engine_class("vllm")(folder, settings)
+    return engine
+
+
+def publishes_adapters(recipe: Recipe) -> bool:
+    """Whether the engine takes what a policy has learned by itself, or merged into whole weights."""
+    engine = recipe.engine
+    return engine.kind == "vllm" and engine.vllm.adapters and recipe.policy.tuning == "lora"
 
 
 def load_model(config: ModelConfig) -> Any:

@@ -34,14 +34,15 @@ SIZES: dict[str, Any] = {
 
 
 @cache
-def _qwen3(seed: int) -> Any:
+def _qwen3(seed: int, head_dim: int) -> Any:
     torch.manual_seed(seed)
-    return Qwen3ForCausalLM(Qwen3Config(**SIZES, tie_word_embeddings=True)).eval()
+    sizes = SIZES | {"head_dim": head_dim}
+    return Qwen3ForCausalLM(Qwen3Config(**sizes, tie_word_embeddings=True)).eval()
 
 
-def qwen3(seed: int = 0) -> Any:
+def qwen3(seed: int = 0, *, head_dim: int = 16) -> Any:
     """Group queries, rotary positions, query and key norms, tied embeddings."""
-    return copy.deepcopy(_qwen3(seed))
+    return copy.deepcopy(_qwen3(seed, head_dim))
 
 
 def llama() -> Any:

@@ -18,7 +18,10 @@ from tests.engines.models import (
     some_ids,
     worst_gap,
 )
+from turnwise.config.learning import PolicyConfig
 from turnwise.engines.transformers import TransformersEngine
+from turnwise.protocols import Adapter
+from turnwise.training.policy import Policy
 from turnwise.types import Sampling
 
 CLOSE = 1e-4
@@ -257,3 +260,30 @@ def test_smollm2_agrees_with_its_plain_forward_pass(monkeypatch: pytest.MonkeyPa
 
 def test_the_vocabulary_of_these_tests_is_the_models() -> None:
     assert qwen3().config.vocab_size == VOCAB
+
+
+def test_an_adapter_is_added_to_the_weights_without_the_one_before() -> None:
+    async def scenario() -> None:
+        policy = Policy(qwen3(), PolicyConfig(lora_rank=4, lora_alpha=12.0), seed=0)
+        prompt = some_ids(random.Random(2), 40)
+        async with running(qwen3()) as engine:
+            for version in (1, 2):
+                with torch.no_grad():
+                    for tensor in policy.trainable.values():
+                        tensor.normal_(std=0.2)
+                before = await engine.complete(prompt, Sampling(max_tokens=20), 0)
+                await engine.publish(policy.adapter(), version)
+                after = await engine.complete(prompt, Sampling(max_tokens=20), 0)
+                assert after.policy_version == version
+                assert worst_gap(policy.model, prompt, after) <= CLOSE
+                assert worst_gap(policy.model, prompt, before) > 0.5
+            await engine.publish(qwen3(1).state_dict(), 3)
+            with pytest.raises(ValueError, match=r"the adapter changes 'nowhere\.weight'"):
+                await engine.publish(Adapter({"nowhere.lora_A": torch.zeros(4, 4)}, 4, 8.0), 4)
+            await engine.publish(policy.adapter(), 5)
+            other = Policy(qwen3(1), PolicyConfig(lora_rank=4, lora_alpha=12.0), seed=0)
+            other.load_state(policy.state())
+            completion = await engine.complete(prompt, Sampling(max_tokens=20), 0)
+            assert worst_gap(other.model, prompt, completion) <= CLOSE
+
+    asyncio.run(scenario())

@@ -28,17 +28,34 @@ class ModelConfig(BaseModel):
     """Whether the template opens a thinking block; off by default, small models ramble in it."""
 
 
+class VllmConfig(BaseModel):
+    """How vLLM shares a GPU with the trainer; for engine.kind = 'vllm'."""
+
+    model_config = STRICT
+
+    gpu_memory_utilization: float = Field(default=0.3, gt=0, lt=1)
+    """Of the whole GPU, for vLLM's weights and cache; the rest is the trainer's."""
+    adapters: bool = True
+    """Whether a LoRA policy is published as an adapter, which waits for nothing; else merged, which samples
+    faster but rounds the adapter to the weights' dtype."""
+    eager: bool = False
+    """Starts sooner and samples slower: no compilation, no CUDA graphs."""
+    sleep: bool = False
+    """Whether the memory is given back during an update; for GPUs too small for both: async runs wait."""
+
+
 class EngineConfig(BaseModel):
     """What samples the policy."""
 
     model_config = STRICT
 
-    kind: Literal["transformers", "scripted"] = "transformers"
-    """transformers, or scripted: plays each task's own demonstration."""
+    kind: Literal["transformers", "vllm", "scripted"] = "transformers"
+    """transformers; vllm, for a GPU; or scripted: plays each task's own demonstration."""
     max_batch: int = Field(default=64, ge=1)
     """Rows in one decoding step."""
     cache_tokens: int = Field(default=200_000, ge=1_024)
-    """Tokens of KV cache kept between turns; least recently used go first."""
+    """Tokens of KV cache kept between turns; least recently used go first. vLLM has its share instead."""
+    vllm: VllmConfig = VllmConfig()
 
 
 class ToolsConfig(BaseModel):

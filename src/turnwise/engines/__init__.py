@@ -5,10 +5,11 @@ from typing import Any
 
 ENGINES = {
     "transformers": "turnwise.engines.transformers:TransformersEngine",
+    "vllm": "turnwise.engines.vllm:VllmEngine",
     "scripted": "turnwise.engines.scripted:ScriptedEngine",
     "openai": "turnwise.engines.openai:OpenAIEndpoint",
 }
-"""Name to `module:class`. The first two are `protocols.Engine`; an endpoint speaks in messages, not ids."""
+"""Name to `module:class`. All are `protocols.Engine` but the last, which speaks in messages, not ids."""
 
 
 def engine_class(name: str) -> Any:

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.protocols import Ask, EngineDown
+from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
 Written = str | Sequence[int]
@@ -87,7 +87,7 @@ class ScriptedEngine:
             raise LookupError(f"the script has no completion for this prompt of {len(prompt_ids)} tokens")
         return written
 
-    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
+    async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
         """A script does not learn; only the version moves on."""
         del weights
         if self._is_closed:

@@ -21,8 +21,9 @@ from turnwise.engines.continuous.request import Request, new_request
 from turnwise.engines.continuous.rows import rounded
 from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
-from turnwise.engines.continuous.weights import check_weights, copy_weights
-from turnwise.protocols import Ask, EngineDown
+from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
+from turnwise.engines.limits import check_request
+from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class TransformersEngine:
             prefill_chunk=prefill_chunk,
         )
         self._scheduler.policy_version = version
+        self._base: dict[str, torch.Tensor] = {}
         self._inbox: queue.SimpleQueue[tuple[_Asked, ...] | _Publication | None] = queue.SimpleQueue()
         self._asked: dict[Request, _Asked] = {}
         self._publications: deque[_Publication] = deque()
@@ -136,13 +138,27 @@ class TransformersEngine:
         self._send(tuple(batch))
         return futures
 
-    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
+    async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
         """Take new weights once what has begun is finished; what has not begun waits and gets the new ones.
 
-        Returns when they are in use. Everything cached under the old weights is forgotten.
+        Returns when they are in use. Everything cached under the old weights is forgotten. An adapter is
+        merged into copies, kept from then on, of the weights that it changes.
         """
+        if isinstance(weights, Adapter):
+            weights = self._merged(weights)
+        else:
+            self._base.clear()
         check_weights(self._model, weights)
         await self._send_quiet(weights, version)
+
+    def _merged(self, adapter: Adapter) -> dict[str, Any]:
+        own = {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+        for name in changed_by(adapter):
+            if name not in own:
+                raise ValueError(f"weights: the adapter changes {name!r}, which the model does not have")
+            if name not in self._base:
+                self._base[name] = own[name].clone()
+        return own | self._base | merge(self._base, adapter)
 
     async def forget(self) -> None:
         """Drop what is cached once what has begun is finished: what follows rounds as in a fresh engine."""
@@ -170,17 +186,8 @@ class TransformersEngine:
             self._inbox.put(order)
 
     def _check_request(self, prompt_ids: Sequence[int], sampling: Sampling) -> None:
+        check_request(prompt_ids, sampling, self._context)
         length, new = len(prompt_ids), sampling.max_tokens
-        if not length:
-            raise ValueError("prompt_ids is empty")
-        if new < 1:
-            raise ValueError(f"max_tokens must be at least 1, not {new}")
-        if sampling.temperature < 0 or not 0 < sampling.top_p <= 1:
-            raise ValueError(f"temperature {sampling.temperature} and top_p {sampling.top_p} are no sampling")
-        if length + new > self._context:
-            raise ValueError(
-                f"a prompt of {length} tokens and {new} new ones do not fit the context of {self._context}"
-            )
         if length - 1 + rounded(new + 1) > self._cache_tokens:
             raise ValueError(
                 f"a prompt of {length} tokens and {new} new ones do not fit cache_tokens={self._cache_tokens}"

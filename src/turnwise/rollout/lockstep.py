@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.protocols import Ask, BatchEngine, EngineDown
+from turnwise.protocols import Adapter, Ask, BatchEngine, EngineDown
 from turnwise.types import Completion, Sampling
 
 
@@ -108,7 +108,7 @@ class Lockstep:
             raise
         return await sampled
 
-    async def publish(self, weights: Mapping[str, Any], version: int) -> None:
+    async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
         await self._engine.publish(weights, version)
 
     async def close(self) -> None:

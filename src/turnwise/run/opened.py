@@ -14,6 +14,7 @@ from turnwise.evaluate.playing import measure
 from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
 from turnwise.lessons import lessons_of
+from turnwise.protocols import SleepingEngine
 from turnwise.rollout.collector import Collector
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
@@ -28,7 +29,7 @@ from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample, samples_of
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
-from turnwise.workbench import Workbench, load_model, open_workbench
+from turnwise.workbench import Workbench, load_model, open_workbench, publishes_adapters
 
 
 class Run:
@@ -82,6 +83,8 @@ class Run:
     async def learn(self, batch: Batch) -> StepResult:
         """One update, in a thread: the next batch may be collected meanwhile."""
         samples = samples_of(batch.groups)
+        if isinstance(self.bench.engine, SleepingEngine):
+            await self.bench.engine.sleep()  # until the publication that follows
         return await asyncio.to_thread(self._update, batch.step, samples)
 
     def _update(self, step: int, samples: Sequence[Sample]) -> StepResult:
@@ -98,7 +101,9 @@ class Run:
 
     async def publish(self) -> None:
         """The engine samples from what the trainer has, from the next completion on."""
-        await self.bench.engine.publish(self.trainer.policy.weights(), self.trainer.version)
+        policy = self.trainer.policy
+        weights = policy.adapter() if publishes_adapters(self.recipe) else policy.weights()
+        await self.bench.engine.publish(weights, self.trainer.version)
 
     def log_update(self, batch: Batch, result: StepResult) -> list[Alarm]:
         """The update's figures, and what they and the rollouts' say about the run's health."""

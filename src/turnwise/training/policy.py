@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.protocols import Adapter
 from turnwise.training.adapters import Adapters
 from turnwise.training.layout import Layout, padded, shared
 from turnwise.training.network import Network, Outcome, checkpoint_layers
@@ -209,6 +210,13 @@ class Policy:
         if self._adapters is not None:
             return self._adapters.merged(POLICY)
         return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+
+    def adapter(self) -> Adapter:
+        """What was learned, by itself: for an engine that has the base already."""
+        if self._adapters is None:
+            raise ValueError("there is no adapter with policy.tuning='full'")
+        tensors = {name: each.detach() for name, each in self.trainable.items()}
+        return Adapter(tensors, self._config.lora_rank, self._config.lora_alpha)
 
     def state(self) -> dict[str, Tensor]:
         """All that learns, by name, as it is now: later steps do not change it."""

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from turnwise.protocols import Adapter
+
 
 def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
     """Every parameter once, under its own name, in its own shape; ValueError names the first that is not."""
@@ -22,6 +24,24 @@ def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
     for name, parameter in known.items():
         if id(parameter) not in given_parameters:
             raise ValueError(f"weights: {name!r} is missing")
+
+
+def merge(base: Mapping[str, torch.Tensor], adapter: Adapter) -> dict[str, torch.Tensor]:
+    """The weights that an adapter changes, as they are with it."""
+    merged = {}
+    with torch.no_grad():
+        for name in changed_by(adapter):
+            module = name.removesuffix(".weight")
+            pair = (adapter.tensors[f"{module}.lora_B"], adapter.tensors[f"{module}.lora_A"])
+            up_DR, down_RD = (tensor.to(base[name].device, torch.float32) for tensor in pair)
+            delta_DD = up_DR @ down_RD * (adapter.alpha / adapter.rank)
+            merged[name] = (base[name].float() + delta_DD).to(base[name].dtype)
+    return merged
+
+
+def changed_by(adapter: Adapter) -> list[str]:
+    modules = (name.removesuffix(".lora_A") for name in adapter.tensors if name.endswith(".lora_A"))
+    return [f"{module}.weight" for module in modules]
 
 
 def copy_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:

@@ -1,0 +1,86 @@
+"""Takes weights, gives them to a process of one's own children: a block of memory, or an adapter's folder."""
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from turnwise.protocols import Adapter
+
+ALIGNMENT = 64
+"""Bytes; more than any dtype asks for, and a cache line."""
+
+Table = Sequence[tuple[str, str, Sequence[int], int]]
+"""Name, dtype, shape and offset of each tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Named tensors laid one after the other in memory that has no file behind it."""
+
+    file: int
+    table: Table
+
+    @property
+    def path(self) -> str:
+        """Where another process of the same user can open it."""
+        return f"/proc/{os.getpid()}/fd/{self.file}"
+
+    def close(self) -> None:
+        os.close(self.file)
+
+
+def lay_out(weights: Mapping[str, Any]) -> Block:
+    """Copy tensors, from wherever they are, into a block."""
+    table: list[tuple[str, str, Sequence[int], int]] = []
+    size = 0
+    for name, tensor in weights.items():
+        table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
+        size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+    file = os.memfd_create("turnwise-weights")  # unlike /dev/shm it knows no limit but the memory
+    os.ftruncate(file, size)
+    memory = mmap.mmap(file, size)
+    with torch.no_grad():
+        for name, tensor in _views(memory, table):
+            tensor.copy_(weights[name])
+    return Block(file, table)
+
+
+def read_block(path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a block, in the process it was laid out for; changes to them stay there."""
+    with Path(path).open("rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    return _views(memory, table)
+
+
+def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, dtype, shape, offset in table:
+        kind = getattr(torch, dtype)
+        yield name, torch.frombuffer(memory, dtype=kind, count=math.prod(shape), offset=offset).view(*shape)
+
+
+def write_adapter(adapter: Adapter, folder: Path) -> None:
+    """In peft's format."""
+    from safetensors.torch import save_file
+
+    folder.mkdir()
+    config = {
+        "peft_type": "LORA",
+        "r": adapter.rank,
+        "lora_alpha": adapter.alpha,
+        "target_modules": sorted({name.split(".")[-2] for name in adapter.tensors}),
+        "bias": "none",
+        "task_type": "CAUSAL_LM",
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    tensors = {
+        f"base_model.model.{name}.weight": tensor.detach().contiguous().cpu()
+        for name, tensor in adapter.tensors.items()
+    }
+    save_file(tensors, folder / "adapter_model.safetensors")

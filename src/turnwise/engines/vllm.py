@@ -1,0 +1,420 @@
+"""Takes token ids and gives sampled ones: vLLM's asynchronous engine, which has a process of its own.
+
+All that differs between vLLM 0.22 and 0.32 stays in this file. It is started by the first request, and again,
+with the weights last published, by the first request after it died. See docs/engines.md.
+"""
+
+import asyncio
+import contextlib
+import math
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from turnwise.engines.handover import Block, Table, lay_out, read_block, write_adapter
+from turnwise.engines.limits import check_request
+from turnwise.protocols import Adapter, EngineDown
+from turnwise.types import Completion, Finish, Sampling
+
+MAX_RESTARTS = 3
+"""In a row, without a completion between them: then it is down for good."""
+LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""That vLLM has kernels for; a smaller adapter is padded with zeros."""
+ADAPTER_SLOTS = 2
+"""The adapter in use, and the one before it, for as long as completions begun under it last."""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmSettings:
+    """How vLLM is started."""
+
+    dtype: str = "float32"
+    max_batch: int = 64
+    """Requests sampled at once; more wait."""
+    max_model_len: int = 4_096
+    """Of prompt and completion together."""
+    memory_share: float = 0.3
+    """Of the GPU's memory (a CPU's, without one), for weights and cache together."""
+    cache_bytes: int | None = None
+    """Of keys and values, in the place of what the share leaves for them."""
+    lora_rank: int = 0
+    """Above 0, what is published are adapters of at most this rank; 0: whole weights."""
+    is_eager: bool = False
+    """No compilation and no CUDA graphs."""
+    can_sleep: bool = False
+    """Whether `sleep` gives memory back; it takes another allocator."""
+
+    def __post_init__(self) -> None:
+        if self.lora_rank > LORA_RANKS[-1]:
+            raise ValueError(f"lora_rank must be at most {LORA_RANKS[-1]}, not {self.lora_rank}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What was last published, to be loaded again should the process die."""
+
+    number: int
+    """Of the publication: an adapter's id to vLLM, where there is one."""
+    version: int
+    block: Block | None = None
+    adapter: Any = None
+    """A LoRARequest, or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What completions are sampled from between two publications."""
+
+    llm: Any
+    kept: _Kept
+
+
+class VllmEngine:
+    """Samples from `model`, a folder or hub name, on the GPU beside a trainer, or on a CPU."""
+
+    def __init__(self, model: str | Path, settings: VllmSettings, *, version: int = 0) -> None:
+        self._model, self._settings = str(model), settings
+        self._kept = _Kept(0, version)
+        self._standing: _Standing | None = None
+        self._starting: asyncio.Task[_Standing] | None = None
+        self._num_starts_in_vain = 0
+        self._retired: _Kept | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="turnwise-vllm-"))
+        self._numbers = count(1)
+        self._begun: set[str] = set()
+        self._num_using: Counter[int] = Counter()
+        self._quiet, self._open, self._released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._quiet.set()
+        self._open.set()
+        self._changing = asyncio.Lock()
+        self._is_asleep = False
+        self._is_closed = False
+
+    # --- sampling ----------------------------------------------------------------------------------------
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        """Sample one turn; cancelling it frees its place at the next step."""
+        check_request(prompt_ids, sampling, self._settings.max_model_len)
+        standing = await self._admit()
+        name = f"{seed:x}-{next(self._numbers)}"  # turns of one episode have seeds of one stream
+        number = standing.kept.number
+        self._begun.add(name)
+        self._num_using[number] += 1
+        self._quiet.clear()
+        try:
+            output = await self._sample(standing, prompt_ids, sampling, seed, name)
+        finally:
+            self._begun.discard(name)
+            self._num_using[number] -= 1
+            if not self._num_using[number]:
+                self._released.set()
+            if not self._begun:
+                self._quiet.set()
+        self._num_starts_in_vain = 0
+        return _completion(output, standing.kept.version)
+
+    async def _admit(self) -> _Standing:
+        """Wait until the engine runs and no publication is under way."""
+        while True:
+            if self._is_closed:
+                raise EngineDown("the engine is closed")
+            if not self._open.is_set():
+                await self._open.wait()
+            elif self._standing is None:
+                await self._start()
+            else:
+                return self._standing
+
+    async def _sample(
+        self, standing: _Standing, prompt_ids: Sequence[int], sampling: Sampling, seed: int, name: str
+    ) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
+
+        # The salt keeps what was cached under other weights from ever being found.
+        prompt = {"prompt_token_ids": list(prompt_ids), "cache_salt": str(standing.kept.number)}
+        stream = standing.llm.generate(
+            prompt, _parameters(sampling, seed), name, lora_request=standing.kept.adapter
+        )
+        try:
+            async for output in stream:  # one alone: the finished one
+                if output.finished:
+                    return output.outputs[0]
+        except EngineDeadError as error:
+            await self._bury(standing)
+            raise EngineDown(f"vLLM died: {error}") from None
+        except EngineGenerateError as error:
+            raise EngineDown(f"vLLM failed: {error.__cause__!r}") from None
+        raise EngineDown("vLLM ended a request without its last output")
+
+    # --- weights -----------------------------------------------------------------------------------------
+
+    async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
+        """Take new weights; returns when they are in use. Wakes the engine if it sleeps.
+
+        Whole weights wait until what has begun is finished. An adapter does not: what has begun goes on with
+        the one before; only what began before that one is waited for.
+        """
+        rank = self._settings.lora_rank
+        if isinstance(weights, Adapter) != bool(rank):
+            wanted = f"adapters up to rank {rank}" if rank else "whole weights"
+            raise ValueError(f"weights: the engine was started for {wanted}")
+        async with self._changing:
+            await self._wake(await self._started())
+            if isinstance(weights, Adapter):
+                await self._publish_adapter(weights, version)
+            else:
+                await self._publish_weights(weights, version)
+
+    async def _publish_adapter(self, adapter: Adapter, version: int) -> None:
+        from vllm.lora.request import LoRARequest
+
+        await self._drop_retired()
+        number = next(self._numbers)
+        folder = self._folder / str(number)
+        await asyncio.to_thread(write_adapter, adapter, folder)
+        request = LoRARequest(f"version-{version}-{number}", number, str(folder))
+        await self._take(_Kept(number, version, adapter=request))
+
+    async def _drop_retired(self) -> None:
+        """Unload the adapter before the present one, once nothing uses it: a third would find no slot."""
+        if self._retired is None:
+            return
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        number = self._retired.number
+        while self._num_using[number]:
+            self._released.clear()
+            await self._released.wait()
+        if self._standing is not None:
+            with contextlib.suppress(EngineDeadError):  # then it is unloaded, too
+                await self._standing.llm.remove_lora(number)
+        shutil.rmtree(self._folder / str(number), ignore_errors=True)
+        self._retired = None
+
+    async def _publish_weights(self, weights: Mapping[str, Any], version: int) -> None:
+        self._open.clear()
+        try:
+            await self._quiet.wait()
+            block = await asyncio.to_thread(lay_out, weights)
+            await self._take(_Kept(next(self._numbers), version, block))
+        finally:
+            self._open.set()
+
+    async def _take(self, kept: _Kept) -> None:
+        """Put weights to use; from now on they are what a restart begins with."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        before, standing = self._kept, self._standing
+        try:
+            if standing is None:
+                raise EngineDeadError
+            await _load(standing.llm, kept)
+            self._standing = _Standing(standing.llm, kept)
+        except EngineDeadError:
+            await self._bury(standing)
+        except Exception as error:  # noqa: BLE001 - vLLM hands on a worker's own error as a plain Exception
+            await self._bury(standing)  # half of them may be loaded: the next request begins with `before`
+            raise EngineDown(f"vLLM could not take version {kept.version}: {error}") from None
+        self._kept = kept
+        if before.block is not None:
+            before.block.close()
+        await self._started()
+        if before.adapter is not None:
+            self._retired = before
+            if not self._num_using[before.number]:
+                await self._drop_retired()
+
+    # --- memory ------------------------------------------------------------------------------------------
+
+    async def sleep(self) -> None:
+        """Give the GPU's memory to the trainer until the next publication; requests wait meanwhile."""
+        if not self._settings.can_sleep or self._is_asleep:
+            return
+        async with self._changing:
+            standing = await self._started()
+            self._open.clear()
+            await self._quiet.wait()
+            # Whole weights are published again anyway; an adapter's base must come back as it was.
+            await standing.llm.sleep(level=1 if self._settings.lora_rank else 2)
+            self._is_asleep = True
+
+    async def _wake(self, standing: _Standing) -> None:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if self._is_asleep:
+            try:
+                await standing.llm.wake_up()
+            except EngineDeadError:
+                await self._bury(standing)
+            self._is_asleep = False
+            if self._settings.lora_rank:  # else what it holds is nothing until the publication
+                self._open.set()
+
+    async def memory(self) -> dict[str, float]:
+        """What the engine holds, in GiB, as metrics."""
+        standing = await self._admit()
+        [found] = await standing.llm.collective_rpc("held_bytes")
+        return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
+
+    # --- life --------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End the process; whoever still waits gets EngineDown."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._open.set()
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        if self._standing is not None:
+            llm, self._standing = self._standing.llm, None
+            await llm.abort(list(self._begun))
+            await _end(llm)
+        if self._kept.block is not None:
+            self._kept.block.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _started(self) -> _Standing:
+        if self._is_closed:
+            raise EngineDown("the engine is closed")
+        return self._standing or await self._start()
+
+    async def _start(self) -> _Standing:
+        """Once for all who wait; a waiter that is cancelled does not undo it."""
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start_now())
+        try:
+            return await asyncio.shield(self._starting)
+        finally:
+            if self._starting is not None and self._starting.done():
+                self._starting = None
+
+    async def _start_now(self) -> _Standing:
+        if self._num_starts_in_vain >= MAX_RESTARTS:
+            raise EngineDown(f"vLLM died {MAX_RESTARTS} times in a row")
+        self._num_starts_in_vain += 1
+        try:
+            llm = await asyncio.to_thread(_start_vllm, self._model, self._settings)
+            await _load(llm, self._kept)
+        except Exception as error:  # whatever vLLM raises as it starts, the engine is not there
+            raise EngineDown(f"vLLM could not be started: {error}") from error
+        self._is_asleep = False
+        self._standing = _Standing(llm, self._kept)
+        return self._standing
+
+    async def _bury(self, standing: _Standing | None) -> None:
+        """The next request starts another; only the first who notices does something here."""
+        if standing is not None and self._standing is not None and self._standing.llm is standing.llm:
+            self._standing = None
+            await _end(standing.llm)
+
+
+class Receiver:
+    """Mixed into vLLM's worker, by name: these run in the engine's process."""
+
+    model_runner: Any
+
+    def take_weights(self, path: str, table: Table) -> None:
+        """Load weights, under the names of transformers, from the block of memory at `path`."""
+        self.model_runner.reload_weights(weights_iterator=read_block(path, table))
+
+    def held_bytes(self) -> dict[str, int]:
+        caches = {id(each): each for each in _tensors(getattr(self.model_runner, "kv_caches", ()))}
+        held = {
+            "weights": int(getattr(self.model_runner, "model_memory_usage", 0)),
+            "cache": sum(each.numel() * each.element_size() for each in caches.values()),
+        }
+        if torch.cuda.is_available():
+            held["reserved"] = torch.cuda.memory_reserved()
+        return held
+
+
+def _tensors(found: Any) -> list[torch.Tensor]:
+    if isinstance(found, torch.Tensor):
+        return [found]
+    return [tensor for each in found for tensor in _tensors(each)]
+
+
+def _start_vllm(model: str, settings: VllmSettings) -> Any:
+    # The engine's process must not be forked: this one may hold CUDA and runs threads.
+    os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # it warns of much that is as it should be
+    if torch.cuda.is_available():
+        # The older runner draws row by row where requests have seeds of their own.
+        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    options: dict[str, Any] = {}
+    if settings.lora_rank:
+        rank = next(each for each in LORA_RANKS if each >= settings.lora_rank)
+        options = {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
+    arguments = AsyncEngineArgs(
+        model=model,
+        dtype=settings.dtype,  # type: ignore[arg-type, unused-ignore]
+        skip_tokenizer_init=True,
+        generation_config="vllm",  # no sampling defaults of the model's own
+        logprobs_mode="processed_logprobs",  # after temperature, as the trainer computes them
+        max_model_len=settings.max_model_len,
+        max_num_seqs=settings.max_batch,
+        gpu_memory_utilization=settings.memory_share,
+        kv_cache_memory_bytes=settings.cache_bytes,
+        enable_prefix_caching=True,
+        enforce_eager=settings.is_eager,
+        enable_sleep_mode=settings.can_sleep,
+        worker_extension_cls=f"{__name__}.{Receiver.__name__}",
+        disable_log_stats=True,
+        **options,
+    )
+    return AsyncLLM.from_engine_args(arguments)
+
+
+async def _end(llm: Any) -> None:
+    if llm.output_handler is not None:
+        llm.output_handler.cancel()  # or it would take the end for a death
+    await asyncio.to_thread(llm.shutdown)
+
+
+def _parameters(sampling: Sampling, seed: int) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=seed % 2**63,
+        stop_token_ids=sorted(sampling.stop_ids),
+        ignore_eos=True,  # stop_ids alone end a turn
+        logprobs=0,  # of the sampled token and no others
+        flat_logprobs=True,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def _completion(output: Any, version: int) -> Completion:
+    token_ids, logprobs = tuple(output.token_ids), tuple(output.logprobs.logprobs)
+    if output.finish_reason not in ("stop", "length"):
+        raise EngineDown(f"vLLM ended a request with {output.finish_reason!r}")
+    if not all(map(math.isfinite, logprobs)):
+        raise EngineDown("the model's logits are not numbers")
+    assert tuple(output.logprobs.token_ids) == token_ids, "one log-prob a token, of that token"
+    return Completion(token_ids, logprobs, Finish(output.finish_reason), version)
+
+
+async def _load(llm: Any, kept: _Kept) -> None:
+    if kept.block is not None:
+        await llm.collective_rpc("take_weights", args=(kept.block.path, kept.block.table))
+        await llm.reset_prefix_cache()
+    if kept.adapter is not None:
+        await llm.add_lora(kept.adapter)

@@ -1,0 +1,255 @@
+"""Takes an environment with vLLM in it, gives how the engine does there: one JSON line a scenario.
+
+    .tools/vllm/bin/python -m tests.engines.vllm_scenarios          # fp32 on a CPU
+    python -m tests.engines.vllm_scenarios --bfloat16 --cuda        # on a GPU
+
+One process plays them all, since vLLM takes half a minute to start; in test_vllm.py each line is a test.
+"""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.engines.models import plain_logprobs, qwen3, some_ids
+from turnwise.config.learning import PolicyConfig
+from turnwise.engines.vllm import VllmEngine, VllmSettings
+from turnwise.protocols import Adapter, EngineDown
+from turnwise.training.policy import Policy
+from turnwise.types import Completion, Finish, Sampling
+
+IS_HALF = "--bfloat16" in sys.argv
+DTYPE = torch.bfloat16 if IS_HALF else torch.float32
+TOLERANCE = 0.15 if IS_HALF else 1e-4
+HEAD_DIM = 32
+"""vLLM's kernels for CPUs have none smaller."""
+PROMPT = some_ids(random.Random(7), 300)
+"""Longer than two blocks of the cache."""
+
+
+def model(seed: int = 0) -> Any:
+    return qwen3(seed, head_dim=HEAD_DIM).to(DTYPE)
+
+
+def settings(**others: Any) -> VllmSettings:
+    shared: dict[str, Any] = {"max_model_len": 1024, "max_batch": 16, "cache_bytes": 64 * 2**20}
+    return VllmSettings(dtype=str(DTYPE).removeprefix("torch."), is_eager=True, **(shared | others))
+
+
+def gap(of: Any, completion: Completion, prompt: list[int] = PROMPT, temperature: float = 1.0) -> float:
+    """Largest distance of a recorded log-prob from the plain forward pass."""
+    plain = plain_logprobs(of, prompt, completion.token_ids, temperature)
+    return max(abs(a - b) for a, b in zip(plain, completion.logprobs, strict=True))
+
+
+async def refused(awaitable: Awaitable[Any], kind: type[Exception], word: str) -> None:
+    with pytest.raises(kind, match=word):
+        await awaitable
+
+
+# --- whole weights -----------------------------------------------------------------------------------------
+
+
+async def a_completion_is_as_long_as_asked_with_the_trainers_logprobs(engine: VllmEngine) -> None:
+    completion = await engine.complete(PROMPT, Sampling(max_tokens=7), 0)
+    assert len(completion.token_ids) == len(completion.logprobs) == 7
+    assert (completion.finish, completion.policy_version) == (Finish.LENGTH, 0)
+    assert gap(model(), completion) < TOLERANCE
+
+
+async def the_next_turn_agrees_though_its_prefix_is_cached(engine: VllmEngine) -> None:
+    prompt = list(PROMPT)
+    for turn in range(3):
+        completion = await engine.complete(prompt, Sampling(max_tokens=20), turn)
+        assert gap(model(), completion, prompt) < TOLERANCE
+        prompt += [*completion.token_ids, *some_ids(random.Random(turn), 150)]
+
+
+async def a_seed_gives_its_tokens_whatever_is_sampled_beside(engine: VllmEngine) -> None:
+    wanted = Sampling(max_tokens=12)
+    alone = await engine.complete(PROMPT, wanted, 5)
+    others = [engine.complete(PROMPT[: 20 + seed], wanted, seed) for seed in range(10, 20)]
+    beside, *_ = await asyncio.gather(engine.complete(PROMPT, wanted, 5), *others)
+    another = await engine.complete(PROMPT, wanted, 6)
+    assert another.token_ids != alone.token_ids
+    if not IS_HALF:  # there, batches of other sizes round so differently that draws change
+        assert beside.token_ids == alone.token_ids
+
+
+async def the_stop_token_is_part_of_the_completion(engine: VllmEngine) -> None:
+    free = await engine.complete(PROMPT, Sampling(max_tokens=8), 1)
+    stop = free.token_ids[3]
+    ended = await engine.complete(PROMPT, Sampling(max_tokens=8, stop_ids=frozenset({stop})), 1)
+    assert ended.finish is Finish.STOP
+    assert ended.token_ids[-1] == stop
+    assert len(ended.token_ids) == len(ended.logprobs) == free.token_ids.index(stop) + 1
+
+
+async def temperature_is_in_the_logprobs_but_for_the_likeliest(engine: VllmEngine) -> None:
+    warm = await engine.complete(PROMPT, Sampling(max_tokens=8, temperature=0.5), 1)
+    assert gap(model(), warm, temperature=0.5) < TOLERANCE
+    assert gap(model(), warm, temperature=1.0) > 2 * TOLERANCE
+    likeliest = await engine.complete(PROMPT, Sampling(max_tokens=8, temperature=0), 1)
+    assert gap(model(), likeliest) < TOLERANCE
+
+
+async def mistakes_are_named(engine: VllmEngine) -> None:
+    await refused(engine.complete([], Sampling(max_tokens=1), 0), ValueError, "prompt_ids")
+    await refused(engine.complete([1], Sampling(max_tokens=0), 0), ValueError, "max_tokens")
+    await refused(engine.complete(PROMPT, Sampling(max_tokens=1000), 0), ValueError, "context of 1024")
+    await refused(engine.publish(Adapter({}, 4, 8.0), 1), ValueError, "whole weights")
+
+
+async def a_cancelled_completion_makes_room(engine: VllmEngine) -> None:
+    long = [asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), n)) for n in range(16)]
+    await asyncio.sleep(0.3)
+    for each in long:
+        each.cancel()
+    await asyncio.gather(*long, return_exceptions=True)
+    assert all(each.cancelled() for each in long)
+    assert len((await engine.complete(PROMPT, Sampling(max_tokens=3), 0)).token_ids) == 3
+
+
+async def publications_change_the_logprobs_to_the_trainers(engine: VllmEngine) -> None:
+    begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=40), 0))
+    await asyncio.sleep(0.1)
+    for version in (3, 4):
+        await engine.publish(model(version).state_dict(), version)
+        completion = await engine.complete(PROMPT, Sampling(max_tokens=20), 0)
+        assert completion.policy_version == version
+        assert gap(model(version), completion) < TOLERANCE
+        assert gap(model(version - 1), completion) > 0.5
+    assert (await begun).policy_version == 0
+    assert gap(model(), await begun) < TOLERANCE
+
+
+async def a_closed_engine_is_down_and_may_be_closed_again(engine: VllmEngine) -> None:
+    begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), 0))
+    await asyncio.sleep(0.2)
+    await engine.close()
+    await engine.close()
+    await refused(begun, EngineDown, "abort")
+    await refused(engine.complete(PROMPT, Sampling(max_tokens=1), 0), EngineDown, "closed")
+    await refused(engine.publish(model().state_dict(), 1), EngineDown, "closed")
+
+
+# --- adapters ----------------------------------------------------------------------------------------------
+
+
+def policy_of(seed: int) -> Policy:
+    """A policy whose adapter says something."""
+    policy = Policy(model(), PolicyConfig(lora_rank=4, lora_alpha=8.0), seed=0)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for each in policy.trainable.values():
+            each.copy_(torch.randn(each.shape, generator=generator) * 0.2)
+    return policy
+
+
+async def adapters_change_the_logprobs_to_the_trainers(engine: VllmEngine) -> None:
+    base = await engine.complete(PROMPT, Sampling(max_tokens=10), 0)
+    assert gap(model(), base) < TOLERANCE
+    await engine.publish(Policy(model(), PolicyConfig(lora_rank=4), seed=0).adapter(), 1)
+    untaught = await engine.complete(PROMPT, Sampling(max_tokens=10), 0)
+    assert gap(model(), untaught) < TOLERANCE
+    for version in (2, 3, 4, 5):
+        await engine.publish(policy_of(version).adapter(), version)
+        completion = await engine.complete(PROMPT, Sampling(max_tokens=20), 0)
+        assert completion.policy_version == version
+        assert gap(policy_of(version).model, completion) < TOLERANCE
+        assert gap(policy_of(version - 1).model, completion) > 0.5
+
+
+async def what_has_begun_goes_on_with_its_own_adapter(engine: VllmEngine) -> None:
+    begun = {}
+    for version in (6, 7, 8):
+        await engine.publish(policy_of(version).adapter(), version)
+        begun[version] = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=60), version))
+        await asyncio.sleep(0.1)
+    for version, completion in begun.items():
+        assert (await completion).policy_version == version
+        assert gap(policy_of(version).model, await completion) < TOLERANCE
+    await engine.publish(policy_of(9).adapter(), 9)
+    assert engine._standing is not None
+    assert len(await engine._standing.llm.list_loras()) == 1, "old adapters stay loaded"
+
+
+async def an_engine_that_died_comes_back_with_its_adapter(engine: VllmEngine) -> None:
+    begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), 0))
+    await asyncio.sleep(0.3)
+    for process in children(os.getpid()):
+        os.kill(process, signal.SIGKILL)
+    await refused(begun, EngineDown, "died")
+    completion = await engine.complete(PROMPT, Sampling(max_tokens=20), 0)
+    assert completion.policy_version == 9
+    assert gap(policy_of(9).model, completion) < TOLERANCE
+
+
+def children(process: int) -> list[int]:
+    """Of the engine: every process below this one but multiprocessing's tracker of resources."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue  # it has ended meanwhile
+        if parent == process and b"resource_tracker" not in command:
+            found += [*children(int(entry.name)), int(entry.name)]
+    return found
+
+
+Scenario = Callable[[VllmEngine], Awaitable[None]]
+WHOLE: tuple[Scenario, ...] = (
+    a_completion_is_as_long_as_asked_with_the_trainers_logprobs,
+    the_next_turn_agrees_though_its_prefix_is_cached,
+    a_seed_gives_its_tokens_whatever_is_sampled_beside,
+    the_stop_token_is_part_of_the_completion,
+    temperature_is_in_the_logprobs_but_for_the_likeliest,
+    mistakes_are_named,
+    a_cancelled_completion_makes_room,
+    publications_change_the_logprobs_to_the_trainers,
+    a_closed_engine_is_down_and_may_be_closed_again,
+)
+ADAPTERS: tuple[Scenario, ...] = (
+    adapters_change_the_logprobs_to_the_trainers,
+    what_has_begun_goes_on_with_its_own_adapter,
+    an_engine_that_died_comes_back_with_its_adapter,
+)
+
+
+async def play(engine: VllmEngine, scenarios: tuple[Scenario, ...]) -> None:
+    for scenario in scenarios:
+        started, error = time.perf_counter(), ""
+        try:
+            async with asyncio.timeout(300):
+                await scenario(engine)
+        except Exception:  # noqa: BLE001 - told, not raised: those after it are to be seen too
+            error = traceback.format_exc()
+        seconds = round(time.perf_counter() - started, 2)
+        name = scenario.__name__
+        print(json.dumps({"scenario": name, "seconds": seconds, "error": error}), flush=True)
+    await engine.close()
+
+
+async def main() -> None:
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        model().save_pretrained(folder)
+        await play(VllmEngine(folder, settings()), WHOLE)
+        await play(VllmEngine(folder, settings(lora_rank=4)), ADAPTERS)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
