@@ -43,6 +43,8 @@ from transformers import (
 from transformers.utils import logging
 
 from turnwise.engines.transformers import TransformersEngine
+from turnwise.protocols import Engine
+from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Sampling
 
 Complete = Callable[[list[int], int], Awaitable[list[int]]]
@@ -109,7 +111,9 @@ def make_model(name: str) -> Any:
     return Qwen3ForCausalLM(config).eval()
 
 
-async def play_all(complete: Complete, tokens: Tokens, latency_seconds: float) -> float:
+async def play_all(
+    complete: Complete, tokens: Tokens, latency_seconds: float, on_end: Callable[[], None] = lambda: None
+) -> float:
     """Every episode on its own: one's tool runs while the others are sampled. Seconds for all of them."""
 
     async def play(number: int) -> None:
@@ -119,6 +123,7 @@ async def play_all(complete: Complete, tokens: Tokens, latency_seconds: float) -
             if observation is not None:
                 await asyncio.sleep(latency_seconds)
                 ids += observation
+        on_end()
 
     started = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -130,15 +135,30 @@ async def play_all(complete: Complete, tokens: Tokens, latency_seconds: float) -
 async def run_ours(model: Any, shape: Shape, tokens: Tokens, latency_seconds: float) -> float:
     """A fresh engine each time: nothing cached, as after a publication."""
     engine = TransformersEngine(model, device="cpu", max_batch=shape.num_episodes)
+    try:
+        return await play_all(completing(engine, shape), tokens, latency_seconds)
+    finally:
+        await engine.close()
 
+
+async def run_lockstep(model: Any, shape: Shape, tokens: Tokens, latency_seconds: float) -> float:
+    """The same, all episodes turn by turn (rollout.lockstep)."""
+    engine = TransformersEngine(model, device="cpu", max_batch=shape.num_episodes)
+    pace = Lockstep(engine, shape.num_episodes, asyncio.Lock())
+    try:
+        async with pace.collection():
+            pace.enter(shape.num_episodes)
+            return await play_all(completing(pace, shape), tokens, latency_seconds, on_end=pace.leave)
+    finally:
+        await engine.close()
+
+
+def completing(engine: Engine, shape: Shape) -> Complete:
     async def complete(ids: list[int], seed: int) -> list[int]:
         completion = await engine.complete(ids, Sampling(max_tokens=shape.new_tokens), seed)
         return list(completion.token_ids)
 
-    try:
-        return await play_all(complete, tokens, latency_seconds)
-    finally:
-        await engine.close()
+    return complete
 
 
 def run_generate(model: Any, shape: Shape, tokens: Tokens, latency_seconds: float) -> float:
@@ -252,6 +272,8 @@ def main() -> None:
         ours[latency] = min(asyncio.run(run_ours(own, shape, tokens, latency)) for _ in rounds)
         add(row(shape, "generate per turn", latency, generate[latency], generate[latency]))
         add(row(shape, "turnwise", latency, ours[latency], generate[latency]))
+        lockstep = min(asyncio.run(run_lockstep(own, shape, tokens, latency)) for _ in rounds)
+        add(row(shape, "turnwise, in lockstep", latency, lockstep, generate[latency]))
     for latency in () if options.skip_continuous else generate:  # last: by far the slowest on a CPU
         seconds, note = try_continuous(model, shape, tokens, latency)
         add(row(shape, "transformers continuous", latency, seconds, generate[latency], note))

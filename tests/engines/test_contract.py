@@ -9,7 +9,7 @@ import pytest
 from tests.engines.models import qwen3
 from turnwise.engines import ENGINES, engine_class
 from turnwise.engines.openai import NOT_FOR_TRAINING, OpenAIEndpoint
-from turnwise.protocols import Engine, EngineDown
+from turnwise.protocols import Ask, BatchEngine, Engine, EngineDown
 from turnwise.types import Finish, Sampling
 
 PROMPT = [3, 1, 4, 1, 5]
@@ -92,6 +92,29 @@ def test_an_empty_request_is_the_callers_mistake(name: str, prompt: list[int], m
         with pytest.raises(ValueError, match=r"prompt_ids|max_tokens"):
             await engine.complete(prompt, Sampling(max_tokens=max_tokens), 0)
         await engine.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_batch_is_answered_one_by_one_and_a_bad_request_spoils_no_other(name: str) -> None:
+    async def scenario() -> None:
+        engine: Any = MAKERS[name]()
+        assert isinstance(engine, BatchEngine)
+        sampling = Sampling(max_tokens=4)
+        prompts = [tuple(PROMPT), (), (2, 7), tuple(PROMPT)]
+        asked = engine.submit([Ask(prompt, sampling, seed) for seed, prompt in enumerate(prompts)])
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(answers[1], ValueError)
+        other = MAKERS[name]()
+        alone = [await other.complete(prompts[seed], sampling, seed) for seed in (0, 2, 3)]
+        await other.close()
+        assert [answers[seed].token_ids for seed in (0, 2, 3)] == [each.token_ids for each in alone]
+        await engine.forget()
+        assert (await engine.complete(PROMPT, sampling, 0)).token_ids == alone[0].token_ids
+        await engine.close()
+        with pytest.raises(EngineDown):
+            await asyncio.gather(*engine.submit([Ask(tuple(PROMPT), sampling, 0)]))
 
     asyncio.run(scenario())
 
