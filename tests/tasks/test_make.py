@@ -357,3 +357,15 @@ def test_rounding_is_clear_only_away_from_ties_and_zero() -> None:
 def test_nothing_fits_is_a_lookup_error() -> None:
     with pytest.raises(LookupError, match="nothing fits"):
         Material(MARKET, (), (), random.Random(0)).pick(())
+
+
+def test_tasks_can_all_be_offered_the_same_few_tools() -> None:
+    servers, tools = ("polygon", "fmp"), ("fmp_get_quote", "polygon_*")
+    made = make(
+        {"test": 1}, families=only(QUOTE_FIGURE, FAMILIES["figure_by_name"]), servers=servers, tools=tools
+    )
+    assert [(task.family, task.servers, task.tools) for task in made.tasks] == [
+        ("quote_figure", servers, tools)
+    ]
+    [rejected] = made.rejected
+    assert rejected.reason == "fmp_search_ticker is needed and not offered"

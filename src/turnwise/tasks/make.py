@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 from turnwise.protocols import Toolbox
@@ -73,13 +74,15 @@ async def make_tasks(
     seed: int = 0,
     families: Mapping[str, Family] = FAMILIES,
     servers: Sequence[str] | None = None,
+    tools: Sequence[str] | None = None,
     num_parallel: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Made:
     """`counts` tasks of each family in each split, the same for the same seed.
 
-    A task is offered the servers its plan needs, or those of `servers` where given. `on_progress` is told
-    how many of how many are verified. Raises Mismatch, and ToolsDown when a server fails.
+    A task is offered the servers its plan needs, or those of `servers` where given, and of them the tools
+    that fit the patterns `tools`, or all. `on_progress` is told how many of how many are verified. Raises
+    Mismatch, and ToolsDown when a server fails.
     """
     unknown = sorted(set(counts) - set(SPLITS))
     if unknown:
@@ -92,7 +95,7 @@ async def make_tasks(
 
     async def settle(index: int, draft: _Draft) -> None:
         async with slots:
-            outcomes[index] = await _verify(draft, lease, servers)
+            outcomes[index] = await _verify(draft, lease, servers, tools)
         if on_progress is not None:
             on_progress(len(outcomes), len(drafts))
 
@@ -172,7 +175,9 @@ def _draw(family: Family, split: str, material: Material, count: int, seed: int)
     return list(drawn.values())
 
 
-async def _verify(draft: _Draft, lease: Lease, servers: Sequence[str] | None) -> Task | Rejected:
+async def _verify(
+    draft: _Draft, lease: Lease, servers: Sequence[str] | None, tools: Sequence[str] | None
+) -> Task | Rejected:
     offered = tuple(servers or draft.family.servers)
     try:
         async with lease(offered, f"{draft.task_id}/first") as toolbox:
@@ -189,7 +194,16 @@ async def _verify(draft: _Draft, lease: Lease, servers: Sequence[str] | None) ->
     if second.conclusion != first.conclusion:
         told = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
         return Rejected(draft.task_id, f"the plan does not reproduce its truth: {told}")
-    return _task(draft, first, offered)
+    task = _task(draft, first, offered, tools)
+    needed = {*task.truth.milestones, *(probe.tool for probe in task.truth.probes)}
+    withheld = sorted(name for name in needed if not _fits(name, tools))
+    if withheld:
+        return Rejected(draft.task_id, f"{withheld[0]} is needed and not offered")
+    return task
+
+
+def _fits(name: str, patterns: Sequence[str] | None) -> bool:
+    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 async def _require_state(played: Played, toolbox: Toolbox) -> None:
@@ -221,13 +235,14 @@ def _require_known(draft: _Draft, conclusion: Conclusion) -> None:
         )
 
 
-def _task(draft: _Draft, played: Played, servers: tuple[str, ...]) -> Task:
+def _task(draft: _Draft, played: Played, servers: tuple[str, ...], tools: Sequence[str] | None) -> Task:
     plan_tools = [step.tool for steps in draft.case.turns for step in steps]
     conclusion = played.conclusion
     return Task(
         id=draft.task_id,
         prompt=(Message("user", draft.prompt),),
         servers=servers,
+        tools=None if tools is None else tuple(tools),
         truth=Truth(
             answer=conclusion.answer,
             writes=conclusion.writes,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from turnwise.tasks.facts import Bar
+from turnwise.tasks.families.lookups import FIGURES, PRICES, known_figure
 from turnwise.tasks.families.searches import TICKER_ONLY, search, symbol_in
 from turnwise.tasks.family import (
     TWO_DECIMALS,
@@ -286,4 +287,50 @@ FASTER_GROWTH = Family(
     draft=_faster,
 )
 
-CALCULATIONS = (AVERAGE_CLOSE, HIGHEST_CLOSE_DAY, SOURCE_GAP, REVENUE_PER_EMPLOYEE, FASTER_GROWTH)
+
+def _difference(material: Material) -> Case:
+    pair, what = material.pick_two(material.companies), material.pick(PRICES)
+    key = FIGURES[what][0]
+    first, second = (known_figure(material.market.quote(company.symbol), what) for company in pair)
+
+    def code(results: Results) -> dict[str, str]:
+        return {"code": f"print(round({results[0][key]} - {results[1][key]}, 2))"}
+
+    return Case(
+        words={"first": pair[0].symbol, "second": pair[1].symbol, "what": what},
+        form=TWO_DECIMALS,
+        turns=(
+            tuple(call("fmp_get_quote", symbol=company.symbol) for company in pair),
+            (Step("execute_python", code),),
+        ),
+        conclude=lambda results: _number(results, unit="$"),
+        known=round(first - second, 2),
+    )
+
+
+PRICE_DIFFERENCE = Family(
+    name="price_difference",
+    difficulty=Difficulty.MEDIUM,
+    servers=("fmp", "python"),
+    required_tools=("fmp_get_quote", "execute_python"),
+    phrasings=(
+        "Get the FMP quotes of {first} and {second} and subtract the second {what} from the first with "
+        "execute_python.",
+        "How much higher is the {what} of {first} than that of {second} (negative if lower)? Use FMP quotes "
+        "and execute_python.",
+        "With execute_python, compute the {what} of {first} minus the {what} of {second}, both from FMP "
+        "quotes.",
+        "Compare {first} with {second}: what is the {what} of the former minus the {what} of the latter? "
+        "Quotes from FMP, arithmetic in execute_python.",
+        "Take the {what} from the FMP quotes of {first} and {second}. What is the first less the second, by "
+        "execute_python?",
+        "By how many dollars does the {what} of {first} exceed the {what} of {second} in their FMP quotes "
+        "(negative if it does not)? Calculate in execute_python.",
+    ),
+    draft=_difference,
+)
+
+CALCULATIONS = (
+    *(AVERAGE_CLOSE, HIGHEST_CLOSE_DAY, PRICE_DIFFERENCE),
+    *(SOURCE_GAP, REVENUE_PER_EMPLOYEE, FASTER_GROWTH),
+)

@@ -2,7 +2,7 @@
 
 import re
 
-from turnwise.tasks.families.lookups import FIGURES, figure_of, known_figure
+from turnwise.tasks.families.lookups import FIGURES, PRICES, figure_of, known_figure
 from turnwise.tasks.families.searches import search, symbol_in
 from turnwise.tasks.family import (
     HISTORY_LIMIT,
@@ -111,12 +111,10 @@ CHANNEL_PRICE = Family(
     draft=_lookup,
 )
 
-_POSTED_FIGURES = ("latest price", "day high", "day low")
-
 
 def _post(material: Material) -> Case:
     company, channel = material.pick(material.companies), material.pick(material.channels)
-    what = material.pick(_POSTED_FIGURES)
+    what = material.pick(PRICES)
 
     def message(results: Results) -> str:
         return f"{company.symbol} {what}: {results[0][FIGURES[what][0]]:.2f}"
@@ -166,7 +164,7 @@ POST_FIGURE = Family(
 
 
 def _store(material: Material) -> Case:
-    company, what = material.pick(material.companies), material.pick(_POSTED_FIGURES)
+    company, what = material.pick(material.companies), material.pick(PRICES)
     key = f"{company.symbol.lower()}_{what.replace(' ', '_')}"
 
     def conclude(results: Results) -> Conclusion:

@@ -26,6 +26,9 @@ FIGURES = {
 }
 """How a question says it: the key in FMP's quote, the attribute in the world, the unit."""
 
+PRICES = ("latest price", "day high", "day low")
+"""The figures in dollars and cents: to be posted, kept, or subtracted from each other."""
+
 
 def figure_of(quote: Mapping[str, Any], what: str) -> Conclusion:
     """The figure of a quote as the answer."""
