@@ -1,11 +1,13 @@
 """Takes tasks with demonstrations, gives samples to imitate: the very tokens an episode of it would have."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.chat import RenderedChat
+from turnwise.config import Recipe
 from turnwise.mcp.results import Sanitiser, cut
 from turnwise.rewards import is_success
+from turnwise.rollout.collector import Collector
 from turnwise.training.samples import Sample, samples_of
 from turnwise.types import Group, Reward, Task, Tool
 from turnwise.workbench import Workbench, offered_tools
@@ -13,11 +15,11 @@ from turnwise.workbench import Workbench, offered_tools
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Lessons whose demonstrations earned their outcome when played again, and the tasks of those that
-    did not."""
+    """Lessons that earned their outcome when they were played again, and why the others were dropped."""
 
     lessons: tuple[Sample, ...]
-    failed: tuple[str, ...]
+    dropped: Mapping[str, str]
+    """By the task's id."""
 
 
 def lessons_of(bench: Workbench, tasks: Sequence[Task]) -> tuple[Sample, ...]:
@@ -69,22 +71,34 @@ def lesson_of(
     )
 
 
-async def verified_lessons(bench: Workbench, tasks: Sequence[Task]) -> Verified:
+async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verified:
     """Play every demonstration with its real tools and keep those that earn their outcome.
 
-    The workbench's engine must be the scripted one. What the servers say now is what is learned from.
+    The collector is one of a `demonstrating` recipe, with groups of one. What the servers say now is what is
+    learned from.
     """
     shown = [task for task in tasks if task.demonstration]
     # One that ends in a call has no answer, and its script would run out.
     ended = [task for task in shown if not task.demonstration[-1].calls]
+    dropped = {task.id: "ends in a call" for task in shown if task.demonstration[-1].calls}
+    dropped |= {task.id: "lost to infrastructure" for task in ended}
     earned: dict[str, Group] = {}
-    async with bench.collector(group_size=1).collecting(ended, len(ended)) as groups:
+    async with collector.collecting(ended, len(ended)) as groups:
         async for group in groups:
             [trajectory] = group.trajectories
+            dropped[group.task.id] = f"{trajectory.stop}, without success"
             if is_success(trajectory):
                 earned[group.task.id] = Group(group.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
+                del dropped[group.task.id]
     # In the order of the tasks, not of finishing: the same files give the same lessons.
-    return Verified(
-        samples_of([earned[task.id] for task in shown if task.id in earned]),
-        tuple(task.id for task in shown if task.id not in earned),
+    return Verified(samples_of([earned[task.id] for task in shown if task.id in earned]), dropped)
+
+
+def demonstrating(recipe: Recipe) -> Recipe:
+    """The recipe with its model replaced by the tasks' own demonstrations."""
+    return recipe.model_copy(
+        update={
+            "engine": recipe.engine.model_copy(update={"kind": "scripted"}),
+            "rollout": recipe.rollout.model_copy(update={"lockstep": False}),
+        }
     )

@@ -6,7 +6,6 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,50 +13,22 @@ from huggingface_hub import constants
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from tests.rollout.stage import NOTEBOOK, task
+from tests.rollout.stage import task
 from tests.run.stage import write_model
+from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import SECRET, is_plain, turnwise
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe
 from turnwise.doctor import Finding, Level, examine, print_finding
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
 from turnwise.doctor.setup import check_model, check_rollout, check_tasks, reach_servers, some_task
 from turnwise.mcp.spec import load
 from turnwise.tasks.load import save
-from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
-
-WRITE = ToolCall("1", "write", {"text": "a"})
-READ = ToolCall("2", "read", {})
-
-
-def shown_task(answer: str = "done", name: str = "shown") -> Task:
-    """Two real calls and an answer; the right one is `done`."""
-    results = (ToolResult("1", "written", Cause.OK, 0.0), ToolResult("2", '["a"]', Cause.OK, 0.0))
-    return task(name, demonstration=(DemoTurn("", (WRITE, READ), results), DemoTurn(answer)))
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_model(tmp_path_factory.mktemp("model"))
+from turnwise.types import Cause, DemoTurn, ToolCall, ToolResult
 
 
 @pytest.fixture
-def folder(tmp_path: Path, model: Path) -> Path:
-    """A sound setup: a tiny model, a notebook server, one task with a demonstration."""
-    write_servers(tmp_path, notebook={"command": sys.executable, "args": [str(NOTEBOOK)]})
-    save([shown_task()], tmp_path / "train.jsonl")
-    (tmp_path / "recipe.toml").write_text(
-        f'model.path = "{model}"\ntools.mcp = "mcp.json"\ntasks.train = "train.jsonl"\n'
-        f'run.folder = "{tmp_path}/runs"\nrollout = {{tokens_per_turn = 128, lockstep = true}}\n'
-    )
-    return tmp_path
-
-
-def write_servers(folder: Path, **servers: Any) -> None:
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-
-
-def recipe_in(folder: Path, *overrides: str) -> Recipe:
-    return load_recipe(folder / "recipe.toml", overrides)
+def folder(tmp_path: Path) -> Path:
+    return sound_setup(tmp_path)
 
 
 def found(folder: Path, *overrides: str, environ: dict[str, str] | None = None) -> list[Finding]:

@@ -16,6 +16,7 @@ for command in (
     servers.serve,
     check.doctor,
     learn.train,
+    learn.sft,
     models.export,
     play.rollout,
 ):

@@ -1,4 +1,4 @@
-"""`turnwise train`: learning, from the command line."""
+"""`turnwise train` and `turnwise sft`: learning, from the command line."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +10,7 @@ from turnwise.cli.play import read_recipe, run_async
 
 if TYPE_CHECKING:
     from turnwise.tracking.folder import RunFolder
+    from turnwise.training.sft import SftStep
 
 
 def train(
@@ -33,6 +34,41 @@ def train(
         has_ended_well = run_async(train_in(folder))
     if not has_ended_well:
         raise typer.Exit(3)
+
+
+def sft(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); its tasks.train have demonstrations.")],
+    out: Annotated[Path, typer.Option(help="Where the model goes: a folder that is not there yet.")],
+    verify: Annotated[
+        bool, typer.Option(help="Play each demonstration with its real tools and drop those that fail.")
+    ] = True,
+    adapter: Annotated[
+        bool, typer.Option("--adapter", help="The LoRA adapter alone, in peft's format; merged by default.")
+    ] = False,
+    overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
+) -> None:
+    """Warm a model up before RL: supervised learning on the verified demonstrations of the training tasks.
+
+    Example: turnwise sft recipe.toml --out models/warm && turnwise train recipe.toml --set
+    model.path=models/warm
+    """
+    from turnwise.warm_start import warm_up
+
+    settings = read_recipe(recipe, overrides)
+
+    def show(step: "SftStep") -> None:
+        # about twenty lines, however long it takes
+        is_last = step.step + 1 == step.num_steps
+        if is_last or step.step % -(-step.num_steps // 20) == 0:
+            print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
+
+    warm = run_async(warm_up(settings, out, is_verified=verify, is_adapter=adapter, on_step=show))
+    for task_id, reason in list(warm.dropped.items())[:5]:
+        print(f"dropped {task_id}: {reason}")
+    print(
+        f"{warm.folder}: learned from {warm.num_lessons} demonstrations, {len(warm.dropped)} dropped; "
+        f"loss {warm.steps[0].loss:.4f} -> {warm.steps[-1].loss:.4f}"
+    )
 
 
 def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "RunFolder":

@@ -14,6 +14,7 @@ from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.doctor.findings import Finding, Level
 from turnwise.doctor.machine import free_memory
+from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.protocols import EngineDown
@@ -205,14 +206,8 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     """Play one task as a run would, with its real tools: its demonstration, or the model itself."""
     is_shown = bool(task.demonstration)
     advice = "see docs/troubleshooting.md"
-    playing = recipe.model_copy(
-        update={
-            "engine": recipe.engine.model_copy(update={"kind": "scripted"}) if is_shown else recipe.engine,
-            "rollout": recipe.rollout.model_copy(update={"lockstep": False}),
-        }
-    )
     try:
-        trajectory = await _play(playing, task)
+        trajectory = await _play(demonstrating(recipe) if is_shown else recipe, task)
     except (ValueError, LookupError, CollectionFailed) as error:
         return Finding("rollout", Level.BAD, f"task {task.id!r}: {error}", advice)
     if isinstance(trajectory, str):

@@ -1,0 +1,105 @@
+"""Takes a recipe, gives a folder with its model after supervised learning on verified demonstrations."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from turnwise.chat import load_tokenizer
+from turnwise.config import Recipe
+from turnwise.lessons import Verified, demonstrating, lessons_of, verified_lessons
+from turnwise.rollout.live import shown
+from turnwise.tasks.load import load
+from turnwise.tracking.whole import write_json
+from turnwise.training.model_folder import check_free, save_adapter, save_merged
+from turnwise.training.policy import Policy
+from turnwise.training.samples import Sample
+from turnwise.training.sft import SftStep, fine_tune
+from turnwise.types import Task
+from turnwise.workbench import load_model, open_workbench
+
+METRICS = "sft.json"
+"""Beside the weights: what was learned from, what was dropped and why, every step's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """What came of it."""
+
+    folder: Path
+    num_lessons: int
+    dropped: Mapping[str, str]
+    """Tasks whose demonstration did not earn its outcome, and why."""
+    steps: Sequence[SftStep]
+
+
+async def warm_up(
+    recipe: Recipe,
+    out: Path,
+    *,
+    is_verified: bool = True,
+    is_adapter: bool = False,
+    on_step: Callable[[SftStep], None] = lambda step: None,
+) -> WarmStart:
+    """Learn from the demonstrations of tasks.train; ValueError for the user's mistakes.
+
+    `is_verified` plays each with its real tools first and drops those that fail; else their recorded results
+    are believed.
+    """
+    check_free(out)
+    tasks = _demonstrated(recipe)
+    gathered = await _gather(recipe, tasks, is_verified=is_verified)
+    if not gathered.lessons:
+        reasons = ", ".join(sorted(set(gathered.dropped.values())))
+        raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
+    policy = Policy(load_model(recipe.model), recipe.policy, device=recipe.model.device, seed=recipe.seed)
+    steps = await asyncio.to_thread(_learn, policy, gathered.lessons, recipe, on_step)
+    tokenizer = load_tokenizer(recipe.model.path)
+    if is_adapter:
+        save_adapter(policy, tokenizer, out, base=recipe.model.path)
+    else:
+        save_merged(policy, tokenizer, out)
+    figures = {
+        "num_lessons": len(gathered.lessons),
+        "num_own_tokens": sum(lesson.num_own_tokens for lesson in gathered.lessons),
+        "dropped": dict(gathered.dropped),
+        "steps": [asdict(step) for step in steps],
+    }
+    write_json(out / METRICS, figures)
+    return WarmStart(out, len(gathered.lessons), gathered.dropped, steps)
+
+
+def _demonstrated(recipe: Recipe) -> list[Task]:
+    if recipe.tasks.train is None:
+        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
+    tasks = [task for task in load(recipe.tasks.train) if task.demonstration]
+    if not tasks:
+        raise ValueError(f"tasks.train: no task of {recipe.tasks.train} has a demonstration to learn from")
+    return tasks
+
+
+async def _gather(recipe: Recipe, tasks: Sequence[Task], *, is_verified: bool) -> Verified:
+    async with open_workbench(demonstrating(recipe), tasks) as bench:
+        if not is_verified:
+            return Verified(lessons_of(bench, tasks), {})
+        collector = bench.collector(group_size=1)
+        async with shown(collector.progress, len(tasks), Console(stderr=True, emoji=False)):
+            return await verified_lessons(collector, tasks)
+
+
+def _learn(
+    policy: Policy, lessons: Sequence[Sample], recipe: Recipe, on_step: Callable[[SftStep], None]
+) -> list[SftStep]:
+    try:
+        return fine_tune(
+            policy,
+            lessons,
+            recipe.sft,
+            seed=recipe.seed,
+            is_shared=recipe.update.shared_prefix,
+            on_step=on_step,
+        )
+    except FloatingPointError as error:
+        raise ValueError(f"the update was not a number and was not made: {error}") from None
