@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn import Parameter
 
-from turnwise.training.optimizer import Optimizer, learning_rate
+from turnwise.training.optimizer import Optimizer, learning_rate, scale_of
 
 
 def rate(step: int, schedule: str, warmup: int = 0, num_steps: int = 10, lowest: float = 0.0) -> float:
@@ -31,9 +32,9 @@ def parameters(dtype: torch.dtype = torch.float32) -> dict[str, Parameter]:
     return {name: Parameter(torch.tensor(value, dtype=dtype)) for name, value in values.items()}
 
 
-def give(named: dict[str, Parameter], size: float) -> None:
-    for parameter in named.values():
-        parameter.grad = torch.full_like(parameter, size)
+def slope(named: dict[str, Parameter], size: float) -> Tensor:
+    """A loss whose gradient is `size` everywhere."""
+    return torch.stack([size * parameter.sum() for parameter in named.values()]).sum()
 
 
 def test_steps_are_adamws_with_decay_on_matrices_alone() -> None:
@@ -42,8 +43,7 @@ def test_steps_are_adamws_with_decay_on_matrices_alone() -> None:
     expected = {name: parameter.detach().double() for name, parameter in own.items()}
     first, second = 0.0, 0.0
     for count, size in enumerate((0.3, -0.2, 0.7), start=1):
-        give(own, size)
-        optimizer.gather()
+        optimizer.learn(slope(own, size))
         optimizer.step(optimizer.norms(), policy_rate=0.05)
         first, second = 0.9 * first + 0.1 * size, 0.999 * second + 0.001 * size**2
         change = first / (1 - 0.9**count) / (math.sqrt(second / (1 - 0.999**count)) + 1e-8)
@@ -58,8 +58,7 @@ def test_policy_and_value_are_clipped_each_by_its_own_norm_and_step_at_its_own_r
     """AdamW's first moment shows the gradient as clipped: 0.1 times it."""
     policy, value = parameters(), {"head": Parameter(torch.zeros(4))}
     optimizer = Optimizer(policy, value, max_gradient_norm=1.0)
-    give(policy, 0.1)
-    give(value, 100.0)
+    optimizer.learn(slope(policy, 0.1) + slope(value, 100.0))
     norms = optimizer.norms()
     assert norms.policy == pytest.approx(0.1 * math.sqrt(6))
     assert norms.value == pytest.approx(200.0)
@@ -76,8 +75,7 @@ def test_policy_and_value_are_clipped_each_by_its_own_norm_and_step_at_its_own_r
 def test_a_gradient_that_is_no_number_shows_in_its_norm(bad: float) -> None:
     policy, value = parameters(), {"head": Parameter(torch.zeros(4))}
     optimizer = Optimizer(policy, value)
-    give(policy, 0.1)
-    give(value, 0.1)
+    optimizer.learn(slope(policy, 0.1) + slope(value, 0.1))
     assert optimizer.norms().is_finite
     assert value["head"].grad is not None
     value["head"].grad[1] = bad
@@ -89,8 +87,7 @@ def test_gradients_of_microbatches_add_up_in_fp32_for_weights_of_16_bits() -> No
     own = parameters(torch.bfloat16)
     optimizer = Optimizer(own, {}, max_gradient_norm=1e9)
     for size in (256.0, 1.0):
-        give(own, size)
-        optimizer.gather()
+        optimizer.learn(slope(own, size))
     assert optimizer.norms().policy == pytest.approx(257 * math.sqrt(6))
 
 
@@ -100,8 +97,7 @@ def test_weights_of_16_bits_move_by_steps_that_they_cannot_hold() -> None:
     optimizer = Optimizer(own, {})
     before = own["matrix"].detach().clone()
     for _ in range(100):
-        give(own, 1.0)
-        optimizer.gather()
+        optimizer.learn(slope(own, 1.0))
         optimizer.step(optimizer.norms(), policy_rate=2e-4)
     assert own["matrix"].dtype is torch.bfloat16
     torch.testing.assert_close(own["matrix"].detach().float(), before.float() - 0.02, rtol=0, atol=8e-3)
@@ -115,8 +111,7 @@ def test_a_restored_optimizer_takes_the_same_steps(dtype: torch.dtype) -> None:
 
     def steps(named: dict[str, Parameter], own: Optimizer, sizes: tuple[float, ...]) -> None:
         for size in sizes:
-            give(named, size)
-            own.gather()
+            own.learn(slope(named, size))
             own.step(own.norms(), policy_rate=0.01)
 
     steps(left, optimizer, (0.5, -0.1))
@@ -129,3 +124,30 @@ def test_a_restored_optimizer_takes_the_same_steps(dtype: torch.dtype) -> None:
     for name in left:
         assert torch.equal(left[name], right[name])
     assert all(torch.equal(saved, again.tensors()[name]) for name, saved in optimizer.tensors().items())
+
+
+def test_a_loss_is_scaled_up_where_fp16_would_lose_its_gradient() -> None:
+    """Activations in fp16, which ends at 6e-8: 1e-8 of a weight gets through by way of 4e-5."""
+
+    def moment(scale: float) -> Tensor:
+        own = {"bias": Parameter(torch.ones(4))}
+        optimizer = Optimizer(own, {}, scale=scale)
+        optimizer.learn(1e-8 * own["bias"].half().float().sum())
+        norms = optimizer.norms()
+        optimizer.step(norms, policy_rate=0.0)
+        found = optimizer.tensors()["bias/exp_avg"]
+        assert norms.policy == pytest.approx(10 * float(found.norm()), rel=1e-4)
+        return found
+
+    assert scale_of(torch.bfloat16) == scale_of(torch.float32) == 1.0
+    assert (moment(1.0) == 0).all()
+    torch.testing.assert_close(moment(scale_of(torch.float16)), torch.full((4,), 1e-9), rtol=1e-2, atol=0)
+
+
+def test_clipping_knows_the_gradient_as_it_is_not_as_it_was_scaled() -> None:
+    own = {"bias": Parameter(torch.ones(4))}
+    optimizer = Optimizer(own, {}, scale=1024.0, max_gradient_norm=1.0)
+    optimizer.learn(slope(own, 5.0))
+    assert optimizer.norms().policy == pytest.approx(10.0)
+    optimizer.step(optimizer.norms(), policy_rate=0.0)
+    torch.testing.assert_close(optimizer.tensors()["bias/exp_avg"], torch.full((4,), 0.05))

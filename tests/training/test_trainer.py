@@ -25,6 +25,7 @@ from turnwise.algorithms.aggregate import AGGREGATIONS
 from turnwise.algorithms.correction import CORRECTIONS
 from turnwise.algorithms.losses import LOSSES
 from turnwise.config import PRESETS, load_recipe
+from turnwise.training.batch import batch_of, minibatches
 from turnwise.training.samples import Sample
 
 LORA = {"policy": {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8}}
@@ -164,6 +165,24 @@ def test_minibatches_are_whole_groups_in_an_order_that_the_step_sets() -> None:
         assert result.metrics["ratio/std_late"] > 0
     assert different(trainers[0].tensors(), trainers[1].tensors()) == []
     assert different(trainers[0].tensors(), trainers[2].tensors()) != []
+
+
+def test_each_minibatch_is_a_batch_of_its_own() -> None:
+    """At a rate of 0 AdamW's moment after two steps is .1 · (.9 · first gradient + second gradient)."""
+    samples = some_samples(4)
+    recipe = recipe_of(
+        update={"num_minibatches": 2}, optimizer={"learning_rate": 0.0}, algorithm={"correction": "none"}
+    )
+    trainer = new_trainer(recipe)
+    trainer.update(samples, step=0)
+    first, second = (
+        reinforce(part, centred(part))
+        for part in (
+            [samples[row] for row in rows]
+            for rows in minibatches(batch_of(samples, torch.device("cpu")), 2, seed=0, step=0, epoch=0)
+        )
+    )
+    assert_close(gradients(trainer), {name: 0.9 * first[name] + second[name] for name in first})
 
 
 # --- everything selectable ---------------------------------------------------------------------------------

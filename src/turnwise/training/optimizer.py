@@ -15,6 +15,11 @@ from torch.nn import Parameter
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
+HALF_SCALE = 4096.0
+"""What a loss is multiplied by where activations are fp16, and gradients divided by: a share of 1/10,000 of a
+mean over tokens, times a small weight, is below the 6e-8 at which fp16 ends. Too large shows as infinity, and
+the step is left out."""
+
 
 def learning_rate(
     peak: float,
@@ -36,6 +41,11 @@ def learning_rate(
     progress = min((step - warmup_steps) / max(num_steps - warmup_steps, 1), 1.0)
     left = 1 - progress if schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
     return peak * (lowest + (1 - lowest) * left)
+
+
+def scale_of(dtype: torch.dtype) -> float:
+    """For activations of this type."""
+    return HALF_SCALE if dtype is torch.float16 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +77,13 @@ class Optimizer:
         weight_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
+        scale: float = 1.0,
     ) -> None:
         self._parameters: dict[str, Parameter] = {**policy, **value}
         assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
         self._value_names = frozenset(value)
         self._max_norm = max_gradient_norm
+        self._scale = scale
         self._twins: dict[str, Tensor] = {
             name: parameter if parameter.dtype.itemsize >= 4 else Parameter(parameter.detach().float())
             for name, parameter in self._parameters.items()
@@ -93,8 +105,9 @@ class Optimizer:
                 groups.append({"params": twins, "weight_decay": decay, "is_value": is_value})
         return [group for group in groups if group["params"]]
 
-    def gather(self) -> None:
-        """Add the gradients of a micro-batch to what was gathered; needed after every backward pass."""
+    def learn(self, loss: Tensor) -> None:
+        """Run a micro-batch's share of the loss backward, and add its gradients to what was gathered."""
+        (loss * self._scale).backward()  # type: ignore[no-untyped-call]
         for name, parameter in self._parameters.items():
             twin = self._twins[name]
             if twin is parameter or parameter.grad is None:
@@ -117,7 +130,8 @@ class Optimizer:
         if not gradients:
             return 0.0
         # summed in fp64, so that the number of tensors adds no rounding of its own
-        return float(torch.stack([norm.double() for norm in torch._foreach_norm(gradients)]).norm())
+        norms = torch.stack([norm.double() for norm in torch._foreach_norm(gradients)])
+        return float(norms.norm()) / self._scale
 
     def _gradients(self, *, is_value: bool) -> list[Tensor]:
         return [
@@ -129,8 +143,9 @@ class Optimizer:
     def step(self, norms: Norms, *, policy_rate: float, value_rate: float = 0.0) -> None:
         """Clip by `norms`, take one step, and forget the gradients."""
         for is_value, norm in ((False, norms.policy), (True, norms.value)):
-            if norm > self._max_norm:
-                torch._foreach_mul_(self._gradients(is_value=is_value), self._max_norm / norm)
+            factor = min(self._max_norm / norm, 1.0) / self._scale if norm else 1.0
+            if factor != 1.0:
+                torch._foreach_mul_(self._gradients(is_value=is_value), factor)
         for group in self._adamw.param_groups:
             group["lr"] = value_rate if group["is_value"] else policy_rate
         self._adamw.step()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from turnwise.config import SftConfig
 from turnwise.training.imitation import cross_entropy, num_own_tokens
-from turnwise.training.optimizer import Optimizer, learning_rate
+from turnwise.training.optimizer import Optimizer, learning_rate, scale_of
 from turnwise.training.passes import Passes
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample
@@ -53,7 +53,11 @@ def fine_tune(
         raise ValueError(f"samples: none of the {len(samples)} has a token to learn")
     passes = Passes(policy, tokens_per_microbatch=config.tokens_per_microbatch, is_shared=is_shared)
     optimizer = Optimizer(
-        policy.trainable, {}, max_gradient_norm=config.max_gradient_norm, weight_decay=config.weight_decay
+        policy.trainable,
+        {},
+        max_gradient_norm=config.max_gradient_norm,
+        weight_decay=config.weight_decay,
+        scale=scale_of(policy.model.dtype),
     )
     num_steps = config.num_epochs * -(-len(taught) // config.samples_per_step)
     steps = []
@@ -89,8 +93,7 @@ def _step(
     for part in passes.parts(samples, range(len(samples))):
         live = passes.live([samples[number] for number in part])
         share = cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
-        share.backward()  # type: ignore[no-untyped-call]
-        optimizer.gather()
+        optimizer.learn(share)
         loss += float(share.detach())
     norms = optimizer.norms()
     if not norms.is_finite:

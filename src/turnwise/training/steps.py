@@ -117,8 +117,7 @@ class Steps:
         live = self._passes.live([lesson.batch.samples[row] for row in part], with_values=has_value)
         found = self._objective.shares(live, part, lesson, minibatch)
         if torch.is_grad_enabled():
-            found.shares.total.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.gather()
+            self._optimizer.learn(found.shares.total)
         trace.keep(part, live, found, minibatch, is_late=is_late)
         return found.shares.figures()
 
@@ -129,8 +128,7 @@ class Steps:
         for part in self._passes.parts(samples, range(len(samples))):
             live = self._passes.live([samples[number] for number in part])
             share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
-            share.backward()  # type: ignore[no-untyped-call]
-            self._optimizer.gather()
+            self._optimizer.learn(share)
             loss += float(share.detach())
         return {"loss/imitation": loss}
 

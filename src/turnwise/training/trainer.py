@@ -21,7 +21,7 @@ from turnwise.training.batch import Batch, batch_of
 from turnwise.training.estimates import Before, Lesson, Values, estimate
 from turnwise.training.imitation import weight_at
 from turnwise.training.objective import Objective
-from turnwise.training.optimizer import Optimizer
+from turnwise.training.optimizer import Optimizer, scale_of
 from turnwise.training.passes import Passes
 from turnwise.training.policy import Policy
 from turnwise.training.reference import Reference
@@ -80,6 +80,7 @@ class Trainer:
             weight_decay=options.weight_decay,
             betas=options.betas,
             epsilon=options.epsilon,
+            scale=scale_of(policy.model.dtype),
         )
         self._steps = Steps(self._passes, self._objective, self._optimizer, recipe)
         self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)

@@ -1,0 +1,184 @@
+"""Takes planted mistakes one by one, gives the test that catches each; name files to try only those."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import peft  # noqa: F401  (loaded once here, so that no child loads it again)
+import pytest
+import torch
+from transformers import Qwen3ForCausalLM  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+
+MUTANTS = [
+    # file, what stands there, what is put in its place, the tests that should notice
+    # the shift by one, and the mask by one
+    ("layout", "dtype=torch.long) - 1]", "dtype=torch.long)]", "trainer"),
+    ("layout", "dtype=torch.long) - 1]", "dtype=torch.long) - 2]", "trainer"),
+    ("layout", "sample.token_ids[depth] for depth", "sample.token_ids[depth - 1] for depth", "trainer"),
+    ("layout", "mask_BT[row, :count] = True", "mask_BT[row, : count - 1] = True", "trainer"),
+    ("batch", "torch.arange(width) < lengths_B1", "torch.arange(width) < lengths_B1 - 1", "trainer"),
+    ("batch", "torch.arange(width) < lengths_B1", "torch.arange(width) <= lengths_B1", "trainer"),
+    ("batch", "[sample.logprobs[place] for", "[sample.logprobs[place - 1] for", "trainer estimates"),
+    ("batch", "[sample.turns[place] for", "[sample.turns[place - 1] for", "estimates"),
+    # groups
+    (
+        "estimates",
+        "ADVANTAGES[name](rewards_N_G), strict",
+        "ADVANTAGES[name](rewards_N_G)[::-1], strict",
+        "trainer",
+    ),
+    (
+        "estimates",
+        "turn(rewards_N_G_K, gamma=gamma), strict",
+        "turn(rewards_N_G_K)[::-1], strict",
+        "estimates",
+    ),
+    ("batch", "dict(sorted(rows.items()))", "dict(rows.items())", "estimates"),
+    (
+        "batch",
+        "groups[part::num_parts] for row in group",
+        "groups[part::num_parts] for row in group[:1]",
+        "estimates",
+    ),
+    ("batch", 'f"{seed}/{step}/{epoch}"', 'f"{seed}/{step}"', "estimates"),
+    (
+        "objective",
+        "num_learnable_B[list(rows)] =",
+        "num_learnable_B[:] = learnable_BT.sum(dim=1) #",
+        "trainer",
+    ),
+    # signs
+    ("imitation", "return -zero_where_masked", "return zero_where_masked", "terms sft"),
+    ("objective", "loss.losses_BT * fix.weights_BT", "-loss.losses_BT * fix.weights_BT", "trainer"),
+    ("objective", "lesson.kl_coefficient * KL_LOSSES", "-lesson.kl_coefficient * KL_LOSSES", "terms"),
+    ("objective", "self._value.coefficient * zero", "-self._value.coefficient * zero", "statistics"),
+    ("estimates", "rewards_BT + penalty_BT, flat", "rewards_BT - penalty_BT, flat", "estimates"),
+    # π_old and μ, and what is stale
+    ("objective", "else here.of(before)", "else here.of(lesson.batch.sampler_logprobs_BT)", "terms"),
+    ("objective", "live.logprobs_BT.detach() if", "here.of(lesson.batch.sampler_logprobs_BT) if", "terms"),
+    ("objective", "fix.base_logprobs_BT,\n", "old_BT,\n", "terms"),
+    ("steps", "if is_first else self._passes.logprobs_of(lesson.batch, rows)", "", "terms"),
+    ("trainer", "update.num_epochs * update.num_minibatches > 1", "False", "terms trainer refusals"),
+    ("trainer", "or self._objective.may_drop_tokens", "", "terms"),
+    ("optimizer", "parameter.copy_(self._twins[name])", "pass", "optimizer"),
+    (
+        "optimizer",
+        "parameter.copy_(self._twins[name])\n        self.clear()",
+        "parameter.copy_(self._twins[name])",
+        "trainer",
+    ),
+    ("optimizer", "twin.grad.add_(given)", "given", "optimizer"),
+    (
+        "passes",
+        "place[row] for row in rows",
+        "place[row] for row in sorted(rows, key=place.get)",
+        "terms trainer",
+    ),
+    # weights of the terms
+    ("objective", "whole.of_rows(rows)", "whole.of_rows(range(len(rows)))", "trainer"),
+    ("imitation", "max(1 - step / config.num_steps, 0.0)", "1.0", "terms"),
+    ("steps", "weight * cross_entropy", "cross_entropy", "terms"),
+    ("objective", "learnable_BT = fix.mask_BT", "pass", "terms"),
+    ("objective", "counts_BT.any(dim=1)", "(lesson.targets.advantages_BT > 0).any(dim=1)", "trainer"),
+    (
+        "estimates",
+        "is_truncated_B=torch.tensor(cut_off",
+        "is_truncated_B=torch.tensor([False] * len(cut_off)",
+        "estimates",
+    ),
+    ("estimates", "of_token <= number", "of_token < number", "estimates"),
+    ("estimates", "found.returns_BT, flat", "before.values.values_BT, flat", "estimates"),
+    # refusals, references and state
+    ("steps", "if not math.isfinite(loss) or not norms.is_finite:", "if False:", "refusals"),
+    ("steps", "            self._optimizer.clear()\n", "            pass\n", "refusals trainer"),
+    ("steps", 'return "kl_cap" if', 'return "" if', "refusals"),
+    ("reference", "decay=self._config.decay)", "decay=1 - self._config.decay)", "reference"),
+    (
+        "reference",
+        "num_updates % self._config.every == 0",
+        "num_updates % self._config.every == 1",
+        "reference",
+    ),
+    ("reference", "not torch.equal(before[name], kept)", "True", "reference"),
+    ("reference", "kept.copy_(tensors[name])", "pass", "state"),
+    ("optimizer", "self._adamw.state[twin] = {", "_ = {", "state"),
+    ("trainer", "self._progress = _Progress(**facts)", "pass", "state"),
+    ("trainer", "version=now.version + has_stepped", "version=now.version + 1", "refusals"),
+    ("sft", "num_tokens, loss = num_own_tokens(samples), 0.0", "num_tokens, loss = len(samples), 0.0", "sft"),
+]
+"""Each is a mistake of the kind that trains without a word and learns the wrong thing."""
+
+
+class FirstFailure:
+    """A pytest plugin that keeps the name of the test that failed first."""
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.name:
+            self.name = report.nodeid.rpartition("/")[2]
+
+
+def first_failure(folder: Path, tests: str) -> str:
+    """The first of these tests that fails on the package in `folder`; "" if none does."""
+    reader, writer = os.pipe()
+    child = os.fork()  # torch is loaded once, the mutated modules anew
+    if not child:
+        sys.path[:0] = [str(folder), str(ROOT)]
+        failure = FirstFailure()
+        files = [str(ROOT / "tests" / "training" / f"test_{name}.py") for name in tests.split()]
+        # a library that pytest would have liked to load first is no fault of a test
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+        try:
+            with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+                code = pytest.main([*files, *options], plugins=[failure])
+            os.write(writer, (failure.name or (f"(pytest: {code!r})" if code else "")).encode())
+        finally:
+            os._exit(0)  # never back into the parent's loop
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        name_of_test = pipe.read()
+    os.waitpid(child, 0)
+    return name_of_test
+
+
+def catch(folder: Path, name: str, before: str, after: str, tests: str) -> str:
+    """Plant one mistake in the copy, run the tests, take it out again."""
+    file = folder / "turnwise" / "training" / f"{name}.py"
+    text = file.read_text()
+    assert before in text, f"{before!r} is not in {name}.py"
+    file.write_text(text.replace(before, after))
+    try:
+        return first_failure(folder, tests)
+    finally:
+        file.write_text(text)
+
+
+def main(only: list[str]) -> int:
+    torch.set_num_threads(1)
+    sys.dont_write_bytecode = True  # a mutant of the same size and second would be taken for the last one
+    mutants = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
+    num_caught = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        shutil.copytree(ROOT / "src" / "turnwise", folder / "turnwise")
+        whole = " ".join(sorted({test for *_, tests in mutants for test in tests.split()}))
+        assert not (failed := first_failure(folder, whole)), f"fails without any mistake: {failed}"
+        for name, before, after, tests in mutants:
+            caught = catch(folder, name, before, after, tests)
+            num_caught += bool(caught)
+            print(
+                f"{name}: {before.strip()!r} -> {after.strip()!r}\n    {caught or 'NOT CAUGHT'}", flush=True
+            )
+    print(f"{num_caught} of {len(mutants)} mistakes caught")
+    return 0 if num_caught == len(mutants) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
