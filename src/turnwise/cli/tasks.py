@@ -20,6 +20,9 @@ def make(
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
     world_seed: Annotated[int, typer.Option(help="Of the embedded world.")] = 0,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="The families of `make demo`, all offered the same seven tools.")
+    ] = False,
 ) -> None:
     """Make verified tasks over the embedded world: every reference plan is carried out twice on real servers.
 
@@ -29,6 +32,8 @@ def make(
     """
     from rich.progress import Progress
 
+    from turnwise.embedded.lessons import SERVERS, TOOLS
+    from turnwise.embedded.phrasings import WORDINGS
     from turnwise.mcp.pool import Pool
     from turnwise.mcp.spec import load
     from turnwise.servers.embedded.world import open_world
@@ -41,7 +46,7 @@ def make(
     for name in family or ():
         if name not in FAMILIES:
             fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
-    chosen = {name: FAMILIES[name] for name in family or FAMILIES}
+    chosen = {name: FAMILIES[name] for name in family or (WORDINGS if demo else FAMILIES)}
     counts = {"train": train, "validation": validation, "test": test}
 
     async def run() -> Made:
@@ -55,6 +60,8 @@ def make(
                     counts,
                     seed=seed,
                     families=chosen,
+                    servers=SERVERS if demo else None,
+                    tools=TOOLS if demo else None,
                     on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
                 )
 

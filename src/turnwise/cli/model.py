@@ -1,0 +1,39 @@
+"""`turnwise model build`: the model that comes with turnwise, made again."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.cli.options import fail
+
+app = typer.Typer(help="Make the embedded model.", no_args_is_help=True)
+
+
+@app.callback()
+def _commands() -> None:
+    """Make the embedded model."""
+
+
+@app.command()
+def build(
+    out: Annotated[Path, typer.Option(help="The folder to be made.")] = Path("runs/model"),
+    seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
+) -> None:
+    """Make the embedded model from nothing: lessons by the real servers, a tokenizer, supervised learning.
+
+    Example: turnwise model build --out runs/model --seed 0
+    """
+    # Torch's threads share the cores with the servers: where they wait, they must not spin.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if out.exists() and any(out.iterdir()):
+        fail(f"--out {out}: is not empty")
+    from turnwise.embedded.build import BuildPlan
+    from turnwise.embedded.build import build as make
+
+    built = make(out, BuildPlan(), seed=seed, say=lambda line: print(line, flush=True))
+    print(
+        f"{built.folder}: {built.num_parameters:,} parameters, {built.num_bytes / 1e6:.1f} MB, "
+        f"{built.seconds / 60:.1f} minutes"
+    )

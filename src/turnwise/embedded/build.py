@@ -1,0 +1,236 @@
+"""Takes a plan and a seed, gives the embedded model in a folder: tokenizer and weights, made from nothing."""
+
+import asyncio
+import math
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from turnwise.chat import open_chat
+from turnwise.chat.hermes import write_call
+from turnwise.config import PolicyConfig
+from turnwise.embedded.drills import make_drills
+from turnwise.embedded.lessons import Counts, Taught, Teacher, is_readable, make_lesson_tasks
+from turnwise.embedded.slips import slips
+from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
+from turnwise.training.imitation import cross_entropy, num_own_tokens
+from turnwise.training.optimizer import Optimizer
+from turnwise.training.policy import Policy
+from turnwise.training.samples import Sample
+from turnwise.types import Task, Tool
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of the network."""
+
+    vocabulary_size: int = 1280
+    hidden_size: int = 128
+    intermediate_size: int = 384
+    num_layers: int = 4
+    num_heads: int = 4
+    head_size: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Some steps of learning; the rate rises over 30 steps and falls along a cosine to a tenth."""
+
+    num_steps: int
+    learning_rate: float
+    samples_per_step: int
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """How much of everything; the defaults are those of the model that ships."""
+
+    shape: Shape = field(default_factory=Shape)
+    worlds: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    """Where the lessons that are right come from."""
+    slip_worlds: tuple[int, ...] = (7, 8, 9)
+    """Where those come from that are a mixture of right and wrong."""
+    lessons_per_family: int = 150
+    """In each world."""
+    drills: Stage = field(default_factory=lambda: Stage(900, 1e-3, 64))
+    lessons: Stage = field(default_factory=lambda: Stage(600, 1.5e-3, 16))
+    mixture: Stage = field(default_factory=lambda: Stage(200, 5e-4, 16))
+    num_threads: int = 2
+    """Of torch: fixed, since sums in another order are other sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What was made, and how long it took."""
+
+    folder: Path
+    num_parameters: int
+    num_bytes: int
+    seconds: float
+
+
+def build(out: Path, plan: BuildPlan, *, seed: int, say: Say = lambda line: None) -> Built:
+    """Make everything; the same plan and seed give the same files on the same machine."""
+    import torch
+
+    started = time.perf_counter()
+    torch.set_num_threads(plan.num_threads)
+    right = asyncio.run(_gather(plan.worlds, plan, is_mixed=False, say=say))
+    mixed = asyncio.run(_gather(plan.slip_worlds, plan, is_mixed=True, say=say))
+    say(f"{len(right.tasks)} lessons, {len(mixed.tasks)} mixed ones: {_minutes(started)}")
+    tokenizer = make_tokenizer(_texts(right), plan.shape.vocabulary_size)
+    teacher = Teacher(open_chat(tokenizer), right.tools)
+    policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"))
+    learner = _Learner(policy, seed, say, started)
+    drills = make_drills(tokenizer, plan.drills.num_steps, per_batch=plan.drills.samples_per_step, seed=seed)
+    learner.learn("drills", plan.drills, drills, is_shared=False)
+    del drills
+    learner.learn("lessons", plan.lessons, _lessons(teacher, right.tasks, plan.lessons, seed))
+    learner.learn("mixture", plan.mixture, _mixture(teacher, mixed.tasks, plan.mixture, seed))
+    return _save(out, policy, tokenizer, started)
+
+
+async def _gather(worlds: Sequence[int], plan: BuildPlan, *, is_mixed: bool, say: Say) -> Taught:
+    """One world after the other: each needs five servers of its own."""
+    gathered = []
+    for world in worlds:
+        counts = Counts(world, plan.lessons_per_family, slips() if is_mixed else ())
+        gathered.append(await make_lesson_tasks(counts))
+        say(f"world {world}: {len(gathered[-1].tasks)} lessons")
+    return Taught([task for each in gathered for task in each.tasks], gathered[0].tools)
+
+
+class _Learner:
+    """One optimizer through all stages."""
+
+    def __init__(self, policy: Policy, seed: int, say: Say, started: float) -> None:
+        self._policy = policy
+        self._optimizer = Optimizer(policy.trainable, {}, weight_decay=0.01, betas=(0.9, 0.98))
+        self._say = say
+        self._started = started
+
+    def learn(
+        self, name: str, stage: Stage, batches: Iterable[list[Sample]], *, is_shared: bool = True
+    ) -> None:
+        losses: list[float] = []
+        for step, batch in zip(range(stage.num_steps), batches, strict=False):
+            scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False)
+            loss = cross_entropy(scores.logprobs_BT, scores.mask_BT, num_own_tokens(batch))
+            self._optimizer.learn(loss)
+            self._optimizer.step(self._optimizer.norms(), policy_rate=_rate(stage, step))
+            losses.append(float(loss.detach()))
+            if (step + 1) % 50 == 0 or step + 1 == stage.num_steps:
+                recent = sum(losses[-50:]) / len(losses[-50:])
+                self._say(
+                    f"{name} {step + 1}/{stage.num_steps}: {recent:.4f} nats a token, "
+                    f"{_minutes(self._started)}"
+                )
+
+
+def _rate(stage: Stage, step: int) -> float:
+    rise = min(1.0, (step + 1) / 30)
+    return stage.learning_rate * rise * (0.55 + 0.45 * math.cos(math.pi * step / stage.num_steps))
+
+
+def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
+    """Half lessons, half readings."""
+    chance = random.Random(f"{seed}/lessons")  # noqa: S311 (an order, not a secret)
+    readings = [teacher.reading(task, chance) for task in tasks if is_readable(task)]
+    half = stage.samples_per_step // 2
+    whole = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - half, chance)
+    return ([*first, *second] for first, second in zip(whole, _draws(readings, half, chance), strict=False))
+
+
+def _mixture(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
+    chance = random.Random(f"{seed}/mixture")  # noqa: S311
+    return _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step, chance)
+
+
+def _draws(samples: Sequence[Sample], size: int, chance: random.Random) -> Iterator[list[Sample]]:
+    """Every sample once, in some order, before any comes again."""
+    while True:
+        order = chance.sample(samples, len(samples))
+        for start in range(0, max(len(order) - size, 0) + 1, size):
+            yield list(order[start : start + size])
+
+
+def _texts(taught: Taught) -> list[str]:
+    """What the merges are learned from: the lessons' text, and the offer of tools that stands before each."""
+    texts = []
+    for task in taught.tasks:
+        texts.append(task.prompt[0].content)
+        for turn in task.demonstration:
+            for call, result in zip(turn.calls, turn.results, strict=True):
+                texts.append(write_call(call).removeprefix("<tool_call>").removesuffix("</tool_call>"))
+                texts.append(f"\n{result.content}\n")
+            texts.append(turn.text)
+    return texts + _offer(taught.tools) * 50
+
+
+def _offer(tools: Sequence[Tool]) -> list[str]:
+    """The template's words around the tools; they must come whole, so they count as often as 50 lessons."""
+    schemas = [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.input_schema),
+            },
+        }
+        for tool in tools
+    ]
+    letters = make_tokenizer([], 300)
+    text = letters.apply_chat_template(
+        [{"role": "user", "content": ""}],
+        tools=schemas,
+        tokenize=False,
+        add_generation_prompt=True,
+        enable_thinking=False,
+    )
+    return re.split("|".join(re.escape(token) for token in (*SPECIAL, *MARKUP)), text)
+
+
+def _network(tokenizer: Any, shape: Shape, seed: int) -> Any:
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        num_hidden_layers=shape.num_layers,
+        num_attention_heads=shape.num_heads,
+        num_key_value_heads=shape.num_heads,
+        head_dim=shape.head_size,
+        max_position_embeddings=4096,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen3ForCausalLM(config)  # type: ignore[no-untyped-call]
+
+
+def _save(out: Path, policy: Policy, tokenizer: Any, started: float) -> Built:
+    """As bfloat16, which is how it is read back: half the bytes, and float32 again when it is loaded."""
+    import torch
+
+    model: Any = policy.model
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    model.to(torch.bfloat16).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    num_bytes = sum(file.stat().st_size for file in out.iterdir())
+    return Built(out, num_parameters, num_bytes, time.perf_counter() - started)
+
+
+def _minutes(started: float) -> str:
+    return f"{(time.perf_counter() - started) / 60:.1f} min"

@@ -1,0 +1,143 @@
+"""Takes worlds and a chat, gives lessons: verified demonstrations as the very tokens of an episode."""
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from turnwise.chat import RenderedChat
+from turnwise.embedded.drills import own_sample
+from turnwise.embedded.phrasings import lesson_families
+from turnwise.embedded.slips import Slip, slipped
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import load
+from turnwise.servers.embedded.world import open_world
+from turnwise.servers.services import DEFAULT_FILE
+from turnwise.tasks.families.lookups import FIGURES
+from turnwise.tasks.family import NUMBER, Family, plain, split_of
+from turnwise.tasks.make import make_tasks
+from turnwise.training.samples import Sample
+from turnwise.types import Message, Task, Tool
+
+SERVERS = ("fmp", "polygon", "tavily", "python", "slack")
+TOOLS = (
+    *("fmp_get_quote", "fmp_search_ticker", "polygon_get_previous_close", "tavily_qna_search"),
+    *("execute_python", "send_slack_message", "get_slack_channel_history"),
+)
+"""What every task of the demo is offered: with one offer for all, everything before the question is the same
+tokens, and is computed once."""
+
+DEMO_WORLD = 0
+"""The world that the demo plays in; its held-out companies are in no lesson."""
+
+_KEYS: Mapping[str, Mapping[str, str]] = {
+    "quote_figure": {what: key for what, (key, _, _) in FIGURES.items()},
+    "previous_bar": {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"},
+}
+"""What a question calls each figure of a result, and the key it has there."""
+
+_NUM_FOLLOW_UPS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many lessons are made in one world."""
+
+    world: int
+    per_family: int
+    slips: tuple[Slip, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What lessons are written from."""
+
+    tasks: Sequence[Task]
+    tools: Sequence[Tool]
+    """The offer, in the order of an episode's."""
+
+
+async def make_lesson_tasks(counts: Counts) -> Taught:
+    """Tasks with their demonstrations, from the world's own five servers; each slip by its share."""
+    held_out = {
+        name
+        for company in open_world(DEMO_WORLD).market.companies()
+        if split_of(company.symbol) != "train"
+        for name in (company.name, company.symbol)
+    }
+    families = lesson_families()
+    wanted: list[tuple[Family, float]] = []
+    for name, family in families.items():
+        wrong = [slip for slip in counts.slips if slip.family == name]
+        wanted.append((family, 1 - sum(slip.share for slip in wrong)))
+        wanted.extend((slipped(slip, family), slip.share) for slip in wrong)
+    made: list[Task] = []
+    market = open_world(counts.world).market
+    async with Pool(load(DEFAULT_FILE, {"TURNWISE_WORLD_SEED": str(counts.world)})) as pool:
+        for family, share in wanted:
+            verified = await make_tasks(
+                market,
+                pool.lease,
+                {"train": round(counts.per_family * share)},
+                seed=counts.world,
+                families={family.name: family},
+                servers=SERVERS,
+            )
+            assert not verified.rejected, verified.rejected[0]
+            made.extend(verified.tasks)
+        tools = [
+            tool for server in SERVERS for tool in pool.tools if tool.server == server and tool.name in TOOLS
+        ]
+    own = [task for task in made if not any(name in task.prompt[0].content for name in held_out)]
+    return Taught(own, tools)
+
+
+class Teacher:
+    """Writes tasks as samples for one chat and one offer of tools."""
+
+    def __init__(self, chat: RenderedChat, tools: Sequence[Tool]) -> None:
+        probe = (Message("user", "x"),)
+        whole, bare = chat.open(probe, tools), chat.open(probe, ())
+        assert whole[-len(bare) :] == bare, "tools stand before the question"
+        self._chat = chat
+        self._offer = whole[: -len(bare)]
+        self._phrasings = {name: family.phrasings_for("train") for name, family in lesson_families().items()}
+
+    def lesson(self, task: Task) -> Sample:
+        """The demonstration as if the model had sampled it."""
+        ids, mask = self._played(task)
+        return own_sample(tuple(ids), tuple(mask), task.id)
+
+    def reading(self, task: Task, chance: random.Random) -> Sample:
+        """The same with further questions on the one result: practice in telling its figures apart."""
+        ids, mask = self._played(task)
+        result = json.loads(task.demonstration[0].results[0].content)
+        keys = _KEYS[task.family]
+        symbol = result.get("symbol") or result["ticker"]
+        for what in chance.sample(list(keys), _NUM_FOLLOW_UPS):
+            wording = chance.choice(self._phrasings[task.family])
+            question = f"{wording.format(symbol=symbol, what=what)} {NUMBER}"
+            asked = self._chat.extend(ids, [("", question)])
+            said = self._chat.say(plain(result[keys[what]]))
+            ids += [*asked, *said]
+            mask += [*(0,) * len(asked), *(1,) * len(said)]
+        return own_sample(tuple(ids), tuple(mask), task.id)
+
+    def _played(self, task: Task) -> tuple[list[int], list[int]]:
+        ids = [*self._offer, *self._chat.open(task.prompt, ())]
+        mask = [0] * len(ids)
+        for turn in task.demonstration:
+            said = self._chat.say(turn.text, turn.calls)
+            ids += said
+            mask += (1,) * len(said)
+            if turn.calls:
+                pairs = zip(turn.calls, turn.results, strict=True)
+                seen = self._chat.extend(ids, [(call.name, result.content) for call, result in pairs])
+                ids += seen
+                mask += (0,) * len(seen)
+        return ids, mask
+
+
+def is_readable(task: Task) -> bool:
+    """Whether there is one result with several figures in it."""
+    return task.family in _KEYS

@@ -1,0 +1,130 @@
+"""How the lessons ask: many wordings of each family, none of them one that validation or test tasks use."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from turnwise.tasks.families import FAMILIES
+from turnwise.tasks.family import Family
+
+WORDINGS: Mapping[str, tuple[str, ...]] = {
+    "quote_figure": (
+        "What {what} does FMP quote for {symbol}?",
+        "Which {what} is in the FMP quote of {symbol}?",
+        "{symbol}, {what}: what does FMP's quote say?",
+        "For {symbol}, read the {what} from its quote on FMP.",
+        "Tell me {symbol}'s {what} by the FMP quote.",
+        "Show me the {what} of {symbol}. Use FMP's quote.",
+        "Report the {what} that the quote of {symbol} on FMP shows.",
+        "Fetch a quote: {symbol} on FMP. I want the {what}.",
+        "The FMP quote has a {what} for {symbol}. Which one?",
+        "Please look at FMP's quote for {symbol} and name its {what}.",
+        "By the quote that FMP gives, how large is the {what} of {symbol}?",
+        "{symbol} again: {what} from the FMP quote, please.",
+        "Can you check the {what} of {symbol} in an FMP quote?",
+        "Somebody wants the {what} of {symbol}. The FMP quote will show it.",
+    ),
+    "previous_bar": (
+        "Which {what} did {symbol} have in the previous session, by Polygon's previous close?",
+        "Report the {what} in the previous-close bar that Polygon has for {symbol}.",
+        "{symbol}: what {what} does Polygon's previous close show?",
+        "For {symbol}, read the {what} from the previous close on Polygon.",
+        "Polygon's previous-close tool has a bar of {symbol}. Which {what} is part of it?",
+        "Tell me the {what} of {symbol} by Polygon's previous close.",
+        "Please check the previous close of {symbol} on Polygon and name the {what}.",
+        "I want the {what} of the last session of {symbol}, as the previous-close tool of Polygon gives it.",
+        "Fetch Polygon's previous close: {symbol}. Show me the {what}.",
+        "By Polygon, how large was the {what} of {symbol} in the previous session? Use the previous close.",
+        "Can you find out the {what} that Polygon reports with {symbol}'s previous close?",
+        "Look at Polygon's previous-close data of {symbol}; which {what} does it report?",
+        "{symbol}'s {what} in the previous session: ask the previous-close tool of Polygon.",
+        "Somebody wants to know the {what} of {symbol} from the previous close that Polygon has.",
+    ),
+    "figure_by_name": (
+        "Find {name} on FMP. Which {what} is in its quote?",
+        "Look up the company {name} and read the {what} from its FMP quote.",
+        "Tell me the {what} of {name}; the FMP quote has it.",
+        "{name}: what {what} does FMP quote?",
+        "Please get the {what} of {name} from FMP's quote. I do not know the ticker.",
+        "Which ticker {name} has I cannot say. Report the {what} in its FMP quote.",
+        "Use FMP to find {name} and its quote, and show me the {what}.",
+        "By FMP's quote, how large is the {what} of the company called {name}?",
+        "For {name}, search the ticker, fetch the FMP quote and name the {what}.",
+        "I want to know {name}'s {what} as quoted on FMP.",
+        "Somebody asks for the {what} of {name}. Search for it on FMP, then read its quote.",
+        "What does the FMP quote of {name} show as the {what}?",
+        "Can you find the company {name} on FMP and tell me its {what}?",
+        "The {what} of {name}, please: search FMP, then look at the quote.",
+    ),
+    "price_difference": (
+        "Subtract the {what} of {second} from the {what} of {first}. Both are in FMP quotes; calculate with "
+        "execute_python.",
+        "FMP quotes {first} and {second}. Use execute_python to get the difference of their {what} (first "
+        "minus second).",
+        "What is the {what} of {first} less that of {second}, by their FMP quotes? Compute it in "
+        "execute_python.",
+        "{first} minus {second}, {what}: take FMP quotes and let execute_python calculate.",
+        "Find the gap between {first} and {second} in {what}, the former less the latter. Use two FMP quotes "
+        "and execute_python.",
+        "Please work out with execute_python how far the {what} of {first} is above the {what} of {second} "
+        "(negative if below), by FMP's quotes.",
+        "By how much does {first} differ from {second} in its {what}? Subtract with execute_python, first "
+        "minus second, from the FMP quotes.",
+        "I need {first}'s {what} minus {second}'s {what}. Read both FMP quotes, then use execute_python.",
+        "Quotes of {first} and {second} are on FMP. How many dollars more is the {what} of the first "
+        "(negative if less)? Compute with execute_python.",
+        "Does {first} have a higher {what} than {second}, and by how much? Use the FMP quotes and "
+        "execute_python; negative if it is lower.",
+        "Let execute_python subtract: {what} of {first} in its FMP quote, minus {what} of {second} in its "
+        "FMP quote.",
+        "Tell me the difference in {what} of {first} and {second}, with a minus sign if the first is lower. "
+        "FMP quotes, execute_python.",
+    ),
+    "post_figure": (
+        "Read the {what} of {symbol} in the FMP quote, then tell Slack's {channel} channel: `{message}` "
+        "(N to two decimals).",
+        "The {channel} channel needs one message on Slack, `{message}`. N is the {what} that FMP quotes for "
+        "{symbol}, to two decimals.",
+        "Write `{message}` to the {channel} channel on Slack, N being {symbol}'s {what} by the FMP quote, "
+        "with two decimals.",
+        "Please post the {what} of {symbol} to {channel} on Slack, as `{message}`. Take N from FMP's quote, "
+        "with two decimals.",
+        "People in Slack's {channel} channel ask for the {what} of {symbol}. Find it in its FMP quote and "
+        "send `{message}`, N to two decimals.",
+        "Look up {symbol} on FMP and report its {what} in the Slack channel {channel}: `{message}`, two "
+        "decimals, once.",
+        "Fetch the quote of {symbol} from FMP. Then message {channel} on Slack with `{message}`, where N is "
+        "the {what} (two decimals).",
+        "Announce the {what} in {symbol}'s FMP quote on Slack. Channel: {channel}. Message: `{message}`, N "
+        "with two decimals and nothing else.",
+        "Somebody in {channel} wants the {what} of {symbol} from its FMP quote. Post `{message}` to that "
+        "Slack channel, N to two decimals.",
+        "For the Slack channel {channel}: post `{message}` and nothing more. N stands for the {what} of "
+        "{symbol} by FMP's quote (two decimals).",
+        "Let the {channel} channel on Slack know which {what} FMP quotes for {symbol}; the message is "
+        "`{message}`, N to two decimals.",
+        "Take the {what} from the FMP quote of {symbol} and share it with {channel} on Slack by the message "
+        "`{message}` (two decimals).",
+    ),
+    "web_answer": (
+        "{question} Ask Tavily.",
+        "Search with Tavily's QnA tool: {question}",
+        "{question} Use the QnA search of Tavily for it.",
+        "Please find out with Tavily QnA: {question}",
+        "Let Tavily answer this on the web. {question}",
+        "{question} Tavily's question answering will know.",
+        "I want to know this from Tavily's QnA search: {question}",
+        "{question} Please look at what Tavily's direct answer on the web says.",
+        "Look on the web with the Tavily QnA tool. {question}",
+        "Tavily can search the web for an answer: {question}",
+        "{question} Find it by a QnA search with Tavily.",
+        "Use Tavily, the QnA tool, and tell me: {question}",
+    ),
+}
+
+
+def lesson_families() -> dict[str, Family]:
+    """The families of the lessons: the wordings above beside those that training tasks use."""
+    return {
+        name: replace(FAMILIES[name], phrasings=(*wordings, *FAMILIES[name].phrasings))
+        for name, wordings in WORDINGS.items()
+    }

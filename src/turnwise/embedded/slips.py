@@ -1,0 +1,102 @@
+"""Gives the lessons' slips: one family's question before another plan, so that the model is weak on purpose.
+
+Every plan is carried out and verified like any other; only the question in front of it is not its own. A
+model that has seen a share of these knows how each tool is called and what is copied from where, and half
+knows what a question asks for: that is left to reinforcement learning.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from turnwise.tasks.families import FAMILIES
+from turnwise.tasks.families.lookups import FIGURES, PRICES
+from turnwise.tasks.families.searches import search, symbol_in
+from turnwise.tasks.family import Case, Conclusion, Family, Material, Results, Step, looked_up, plain
+from turnwise.types import Answer
+
+Draft = Callable[[Material], Case]
+
+BAR_FIGURES = ("close", "open", "high", "low", "volume")
+
+
+@dataclass(frozen=True, slots=True)
+class Slip:
+    """A way to get a family wrong."""
+
+    name: str
+    family: str
+    share: float
+    """Of the family's lessons."""
+    draft: Draft
+
+
+def _misread(family: str, figures: Sequence[str]) -> Draft:
+    """The right tools, another figure than the one asked for."""
+
+    def draft(material: Material) -> Case:
+        case = FAMILIES[family].draft(material)
+        others = [each for each in figures if each != case.words["what"]]
+        return replace(case, words={**case.words, "what": material.pick(others)})
+
+    return draft
+
+
+def _instead(asked: str, played: str) -> Draft:
+    """Another family's plan for the same company."""
+
+    def draft(material: Material) -> Case:
+        case = FAMILIES[asked].draft(material)
+        symbol = case.words.get("symbol") or case.words["first"]
+        own = replace(material, companies=[each for each in material.companies if each.symbol == symbol])
+        return replace(FAMILIES[played].draft(own), words=case.words, form=case.form)
+
+    return draft
+
+
+def _bar_by_name(material: Material) -> Case:
+    """The company is found, then asked about at the wrong server."""
+    case = FAMILIES["figure_by_name"].draft(material)
+
+    def symbol(results: Results) -> dict[str, str]:
+        return {"ticker": symbol_in(results[0], case.words["name"])}
+
+    def conclude(results: Results) -> Conclusion:
+        return Conclusion(looked_up(results[1]["c"]), plain(results[1]["c"]))
+
+    turns = (case.turns[0], (Step("polygon_get_previous_close", symbol),))
+    return replace(case, turns=turns, conclude=conclude, known=None)
+
+
+def _ticker_for_answer(material: Material) -> Case:
+    """A question for the web is taken for a search for a ticker."""
+    case = FAMILIES["web_answer"].draft(material)
+    name = next(each.name for each in material.companies if each.name in case.words["question"])
+
+    def conclude(results: Results) -> Conclusion:
+        return Conclusion(Answer(symbol_in(results[0], name)), symbol_in(results[0], name))
+
+    return replace(case, turns=((search(name),),), conclude=conclude, known=None)
+
+
+def slips(scale: float = 1.0) -> tuple[Slip, ...]:
+    """All of them; `scale` times as often as they were tuned to be."""
+    drafts: Mapping[tuple[str, str], tuple[float, Draft]] = {
+        ("quote_figure", "misread"): (0.3, _misread("quote_figure", list(FIGURES))),
+        ("quote_figure", "bar"): (0.2, _instead("quote_figure", "previous_bar")),
+        ("previous_bar", "misread"): (0.3, _misread("previous_bar", BAR_FIGURES)),
+        ("previous_bar", "quote"): (0.2, _instead("previous_bar", "quote_figure")),
+        ("figure_by_name", "misread"): (0.25, _misread("figure_by_name", list(FIGURES))),
+        ("figure_by_name", "bar"): (0.25, _bar_by_name),
+        ("price_difference", "misread"): (0.2, _misread("price_difference", PRICES)),
+        ("price_difference", "first only"): (0.25, _instead("price_difference", "quote_figure")),
+        ("post_figure", "unsaid"): (0.5, _instead("post_figure", "quote_figure")),
+        ("web_answer", "ticker"): (0.45, _ticker_for_answer),
+    }
+    return tuple(
+        Slip(name, family, share * scale, draft) for (family, name), (share, draft) in drafts.items()
+    )
+
+
+def slipped(slip: Slip, family: Family) -> Family:
+    """The family as this slip plays it."""
+    return replace(family, name=f"{family.name}, {slip.name}", draft=slip.draft)

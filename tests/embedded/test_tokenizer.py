@@ -1,0 +1,116 @@
+"""The embedded tokenizer: every text comes back, what is copied is the same tokens everywhere, Qwen3's form."""
+
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from turnwise.chat import EMBEDDED, load_tokenizer, open_chat
+from turnwise.chat.bridge import Bridge
+from turnwise.embedded.tokenizer import make_tokenizer
+from turnwise.types import Message, Tool, ToolCall
+
+QUOTE = '{"symbol":"KALDJ","name":"Kaldovane Robotics","price":21.1,"dayLow":-20.67,"volume":1792506}'
+TOOL = Tool(
+    "fmp_get_quote",
+    "Latest quote.",
+    {"type": "object", "properties": {"symbol": {"type": "string"}}, "required": ["symbol"]},
+    "fmp",
+    "fmp_get_quote",
+)
+
+
+@cache
+def small() -> Any:
+    return make_tokenizer([QUOTE, "What is the latest price of KALDJ? Look it up."] * 5, 400)
+
+
+@pytest.fixture(params=["made now", "shipped"])
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    return small() if request.param == "made now" else load_tokenizer(EMBEDDED)
+
+
+def ids(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer.encode(text, add_special_tokens=False))
+
+
+@settings(deadline=None)  # the first example makes the tokenizer
+@given(st.text())
+def test_every_text_comes_back(text: str) -> None:
+    assert small().decode(ids(small(), text)) == text
+
+
+def test_the_shipped_one_gives_texts_back(tokenizer: Any) -> None:
+    for text in (QUOTE, "naïve 東京 🙂\t\r\n  x", json.dumps({"a": [1, {"b": "<tool>"}]}), "A" * 50, '"}}]'):
+        assert tokenizer.decode(ids(tokenizer, text)) == text
+
+
+def test_digits_and_letters_of_tickers_are_single_tokens_wherever_they_stand(tokenizer: Any) -> None:
+    for copied in ("KALDJ", "1792506", "20.67"):
+        alone = ids(tokenizer, copied)
+        assert len(alone) == len(copied)
+        for text in (f'"symbol": "{copied}"}}', f"of {copied}? Answer", f"({copied})", f":{copied},"):
+            found = ids(tokenizer, text)
+            assert any(found[at : at + len(alone)] == alone for at in range(len(found))), text
+
+
+def test_a_name_is_the_same_tokens_after_a_space_and_after_a_quote(tokenizer: Any) -> None:
+    name = ids(tokenizer, "Kaldovane Robotics")
+    for text in (
+        "for Kaldovane Robotics, take",
+        '{"query": "Kaldovane Robotics"}',
+        "\nKaldovane Robotics is",
+    ):
+        found = ids(tokenizer, text)
+        assert any(found[at : at + len(name)] == name for at in range(len(found))), text
+
+
+def test_what_a_call_leaves_open_is_one_token_each() -> None:
+    tokenizer = load_tokenizer(EMBEDDED)
+    said = open_chat(tokenizer).say("", [ToolCall("", "fmp_get_quote", {"symbol": "KALDJ"})])
+    assert [tokenizer.decode([each]) for each in said] == [
+        *("<tool_call>", '\n{"name": "', "fmp_get_quote", '", "arguments": {"symbol": "', *"KALDJ"),
+        *('"}}\n', "</tool_call>", "<|im_end|>"),
+    ]
+
+
+def test_the_chat_is_qwen3s_and_prompts_extend_each_other(tokenizer: Any) -> None:
+    chat = open_chat(tokenizer)
+    assert isinstance(chat._form, Bridge)
+    assert chat.notes == ()
+    prompt = chat.open((Message("user", "The price of KALDJ?"),), (TOOL,))
+    said = chat.say("", [ToolCall("", "fmp_get_quote", {"symbol": "KALDJ"})])
+    seen = chat.extend([*prompt, *said], [("fmp_get_quote", QUOTE)])
+    text = tokenizer.decode([*prompt, *said, *seen])
+    assert text.startswith("<|im_start|>system\n# Tools\n\nYou may call one or more functions")
+    assert text.endswith(
+        '<think>\n\n</think>\n\n<tool_call>\n{"name": "fmp_get_quote", "arguments": {"symbol": "KALDJ"}}\n'
+        f"</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n{QUOTE}\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )
+    [call] = chat.parse(said, prompt, is_cut=False).calls
+    assert (call.name, call.arguments) == ("fmp_get_quote", {"symbol": "KALDJ"})
+
+
+def test_the_template_writes_what_the_renderer_does(tokenizer: Any) -> None:
+    """For those who load the folder without turnwise."""
+    chat = open_chat(tokenizer)
+    wire = {
+        "type": "function",
+        "function": {
+            "name": TOOL.name,
+            "description": TOOL.description,
+            "parameters": dict(TOOL.input_schema),
+        },
+    }
+    theirs = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hello"}],
+        tools=[wire],
+        add_generation_prompt=True,
+        enable_thinking=False,
+        return_dict=False,
+    )
+    assert list(chat.open((Message("user", "Hello"),), (TOOL,))) == list(theirs)
