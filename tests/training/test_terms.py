@@ -148,3 +148,22 @@ def test_imitation_adds_its_cross_entropy_and_fades_out() -> None:
     fresh.update(samples, step=0, imitation=shown)
     pull, push = reinforce(shown, [0.4] * len(shown)), reinforce(samples, centred(samples))
     assert_close(gradients(fresh), {name: pull[name] + push[name] for name in push})
+
+
+# --- values ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_truncated", "expected"), [(True, 0.0), (False, 0.64)])
+def test_only_an_episode_that_was_cut_off_counts_on_what_would_have_come(
+    is_truncated: bool, expected: float
+) -> None:
+    """A head that says 0.8 of every state: cut off, that is the return; finished, it is the reward, 0."""
+    trainer = new_trainer(recipe_of(algorithm={"advantage": "gae"}))
+    with torch.no_grad():
+        trainer.policy.value_parameters["head.linear.bias"].fill_(0.8)
+    samples = [dataclasses.replace(sample, is_truncated=is_truncated) for sample in some_samples()]
+    worthless = [dataclasses.replace(sample, reward=0.0, turn_rewards=(0.0, 0.0)) for sample in samples]
+    metrics = trainer.update(worthless, step=0).metrics
+    assert metrics["value/loss"] == pytest.approx(expected, abs=1e-6)
+    assert metrics["loss/value"] == pytest.approx(0.5 * expected, abs=1e-6)
+    assert metrics["value/mean"] == pytest.approx(0.8)
