@@ -76,7 +76,9 @@ def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
 
 FAMILY = shared(family()).tree
 assert FAMILY is not None
-DEEP = tree_of([[0, 300], [250, 200], [400, 5], [402, 1], [402, 150], [100, 130], [0, 3], [1, 2], [0, 5], [0, 6]])
+DEEP = tree_of(
+    [[0, 300], [250, 200], [400, 5], [402, 1], [402, 150], [100, 130], [0, 3], [1, 2], [0, 5], [0, 6]]
+)
 
 
 @pytest.mark.usefixtures("kernel")

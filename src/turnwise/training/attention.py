@@ -22,6 +22,9 @@ NAME = "turnwise_tree"
 SHORT = 128
 """Segments below this many tokens are attended to together, padded: a call of their own would cost more."""
 
+SHORT_ON_GPU = 1024
+"""The same where it is the launch of a kernel that costs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
@@ -62,14 +65,15 @@ class Plan:
 
 
 def make_plan(tree: Tree, device: torch.device) -> Plan:
+    short = SHORT if device.type == "cpu" else SHORT_ON_GPU
     by_size: dict[int, list[Segment]] = {}
     for segment in tree.segments:
-        if segment.length < SHORT:
+        if segment.length < short:
             # sizes 1, 2, 4, 6, 8, 12, …: at most half is padding, mostly far less
             by_size.setdefault(_rounded(segment.length), []).append(segment)
     buckets = tuple(_bucket(segments, device) for _, segments in sorted(by_size.items()))
     return Plan(
-        long=tuple(segment for segment in tree.segments if segment.length >= SHORT),
+        long=tuple(segment for segment in tree.segments if segment.length >= short),
         buckets=buckets,
         inner=tuple(segment for segment in tree.segments if segment.stop > segment.end),
     )
