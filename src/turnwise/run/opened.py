@@ -10,6 +10,7 @@ import torch
 
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, examine
+from turnwise.diagnostics.memory import measure as measure_memory
 from turnwise.evaluate.playing import measure
 from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
@@ -83,7 +84,7 @@ class Run:
     async def learn(self, batch: Batch) -> StepResult:
         """One update, in a thread: the next batch may be collected meanwhile."""
         samples = samples_of(batch.groups)
-        if isinstance(self.bench.engine, SleepingEngine):
+        if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # until the publication that follows
         return await asyncio.to_thread(self._update, batch.step, samples)
 
@@ -108,9 +109,10 @@ class Run:
     def log_update(self, batch: Batch, result: StepResult) -> list[Alarm]:
         """The update's figures, and what they and the rollouts' say about the run's health."""
         played = rollout_figures(batch.played, batch.progress, batch.seconds)
-        figures = {**result.metrics, **played}
+        learned = {**result.metrics, **measure_memory()}
+        figures = {**learned, **played}
         alarms = examine(figures, self.recipe.health)
-        self.folder.log(batch.step, "update", result.metrics, histograms=result.histograms, alarms=alarms)
+        self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
         self.screen.learned(batch.step, figures, alarms, result.skipped)
         return alarms
 
