@@ -1,4 +1,4 @@
-"""The embedded tokenizer: every text comes back, what is copied is the same tokens everywhere, Qwen3's form."""
+"""The embedded tokenizer: texts come back, what is copied is the same tokens everywhere, Qwen3's form."""
 
 import json
 from functools import cache

@@ -1,0 +1,140 @@
+"""The build: lessons that hold nothing of what is held out, the same weights for the same seed, a model that
+ships within its size and can do something."""
+
+import asyncio
+import json
+import random
+from functools import cache
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
+from turnwise.config import load_recipe
+from turnwise.embedded.build import BuildPlan, Shape, Stage, build
+from turnwise.embedded.drills import make_drills
+from turnwise.embedded.lessons import Counts, Taught, Teacher, make_lesson_tasks
+from turnwise.embedded.phrasings import WORDINGS, lesson_families
+from turnwise.embedded.slips import slips
+from turnwise.evaluate.playing import evaluate_recipe
+from turnwise.servers.embedded.world import open_world
+from turnwise.tasks.families import FAMILIES
+from turnwise.tasks.family import split_of
+from turnwise.tasks.load import load
+
+TEST_TASKS = Path(__file__).parents[2] / "recipes" / "cpu" / "test.jsonl"
+
+TINY = BuildPlan(
+    shape=Shape(
+        vocabulary_size=700, hidden_size=32, intermediate_size=48, num_layers=2, num_heads=2, head_size=16
+    ),
+    worlds=(1,),
+    slip_worlds=(2,),
+    lessons_per_family=4,
+    drills=Stage(2, 1e-3, 4),
+    lessons=Stage(2, 1e-3, 4),
+    mixture=Stage(2, 1e-3, 4),
+)
+
+
+@cache
+def taught() -> Taught:
+    return asyncio.run(make_lesson_tasks(Counts(world=3, per_family=8, slips=slips())))
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_gives_others(tmp_path: Path) -> None:
+    for name, seed in (("first", 0), ("again", 0), ("other", 1)):
+        build(tmp_path / name, TINY, seed=seed)
+    files = {file.name for file in (tmp_path / "first").iterdir()}
+    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= files
+    for file in sorted(files):
+        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "other")]
+    assert weights[0] != weights[1]
+
+
+def test_what_was_built_loads_by_its_folder(tmp_path: Path) -> None:
+    built = build(tmp_path / "model", TINY, seed=0)
+    model = AutoModelForCausalLM.from_pretrained(built.folder, dtype=torch.float32)
+    assert sum(each.numel() for each in model.parameters()) == built.num_parameters
+    assert open_chat(load_tokenizer(built.folder)).notes == ()
+
+
+def test_no_lesson_names_a_company_that_the_demo_holds_out() -> None:
+    held_out = [
+        company for company in open_world(0).market.companies() if split_of(company.symbol) != "train"
+    ]
+    assert held_out
+    for task in taught().tasks:
+        for company in held_out:
+            assert company.name not in task.prompt[0].content
+            assert company.symbol not in task.prompt[0].content.split()
+
+
+def test_no_lesson_is_worded_as_validation_or_test_tasks_are() -> None:
+    for name, family in lesson_families().items():
+        asked = set(family.phrasings_for("train"))
+        assert set(WORDINGS[name]) <= asked
+        assert asked.isdisjoint(FAMILIES[name].phrasings[-2:])
+
+
+def test_slips_are_verified_like_everything_and_come_by_their_share() -> None:
+    families = [task.family for task in taught().tasks]
+    assert families.count("post_figure") == families.count("post_figure, unsaid") == 4
+    assert all(task.demonstration[-1].text for task in taught().tasks)
+    unsaid = [task for task in taught().tasks if task.family == "post_figure, unsaid"]
+    assert all(
+        {call.name for turn in task.demonstration for call in turn.calls} == {"fmp_get_quote"}
+        for task in unsaid
+    )
+
+
+def test_a_lesson_is_what_the_episode_would_be_and_only_the_models_tokens_are_learned() -> None:
+    tokenizer = load_tokenizer(EMBEDDED)
+    chat = open_chat(tokenizer)
+    teacher = Teacher(chat, taught().tools)
+    task = next(task for task in taught().tasks if task.family == "quote_figure")
+    lesson = teacher.lesson(task)
+    opening = chat.open(task.prompt, taught().tools)
+    assert lesson.token_ids[: len(opening)] == opening
+    own = [token for token, is_own in zip(lesson.token_ids, lesson.loss_mask, strict=True) if is_own]
+    assert own == [token for turn in task.demonstration for token in chat.say(turn.text, turn.calls)]
+    assert not any(lesson.loss_mask[: len(opening)])
+
+
+def test_a_reading_asks_for_further_figures_of_the_one_result() -> None:
+    tokenizer = load_tokenizer(EMBEDDED)
+    teacher = Teacher(open_chat(tokenizer), taught().tools)
+    task = next(task for task in taught().tasks if task.family == "quote_figure")
+    lesson, reading = teacher.lesson(task), teacher.reading(task, random.Random(0))
+    assert reading.token_ids[: len(lesson.token_ids)] == lesson.token_ids
+    added = slice(len(lesson.token_ids), None)
+    pairs = zip(reading.token_ids[added], reading.loss_mask[added], strict=True)
+    said = tokenizer.decode([token for token, is_own in pairs if is_own]).split("<|im_end|>")[:-1]
+    figures = json.loads(task.demonstration[0].results[0].content).values()
+    assert len(said) == 3
+    assert {json.loads(each) for each in said} <= set(figures)
+
+
+def test_drills_ask_only_for_what_can_be_copied() -> None:
+    tokenizer = load_tokenizer(EMBEDDED)
+    for batch in make_drills(tokenizer, 20, per_batch=4, seed=0):
+        for drill in batch:
+            end = tokenizer.eos_token_id
+            shown: set[int] = set()
+            for token, is_own in zip(drill.token_ids, drill.loss_mask, strict=True):
+                assert not is_own or token in shown or token == end
+                shown.add(token)
+
+
+def test_the_shipped_model_is_small_and_succeeds_on_tasks_that_it_never_saw(tmp_path: Path) -> None:
+    assert sum(file.stat().st_size for file in EMBEDDED_FOLDER.iterdir()) <= 10_000_000
+    recipe = load_recipe(None, ["model.path=embedded"])
+    tasks = [task for task in load(TEST_TASKS) if task.family == "quote_figure"][:8]
+    report = asyncio.run(
+        evaluate_recipe(recipe, tasks, out=tmp_path / "eval.json", num_samples=1, temperature=0.0)
+    )
+    figures = json.loads((tmp_path / "eval.json").read_text())["figures"]
+    assert report.model == "embedded"
+    assert figures["all"]["success"]["value"] >= 0.5
