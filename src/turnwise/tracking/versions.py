@@ -21,11 +21,14 @@ def versions_now(seed: int) -> dict[str, Any]:
         "git_commit": commit or None,
         "is_git_clean": None if commit is None else not _git("status", "--porcelain"),
         "seed": seed,
-        "packages": {
-            each.metadata["Name"]: each.version
-            for each in sorted(importlib.metadata.distributions(), key=lambda each: each.metadata["Name"])
-        },
+        "packages": _packages(),
     }
+
+
+def _packages() -> dict[str, str]:
+    # read once each: a package's metadata is parsed anew whenever it is asked for
+    known = [each.metadata for each in importlib.metadata.distributions()]
+    return dict(sorted((each["Name"], each["Version"]) for each in known))
 
 
 def read_versions(path: Path) -> dict[str, Any]:
