@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from turnwise.chat import hermes
 from turnwise.chat.guard import Guard, clean_unicode
 from turnwise.chat.reading import Reader
-from turnwise.chat.templates import Wire
+from turnwise.chat.templates import QUESTION, Wire, speech
 from turnwise.types import Message, Parsed, Tool, ToolCall
 
 _UNSHOWN = "[not shown: this text cannot be written safely for this model]"
@@ -82,6 +82,20 @@ class RenderedChat:
             lambda contents: self._form.extend(ids, list(zip(names, contents, strict=True))),
             [content for _, content in observations],
         )
+
+    def follow(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
+        """What comes after the model's turn when a person goes on: the new ids only, as with `extend`."""
+        ended = () if ids[-1] in self.stop_ids else (self._form.end_id,)
+        return (*ended, *self._guarded(lambda contents: self._follow_up(contents[0]), [text]))
+
+    def _follow_up(self, text: str) -> list[int]:
+        """Cut out of a made-up conversation: what stands behind the end of the model's turn there."""
+        asked: Wire = {"role": "user", "content": QUESTION}
+        # a template may write the end-of-turn token after other messages too
+        num_before = self._form.open([asked], ()).count(self._form.end_id)
+        ids = self._form.open([asked, speech(), {"role": "user", "content": text}], ())
+        ends = [place for place, token in enumerate(ids) if token == self._form.end_id]
+        return ids[ends[num_before] + 1 :]
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
         """Calls, or an answer, or what was wrong; call ids count from `call_0` within the turn."""

@@ -18,6 +18,7 @@ for command in (
     learn.train,
     learn.sft,
     models.export,
+    models.chat,
     play.rollout,
 ):
     app.command()(command)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.play import read_recipe, run_async
+from turnwise.cli.play import prepare, read_recipe, run_async
 
 if TYPE_CHECKING:
     from turnwise.tracking.folder import RunFolder
@@ -77,6 +77,7 @@ def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "
 
     try:
         if resume is not None:
+            prepare()
             folder = RunFolder.open(resume)
             folder.change_recipe(changed_recipe(folder.recipe, overrides))
             return folder

@@ -98,14 +98,19 @@ def evaluate(
 def read_recipe(path: Path | None, overrides: list[str]) -> "Recipe":
     from turnwise.config import load_recipe
 
-    # Torch's threads share the cores with the servers: where they wait, they must not spin.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # A reward of the user's own, `module:function`, is found beside where the command is run.
-    sys.path.insert(0, str(Path.cwd()))
+    prepare()
     try:
         return load_recipe(path, overrides)
     except ValueError as error:
         fail(str(error))
+
+
+def prepare() -> None:
+    """What must be settled before a model is loaded or a reward looked for."""
+    # Torch's threads share the cores with the servers: where they wait, they must not spin.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # A reward of the user's own, `module:function`, is found beside where the command is run.
+    sys.path.insert(0, str(Path.cwd()))
 
 
 def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":
