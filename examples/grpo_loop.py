@@ -32,8 +32,11 @@ from turnwise.servers.services import DEFAULT_FILE
 from turnwise.types import Fault, Finish, Message, Sampling, ToolCall
 from turnwise.workbench import load_model
 
-SERVERS = ("fmp",)  # real processes that speak MCP over stdio; the blocks of an mcp.json
-TOOLS = ("fmp_get_quote", "fmp_search_ticker")  # what the model is offered of them
+SERVERS = ("fmp", "polygon", "tavily", "python", "slack")  # real processes that speak MCP over stdio
+TOOLS = (  # what the model is offered of them; the tasks need two, the others are there to be left alone
+    *("fmp_get_quote", "fmp_search_ticker", "polygon_get_previous_close", "tavily_qna_search"),
+    *("execute_python", "send_slack_message", "get_slack_channel_history"),
+)
 MAX_TURNS = 5
 TOKENS_PER_TURN = 96
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
@@ -41,7 +44,7 @@ CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 FIGURES = {"latest price": "price", "day high": "dayHigh", "day low": "dayLow", "volume": "volume"}
 KINDS = (  # one call; and two, where the second needs what the first one gave
     "Look up the FMP quote of {symbol}. What is its {what}? Answer with the number only.",
-    "Find {name} on FMP. What is the {what} in its quote? Answer with the number only.",
+    "Search FMP for {name}, take its quote, and tell me the {what}. Answer with the number only.",
 )
 
 
