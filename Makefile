@@ -49,6 +49,7 @@ test: setup third-party  ## Run the test suite
 	$(BIN)/python -m pytest -q -m "not slow"
 
 test-slow: setup third-party
+	@bash tests/engines/vllm_env.sh
 	$(BIN)/python -m pytest -q -m slow
 
 check: lint types test  ## What CI runs

@@ -1,7 +1,7 @@
 """Takes an environment with vLLM in it, gives how the engine does there: one JSON line a scenario.
 
     .tools/vllm/bin/python -m tests.engines.vllm_scenarios          # fp32 on a CPU
-    python -m tests.engines.vllm_scenarios --bfloat16 --cuda        # on a GPU
+    python -m tests.engines.vllm_scenarios --bfloat16 whole         # on a GPU; or adapters
 
 One process plays them all, since vLLM takes half a minute to start; in test_vllm.py each line is a test.
 """
@@ -31,7 +31,7 @@ from turnwise.types import Completion, Finish, Sampling
 
 IS_HALF = "--bfloat16" in sys.argv
 DTYPE = torch.bfloat16 if IS_HALF else torch.float32
-TOLERANCE = 0.15 if IS_HALF else 1e-4
+TOLERANCE = 0.3 if IS_HALF else 1e-4
 HEAD_DIM = 32
 """vLLM's kernels for CPUs have none smaller."""
 PROMPT = some_ids(random.Random(7), 300)
@@ -49,7 +49,7 @@ def settings(**others: Any) -> VllmSettings:
 
 def gap(of: Any, completion: Completion, prompt: list[int] = PROMPT, temperature: float = 1.0) -> float:
     """Largest distance of a recorded log-prob from the plain forward pass."""
-    plain = plain_logprobs(of, prompt, completion.token_ids, temperature)
+    plain = plain_logprobs(of.float(), prompt, completion.token_ids, temperature)
     return max(abs(a - b) for a, b in zip(plain, completion.logprobs, strict=True))
 
 
@@ -247,8 +247,10 @@ async def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         model().save_pretrained(folder)
-        await play(VllmEngine(folder, settings()), WHOLE)
-        await play(VllmEngine(folder, settings(lora_rank=4)), ADAPTERS)
+        if "adapters" not in sys.argv:
+            await play(VllmEngine(folder, settings()), WHOLE)
+        if "whole" not in sys.argv:
+            await play(VllmEngine(folder, settings(lora_rank=4)), ADAPTERS)
 
 
 if __name__ == "__main__":

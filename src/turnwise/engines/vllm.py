@@ -6,6 +6,7 @@ with the weights last published, by the first request after it died. See docs/en
 
 import asyncio
 import contextlib
+import gc
 import math
 import os
 import shutil
@@ -278,6 +279,8 @@ class VllmEngine:
             llm, self._standing = self._standing.llm, None
             await llm.abort(list(self._begun))
             await _end(llm)
+            del llm
+            gc.collect()  # vLLM's object is in circles; left to the interpreter's end, it complains there
         if self._kept.block is not None:
             self._kept.block.close()
         shutil.rmtree(self._folder, ignore_errors=True)
