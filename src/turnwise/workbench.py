@@ -85,12 +85,12 @@ def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = No
 
 @contextlib.asynccontextmanager
 async def open_workbench(
-    recipe: Recipe, tasks: Sequence[Task] = (), *, with_engine: bool = True
+    recipe: Recipe, tasks: Sequence[Task] = (), *, with_engine: bool = True, model: Any = None
 ) -> AsyncIterator[Workbench]:
     """Start the servers, load the model; ValueError for the user's mistakes, each naming its key.
 
     `tasks` are needed by the scripted engine alone: it plays their demonstrations. Without an engine no
-    weights are loaded: an endpoint brings its own.
+    weights are loaded: an endpoint brings its own. `model` is sampled in the place of the recipe's.
     """
     tokenizer = load_tokenizer(recipe.model.path)
     chat = open_chat(
@@ -118,9 +118,9 @@ async def open_workbench(
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
         elif recipe.engine.kind == "vllm":
-            engine = vllm_engine(recipe, exits)
+            engine = vllm_engine(recipe, exits, model)
         else:
-            engine = transformers_engine(recipe)
+            engine = transformers_engine(recipe, model)
         exits.push_async_callback(engine.close)
         yield Workbench(recipe, engine, chat, pool, rewards)
 
