@@ -1,5 +1,6 @@
 """An exported model is the trained one, and what others load: transformers, peft, and turnwise again."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,12 @@ from tests.run.stage import recipe
 from tests.run.test_train import run_it
 from tests.test_cli import one_line, turnwise
 from turnwise.chat import load_tokenizer, open_chat
+from turnwise.config import changed_recipe
+from turnwise.evaluate.playing import evaluate_recipe
+from turnwise.evaluate.report import read_report
 from turnwise.export import export_run
+from turnwise.rollout.store import read
+from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
 
@@ -115,6 +121,32 @@ def test_any_kept_step_can_be_exported_and_the_best_is_that_of_validation(run: P
     ):
         export_run(run, tmp_path / "nine", which=9)
     assert not (tmp_path / "nine").exists()
+
+
+def sampled(folder: Path) -> list[tuple[int, ...]]:
+    return [
+        turn.completion.token_ids
+        for played in sorted(read(folder / "trajectories.jsonl"), key=lambda each: each.trajectory.task.id)
+        for turn in played.trajectory.turns
+    ]
+
+
+def test_a_run_is_evaluated_as_what_it_has_learned(run: Path, tmp_path: Path) -> None:
+    export_run(run, tmp_path / "model")
+    # The reward of the run is a module of the tests, so they must be found.
+    environ = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    greedy = ("--temperature", "0", "-k", "1", "--set", "rollout.tokens_per_turn=12")
+    ran = turnwise("eval", str(run), *greedy, "--out", "trained/eval.json", cwd=tmp_path, env=environ)
+    assert ran.code == 0, ran.err
+    assert read_report(tmp_path / "trained" / "eval.json").model == f"{run}, step 3"
+    settings = RunFolder.read(run).recipe
+    tasks = load(settings.tasks.test or Path())
+    for name, path in (("exported", str(tmp_path / "model")), ("base", settings.model.path)):
+        other = changed_recipe(settings, [f"model.path={path}", "rollout.tokens_per_turn=12"])
+        out = tmp_path / name / "eval.json"
+        asyncio.run(evaluate_recipe(other, tasks, out=out, num_samples=1, temperature=0.0))
+    assert sampled(tmp_path / "trained") == sampled(tmp_path / "exported")
+    assert sampled(tmp_path / "trained") != sampled(tmp_path / "base")
 
 
 def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path) -> None:

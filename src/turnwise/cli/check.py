@@ -64,7 +64,7 @@ def doctor(
 
 def _setup(path: Path | None, overrides: list[str]) -> "tuple[tuple[ServerSpec, ...], Recipe | None]":
     """A recipe and its servers; an mcp.json is servers without a recipe."""
-    from turnwise.cli.play import read_recipe
+    from turnwise.cli.recipes import read_recipe
     from turnwise.servers.services import DEFAULT_FILE
 
     if path is not None and path.suffix == ".json":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.play import prepare, read_recipe, run_async
+from turnwise.cli.recipes import prepare, read_recipe, run_async
 
 if TYPE_CHECKING:
     from turnwise.tracking.folder import RunFolder

@@ -1,18 +1,12 @@
 """`turnwise export` and `turnwise chat`: trained models, from the command line."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.play import prepare, read_recipe, run_async
-
-if TYPE_CHECKING:
-    from turnwise.config import Recipe
-
-Best = Annotated[bool, typer.Option("--best", help="The checkpoint that did best on validation.")]
-Step = Annotated[int | None, typer.Option(help="The checkpoint after that many steps; the last by default.")]
+from turnwise.cli.recipes import Best, Step, chosen, read_agent, run_async
 
 
 def export(
@@ -54,31 +48,6 @@ def chat(
 
     from turnwise.talk import lines_of, talk
 
-    recipe, model = _agent(path, chosen(best, step), overrides)
+    agent = read_agent(path, best=best, step=step, overrides=overrides)
     console = Console(emoji=False, highlight=False)
-    run_async(talk(recipe, model, temperature=temperature, console=console, ask=lines_of("> ")))
-
-
-def _agent(path: Path, which: int | Literal["best"] | None, overrides: list[str]) -> "tuple[Recipe, Any]":
-    """A run's recipe and what it has learned; or a recipe, and None for its model as it is."""
-    if not path.is_dir():
-        if which is not None:
-            fail(f"--best and --step choose a checkpoint of a run, and {path} is none")
-        return read_recipe(path, overrides), None
-    prepare()
-    from turnwise.config import changed_recipe
-    from turnwise.trained import load_trained
-    from turnwise.training.model_folder import plain_model
-
-    try:
-        trained = load_trained(path, which)
-        return changed_recipe(trained.recipe, overrides), plain_model(trained.policy)
-    except ValueError as error:
-        fail(str(error))
-
-
-def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
-    """Which checkpoint is meant; None is the last one."""
-    if best and step is not None:
-        fail("--best and --step name different checkpoints")
-    return "best" if best else step
+    run_async(talk(agent.recipe, agent.model, temperature=temperature, console=console, ask=lines_of("> ")))

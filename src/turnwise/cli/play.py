@@ -1,22 +1,15 @@
 """`turnwise rollout` and `turnwise eval`: playing tasks, from the command line."""
 
-import asyncio
-import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from turnwise.cli.options import AsJson, Overrides, fail
+from turnwise.cli.recipes import Best, Step, read_agent, read_recipe, run_async
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from turnwise.config import Recipe
     from turnwise.types import Task
-
-Result = TypeVar("Result")
 
 RecipeFile = Annotated[Path | None, typer.Argument(help="A recipe (TOML); the defaults when absent.")]
 
@@ -44,7 +37,9 @@ def rollout(
 
 
 def evaluate(
-    recipe: RecipeFile = None,
+    recipe: Annotated[
+        Path | None, typer.Argument(help="A recipe (TOML), or a run's folder for what it has learned.")
+    ] = None,
     tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's test tasks by default.")] = None,
     out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("runs/eval/eval.json"),
     samples: Annotated[int, typer.Option("--samples", "-k", help="Episodes of each task.")] = 4,
@@ -58,6 +53,8 @@ def evaluate(
     compare: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Two eval.json files: print paired differences instead.")
     ] = None,
+    best: Best = False,
+    step: Step = None,
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
@@ -65,7 +62,7 @@ def evaluate(
 
     An endpoint's key is read from OPENAI_API_KEY.
 
-    Example: turnwise eval recipe.toml -k 8 --set model.path=runs/1/export
+    Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
     from turnwise.evaluate.playing import evaluate_recipe
     from turnwise.evaluate.report import print_comparison, print_report, read_report
@@ -78,12 +75,16 @@ def evaluate(
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
-    settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
-    chosen = _tasks(tasks or settings.tasks.test, "tasks.test")
+    agent = read_agent(
+        recipe, best=best, step=step, overrides=[*overrides, *(["engine.kind=scripted"] if script else [])]
+    )
+    chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     report = run_async(
         evaluate_recipe(
-            settings,
+            agent.recipe,
             chosen,
+            agent.model,
+            name=agent.name,
             out=out,
             num_samples=samples,
             temperature=temperature,
@@ -95,24 +96,6 @@ def evaluate(
     print_report(report, as_json=as_json)
 
 
-def read_recipe(path: Path | None, overrides: list[str]) -> "Recipe":
-    from turnwise.config import load_recipe
-
-    prepare()
-    try:
-        return load_recipe(path, overrides)
-    except ValueError as error:
-        fail(str(error))
-
-
-def prepare() -> None:
-    """What must be settled before a model is loaded or a reward looked for."""
-    # Torch's threads share the cores with the servers: where they wait, they must not spin.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # A reward of the user's own, `module:function`, is found beside where the command is run.
-    sys.path.insert(0, str(Path.cwd()))
-
-
 def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":
     from turnwise.tasks.load import load
 
@@ -122,14 +105,3 @@ def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":
         return load(path)
     except ValueError as error:
         fail(str(error))
-
-
-def run_async(work: "Coroutine[None, None, Result]") -> "Result":
-    from turnwise.rollout.collector import CollectionFailed
-
-    try:
-        return asyncio.run(work)
-    except (ValueError, CollectionFailed) as error:
-        fail(str(error))
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        raise typer.Exit(130) from None

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -53,18 +54,23 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
 async def evaluate_recipe(
     recipe: Recipe,
     tasks: Sequence[Task],
+    model: Any = None,
     *,
     out: Path,
     num_samples: int,
     temperature: float,
+    name: str = "",
     endpoint: str = "",
     endpoint_model: str = "",
     prices: tuple[float, float] = (0.0, 0.0),
 ) -> Report:
-    """Play every task `num_samples` times; figures go to `out`, episodes beside it."""
-    named = "demonstrations" if recipe.engine.kind == "scripted" else recipe.model.path
+    """Play every task `num_samples` times; figures go to `out`, episodes beside it.
+
+    `model` is sampled in the place of the recipe's, and `name` is what the report then calls it.
+    """
+    named = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
     async with (
-        open_workbench(recipe, tasks, with_engine=not endpoint) as bench,
+        open_workbench(recipe, tasks, with_engine=not endpoint, model=model) as bench,
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
     ):
         return await measure(

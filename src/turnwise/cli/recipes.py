@@ -1,0 +1,90 @@
+"""Reads what a command works on, a recipe or a run, and runs that work; mistakes end it in one line."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+from turnwise.cli.options import fail
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+
+Best = Annotated[bool, typer.Option("--best", help="The run's checkpoint that did best on validation.")]
+Step = Annotated[int | None, typer.Option(help="The run's checkpoint after that many steps; else its last.")]
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A recipe, and the model that is sampled in the place of its own."""
+
+    recipe: "Recipe"
+    model: Any = None
+    """None: the recipe's own."""
+    name: str = ""
+    """Of the model; empty: the recipe's own."""
+
+
+def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
+    from turnwise.config import load_recipe
+
+    prepare()
+    try:
+        return load_recipe(path, overrides)
+    except ValueError as error:
+        fail(str(error))
+
+
+def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str]) -> Agent:
+    """A run's recipe and what it has learned; or a recipe, whose model is as it is."""
+    which = chosen(best, step)
+    if path is None or not path.is_dir():
+        if which is not None:
+            fail(
+                f"--best and --step choose a checkpoint of a run, and {path or 'the default recipe'} is none"
+            )
+        return Agent(read_recipe(path, overrides))
+    prepare()
+    from turnwise.config import changed_recipe
+    from turnwise.trained import load_trained
+    from turnwise.training.model_folder import plain_model
+
+    try:
+        trained = load_trained(path, which)
+        recipe = changed_recipe(trained.recipe, overrides)
+    except ValueError as error:
+        fail(str(error))
+    return Agent(recipe, plain_model(trained.policy), f"{path}, step {trained.step}")
+
+
+def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
+    """Which checkpoint is meant; None is the last one."""
+    if best and step is not None:
+        fail("--best and --step name different checkpoints")
+    return "best" if best else step
+
+
+def prepare() -> None:
+    """What must be settled before a model is loaded or a reward looked for."""
+    # Torch's threads share the cores with the servers: where they wait, they must not spin.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    # A reward of the user's own, `module:function`, is found beside where the command is run.
+    sys.path.insert(0, str(Path.cwd()))
+
+
+def run_async(work: Coroutine[None, None, Result]) -> Result:
+    from turnwise.rollout.collector import CollectionFailed
+
+    try:
+        return asyncio.run(work)
+    except (ValueError, CollectionFailed) as error:
+        fail(str(error))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        raise typer.Exit(130) from None
