@@ -1,7 +1,6 @@
 """Takes a plan and a seed, gives the embedded model in a folder: tokenizer and weights, made from nothing."""
 
 import asyncio
-import math
 import random
 import re
 import time
@@ -13,7 +12,7 @@ from typing import Any
 from turnwise.chat import open_chat
 from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
-from turnwise.embedded.drills import make_drills
+from turnwise.embedded.drills import make_drills, practice
 from turnwise.embedded.lessons import Counts, Taught, Teacher, is_readable, make_lesson_tasks
 from turnwise.embedded.slips import slips
 from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
@@ -25,12 +24,15 @@ from turnwise.types import Task, Tool
 
 Say = Callable[[str], None]
 
+Part = tuple[list[Sample], bool]
+"""Samples, and whether they have a prefix in common that is worth sharing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Of the network."""
 
-    vocabulary_size: int = 1280
+    vocabulary_size: int = 1600
     hidden_size: int = 128
     intermediate_size: int = 384
     num_layers: int = 4
@@ -40,7 +42,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Some steps of learning; the rate rises over 30 steps and falls along a cosine to a tenth."""
+    """Some steps of learning; the rate rises over 30 steps, stays, and falls to a tenth over the last 27%."""
 
     num_steps: int
     learning_rate: float
@@ -58,9 +60,9 @@ class BuildPlan:
     """Where those come from that are a mixture of right and wrong."""
     lessons_per_family: int = 150
     """In each world."""
-    drills: Stage = field(default_factory=lambda: Stage(900, 1e-3, 64))
-    lessons: Stage = field(default_factory=lambda: Stage(600, 1.5e-3, 16))
-    mixture: Stage = field(default_factory=lambda: Stage(200, 5e-4, 16))
+    drills: Stage = field(default_factory=lambda: Stage(1200, 1e-3, 64))
+    lessons: Stage = field(default_factory=lambda: Stage(600, 1e-3, 16))
+    mixture: Stage = field(default_factory=lambda: Stage(150, 5e-4, 16))
     num_threads: int = 2
     """Of torch: fixed, since sums in another order are other sums."""
 
@@ -89,10 +91,12 @@ def build(out: Path, plan: BuildPlan, *, seed: int, say: Say = lambda line: None
     policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"))
     learner = _Learner(policy, seed, say, started)
     drills = make_drills(tokenizer, plan.drills.num_steps, per_batch=plan.drills.samples_per_step, seed=seed)
-    learner.learn("drills", plan.drills, drills, is_shared=False)
-    del drills
-    learner.learn("lessons", plan.lessons, _lessons(teacher, right.tasks, plan.lessons, seed))
-    learner.learn("mixture", plan.mixture, _mixture(teacher, mixed.tasks, plan.mixture, seed))
+    learner.learn("drills", plan.drills, ([(batch, False)] for batch in drills))
+    beside = practice(tokenizer, per_batch=plan.lessons.samples_per_step, seed=seed)
+    lessons = _lessons(teacher, right.tasks, plan.lessons, seed)
+    learner.learn("lessons", plan.lessons, ([(batch, True), (next(beside), False)] for batch in lessons))
+    mixture = _mixture(teacher, mixed.tasks, plan.mixture, seed)
+    learner.learn("mixture", plan.mixture, ([(batch, True)] for batch in mixture))
     return _save(out, policy, tokenizer, started)
 
 
@@ -115,36 +119,38 @@ class _Learner:
         self._say = say
         self._started = started
 
-    def learn(
-        self, name: str, stage: Stage, batches: Iterable[list[Sample]], *, is_shared: bool = True
-    ) -> None:
+    def learn(self, name: str, stage: Stage, steps: Iterable[list[Part]]) -> None:
+        """One optimizer step for each; what comes after a step's first part counts half."""
         losses: list[float] = []
-        for step, batch in zip(range(stage.num_steps), batches, strict=False):
-            scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False)
-            loss = cross_entropy(scores.logprobs_BT, scores.mask_BT, num_own_tokens(batch))
-            self._optimizer.learn(loss)
+        for step, parts in zip(range(stage.num_steps), steps, strict=False):
+            for number, (batch, is_shared) in enumerate(parts):
+                scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False)
+                loss = cross_entropy(scores.logprobs_BT, scores.mask_BT, num_own_tokens(batch))
+                self._optimizer.learn(loss * 0.5 if number else loss)
+                if not number:
+                    losses.append(float(loss.detach()))
             self._optimizer.step(self._optimizer.norms(), policy_rate=_rate(stage, step))
-            losses.append(float(loss.detach()))
             if (step + 1) % 50 == 0 or step + 1 == stage.num_steps:
                 recent = sum(losses[-50:]) / len(losses[-50:])
-                self._say(
-                    f"{name} {step + 1}/{stage.num_steps}: {recent:.4f} nats a token, "
-                    f"{_minutes(self._started)}"
-                )
+                spent = _minutes(self._started)
+                self._say(f"{name} {step + 1}/{stage.num_steps}: {recent:.4f} nats a token, {spent}")
 
 
 def _rate(stage: Stage, step: int) -> float:
-    rise = min(1.0, (step + 1) / 30)
-    return stage.learning_rate * rise * (0.55 + 0.45 * math.cos(math.pi * step / stage.num_steps))
+    rise, left = (step + 1) / 30, (stage.num_steps - step) / stage.num_steps
+    return stage.learning_rate * min(1.0, rise, 0.1 + left / 0.3)
 
 
 def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
-    """Half lessons, half readings."""
+    """Three quarters lessons, one quarter readings."""
     chance = random.Random(f"{seed}/lessons")  # noqa: S311 (an order, not a secret)
     readings = [teacher.reading(task, chance) for task in tasks if is_readable(task)]
-    half = stage.samples_per_step // 2
-    whole = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - half, chance)
-    return ([*first, *second] for first, second in zip(whole, _draws(readings, half, chance), strict=False))
+    num_readings = stage.samples_per_step // 4
+    whole = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - num_readings, chance)
+    return (
+        [*first, *second]
+        for first, second in zip(whole, _draws(readings, num_readings, chance), strict=False)
+    )
 
 
 def _mixture(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:

@@ -13,7 +13,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
 from turnwise.servers.embedded.world import open_world
 from turnwise.servers.services import DEFAULT_FILE
-from turnwise.tasks.families.lookups import FIGURES
+from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
 from turnwise.tasks.family import NUMBER, Family, plain, split_of
 from turnwise.tasks.make import make_tasks
 from turnwise.training.samples import Sample
@@ -32,7 +32,7 @@ DEMO_WORLD = 0
 
 _KEYS: Mapping[str, Mapping[str, str]] = {
     "quote_figure": {what: key for what, (key, _, _) in FIGURES.items()},
-    "previous_bar": {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"},
+    "previous_bar": BAR_KEYS,
 }
 """What a question calls each figure of a result, and the key it has there."""
 

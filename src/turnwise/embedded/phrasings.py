@@ -56,8 +56,8 @@ WORDINGS: Mapping[str, tuple[str, ...]] = {
         "The {what} of {name}, please: search FMP, then look at the quote.",
     ),
     "price_difference": (
-        "Subtract the {what} of {second} from the {what} of {first}. Both are in FMP quotes; calculate with "
-        "execute_python.",
+        "Take the {what} of {first} and subtract the {what} of {second}. Both are in FMP quotes; calculate "
+        "with execute_python.",
         "FMP quotes {first} and {second}. Use execute_python to get the difference of their {what} (first "
         "minus second).",
         "What is the {what} of {first} less that of {second}, by their FMP quotes? Compute it in "

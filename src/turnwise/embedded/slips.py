@@ -9,14 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.families.lookups import FIGURES, PRICES
+from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES, PRICES
 from turnwise.tasks.families.searches import search, symbol_in
 from turnwise.tasks.family import Case, Conclusion, Family, Material, Results, Step, looked_up, plain
 from turnwise.types import Answer
 
 Draft = Callable[[Material], Case]
-
-BAR_FIGURES = ("close", "open", "high", "low", "volume")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def slips(scale: float = 1.0) -> tuple[Slip, ...]:
     drafts: Mapping[tuple[str, str], tuple[float, Draft]] = {
         ("quote_figure", "misread"): (0.3, _misread("quote_figure", list(FIGURES))),
         ("quote_figure", "bar"): (0.2, _instead("quote_figure", "previous_bar")),
-        ("previous_bar", "misread"): (0.3, _misread("previous_bar", BAR_FIGURES)),
+        ("previous_bar", "misread"): (0.3, _misread("previous_bar", list(BAR_KEYS))),
         ("previous_bar", "quote"): (0.2, _instead("previous_bar", "quote_figure")),
         ("figure_by_name", "misread"): (0.25, _misread("figure_by_name", list(FIGURES))),
         ("figure_by_name", "bar"): (0.25, _bar_by_name),

@@ -71,15 +71,16 @@ QUOTE_FIGURE = Family(
     draft=_quote,
 )
 
-_BAR_KEYS = {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"}
+BAR_KEYS = {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"}
+"""How a question says it: the key in Polygon's bar."""
 
 
 def _previous_bar(material: Material) -> Case:
-    company, what = material.pick(material.companies), material.pick(list(_BAR_KEYS))
+    company, what = material.pick(material.companies), material.pick(list(BAR_KEYS))
     bar: Bar = material.market.daily_bars(company.symbol)[-2]
 
     def conclude(results: Any) -> Conclusion:
-        value = results[0][_BAR_KEYS[what]]
+        value = results[0][BAR_KEYS[what]]
         is_count = what == "volume"
         answer = looked_up(value, decimals=0 if is_count else 2, unit="shares" if is_count else "$")
         return Conclusion(answer, plain(value))
