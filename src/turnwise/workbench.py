@@ -8,7 +8,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnwise.chat import SMOLLM2, RenderedChat, load_tokenizer, open_chat, smollm2_file
+from turnwise.chat import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    SMOLLM2,
+    RenderedChat,
+    load_tokenizer,
+    open_chat,
+    smollm2_file,
+)
 from turnwise.config import ModelConfig, Recipe
 from turnwise.engines import engine_class
 from turnwise.mcp.cassette import Cassette, Mode
@@ -169,7 +177,7 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
     from turnwise.engines.vllm import VllmSettings
 
     folder = recipe.model.path
-    if model is not None or folder in (SMOLLM2, "embedded"):
+    if model is not None or folder in (SMOLLM2, EMBEDDED):
         folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
         (model if model is not None else load_model(recipe.model)).save_pretrained(folder)
     chosen = recipe.engine.vllm
@@ -196,13 +204,16 @@ def load_model(config: ModelConfig) -> Any:
     """A causal language model of transformers, from a folder, a hub name or the SmolLM2 package."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()  # weights load in moments; a bar in a log file is noise
     options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
     if config.path == SMOLLM2:
         file = smollm2_file()
         assert file is not None, "load_tokenizer has said that it is missing"
         return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, **options)
-    return AutoModelForCausalLM.from_pretrained(config.path, **options)
+    path = EMBEDDED_FOLDER if config.path == EMBEDDED else config.path
+    return AutoModelForCausalLM.from_pretrained(path, **options)
 
 
 def _mcp_file(recipe: Recipe) -> Any:

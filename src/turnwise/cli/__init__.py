@@ -2,7 +2,7 @@
 
 import typer
 
-from turnwise.cli import check, learn, models, play, servers, tasks
+from turnwise.cli import check, learn, model, models, play, servers, tasks
 
 app = typer.Typer(
     help="Train language models to use tools over many turns, against real MCP servers.",
@@ -24,3 +24,4 @@ for command in (
     app.command()(command)
 app.command("eval")(play.evaluate)
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(model.app, name="model")
