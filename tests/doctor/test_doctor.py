@@ -134,6 +134,7 @@ def test_weights_that_are_not_numbers_are_found_by_sampling(tmp_path: Path, fold
     findings = listed(check_model(recipe_in(folder, f"model.path={broken}"), None, ()))
     assert [finding.level for finding in findings] == [Level.GOOD, Level.BAD]
     assert findings[-1].what == "sampling"
+    assert "logits that are not numbers" in findings[-1].detail
 
 
 def test_a_prompt_that_leaves_no_room_is_bad(folder: Path) -> None:
