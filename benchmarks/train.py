@@ -46,7 +46,7 @@ class Shape:
     group_size: int = 8
     prefix_tokens: int = 2000
     own_tokens: int = 300
-    shared_budget: int = 8192
+    shared_budget: int = 8704
 
     @property
     def num_rows(self) -> int:

@@ -105,7 +105,7 @@ def test_all_the_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert max(sizes) == 2 * VOCAB
     logprobs, _ = chunked(tensors, {})
     logprobs.sum().backward()
-    assert len(sizes) == 9  # one chunk is kept, not computed again
+    assert len(sizes) == 9  # few enough to be kept, not computed again
 
 
 def test_half_precision_takes_its_softmax_in_single() -> None:

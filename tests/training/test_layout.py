@@ -141,7 +141,14 @@ def test_members_of_a_group_stay_together_and_their_prompt_counts_once() -> None
     assert [{mixed[row].group for row in part} for part in parts] == [{1}, {2}, {3}]
     assert all(len(part) == 4 for part in parts)
     assert len(microbatches(mixed, 140, is_shared=False)) == 12
-    assert [len(part) for part in microbatches(mixed, 139, is_shared=True)] == [3, 1] * 3
+    assert [len(part) for part in microbatches(mixed, 139, is_shared=True)] == [2, 2] * 3
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_parts_are_as_few_as_the_budget_allows_and_of_like_size(is_shared: bool) -> None:
+    samples = [sample((GIVEN, [0] * 100), (OWN, [member] * 20)) for member in range(1, 11)]
+    budget = 100 + 7 * 20 if is_shared else 7 * 120
+    assert [len(part) for part in microbatches(samples, budget, is_shared=is_shared)] == [5, 5]
 
 
 def test_what_cannot_be_laid_out_is_refused() -> None:

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 MAX_LOGITS = 1 << 24
-"""Logits held at a time: 64 MiB in fp32."""
+"""Logits held at a time at most: 64 MiB in fp32. If all are fewer, they are kept for the backward pass."""
+
+_CHUNK_LOGITS, _CHUNK_ROWS = 1 << 22, 512
+"""A chunk that stays in a CPU's cache is quicker; one of few rows reads the head's weights too often."""
 
 _FLOOR = -1e4
 """Of log-probs that are multiplied by their weight: below it that is 0 in fp64 too, and 0 · −inf is NaN."""
@@ -30,7 +33,9 @@ class Head:
     max_logits: int = MAX_LOGITS
 
     def chunks(self, num_rows: int) -> list[slice]:
-        step = max(1, self.max_logits // self.weight_VD.shape[0])
+        vocab_size = self.weight_VD.shape[0]
+        step = max(_CHUNK_LOGITS // vocab_size, _CHUNK_ROWS)
+        step = max(1, min(step, self.max_logits // vocab_size))
         return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
     def logits(self, hidden_UD: Tensor) -> Tensor:
@@ -91,18 +96,17 @@ class _Scores(torch.autograd.Function):
         exact = torch.promote_types(hidden_UD.dtype, torch.float32)
         logprobs_Q = hidden_UD.new_empty(asked.row_Q.shape, dtype=exact)
         entropy_U = hidden_UD.new_full((len(hidden_UD),), math.nan, dtype=exact)
-        chunks = head.chunks(len(hidden_UD))
+        is_kept = len(hidden_UD) * len(weight_VD) <= head.max_logits and head.softcap is None
         kept = []
-        for chunk in chunks:
+        for chunk in head.chunks(len(hidden_UD)):
             pairs = _pairs_of(asked, chunk)
             logprobs_UV = _log_softmax(hidden_UD[chunk], head)
             row_Q = asked.row_Q[pairs] - chunk.start
             logprobs_Q[pairs] = logprobs_UV[row_Q, asked.target_Q[pairs]]
             if with_entropy:
                 entropy_U[chunk] = _entropy(logprobs_UV)
-            kept.append(logprobs_UV)
-            if len(chunks) > 1 or head.softcap is not None:
-                kept.clear()
+            if is_kept:
+                kept.append(logprobs_UV)
         ctx.save_for_backward(hidden_UD, weight_VD, bias_V, entropy_U, *kept)
         ctx.asked, ctx.head = asked, head
         ctx.set_materialize_grads(False)
@@ -116,15 +120,15 @@ class _Scores(torch.autograd.Function):
         grad_hidden_UD = torch.empty_like(hidden_UD) if ctx.needs_input_grad[0] else None
         grad_weight_VD = torch.zeros_like(weight_VD, dtype=exact) if ctx.needs_input_grad[1] else None
         grad_bias_V = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
-        for chunk in head.chunks(len(hidden_UD)):
-            logprobs_UV = kept[0].clone() if kept else _log_softmax(hidden_UD[chunk], head)
+        for number, chunk in enumerate(head.chunks(len(hidden_UD))):
+            logprobs_UV = kept[number].clone() if kept else _log_softmax(hidden_UD[chunk], head)
             grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, *grads)
             grad_UV = _through_head(grad_UV, hidden_UD[chunk], head)
             if grad_bias_V is not None:
                 grad_bias_V += grad_UV.sum(0)
             grad_UV = grad_UV.to(hidden_UD.dtype)
             if grad_weight_VD is not None:
-                grad_weight_VD += grad_UV.T @ hidden_UD[chunk]
+                _add_product(grad_weight_VD, grad_UV.T, hidden_UD[chunk])
             if grad_hidden_UD is not None:
                 grad_hidden_UD[chunk] = grad_UV @ weight_VD
         return (
@@ -151,7 +155,7 @@ def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:
 
 
 def _entropy(logprobs_UV: Tensor) -> Tensor:
-    return -(logprobs_UV.exp() * logprobs_UV.clamp(min=_FLOOR)).sum(-1)
+    return logprobs_UV.exp().mul_(logprobs_UV.clamp(min=_FLOOR)).sum(-1).neg_()
 
 
 def _grad_logits(
@@ -165,19 +169,26 @@ def _grad_logits(
     """Into `logprobs_UV`: Σ g·(1[v = target] − p) for the log-probs, −g·p·(log p + H) for the entropy."""
     pairs = _pairs_of(asked, chunk)
     row_Q, target_Q = asked.row_Q[pairs] - chunk.start, asked.target_Q[pairs]
-    weight_UV = logprobs_UV.exp()
+    total_U = torch.zeros_like(entropy_U)
+    if grad_logprobs_Q is not None:
+        total_U.index_add_(0, row_Q, grad_logprobs_Q[pairs])
     if grad_entropy_U is None:
-        grad_UV = logprobs_UV.zero_()
+        grad_UV = logprobs_UV.exp_().mul_(-total_U[:, None])
     else:
+        weight_UV = logprobs_UV.exp()
         grad_UV = logprobs_UV.clamp_(min=_FLOOR).add_(entropy_U[:, None])
-        grad_UV.mul_(-grad_entropy_U[chunk, None])
-    if grad_logprobs_Q is None:
-        return grad_UV.mul_(weight_UV)
-    total_U = torch.zeros_like(entropy_U).index_add_(0, row_Q, grad_logprobs_Q[pairs])
-    grad_UV.sub_(total_U[:, None]).mul_(weight_UV)
-    # each pair is there once: nothing is added in an order that threads decide
-    grad_UV[row_Q, target_Q] += grad_logprobs_Q[pairs]
+        grad_UV.mul_(-grad_entropy_U[chunk, None]).sub_(total_U[:, None]).mul_(weight_UV)
+    if grad_logprobs_Q is not None:
+        # each pair is there once: nothing is added in an order that threads decide
+        grad_UV[row_Q, target_Q] += grad_logprobs_Q[pairs]
     return grad_UV
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
 
 
 def _through_head(grad_UV: Tensor, hidden_UD: Tensor, head: Head) -> Tensor:

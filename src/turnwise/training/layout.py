@@ -167,31 +167,53 @@ def microbatches(
 ) -> list[list[int]]:
     """Rows by number, in parts of at most `tokens` computed tokens; a sample larger than that stands alone.
 
-    Samples that share a prefix stand together (`is_shared`), or samples of like length.
+    Samples that share a prefix stand together (`is_shared`), or samples of like length. There are as few
+    parts as that allows, and they are of like size: the largest decides the memory.
     """
     if tokens < 1:
         raise ValueError(f"tokens must be at least 1, not {tokens}")
-    parts: list[list[int]] = []
+    lengths = [len(sample.token_ids) for sample in samples]
     if is_shared:
-        builder = _TreeBuilder(min_shared)
-        before: tuple[int, ...] = ()
-        for number in _by_ids(samples):
-            ids = samples[number].token_ids
-            # what it takes is known once it is placed: tokens past the budget open a new part
-            builder.add(len(ids), _num_shared(before, ids))
-            if not parts or builder.num_tokens > tokens:
-                builder = _TreeBuilder(min_shared)
-                builder.add(len(ids), 0)
-                parts.append([])
-            parts[-1].append(number)
-            before = ids
-        return parts
-    for number in sorted(range(len(samples)), key=lambda each: (len(samples[each].token_ids), each)):
-        length = len(samples[number].token_ids)
-        if not parts or (len(parts[-1]) + 1) * length > tokens:
-            parts.append([])
-        parts[-1].append(number)
-    return parts
+        order = _by_ids(samples)
+        pairs = itertools.pairwise(samples[number].token_ids for number in order)
+        common = [0, *(_num_shared(before, ids) for before, ids in pairs)]
+    else:
+        order = sorted(range(len(samples)), key=lambda number: (lengths[number], number))
+        common = []
+
+    def split(budget: int) -> list[list[int]]:
+        ordered = [lengths[number] for number in order]
+        starts = (
+            _shared_starts(ordered, common, budget, min_shared) if is_shared else _starts(ordered, budget)
+        )
+        return [order[start:stop] for start, stop in itertools.pairwise([*starts, len(order)])]
+
+    fewest = len(split(tokens))
+    least = bisect_left(range(1, tokens + 1), -fewest, key=lambda budget: -len(split(budget))) + 1
+    return split(least)
+
+
+def _starts(lengths: Sequence[int], budget: int) -> list[int]:
+    """Where padded parts begin, the lengths rising."""
+    starts: list[int] = []
+    for number, length in enumerate(lengths):
+        if not starts or (number - starts[-1] + 1) * length > budget:
+            starts.append(number)
+    return starts
+
+
+def _shared_starts(lengths: Sequence[int], common: Sequence[int], budget: int, min_shared: int) -> list[int]:
+    """Where packed parts begin; `common` is what each sample shares with the one before it."""
+    starts: list[int] = []
+    builder = _TreeBuilder(min_shared)
+    for number, length in enumerate(lengths):
+        # what it takes is known once it is placed: past the budget it begins a part of its own
+        builder.add(length, common[number])
+        if not starts or builder.num_tokens > budget:
+            builder = _TreeBuilder(min_shared)
+            builder.add(length, 0)
+            starts.append(number)
+    return starts
 
 
 def _by_ids(samples: Sequence[Sample]) -> list[int]:
