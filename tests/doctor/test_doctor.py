@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from collections.abc import AsyncIterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,13 @@ def test_a_missing_package_is_told_with_what_to_install() -> None:
     finding = check_package("no-such-package", Level.BAD, "turnwise[models]")
     assert (finding.level, finding.advice) == (Level.BAD, "pip install 'turnwise[models]'")
     assert {finding.what for finding in check_packages(needs_models=True)} >= {"torch", "peft", "mcp"}
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="it is installed")
+def test_an_engine_that_is_not_installed_is_bad_before_anything_is_loaded(folder: Path) -> None:
+    [finding] = of(found(folder, "engine.kind=vllm"), "vllm")
+    assert finding.level is Level.BAD
+    assert "turnwise[vllm]" in finding.advice
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")

@@ -20,6 +20,8 @@ async def examine(
     yield machine.check_python()
     for finding in machine.check_packages(needs_models=is_modelled):
         yield finding
+    if recipe is not None and recipe.engine.kind == "vllm":
+        yield machine.check_vllm()
     if machine.has_model_packages():
         yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
     if recipe is not None:

@@ -43,6 +43,14 @@ def check_package(name: str, if_missing: Level, source: str) -> Finding:
         return Finding(name, if_missing, "not installed", f"pip install '{source}'")
 
 
+def check_vllm() -> Finding:
+    """By its module: there are several packages of it, by what they run on."""
+    if find_spec("vllm") is not None:
+        return Finding("vllm", Level.GOOD, "installed")
+    advice = "pip install 'turnwise[vllm]', or set engine.kind = 'transformers'"
+    return Finding("vllm", Level.BAD, "engine.kind is 'vllm', and it is not installed", advice)
+
+
 def has_model_packages() -> bool:
     return all(find_spec(name) is not None for name in MODEL_PACKAGES)
 
