@@ -32,6 +32,7 @@ import torch
 
 from turnwise.config import ModelConfig
 from turnwise.config.learning import PolicyConfig
+from turnwise.engines.handover import write_model
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.training.policy import Policy
 from turnwise.types import Completion, Sampling
@@ -161,7 +162,7 @@ async def measure(arguments: argparse.Namespace) -> None:
         can_sleep=DEVICE == "cuda",
     )
     with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
+        write_model(model, Path(folder))
         policy = Policy(model, PolicyConfig(), device=DEVICE)
         engine = VllmEngine(folder, settings)
         started = time.perf_counter()

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from turnwise.chat import (
@@ -174,12 +175,13 @@ def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
 def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
     """The recipe's model, or this one, behind vLLM, which reads it from a folder: if there is none, one is
     made for as long as `exits` lasts."""
+    from turnwise.engines.handover import write_model
     from turnwise.engines.vllm import VllmSettings
 
     folder = recipe.model.path
     if model is not None or folder in (SMOLLM2, EMBEDDED):
         folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
-        (model if model is not None else load_model(recipe.model)).save_pretrained(folder)
+        write_model(model if model is not None else load_model(recipe.model), Path(folder))
     chosen = recipe.engine.vllm
     settings = VllmSettings(
         dtype=recipe.model.dtype,

@@ -21,6 +21,7 @@ SCENARIOS = (
     "a_closed_engine_is_down_and_may_be_closed_again",
     "adapters_change_the_logprobs_to_the_trainers",
     "what_has_begun_goes_on_with_its_own_adapter",
+    "a_ctrl_c_does_not_reach_it",
     "an_engine_that_died_comes_back_with_its_adapter",
 )
 

@@ -185,6 +185,19 @@ async def what_has_begun_goes_on_with_its_own_adapter(engine: VllmEngine) -> Non
     assert len(await engine._standing.llm.list_loras()) == 1, "old adapters stay loaded"
 
 
+async def a_ctrl_c_does_not_reach_it(engine: VllmEngine) -> None:
+    assert engine._standing is not None
+    before = engine._standing.llm
+    begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=60), 0))
+    await asyncio.sleep(0.1)
+    for process in children(os.getpid()):
+        os.kill(process, signal.SIGINT)
+    assert (await begun).policy_version == 9
+    await asyncio.sleep(0.5)
+    await engine.complete(PROMPT, Sampling(max_tokens=2), 0)
+    assert engine._standing.llm is before
+
+
 async def an_engine_that_died_comes_back_with_its_adapter(engine: VllmEngine) -> None:
     begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), 0))
     await asyncio.sleep(0.3)
@@ -225,6 +238,7 @@ WHOLE: tuple[Scenario, ...] = (
 ADAPTERS: tuple[Scenario, ...] = (
     adapters_change_the_logprobs_to_the_trainers,
     what_has_begun_goes_on_with_its_own_adapter,
+    a_ctrl_c_does_not_reach_it,
     an_engine_that_died_comes_back_with_its_adapter,
 )
 

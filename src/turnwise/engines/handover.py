@@ -1,5 +1,6 @@
-"""Takes weights, gives them to a process of one's own children: a block of memory, or an adapter's folder."""
+"""Takes weights, gives them to another process: as a block of memory, or as a model's or adapter's folder."""
 
+import copy
 import json
 import math
 import mmap
@@ -62,7 +63,22 @@ def read_block(path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
 def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
     for name, dtype, shape, offset in table:
         kind = getattr(torch, dtype)
-        yield name, torch.frombuffer(memory, dtype=kind, count=math.prod(shape), offset=offset).view(*shape)
+        flat = torch.frombuffer(memory, dtype=kind, count=math.prod(shape), offset=offset)
+        yield name, flat.view(tuple(shape))
+
+
+def write_model(model: Any, folder: Path) -> None:
+    """Configuration and weights of a model of transformers, as plain numbers, whatever it was read from."""
+    from safetensors.torch import save_file
+
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__]
+    if getattr(config, "quantization_config", None) is not None:
+        del config.quantization_config  # save_pretrained refuses what came from a quantised file
+    config.save_pretrained(folder)
+    # tied weights once: readers tie them again
+    tensors = {name: each.detach().cpu().contiguous() for name, each in model.named_parameters()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def write_adapter(adapter: Adapter, folder: Path) -> None:

@@ -10,6 +10,7 @@ import gc
 import math
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -348,7 +349,7 @@ def _tensors(found: Any) -> list[torch.Tensor]:
 
 def _start_vllm(model: str, settings: VllmSettings) -> Any:
     # The engine's process must not be forked: this one may hold CUDA and runs threads.
-    os.environ["VLLM_WORKER_MULTIPROCESSING_METHOD"] = "spawn"
+    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # it warns of much that is as it should be
     if torch.cuda.is_available():
@@ -378,7 +379,13 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
         disable_log_stats=True,
         **options,
     )
-    return AsyncLLM.from_engine_args(arguments)
+    # Ctrl-C in a terminal goes to every process there, and is ours to answer: the processes started from this
+    # thread inherit that it does not reach them.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return AsyncLLM.from_engine_args(arguments)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def _end(llm: Any) -> None:

@@ -1,0 +1,80 @@
+"""What another process reads is what was handed over."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from tests.engines.models import llama, qwen3
+from turnwise.engines.handover import Block, lay_out, read_block, write_adapter, write_model
+from turnwise.protocols import Adapter
+
+READER = """
+import json, sys
+from turnwise.engines.handover import read_block
+path, table = json.load(sys.stdin)
+print(json.dumps({name: tensor.double().sum().item() for name, tensor in read_block(path, table)}))
+"""
+
+
+def test_another_process_reads_the_tensors_of_a_block() -> None:
+    weights = {
+        "odd": torch.arange(7, dtype=torch.bfloat16),
+        "matrix": torch.randn(5, 3),
+        "scalar": torch.tensor(2.5, dtype=torch.float64),
+    }
+    block = lay_out(weights)
+    reader = subprocess.run(
+        [sys.executable, "-c", READER],
+        input=json.dumps([block.path, block.table]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = {name: tensor.double().sum().item() for name, tensor in weights.items()}
+    assert json.loads(reader.stdout) == pytest.approx(expected)
+    block.close()
+
+
+def test_a_reader_cannot_change_what_was_laid_out() -> None:
+    block: Block = lay_out({"x": torch.zeros(4)})
+    for _, tensor in read_block(block.path, block.table):
+        tensor.fill_(1.0)
+    [(name, again)] = read_block(block.path, block.table)
+    assert name == "x"
+    assert again.tolist() == [0.0] * 4
+    block.close()
+
+
+@pytest.mark.parametrize("make", [qwen3, llama])  # tied and untied
+def test_a_model_of_a_quantised_file_is_written_as_plain_numbers(make: object, tmp_path: Path) -> None:
+    model = make()  # type: ignore[operator]
+    model.config.quantization_config = {"quant_method": "gguf"}
+    write_model(model, tmp_path)
+    del model.config.quantization_config
+    read = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert type(read) is type(model)
+    for (name, given), (same, found) in zip(model.named_parameters(), read.named_parameters(), strict=True):
+        assert name == same
+        assert torch.equal(given, found)
+
+
+def test_an_adapter_is_written_as_peft_reads_it(tmp_path: Path) -> None:
+    down, up = torch.randn(4, 64), torch.randn(64, 4)
+    modules = [f"model.layers.{layer}.self_attn.o_proj" for layer in range(3)]
+    tensors = {f"{module}.lora_A": down * n for n, module in enumerate(modules, 1)}
+    tensors |= {f"{module}.lora_B": up * n for n, module in enumerate(modules, 1)}
+    folder = tmp_path / "adapter"
+    write_adapter(Adapter(tensors, 4, 8.0), folder)
+    read = PeftModel.from_pretrained(qwen3(), str(folder))
+    found = dict(read.named_parameters())
+    prefix = "base_model.model.model.layers.1.self_attn.o_proj"
+    assert torch.equal(found[f"{prefix}.lora_A.default.weight"], down * 2)
+    assert torch.equal(found[f"{prefix}.lora_B.default.weight"], up * 2)
+    layer = read.get_submodule(prefix)
+    assert layer.scaling["default"] == 2.0
