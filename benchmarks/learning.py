@@ -1,7 +1,7 @@
 """Does it learn: held-out success before and after, over seeds, beside two controls that must stay flat.
 
     python benchmarks/learning.py                    # the gate: 3 seeds × (true, learning rate 0, shuffled)
-    python benchmarks/learning.py --presets --seeds 1    # every preset, a short version
+    python benchmarks/learning.py --presets --seeds 0    # every preset, a short version
     python benchmarks/learning.py --plot docs/images/learning.svg
 
 Every run is `recipes/cpu.toml` with the seed changed: the same command as the demo, on companies never seen
@@ -14,12 +14,14 @@ import asyncio
 import json
 import os
 import random
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from rich.console import Console
@@ -163,7 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--presets", action="store_true", help="every preset in place of the gate")
     parser.add_argument("--variants", nargs="*", help="only these")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
@@ -173,7 +175,7 @@ def main() -> None:
     variants = arguments.variants or (list(PRESETS) if arguments.presets else list(GATE))
     results = []
     for variant in variants:
-        for seed in range(arguments.seeds):
+        for seed in arguments.seeds:
             results.append(asyncio.run(learn(variant, seed, arguments.overrides, arguments.out)))
             print(table(results), flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)

