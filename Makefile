@@ -29,11 +29,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 setup: $(VENV)/.installed  ## Make the virtual environment with everything pinned
 
-demo: setup  ## Make tasks, play them with real tools, measure them
-	@$(BIN)/turnwise tasks make runs/demo/tasks --train 0 --validation 0 --test 1
-	@$(BIN)/turnwise rollout --tasks runs/demo/tasks/test.jsonl --script --groups 23 --show 3 \
-	  --set rollout.group_size=1 --out runs/demo/trajectories.jsonl
-	@$(BIN)/turnwise eval --tasks runs/demo/tasks/test.jsonl --script -k 1 --out runs/demo/eval.json
+demo: setup  ## Train the embedded model on real tools and measure it before and after
+	@$(BIN)/turnwise train recipes/cpu.toml
 
 lint: setup
 	$(BIN)/ruff check .

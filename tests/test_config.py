@@ -1,10 +1,16 @@
 """Recipes: defaults, files, overrides, and mistakes that name the key and the nearest one."""
 
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from turnwise.config import Recipe, load_recipe
+from turnwise.algorithms.advantages import ADVANTAGES
+from turnwise.algorithms.aggregate import AGGREGATIONS
+from turnwise.algorithms.correction import CORRECTIONS
+from turnwise.algorithms.losses import LOSSES
+from turnwise.config import PRESETS, AlgorithmConfig, Recipe, changed_recipe, load_recipe
 
 
 def write(folder: Path, text: str) -> Path:
@@ -72,3 +78,64 @@ def test_a_malformed_override_is_named(tmp_path: Path, override: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"absent\.toml: no such file"):
         load_recipe(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_under_what_the_recipe_says_itself(tmp_path: Path, preset: str) -> None:
+    plain = load_recipe(write(tmp_path, f'[algorithm]\npreset = "{preset}"\n'))
+    for section, keys in PRESETS[preset].items():
+        given = getattr(plain, section).model_dump()
+        assert {key: given[key] for key in keys if key != "kl"} == {
+            key: value for key, value in keys.items() if key != "kl"
+        }
+    text = f'[algorithm]\npreset = "{preset}"\nadvantage = "maxrl"\nloss = "clip"\n'
+    changed = load_recipe(write(tmp_path, text)).algorithm
+    assert (changed.preset, changed.advantage, changed.loss) == (preset, "maxrl", "clip")
+    assert changed.kl == plain.algorithm.kl, "sections within sections are merged, not replaced"
+
+
+def test_a_preset_can_be_chosen_on_the_command_line(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, "seed = 1\n"), ["algorithm.preset=gspo"])
+    assert recipe.algorithm.loss == "gspo"
+
+
+@pytest.mark.parametrize(
+    ("key", "registered"),
+    [
+        ("advantage", {*ADVANTAGES, "turn", "gae"}),
+        ("loss", set(LOSSES)),
+        ("aggregation", set(AGGREGATIONS)),
+        ("correction", set(CORRECTIONS)),
+        ("preset", {"", *PRESETS}),
+    ],
+)
+def test_every_registered_part_of_an_algorithm_can_be_chosen(key: str, registered: set[str]) -> None:
+    assert set(get_args(AlgorithmConfig.model_fields[key].annotation)) == registered
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[algorithm.kl]\nplacement = "reward"\n', "needs a reference: set reference.kind"),
+        ('[algorithm]\nloss = "gspo"\nadvantage = "turn"\n', "one ratio a sequence"),
+        ('[run]\nmode = "async"\n[algorithm]\ncorrection = "none"\n', "stale samples are off-policy"),
+        ('[run]\nmode = "async"\n[rollout]\nlockstep = true\n', "rollout.lockstep cannot hold"),
+        (
+            '[value]\ntrunk = "adapter"\n[algorithm]\nadvantage = "gae"\n[policy]\ntuning = "full"\n',
+            "needs policy.tuning = 'lora'",
+        ),
+        ('[algorithm]\npreset = "grop"\n', "algorithm.preset: Input should be"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        load_recipe(write(tmp_path, text))
+
+
+def test_a_resolved_recipe_can_be_changed_and_keeps_the_rest(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, '[algorithm]\npreset = "grpo"\n[run]\nnum_steps = 3\n'))
+    changed = changed_recipe(recipe, ["run.num_steps=9"])
+    assert changed.run.num_steps == 9
+    assert changed.algorithm == recipe.algorithm
+    with pytest.raises(ValueError, match="did you mean 'num_steps'"):
+        changed_recipe(recipe, ["run.num_stepz=9"])

@@ -208,7 +208,8 @@ def load_model(config: ModelConfig) -> Any:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # weights load in moments; a bar in a log file is noise
+    # weights load in moments; a bar in a log file is noise
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
     if config.path == SMOLLM2:
         file = smollm2_file()

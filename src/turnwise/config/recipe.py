@@ -67,4 +67,6 @@ class Recipe(BaseModel):
             raise ValueError(
                 "run.mode is 'async', which needs algorithm.correction: stale samples are off-policy"
             )
+        if self.run.mode == "async" and self.rollout.lockstep:
+            raise ValueError("rollout.lockstep cannot hold in run.mode 'async': timing decides what meets")
         return self
