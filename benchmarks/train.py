@@ -26,7 +26,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +249,7 @@ def _resident() -> float:
 def measure(side: str, options: argparse.Namespace, folder: Path) -> Result:
     command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--model", options.model]
     command += ["--quick"] if options.quick else []
+    command += ["--tokens", str(options.tokens)] if options.tokens else []
     results = []
     for _ in range(options.rounds):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -302,11 +303,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK}")
     parser.add_argument("--model", choices=["tiny", "smollm2"], default="tiny")
     parser.add_argument("--sides", default=",".join(MAKERS if RIVAL.is_dir() else ("padded", "shared")))
+    parser.add_argument("--tokens", type=int, help="of one micro-batch with shared prefixes: time for memory")
     parser.add_argument("--rounds", type=int, default=1, help="the quickest of so many counts")
     parser.add_argument("--side", choices=list(MAKERS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     shape = QUICK if options.quick else Shape()
+    if options.tokens:
+        shape = replace(shape, shared_budget=options.tokens)
     if options.side:
         run_side(options.side, options.model, shape, options.folder)
         return

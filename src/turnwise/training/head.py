@@ -151,7 +151,7 @@ def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:
     logits_UV = head.logits(hidden_UD)
     if head.temperature != 1.0:
         logits_UV.div_(head.temperature)
-    return logits_UV.sub_(torch.logsumexp(logits_UV, -1, keepdim=True))
+    return torch.log_softmax(logits_UV, -1)
 
 
 def _entropy(logprobs_UV: Tensor) -> Tensor:
