@@ -253,7 +253,7 @@ def main() -> None:
     parser.add_argument("--tasks-per-step", type=int, default=8, help="groups in a batch")
     parser.add_argument("--group-size", type=int, default=8, help="episodes of each task")
     parser.add_argument("--passes", type=int, default=2, help="optimizer steps on each batch")
-    parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--seed", type=int, default=0)
     asyncio.run(train(parser.parse_args()))
 

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-import turnwise
 from tests.engines.models import VOCAB, qwen3
 from turnwise.algorithms.losses import Bounds, clip
 
-WEIGHTS = Path(turnwise.__file__).parent / "embedded" / "weights"
 EXAMPLE = Path(__file__).parents[1] / "examples" / "grpo_loop.py"
 
 
@@ -114,7 +112,6 @@ def test_only_the_right_number_alone_is_paid(loop: ModuleType, answer: str, rewa
     assert loop.score(answer, 12.5) == reward
 
 
-@pytest.mark.skipif(not WEIGHTS.exists(), reason="the embedded model is not built")
 def test_it_plays_with_real_servers_and_updates(tmp_path: Path) -> None:
     sizes = ("--tasks", "8", "--held-out", "2", "--tasks-per-step", "4", "--group-size", "4", "--steps", "3")
     done = subprocess.run(
