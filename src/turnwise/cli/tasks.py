@@ -33,7 +33,7 @@ def make(
     from rich.progress import Progress
 
     from turnwise.embedded.lessons import SERVERS, TOOLS
-    from turnwise.embedded.phrasings import WORDINGS
+    from turnwise.embedded.phrasings import lesson_families
     from turnwise.mcp.pool import Pool
     from turnwise.mcp.spec import load
     from turnwise.servers.embedded.world import open_world
@@ -43,10 +43,11 @@ def make(
     from turnwise.tasks.make import Made, Mismatch, make_tasks
     from turnwise.tasks.plan import ToolsDown
 
+    known = lesson_families() if demo else FAMILIES
     for name in family or ():
-        if name not in FAMILIES:
-            fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
-    chosen = {name: FAMILIES[name] for name in family or (WORDINGS if demo else FAMILIES)}
+        if name not in known:
+            fail(f"--family {name}: unknown; the families are {', '.join(known)}")
+    chosen = {name: known[name] for name in family or known}
     counts = {"train": train, "validation": validation, "test": test}
 
     async def run() -> Made:
