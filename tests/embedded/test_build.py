@@ -12,11 +12,10 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
 from turnwise.config import load_recipe
-from turnwise.embedded.build import BuildPlan, Shape, Stage, build
-from turnwise.embedded.drills import make_drills
-from turnwise.embedded.lessons import Counts, Taught, Teacher, make_lesson_tasks
+from turnwise.embedded.build import BuildPlan, Lessons, Shape, Stage, build, gather
+from turnwise.embedded.drills import make_drills, make_questions
+from turnwise.embedded.lessons import Taught, Teacher
 from turnwise.embedded.phrasings import WORDINGS, lesson_families
-from turnwise.embedded.slips import slips
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.families import FAMILIES
@@ -27,25 +26,31 @@ TEST_TASKS = Path(__file__).parents[2] / "recipes" / "cpu" / "test.jsonl"
 
 TINY = BuildPlan(
     shape=Shape(
-        vocabulary_size=700, hidden_size=32, intermediate_size=48, num_layers=2, num_heads=2, head_size=16
+        vocabulary_size=1200, hidden_size=32, intermediate_size=48, num_layers=2, num_heads=2, head_size=16
     ),
     worlds=(1,),
     slip_worlds=(2,),
-    lessons_per_family=4,
+    lessons_per_family=8,
     drills=Stage(2, 1e-3, 4),
+    questions=Stage(2, 1e-3, 4),
     lessons=Stage(2, 1e-3, 4),
     mixture=Stage(2, 1e-3, 4),
 )
 
 
 @cache
+def lessons() -> Lessons:
+    """Made once: every world starts five servers."""
+    return asyncio.run(gather(TINY))
+
+
 def taught() -> Taught:
-    return asyncio.run(make_lesson_tasks(Counts(world=3, per_family=8, slips=slips())))
+    return lessons().mixed
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_gives_others(tmp_path: Path) -> None:
     for name, seed in (("first", 0), ("again", 0), ("other", 1)):
-        build(tmp_path / name, TINY, seed=seed)
+        build(tmp_path / name, TINY, lessons(), seed=seed)
     files = {file.name for file in (tmp_path / "first").iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= files
     for file in sorted(files):
@@ -55,7 +60,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_gives_others(tmp_path:
 
 
 def test_what_was_built_loads_by_its_folder(tmp_path: Path) -> None:
-    built = build(tmp_path / "model", TINY, seed=0)
+    built = build(tmp_path / "model", TINY, lessons(), seed=0)
     model = AutoModelForCausalLM.from_pretrained(built.folder, dtype=torch.float32)
     assert sum(each.numel() for each in model.parameters()) == built.num_parameters
     assert open_chat(load_tokenizer(built.folder)).notes == ()
@@ -119,7 +124,8 @@ def test_a_reading_asks_for_further_figures_of_the_one_result() -> None:
 
 def test_drills_ask_only_for_what_can_be_copied() -> None:
     tokenizer = load_tokenizer(EMBEDDED)
-    for batch in make_drills(tokenizer, 20, per_batch=4, seed=0):
+    made = [make(tokenizer, 20, per_batch=4, seed=0) for make in (make_drills, make_questions)]
+    for batch in (batch for batches in made for batch in batches):
         for drill in batch:
             end = tokenizer.eos_token_id
             shown: set[int] = set()

@@ -1,6 +1,8 @@
 """`turnwise model build`: the model that comes with turnwise, made again."""
 
+import asyncio
 import os
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -29,11 +31,14 @@ def build(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if out.exists() and any(out.iterdir()):
         fail(f"--out {out}: is not empty")
-    from turnwise.embedded.build import BuildPlan
-    from turnwise.embedded.build import build as make
+    from turnwise.embedded.build import BuildPlan, gather
+    from turnwise.embedded.build import build as teach
 
-    built = make(out, BuildPlan(), seed=seed, say=lambda line: print(line, flush=True))
-    print(
-        f"{built.folder}: {built.num_parameters:,} parameters, {built.num_bytes / 1e6:.1f} MB, "
-        f"{built.seconds / 60:.1f} minutes"
-    )
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    started, plan = time.perf_counter(), BuildPlan()
+    built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
+    minutes = (time.perf_counter() - started) / 60
+    size = f"{built.num_parameters:,} parameters, {built.num_bytes / 1e6:.1f} MB"
+    print(f"{built.folder}: {size}, {minutes:.1f} minutes")

@@ -1,6 +1,5 @@
 """Takes a plan and a seed, gives the embedded model in a folder: tokenizer and weights, made from nothing."""
 
-import asyncio
 import random
 import re
 import time
@@ -12,9 +11,9 @@ from typing import Any
 from turnwise.chat import open_chat
 from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
-from turnwise.embedded.drills import make_drills, practice
+from turnwise.embedded.drills import make_drills, make_questions, practice
 from turnwise.embedded.lessons import Counts, Taught, Teacher, is_readable, make_lesson_tasks
-from turnwise.embedded.slips import slips
+from turnwise.embedded.slips import Slip, slips
 from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
 from turnwise.training.imitation import cross_entropy, num_own_tokens
 from turnwise.training.optimizer import Optimizer
@@ -42,7 +41,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Some steps of learning; the rate rises over 30 steps, stays, and falls to a tenth over the last 27%."""
+    """Some steps of learning; the rate rises over 30 steps, stays, and falls to a fifth at the end."""
 
     num_steps: int
     learning_rate: float
@@ -60,7 +59,8 @@ class BuildPlan:
     """Where those come from that are a mixture of right and wrong."""
     lessons_per_family: int = 150
     """In each world."""
-    drills: Stage = field(default_factory=lambda: Stage(1200, 1e-3, 64))
+    drills: Stage = field(default_factory=lambda: Stage(900, 1e-3, 64))
+    questions: Stage = field(default_factory=lambda: Stage(300, 1e-3, 48))
     lessons: Stage = field(default_factory=lambda: Stage(600, 1e-3, 16))
     mixture: Stage = field(default_factory=lambda: Stage(150, 5e-4, 16))
     num_threads: int = 2
@@ -77,43 +77,56 @@ class Built:
     seconds: float
 
 
-def build(out: Path, plan: BuildPlan, *, seed: int, say: Say = lambda line: None) -> Built:
-    """Make everything; the same plan and seed give the same files on the same machine."""
+@dataclass(frozen=True, slots=True)
+class Lessons:
+    """All that a model is taught."""
+
+    right: Taught
+    mixed: Taught
+
+
+async def gather(plan: BuildPlan, say: Say = lambda line: None) -> Lessons:
+    """Make the lessons, one world after the other: each needs five servers of its own."""
+
+    async def taught(worlds: Sequence[int], wrong: tuple[Slip, ...]) -> Taught:
+        gathered = []
+        for world in worlds:
+            gathered.append(await make_lesson_tasks(Counts(world, plan.lessons_per_family, wrong)))
+            say(f"world {world}: {len(gathered[-1].tasks)} lessons")
+        return Taught([task for each in gathered for task in each.tasks], gathered[0].tools)
+
+    return Lessons(await taught(plan.worlds, ()), await taught(plan.slip_worlds, slips()))
+
+
+def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say = lambda line: None) -> Built:
+    """Teach a model; the same plan, lessons and seed give the same files on the same machine."""
     import torch
 
     started = time.perf_counter()
     torch.set_num_threads(plan.num_threads)
-    right = asyncio.run(_gather(plan.worlds, plan, is_mixed=False, say=say))
-    mixed = asyncio.run(_gather(plan.slip_worlds, plan, is_mixed=True, say=say))
-    say(f"{len(right.tasks)} lessons, {len(mixed.tasks)} mixed ones: {_minutes(started)}")
+    right, mixed = lessons.right, lessons.mixed
     tokenizer = make_tokenizer(_texts(right), plan.shape.vocabulary_size)
     teacher = Teacher(open_chat(tokenizer), right.tools)
     policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"))
-    learner = _Learner(policy, seed, say, started)
+    learner = _Learner(policy, say, started)
     drills = make_drills(tokenizer, plan.drills.num_steps, per_batch=plan.drills.samples_per_step, seed=seed)
     learner.learn("drills", plan.drills, ([(batch, False)] for batch in drills))
+    asking = make_questions(
+        tokenizer, plan.questions.num_steps, per_batch=plan.questions.samples_per_step, seed=seed
+    )
+    learner.learn("questions", plan.questions, ([(batch, False)] for batch in asking))
     beside = practice(tokenizer, per_batch=plan.lessons.samples_per_step, seed=seed)
-    lessons = _lessons(teacher, right.tasks, plan.lessons, seed)
-    learner.learn("lessons", plan.lessons, ([(batch, True), (next(beside), False)] for batch in lessons))
+    taught = _lessons(teacher, right.tasks, plan.lessons, seed)
+    learner.learn("lessons", plan.lessons, ([(batch, True), (next(beside), False)] for batch in taught))
     mixture = _mixture(teacher, mixed.tasks, plan.mixture, seed)
     learner.learn("mixture", plan.mixture, ([(batch, True)] for batch in mixture))
     return _save(out, policy, tokenizer, started)
 
 
-async def _gather(worlds: Sequence[int], plan: BuildPlan, *, is_mixed: bool, say: Say) -> Taught:
-    """One world after the other: each needs five servers of its own."""
-    gathered = []
-    for world in worlds:
-        counts = Counts(world, plan.lessons_per_family, slips() if is_mixed else ())
-        gathered.append(await make_lesson_tasks(counts))
-        say(f"world {world}: {len(gathered[-1].tasks)} lessons")
-    return Taught([task for each in gathered for task in each.tasks], gathered[0].tools)
-
-
 class _Learner:
     """One optimizer through all stages."""
 
-    def __init__(self, policy: Policy, seed: int, say: Say, started: float) -> None:
+    def __init__(self, policy: Policy, say: Say, started: float) -> None:
         self._policy = policy
         self._optimizer = Optimizer(policy.trainable, {}, weight_decay=0.01, betas=(0.9, 0.98))
         self._say = say
@@ -138,7 +151,7 @@ class _Learner:
 
 def _rate(stage: Stage, step: int) -> float:
     rise, left = (step + 1) / 30, (stage.num_steps - step) / stage.num_steps
-    return stage.learning_rate * min(1.0, rise, 0.1 + left / 0.3)
+    return stage.learning_rate * min(1.0, rise) * min(1.0, 0.2 + left / 0.4)
 
 
 def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:

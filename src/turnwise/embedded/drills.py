@@ -21,8 +21,9 @@ from typing import Any
 from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
 from turnwise.training.samples import Sample
 
-REPEATING, LOOKING_UP, RECALLING = 0.19, 0.45, 0.75
-"""Where the stages end, as shares of all drills."""
+REPEATING, LOOKING_UP, ALIKE = 0.25, 0.6, 0.8
+"""Of the drills before those that ask: where the first two stages end, and where values begin alike as often
+as they ever will."""
 
 _MAX_ASKED = 4
 """Keys asked for in one drill."""
@@ -66,10 +67,17 @@ class _Alphabet:
 
 
 def make_drills(tokenizer: Any, count: int, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
-    """`count` batches of one kind each, in the order they are to be learned in."""
+    """`count` batches of one kind each, the first three stages in the order they are to be learned in."""
     alphabet = _alphabet(tokenizer)
     chance = random.Random(f"{seed}/drills")  # noqa: S311 (exercises, not secrets)
     return (_batch(alphabet, number / count, per_batch, chance) for number in range(count))
+
+
+def make_questions(tokenizer: Any, count: int, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
+    """`count` batches of the last stage, some sequences to repeat among them."""
+    alphabet = _alphabet(tokenizer)
+    chance = random.Random(f"{seed}/questions")  # noqa: S311
+    return (_asking(alphabet, number / count, per_batch, chance) for number in range(count))
 
 
 def practice(tokenizer: Any, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
@@ -77,7 +85,7 @@ def practice(tokenizer: Any, *, per_batch: int, seed: int) -> Iterator[list[Samp
     alphabet = _alphabet(tokenizer)
     chance = random.Random(f"{seed}/practice")  # noqa: S311
     while True:
-        yield _batch(alphabet, 1.0, per_batch, chance)
+        yield _asking(alphabet, 1.0, per_batch, chance)
 
 
 def _batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
@@ -85,17 +93,18 @@ def _batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Rando
         kind = "repeat"
     elif progress < LOOKING_UP:
         kind = chance.choice(("repeat", "look up"))
-    elif progress < RECALLING:
-        kind = chance.choice(("repeat", "look up", "recall", "recall", "recall"))
     else:
-        kind = chance.choice(("repeat", "ask", "ask", "ask"))
+        kind = chance.choice(("repeat", "look up", "recall", "recall", "recall"))
     if kind == "repeat":
         return [_repeat(alphabet, chance) for _ in range(size)]
-    if kind == "ask":
-        within = (progress - RECALLING) / (1 - RECALLING)
-        return [_ask(alphabet, chance, within) for _ in range(size)]
-    near = _between((progress - LOOKING_UP) / (RECALLING - LOOKING_UP) * 2)
+    near = _between((progress - LOOKING_UP) / (ALIKE - LOOKING_UP))
     return [_look_up(alphabet, chance, near=near, is_asked_first=kind == "recall") for _ in range(size)]
+
+
+def _asking(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
+    if chance.random() < 0.25:
+        return [_repeat(alphabet, chance) for _ in range(size)]
+    return [_ask(alphabet, chance, progress) for _ in range(size)]
 
 
 def _between(value: float) -> float:
