@@ -22,6 +22,7 @@ def _commands() -> None:
 def build(
     out: Annotated[Path, typer.Option(help="The folder to be made.")] = Path("runs/model"),
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto for the best there is.")] = "cpu",
 ) -> None:
     """Make the embedded model from nothing: lessons by the real servers, a tokenizer, supervised learning.
 
@@ -37,7 +38,7 @@ def build(
     def say(line: str) -> None:
         print(line, flush=True)
 
-    started, plan = time.perf_counter(), BuildPlan()
+    started, plan = time.perf_counter(), BuildPlan(device=device)
     built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
     minutes = (time.perf_counter() - started) / 60
     size = f"{built.num_parameters:,} parameters, {built.num_bytes / 1e6:.1f} MB"

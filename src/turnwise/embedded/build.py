@@ -31,11 +31,11 @@ Part = tuple[list[Sample], bool]
 class Shape:
     """Of the network."""
 
-    vocabulary_size: int = 1600
-    hidden_size: int = 128
-    intermediate_size: int = 384
+    vocabulary_size: int = 1280
+    hidden_size: int = 192
+    intermediate_size: int = 512
     num_layers: int = 4
-    num_heads: int = 4
+    num_heads: int = 12
     head_size: int = 32
 
 
@@ -50,21 +50,23 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """How much of everything; the defaults are those of the model that ships."""
+    """How much of everything; the defaults have the shape and the stages of the model that ships."""
 
     shape: Shape = field(default_factory=Shape)
-    worlds: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
+    worlds: tuple[int, ...] = tuple(range(1, 15))
     """Where the lessons that are right come from."""
-    slip_worlds: tuple[int, ...] = (7, 8, 9)
+    slip_worlds: tuple[int, ...] = (15, 16, 17)
     """Where those come from that are a mixture of right and wrong."""
     lessons_per_family: int = 150
     """In each world."""
     drills: Stage = field(default_factory=lambda: Stage(900, 1e-3, 64))
     questions: Stage = field(default_factory=lambda: Stage(300, 1e-3, 48))
-    lessons: Stage = field(default_factory=lambda: Stage(600, 1e-3, 16))
-    mixture: Stage = field(default_factory=lambda: Stage(150, 5e-4, 16))
+    lessons: Stage = field(default_factory=lambda: Stage(2000, 2e-3, 16))
+    mixture: Stage = field(default_factory=lambda: Stage(40, 5e-4, 16))
     num_threads: int = 2
     """Of torch: fixed, since sums in another order are other sums."""
+    device: str = "cpu"
+    """Where it is learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,7 @@ def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say =
     right, mixed = lessons.right, lessons.mixed
     tokenizer = make_tokenizer(_texts(right), plan.shape.vocabulary_size)
     teacher = Teacher(open_chat(tokenizer), right.tools)
-    policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"))
+    policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"), device=plan.device)
     learner = _Learner(policy, say, started)
     drills = make_drills(tokenizer, plan.drills.num_steps, per_batch=plan.drills.samples_per_step, seed=seed)
     learner.learn("drills", plan.drills, ([(batch, False)] for batch in drills))
