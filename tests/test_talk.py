@@ -216,14 +216,18 @@ def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
     os.close(slave)
     seen = b""
     deadline = time.monotonic() + 60
-    while b"> " not in seen and time.monotonic() < deadline:
-        seen += os.read(master, 4096)
-    if leaving == "interrupt":
-        process.send_signal(signal.SIGINT)
-    else:
-        os.write(master, leaving.encode())
-    code = process.wait(timeout=60)
-    os.close(master)
+    try:
+        while b"> " not in seen and time.monotonic() < deadline:
+            seen += os.read(master, 4096)
+        if leaving == "interrupt":
+            process.send_signal(signal.SIGINT)
+        else:
+            os.write(master, leaving.encode())
+        code = process.wait(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
     assert code == (130 if leaving == "interrupt" else 0), seen
     assert b"Traceback" not in seen
 

@@ -213,7 +213,12 @@ def test_noise_never_raises_and_a_call_is_never_made_up(text: str, is_thinking: 
     assert not (parsed.calls and parsed.error)
     assert not (is_cut and parsed.error is None)
     # Whatever is called stands in the text as a whole call of its own, outside any thought.
-    bodies = [body.strip() for body in re.findall("(?<=<tool_call>)(.*?)(?=</tool_call>)", text, re.DOTALL)]
+    outside = re.sub("^.*</think>", "", text, flags=re.DOTALL)
+    bodies = [
+        body.strip()
+        for part in (text, outside)
+        for body in re.findall("(?<=<tool_call>)(.*?)(?=</tool_call>)", part, re.DOTALL)
+    ]
     for found in parsed.calls:
         assert {"name": found.name, "arguments": found.arguments} in [_json(body) for body in bodies]
 
