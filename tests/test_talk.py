@@ -201,11 +201,19 @@ def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
         assert ran.err.count("\n") == 1
 
 
+AS_A_TERMINAL_WOULD = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, "-m", "turnwise", *sys.argv[1:]])
+"""
+"""Tests may run where Ctrl-C is ignored (a shell's background job), and processes inherit that."""
+
+
 @pytest.mark.parametrize("leaving", ["\x04", "interrupt"])
 def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "turnwise", "chat", "recipe.toml", "--set", "engine.kind=scripted"],
+        [sys.executable, "-c", AS_A_TERMINAL_WOULD, "chat", "recipe.toml", "--set", "engine.kind=scripted"],
         stdin=slave,
         stdout=slave,
         stderr=slave,
