@@ -16,7 +16,11 @@ _READS = {
     "/var": "attempt(os.listdir, '/var/log')",
     "/run": "attempt(os.listdir, '/run')",
     "/sys": "attempt(os.listdir, '/sys')",
-    "system programs": "attempt(os.listdir, '/usr/bin')",
+    # not a listing of /usr/bin: a Python that is installed there must be seen there
+    "system programs": """
+        for name in ('env', 'ls', 'bash'):
+            attempt(open, '/usr/bin/' + name, 'rb')
+    """,
     "a path with dots": "attempt(read, '/usr/lib/../../../../..' + host['canary'])",
     "the canary by raw openat2": """
         attempt(raw, 437, 437, -100, host['canary'].encode(), bytes(24), 24)
