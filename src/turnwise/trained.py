@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from turnwise.config import Recipe
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
@@ -31,9 +29,7 @@ def load_trained(run: Path, which: int | Literal["best"] | None = None) -> Train
     recipe = folder.recipe
     found = _found(folder, which)
     policy = Policy(load_model(recipe.model), recipe.policy, seed=recipe.seed)
-    with torch.no_grad():
-        for name, parameter in policy.trainable.items():
-            parameter.copy_(found.tensors[f"policy/{name}"])
+    policy.load_state({name: each for name, each in found.tensors.items() if name.startswith("policy/")})
     return Trained(recipe, found.step, policy)
 
 

@@ -330,7 +330,7 @@ def test_state_comes_back_bit_by_bit(config: PolicyConfig) -> None:
     assert after.logprobs_BT.equal(before.logprobs_BT)
     assert all(tensor.equal(kept[name]) for name, tensor in other.state().items())
     with pytest.raises(ValueError, match="missing or unknown"):
-        other.load_state({**kept, "policy.more": torch.zeros(1)})
+        other.load_state({**kept, "policy/more": torch.zeros(1)})
     with pytest.raises(ValueError, match="has shape"):
         other.load_state({name: tensor[None] for name, tensor in kept.items()})
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.doctor.findings import Finding, Level
+from turnwise.models import choose_device
 from turnwise.sandbox import Kind, isolation
 from turnwise.servers.contract import contract
 
@@ -60,7 +61,7 @@ def check_device(wanted: str) -> Finding:
     import torch
 
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    chosen = next(name for name in there if there[name]) if wanted == "auto" else wanted
+    chosen = choose_device(wanted)
     if not there[chosen]:
         advice = "set model.device to auto, or install a torch that knows this device"
         return Finding("device", Level.BAD, f"model.device is {wanted!r}, and torch finds none", advice)

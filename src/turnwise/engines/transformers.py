@@ -23,6 +23,7 @@ from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
 from turnwise.engines.limits import check_request
+from turnwise.models import choose_device, why_not_ours
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
@@ -75,8 +76,9 @@ class TransformersEngine:
         for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        _check_supported(model)
-        place = torch.device(_choose_device() if device == "auto" else device)
+        if reason := why_not_ours(model):  # rather than sample from another model than this
+            raise ValueError(f"{type(model).__name__} has {reason}: not supported")
+        place = torch.device(choose_device(device))
         self._model = cast("Any", model)  # its own annotations are too loose to check against
         self._model.to(place).eval()
         if any(each.dtype != dtype for each in model.parameters() if each.is_floating_point()):
@@ -307,24 +309,6 @@ def _note_cancelled(request: Request, future: "asyncio.Future[Completion]") -> N
     request.is_cancelled = future.cancelled()
 
 
-def _check_supported(model: "PreTrainedModel") -> None:
-    """Refuse what the cascade would compute wrongly, by name, rather than sample from another model."""
-    config = model.config
-    name = type(model).__name__
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    if layers != {"full_attention"}:
-        raise ValueError(f"{name}: layers of {sorted(layers)} are not supported, only full_attention is")
-    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-        raise ValueError(f"{name}: a sliding window of {config.sliding_window} tokens is not supported")
-    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if rope in ("dynamic", "longrope"):
-        raise ValueError(f"{name}: {rope} positions depend on the longest row of the batch: not supported")
-    if not getattr(model, "_supports_attention_backend", False):
-        raise ValueError(f"{name} does not let its attention be replaced: not supported")
-    if getattr(config, "kv_lora_rank", None):
-        raise ValueError(f"{name}: compressed keys and values (kv_lora_rank) are not supported")
-
-
 def _kv_shape(config: Any, dtype: torch.dtype, device: torch.device) -> KVShape:
     num_heads = config.num_attention_heads
     return KVShape(
@@ -334,12 +318,6 @@ def _kv_shape(config: Any, dtype: torch.dtype, device: torch.device) -> KVShape:
         dtype=dtype,
         device=device,
     )
-
-
-def _choose_device() -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def _default_cache_tokens(shape: KVShape) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from turnwise.models import why_not_ours
 from turnwise.training import attention
 from turnwise.training.head import Head, score
 from turnwise.training.layout import Layout
@@ -32,7 +33,7 @@ class Network(nn.Module):
         super().__init__()
         self.model = model
         self._temperature = temperature
-        self.why_plain = why_plain(model)
+        self.why_plain = why_not_ours(model)
         if not self.why_plain:
             attention.register()
             model.set_attn_implementation(attention.NAME)
@@ -86,24 +87,6 @@ def check_head(model: Any) -> None:
     gap = (expected - given.float()).abs().max()
     if not gap <= 1e-2 * expected.abs().max():
         raise ValueError(f"{name}: its logits are not its head on its last hidden state: not supported")
-
-
-def why_plain(model: Any) -> str:
-    """Why the model's attention cannot go along a tree, or nothing if it can."""
-    config = model.config
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-    if layers != {"full_attention"}:
-        return f"layers of {sorted(layers)}"
-    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-        return f"a sliding window of {config.sliding_window} tokens"
-    if rope in ("dynamic", "longrope"):
-        return f"{rope} positions, which depend on the longest row"
-    if not getattr(model, "_supports_attention_backend", False):
-        return "an attention that cannot be replaced"
-    if getattr(config, "kv_lora_rank", None):
-        return "compressed keys and values"
-    return ""
 
 
 def checkpoint_layers(model: Any, recompute_context: Any) -> None:

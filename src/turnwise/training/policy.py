@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.models import choose_device
 from turnwise.protocols import Adapter
 from turnwise.training.adapters import Adapters
 from turnwise.training.layout import Layout, padded, shared
@@ -67,7 +68,7 @@ class Policy:
         self._model = cast("Any", model)  # its own annotations are too loose to check against
         self._model.eval()
         if device is not None:
-            self._model.to(_choose_device() if device == "auto" else device)
+            self._model.to(choose_device(device))
         self._network = Network(model, temperature=temperature)
         self._config = config
         self._adapters: Adapters | None = None
@@ -219,12 +220,12 @@ class Policy:
         return Adapter(tensors, self._config.lora_rank, self._config.lora_alpha)
 
     def state(self) -> dict[str, Tensor]:
-        """All that learns, by name, as it is now: later steps do not change it."""
-        return {name: parameter.detach().clone() for name, parameter in self._learning().items()}
+        """A copy of all that learns, by name."""
+        return {name: parameter.detach().clone() for name, parameter in self.learning.items()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Take back what `state` gave, all of it or nothing."""
-        known = self._learning()
+        known = self.learning
         if state.keys() != known.keys():
             wrong = sorted(state.keys() ^ known.keys())
             raise ValueError(f"state: {wrong[0]!r} is missing or unknown ({len(wrong)} such names)")
@@ -236,12 +237,8 @@ class Policy:
             for name, tensor in state.items():
                 known[name].copy_(tensor)
 
-    def _learning(self) -> dict[str, nn.Parameter]:
-        policy = {f"{POLICY}.{name}": each for name, each in self.trainable.items()}
-        return policy | {f"{VALUE}.{name}": each for name, each in self.value_parameters.items()}
-
-
-def _choose_device() -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
+    @property
+    def learning(self) -> dict[str, nn.Parameter]:
+        """All that learns, as `policy/name` and `value/name`."""
+        policy = {f"{POLICY}/{name}": each for name, each in self.trainable.items()}
+        return policy | {f"{VALUE}/{name}": each for name, each in self.value_parameters.items()}

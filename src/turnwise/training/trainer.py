@@ -208,15 +208,12 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a bit-exact resume needs, as `part/name`; not copies."""
-        parts: dict[str, Mapping[str, Tensor]] = {
-            "policy": self.policy.trainable,
-            "value": self.policy.value_parameters if self._has_value else {},
-            "optimizer": self._optimizer.tensors(),
-            "reference": self._reference.tensors(),
+        named: dict[str, Tensor] = {
+            **self.policy.learning,
+            **{f"optimizer/{name}": each for name, each in self._optimizer.tensors().items()},
+            **{f"reference/{name}": each for name, each in self._reference.tensors().items()},
         }
-        return {
-            f"{part}/{name}": each.detach() for part, named in parts.items() for name, each in named.items()
-        }
+        return {name: each.detach() for name, each in named.items()}
 
     def facts(self) -> dict[str, Any]:
         """What is not a tensor, ready for JSON."""
@@ -224,12 +221,10 @@ class Trainer:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Go on from what `tensors` and `facts` gave, bit for bit."""
+        """Go on from what `tensors` and `facts` gave, bit for bit; ValueError if the policy is another."""
+        learned = ("policy/", "value/")
+        self.policy.load_state({name: each for name, each in tensors.items() if name.startswith(learned)})
         self._progress = _Progress(**facts)
-        for part, named in (("policy", self.policy.trainable), ("value", self.policy.value_parameters)):
-            for name, parameter in named.items():
-                if part == "policy" or self._has_value:
-                    parameter.copy_(tensors[f"{part}/{name}"])
         self._optimizer.restore(_under("optimizer/", tensors))
         self._reference.restore(_under("reference/", tensors))
 

@@ -1,0 +1,32 @@
+"""Takes a model of transformers, says whether its attention can be ours; and where a model best runs."""
+
+from typing import Any
+
+
+def why_not_ours(model: Any) -> str:
+    """Why the attention cannot be computed in parts over shared prefixes; empty if it can."""
+    config = model.config
+    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
+    rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+    if layers != {"full_attention"}:
+        return f"layers of {sorted(layers)}"
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        return f"a sliding window of {config.sliding_window} tokens"
+    if rope in ("dynamic", "longrope"):
+        return f"{rope} positions, which depend on the longest row"
+    if not getattr(model, "_supports_attention_backend", False):
+        return "an attention that cannot be replaced"
+    if getattr(config, "kv_lora_rank", None):
+        return "compressed keys and values (kv_lora_rank)"
+    return ""
+
+
+def choose_device(wanted: str = "auto") -> str:
+    """What is wanted; for `auto`, the best there is."""
+    import torch
+
+    if wanted != "auto":
+        return wanted
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
