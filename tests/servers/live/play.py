@@ -20,7 +20,7 @@ KEYS = {
     "tavily": "TAVILY_API_KEY",
     "slack": "SLACK_BOT_TOKEN",
 }
-QUICK = Patience(connect_seconds=2.0, read_seconds=0.3)
+PATIENCE = Patience()
 START = datetime(2024, 11, 15, 15, 0, tzinfo=UTC)
 
 
@@ -52,7 +52,7 @@ def ask(
     tool: str,
     arguments: dict[str, Any] | None = None,
     *,
-    patience: Patience = QUICK,
+    patience: Patience = PATIENCE,
     clock: JumpingClock | None = None,
 ) -> Any:
     """Call one tool as the server would."""
@@ -63,7 +63,7 @@ def ask_all(
     provider: LoopbackProvider,
     calls: list[tuple[str, dict[str, Any]]],
     *,
-    patience: Patience = QUICK,
+    patience: Patience = PATIENCE,
     clock: JumpingClock | None = None,
 ) -> list[Any]:
     """Call tools one after the other on one backend."""
@@ -86,7 +86,7 @@ def refusals(provider: LoopbackProvider, calls: list[tuple[str, dict[str, Any]]]
         return None
 
     async def run() -> list[Exception | None]:
-        async with handlers_of(provider, calls[0][0], QUICK, JumpingClock()) as handlers:
+        async with handlers_of(provider, calls[0][0], PATIENCE, JumpingClock()) as handlers:
             return [await refusal(handlers[tool], arguments) for tool, arguments in calls]
 
     return asyncio.run(run())

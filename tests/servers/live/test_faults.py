@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.live.play import KEY, KEYS, QUICK, JumpingClock, ask, refusals
+from tests.servers.live.play import KEY, KEYS, PATIENCE, JumpingClock, ask, refusals
 from tests.servers.provider import Answer, LoopbackProvider
 from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.servers.live.http import MAX_BODY_BYTES
@@ -171,7 +171,7 @@ def test_a_lasting_failure_is_given_up(
 
 
 def test_a_provider_that_says_nothing_is_given_up_at_once(provider: LoopbackProvider, server: str) -> None:
-    message = fault(provider, server, Answer(conduct="hang"), patience=replace(QUICK, read_seconds=0.1))
+    message = fault(provider, server, Answer(conduct="hang"), patience=replace(PATIENCE, read_seconds=0.1))
     assert "in time" in message
     assert len(provider.requests) == 1
 
@@ -179,7 +179,7 @@ def test_a_provider_that_says_nothing_is_given_up_at_once(provider: LoopbackProv
 def test_a_body_that_trickles_is_cut_off_by_the_calls_allowance(
     provider: LoopbackProvider, server: str
 ) -> None:
-    patience = replace(QUICK, call_seconds=0.3)
+    patience = replace(PATIENCE, call_seconds=0.3)
     assert "in time" in fault(provider, server, Answer(b" ", conduct="trickle"), patience=patience)
 
 

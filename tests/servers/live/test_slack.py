@@ -1,11 +1,12 @@
 """Slack's live backend against a server that answers as the Web API is documented to."""
 
 import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.servers.live.play import KEY, JumpingClock, ask, ask_all
+from tests.servers.live.play import KEY, PATIENCE, JumpingClock, ask, ask_all
 from tests.servers.provider import Answer, LoopbackProvider
 from turnwise.mcp.serve import ToolError, Unavailable
 
@@ -159,8 +160,9 @@ def test_a_post_whose_fate_is_unknown_is_sent_exactly_once(
     provider: LoopbackProvider, answer: Answer
 ) -> None:
     provider.play("chat.postMessage", answer, Answer(POSTED))
+    patience = replace(PATIENCE, read_seconds=0.5) if answer.conduct == "hang" else PATIENCE
     with pytest.raises(Unavailable):
-        ask(provider, "send_slack_message", HELLO)
+        ask(provider, "send_slack_message", HELLO, patience=patience)
     assert len(provider.requests) == 1
 
 
