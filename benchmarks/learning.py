@@ -82,7 +82,7 @@ async def learn(variant: str, seed: int, overrides: Sequence[str], folder: Path)
     if variant in PRESETS:
         options = [f"algorithm.preset={variant}"]
     recipe = load_recipe(RECIPE, [f"seed={seed}", *options, *overrides])
-    screen = Screen(Console(stderr=True, emoji=False), recipe.run.num_steps)
+    screen = Screen(Console(stderr=True, emoji=False), recipe)
     started = time.perf_counter()
     name = f"{variant.replace(' ', '-')}-{seed}"
     with RunFolder.create(folder, name, recipe) as run_folder:

@@ -1,16 +1,16 @@
 """Takes tasks with demonstrations, gives samples to imitate: the very tokens an episode of it would have."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.chat import RenderedChat
 from turnwise.config import Recipe
 from turnwise.mcp.results import Sanitiser, cut
-from turnwise.rewards import is_success
+from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector
 from turnwise.training.samples import Sample, samples_of
 from turnwise.types import Group, Reward, Task, Tool
-from turnwise.workbench import Workbench, offered_tools
+from turnwise.workbench import Workbench, offered_tools, scripted_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def lesson_of(
 async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verified:
     """Play every demonstration with its real tools and keep those that earn their outcome.
 
-    The collector is one of a `demonstrating` recipe, with groups of one. What the servers say now is what is
-    learned from.
+    The collector is a `demonstrator`, or of a `demonstrating` recipe with groups of one. What the servers
+    say now is what is learned from.
     """
     shown = [task for task in tasks if task.demonstration]
     # One that ends in a call has no answer, and its script would run out.
@@ -85,13 +85,19 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
     earned: dict[str, Group] = {}
     async with collector.collecting(ended, len(ended)) as groups:
         async for group in groups:
-            [trajectory] = group.trajectories
+            [trajectory], [reward] = group.trajectories, group.rewards
             dropped[group.task.id] = f"{trajectory.stop}, without success"
-            if is_success(trajectory):
+            if succeeded(trajectory, reward):
                 earned[group.task.id] = Group(group.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
                 del dropped[group.task.id]
     # In the order of the tasks, not of finishing: the same files give the same lessons.
     return Verified(samples_of([earned[task.id] for task in shown if task.id in earned]), dropped)
+
+
+def demonstrator(bench: Workbench, tasks: Sequence[Task]) -> Collector:
+    """Plays these tasks' demonstrations with the bench's tools, whatever engine it has, in groups of one."""
+    engine = scripted_engine(bench.chat, tasks, bench.pool.tools)
+    return replace(bench, recipe=demonstrating(bench.recipe), engine=engine).collector(group_size=1)
 
 
 def demonstrating(recipe: Recipe) -> Recipe:

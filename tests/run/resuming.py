@@ -125,7 +125,7 @@ async def play(root: Path, settings: dict[str, Any], stage: str, number: int) ->
         folder = RunFolder.create(root / "runs", "run", resolved, is_dated=False)
     else:
         folder = RunFolder.open(path)
-    screen = Screen(Console(stderr=True), folder.recipe.run.num_steps)
+    screen = Screen(Console(stderr=True), folder.recipe)
     with folder:
         async with open_run(folder.recipe, folder, screen) as run:
             run.bench = replace(run.bench, chat=TalkingChat(run.bench.chat))  # type: ignore[arg-type]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from tests.rollout.stage import call, leasing, notebook, script, scripted, small
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, Collector, Plan
+from turnwise.rollout.collector import CollectionFailed, Collector, Plan, Progress
 from turnwise.rollout.episode import Limits, player
 from turnwise.run.batches import Batches
 from turnwise.tasks.curriculum import State
@@ -48,14 +48,20 @@ async def batches(
         playing = player(engine, CHAT, Limits(), Sampling())
 
         def new_collector(step: int) -> Collector:
+            log.append(f"begin {step}")
             return Collector(playing, leasing(pool), rewarder, Plan(group_size=2, seed=step))
+
+        @asynccontextmanager
+        async def shown(progress: Progress) -> AsyncIterator[None]:
+            yield
+            log.append(f"shown {progress.num_groups}")
 
         yield Batches(
             tasks,
             settings,
             new_collector,
             steps=steps,
-            on_begin=lambda step, progress: log.append(f"begin {step}"),
+            shown=shown,
             on_group=lambda step, group: log.append(f"group {step}"),
         )
 
@@ -173,7 +179,7 @@ def test_too_few_tasks_are_named() -> None:
             Recipe(),
             lambda step: pytest.fail("nothing is collected"),
             steps=range(1),
-            on_begin=lambda step, progress: None,
+            shown=lambda progress: nullcontext(),
             on_group=lambda step, group: None,
         )
 

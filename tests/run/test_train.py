@@ -4,24 +4,32 @@ import asyncio
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from tests.mcp.leaks import nothing_leaks
+from tests.rollout.stage import task
 from tests.run.stage import recipe
+from tests.shown import shown_task
 from turnwise.config import Recipe
+from turnwise.protocols import RewardDown
+from turnwise.rewards import Rewards
+from turnwise.rollout.collector import CollectionFailed
 from turnwise.rollout.store import read
 from turnwise.run.loop import Ended, train
 from turnwise.run.opened import Run, open_run
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
+from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
 from turnwise.training.samples import Sample
 from turnwise.training.trainer import StepResult
+from turnwise.types import Reward, Trajectory, Truth
 
 
 class Wrapped:
@@ -50,7 +58,7 @@ def run_it(
             if is_resumed
             else RunFolder.create(settings.run.folder, settings.run.name, settings, is_dated=False)
         )
-        screen = Screen(Console(quiet=True), settings.run.num_steps)
+        screen = Screen(Console(quiet=True), settings)
         with opened as folder:
             async with nothing_leaks(), open_run(settings, folder, screen) as opened_run:
                 run, trainer = opened_run, opened_run.trainer
@@ -180,3 +188,79 @@ def test_a_learning_rate_of_zero_leaves_every_weight_as_it_was(tmp_path: Path) -
 def test_training_at_temperature_zero_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"rollout\.temperature is 0"):
         run_it(recipe(tmp_path, rollout={"temperature": 0.0}))
+
+
+def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path) -> None:
+    class Down:
+        """Pays for the first step's episodes and then no more."""
+
+        def __init__(self, rewards: Any) -> None:
+            self._rewards = rewards
+            self._num_left = 6
+
+        async def score(self, trajectory: Trajectory) -> Reward:
+            self._num_left -= 1
+            if self._num_left < 0:
+                raise RewardDown("the judge does not answer")
+            reward: Reward = await self._rewards.score(trajectory)
+            return reward
+
+    settings = recipe(
+        tmp_path, run={"checkpoint_every": 100}, evaluation={"is_before_and_after": False, "every": 0}
+    )
+
+    async def go() -> None:
+        with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
+            async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
+                run.bench = replace(run.bench, rewards=cast("Rewards", Down(run.bench.rewards)))
+                await train(run, Stopping())
+
+    with pytest.raises(CollectionFailed, match="the judge does not answer"):
+        asyncio.run(go())
+    found = checkpoint.latest(settings.run.folder / "run" / "checkpoints")
+    assert found is not None
+    assert found.facts["standing"]["next_step"] == 1
+    ended, _ = run_it(settings, is_resumed=True)
+    assert ended.standing.next_step == 3
+
+
+def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path) -> None:
+    sections = {"imitation": {"weight": 0.1, "num_steps": 2, "samples_per_step": 4}}
+    settings = recipe(tmp_path, rollout={"tokens_per_turn": 100}, **sections)
+    tasks = [shown_task("wrong", name="wrong"), task("bare"), shown_task(name="right")]
+    save(tasks, tmp_path / "train.jsonl")
+    learned: list[tuple[int, list[str]]] = []
+
+    def watch(run: Run) -> None:
+        update = run.trainer.update
+
+        def noted(samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample]) -> StepResult:
+            learned.append((step, [sample.task_id for sample in imitation]))
+            return update(samples, step=step, imitation=imitation)
+
+        run.trainer.update = noted  # type: ignore[method-assign, assignment]
+
+    async def go() -> None:
+        with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
+            async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
+                watch(run)
+                await train(run, Stopping())
+
+    asyncio.run(go())
+    assert learned == [(0, ["right"] * 4), (1, ["right"] * 4), (2, [])]
+
+
+def test_imitation_without_a_demonstration_that_works_is_refused(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, imitation={"weight": 0.1}, rollout={"tokens_per_turn": 100})
+    save([shown_task("wrong", name="wrong")], tmp_path / "train.jsonl")
+    with pytest.raises(ValueError, match=r"imitation\.weight: no demonstration .* answered, without success"):
+        run_it(settings)
+
+
+def test_tasks_with_the_users_own_rewards_alone_can_be_measured(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, run={"num_steps": 1})
+    save([replace(task(f"free{n}"), truth=Truth()) for n in range(4)], tmp_path / "train.jsonl")
+    save([replace(task("held"), truth=Truth())], tmp_path / "test.jsonl")
+    ended, _ = run_it(settings)
+    assert ended.before is not None
+    assert len(ended.before.episodes) == 2

@@ -13,7 +13,7 @@ from turnwise.config import Recipe
 from turnwise.engines import engine_class
 from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
-from turnwise.rewards import is_success
+from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector
 from turnwise.rollout.display import print_played
 from turnwise.rollout.endpoint import endpoint_player
@@ -107,7 +107,7 @@ async def measure(
             async for group in groups:
                 for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
                     writer.write(Played(trajectory, reward))
-                    episodes.append(record(trajectory, is_success=is_success(trajectory)))
+                    episodes.append(record(trajectory, is_success=succeeded(trajectory, reward)))
     report = Report(
         model=model,
         num_samples=num_samples,

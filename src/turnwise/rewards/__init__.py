@@ -11,12 +11,12 @@ from turnwise.protocols import RewardDown
 from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
 from turnwise.rewards.judge import Judge
-from turnwise.rewards.outcome import asks_something, efficiency, is_success, outcome
+from turnwise.rewards.outcome import efficiency, is_success, outcome, succeeded
 from turnwise.rewards.state import probes, writes
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
 from turnwise.types import Reward, Trajectory
 
-__all__ = ["DEFAULT", "REWARDS", "Part", "Rewards", "asks_something", "is_success"]
+__all__ = ["DEFAULT", "REWARDS", "Part", "Rewards", "is_success", "succeeded"]
 
 Scorer = Callable[[Trajectory], Awaitable[float]]
 

@@ -3,7 +3,7 @@
 from turnwise.rewards.answer import says_answer
 from turnwise.rewards.state import makes_writes, passes_probes
 from turnwise.rewards.tools import avoids_forbidden, uses_required
-from turnwise.types import Stop, Trajectory, Truth
+from turnwise.types import Reward, Stop, Trajectory, Truth
 
 
 async def outcome(trajectory: Trajectory) -> float:
@@ -28,6 +28,11 @@ async def efficiency(trajectory: Trajectory) -> float:
 def asks_something(truth: Truth) -> bool:
     """Whether the truth alone can tell a success; where not, the task's rewards are the user's own."""
     return truth.answer is not None or bool(truth.writes or truth.probes or truth.required_tools)
+
+
+def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
+    """By the task's truth; where that asks for nothing, by the user's own reward reaching 1."""
+    return is_success(trajectory) if asks_something(trajectory.task.truth) else reward.total >= 1.0
 
 
 def is_success(trajectory: Trajectory) -> bool:

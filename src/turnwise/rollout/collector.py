@@ -56,7 +56,7 @@ class LeaseFailed(Exception):
 
 
 class CollectionFailed(Exception):
-    """Group after group was lost: something is down for good, and going on would only hide it."""
+    """Group after group was lost, or every one: something is down, and going on would only hide it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +190,10 @@ class Collector:
                     start(task)
                     num_open += 1
                 pace.leave()
+            progress = self.progress
+            if progress.num_groups_dropped and not progress.num_groups:
+                text = f"all {progress.num_groups_dropped} groups were lost to infrastructure; the last one: "
+                raise CollectionFailed(text + progress.last_failure)
 
     def _count_dropped(self, failure: Failure, num_in_a_row: int) -> None:
         self.progress.num_groups_dropped += 1
@@ -262,7 +266,7 @@ class Collector:
             progress.num_in_flight -= 1
         progress.num_finished += 1
         progress.num_tokens += sum(turn.num_sampled for turn in trajectory.turns)
-        progress.num_successes += reward.parts.get("outcome", 0.0) >= 1.0
+        progress.num_successes += reward.parts.get("outcome", reward.total) >= 1.0
         return trajectory, reward
 
 

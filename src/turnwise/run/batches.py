@@ -5,12 +5,13 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.config import CurriculumConfig, Recipe
+from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress
-from turnwise.run.figures import succeeded
 from turnwise.tasks.curriculum import BySuccess, Curriculum, Schedule, State, draw, note
 from turnwise.types import Group, Task
 
@@ -48,7 +49,7 @@ class Batches:
         new_collector: NewCollector,
         *,
         steps: range,
-        on_begin: Callable[[int, Progress], None],
+        shown: Callable[[Progress], AbstractAsyncContextManager[None]],
         on_group: Callable[[int, Group], None],
     ) -> None:
         if len(tasks) < recipe.run.tasks_per_step:
@@ -59,7 +60,7 @@ class Batches:
         self._recipe = recipe
         self._new_collector = new_collector
         self._steps = steps
-        self._on_begin = on_begin
+        self._shown = shown
         self._on_group = on_group
         self._curriculum = curriculum_of(recipe.curriculum)
         self._num_drawn = min(most_drawn(recipe), len(tasks))
@@ -103,13 +104,13 @@ class Batches:
         started = time.perf_counter()
         drawing = _Drawing(self._tasks, self._curriculum, state, step)
         collector = self._new_collector(step)
-        self._on_begin(step, collector.progress)
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
         played: list[Group] = []
         source = itertools.islice(drawing, self._num_drawn)
-        async with collector.collecting(
-            source, self._recipe.run.tasks_per_step, is_wanted=is_wanted
-        ) as groups:
+        async with (
+            self._shown(collector.progress),
+            collector.collecting(source, self._recipe.run.tasks_per_step, is_wanted=is_wanted) as groups,
+        ):
             async for group in groups:
                 self._on_group(step, group)
                 played.append(group)

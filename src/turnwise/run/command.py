@@ -4,6 +4,8 @@ import time
 
 from rich.console import Console
 
+from turnwise.protocols import EngineDown
+from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.loop import train
 from turnwise.run.opened import open_run
 from turnwise.run.screen import Screen
@@ -17,12 +19,16 @@ async def train_in(folder: RunFolder) -> bool:
     """Whether it got to the end of its steps; if not, the folder can be resumed."""
     started = time.perf_counter()
     recipe = folder.recipe
-    screen = Screen(Console(emoji=False), recipe.run.num_steps)
+    screen = Screen(Console(emoji=False), recipe)
     stopping = Stopping()
     screen.say(f"run {folder.path}")
     with stopping.listening(screen.stopping):
-        async with open_run(recipe, folder, screen) as run:
-            ended = await train(run, stopping)
+        try:
+            async with open_run(recipe, folder, screen) as run:
+                ended = await train(run, stopping)
+        except (CollectionFailed, EngineDown) as error:
+            hint = f"once that is mended, go on with: turnwise train --resume {folder.path}"
+            raise CollectionFailed(f"{error}\n{hint}") from error
     summary = summarise_run(ended, folder, time.perf_counter() - started)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
-from turnwise.rewards import asks_something, is_success
+from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Progress
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
 
@@ -32,11 +32,6 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
         **_lengths(trajectories),
         "rollout/tokens_per_second": progress.num_tokens / max(seconds, 1e-9),
     }
-
-
-def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
-    """By the task's truth; where that asks for nothing, by a reward of the user's own reaching 1."""
-    return is_success(trajectory) if asks_something(trajectory.task.truth) else reward.total >= 1.0
 
 
 def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:

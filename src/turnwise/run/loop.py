@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from turnwise.diagnostics.health import why_halt
 from turnwise.evaluate.report import Report
+from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.batches import Batches
 from turnwise.run.opened import Run
 from turnwise.run.standing import Standing
@@ -32,21 +33,26 @@ async def train(run: Run, stopping: Stopping) -> Ended:
         run.recipe,
         run.new_collector,
         steps=steps,
-        on_begin=run.screen.collecting,
+        shown=run.screen.collecting,
         on_group=run.keep_group,
     )
     async with batches.collecting(standing.curriculum):
         for step in steps:
-            batch = await batches.take(step)
-            run.log_rollouts(batch)  # before the update: should that fail, what was played is not lost
+            try:
+                batch = await batches.take(step)
+            except CollectionFailed:
+                run.save(standing)  # what was learned since the last checkpoint
+                raise
+            # before the update: should that fail, what was played is not lost
+            played = run.log_rollouts(batch)
             result = await run.learn(batch)
             await run.publish()
-            batches.learned_from(step)
-            alarms = run.log_update(batch, result)
+            alarms = run.log_update(step, played, result)
             standing = await run.validated(standing.after(batch))
             why = why_halt(alarms) or stopping.why
             if why or run.is_save_due(standing):
                 run.save(standing)
             if why:
                 return Ended(standing, why, before, None)
+            batches.learned_from(step)
     return Ended(standing, "", before, await run.measure_once("after"))

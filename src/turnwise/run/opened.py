@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -14,7 +14,7 @@ from turnwise.diagnostics.memory import measure as measure_memory
 from turnwise.evaluate.playing import measure
 from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
-from turnwise.lessons import lessons_of
+from turnwise.lessons import demonstrator, verified_lessons
 from turnwise.protocols import SleepingEngine
 from turnwise.rollout.collector import Collector
 from turnwise.rollout.store import Played, TrajectoryWriter
@@ -72,12 +72,12 @@ class Run:
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
             self._writers[step].write(Played(trajectory, reward, step))
 
-    def log_rollouts(self, batch: Batch) -> None:
+    def log_rollouts(self, batch: Batch) -> dict[str, float]:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
         figures = rollout_figures(batch.played, batch.progress, batch.seconds)
         self.folder.log(batch.step, "rollout", figures)
-        self.screen.played(batch.step, figures)
+        return figures
 
     # --- learning ----------------------------------------------------------------------------------------
 
@@ -106,14 +106,13 @@ class Run:
         weights = policy.adapter() if publishes_adapters(self.recipe) else policy.weights()
         await self.bench.engine.publish(weights, self.trainer.version)
 
-    def log_update(self, batch: Batch, result: StepResult) -> list[Alarm]:
+    def log_update(self, step: int, played: Mapping[str, float], result: StepResult) -> list[Alarm]:
         """The update's figures, and what they and the rollouts' say about the run's health."""
-        played = rollout_figures(batch.played, batch.progress, batch.seconds)
         learned = {**result.metrics, **measure_memory()}
         figures = {**learned, **played}
         alarms = examine(figures, self.recipe.health)
-        self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
-        self.screen.learned(batch.step, figures, alarms, result.skipped)
+        self.folder.log(step, "update", learned, histograms=result.histograms, alarms=alarms)
+        self.screen.learned(step, figures, alarms, result.skipped)
         return alarms
 
     # --- measuring ---------------------------------------------------------------------------------------
@@ -169,7 +168,10 @@ class Run:
 
     def restore(self) -> Standing:
         """From the last good checkpoint; what was written after it is cut off, to be played again."""
-        found = checkpoint.latest(self.folder.checkpoints)
+        try:
+            found = checkpoint.latest(self.folder.checkpoints)
+        except checkpoint.Unreadable as error:
+            raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
         if found is None:
             self.folder.cut(0)
             return Standing(0, State(seed=self.recipe.seed))
@@ -189,10 +191,22 @@ async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIt
         raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
     tasks = load(recipe.tasks.train)
     async with open_workbench(recipe, tasks) as bench:
-        lessons = lessons_of(bench, tasks) if recipe.imitation.weight else ()
+        lessons = await _lessons(bench, tasks, screen) if recipe.imitation.weight else ()
         run = Run(recipe, folder, bench, new_trainer(recipe), tasks, lessons, screen)
         with contextlib.closing(run):
             yield run
+
+
+async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen) -> Sequence[Sample]:
+    """Those that the steps will imitate, each played with its real tools first."""
+    imitation = bench.recipe.imitation
+    shown = [task for task in tasks if task.demonstration][: imitation.num_steps * imitation.samples_per_step]
+    verified = await verified_lessons(demonstrator(bench, shown), shown)
+    if not verified.lessons:
+        why = ", ".join(sorted(set(verified.dropped.values()))) or "there are none"
+        raise ValueError(f"imitation.weight: no demonstration of tasks.train earned its outcome: {why}")
+    screen.say(f"imitating {len(verified.lessons)} verified demonstrations, {len(verified.dropped)} dropped")
+    return verified.lessons
 
 
 def new_trainer(recipe: Recipe) -> Trainer:

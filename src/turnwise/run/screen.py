@@ -1,15 +1,18 @@
 """Says on the terminal how a run goes: a line a step, alarms with their advice, figures before and after."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from rich.console import Console
 from rich.text import Text
 
+from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import summarise
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.live import shown
 
 _STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
 
@@ -17,9 +20,10 @@ _STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
 class Screen:
     """Plain lines, so that a log file reads as the terminal did."""
 
-    def __init__(self, console: Console, num_steps: int) -> None:
+    def __init__(self, console: Console, recipe: Recipe) -> None:
         self._console = console
-        self._num_steps = num_steps
+        self._num_steps = recipe.run.num_steps
+        self._episodes_per_step = recipe.run.tasks_per_step * recipe.rollout.group_size
         self._last_alarms: dict[str, int] = {}
 
     def say(self, text: str, style: str = "") -> None:
@@ -29,11 +33,9 @@ class Screen:
     def stopping(self) -> None:
         self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
 
-    def collecting(self, step: int, progress: Progress) -> None:
-        """A collection begins."""
-
-    def played(self, step: int, figures: Mapping[str, float]) -> None:
-        """A collection is whole."""
+    def collecting(self, progress: Progress) -> AbstractAsyncContextManager[None]:
+        """Show how a step's episodes come along, while the block runs."""
+        return shown(progress, self._episodes_per_step, self._console)
 
     def learned(self, step: int, figures: Mapping[str, float], alarms: Sequence[Alarm], skipped: str) -> None:
         """A step is done: one line, and each alarm when it first fires and every tenth time in a row."""

@@ -8,7 +8,7 @@ from rich.console import Console
 from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
-from turnwise.rewards import is_success
+from turnwise.rewards import succeeded
 from turnwise.rollout.display import print_played
 from turnwise.rollout.store import Played, read
 from turnwise.run.loop import Ended
@@ -64,11 +64,15 @@ def changed_example(evaluations: Path) -> tuple[Played, Played] | None:
     files = [evaluations / f"{name}.trajectories.jsonl" for name in ("before", "after")]
     if not all(file.exists() for file in files):
         return None
-    after = {played.trajectory.task.id: played for played in read(files[1]) if is_success(played.trajectory)}
+    after = {played.trajectory.task.id: played for played in read(files[1]) if _is_good(played)}
     for played in read(files[0]):
-        if played.trajectory.task.id in after and not is_success(played.trajectory):
+        if played.trajectory.task.id in after and not _is_good(played):
             return played, after[played.trajectory.task.id]
     return None
+
+
+def _is_good(played: Played) -> bool:
+    return succeeded(played.trajectory, played.reward)
 
 
 def _success(report: Report | None) -> float | None:
