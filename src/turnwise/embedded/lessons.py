@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.chat import RenderedChat
+from turnwise.config import ToolsConfig
 from turnwise.embedded.drills import own_sample
 from turnwise.embedded.phrasings import lesson_families
 from turnwise.embedded.slips import Slip, slipped
+from turnwise.lessons import lesson_of
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
 from turnwise.servers.embedded.world import open_world
@@ -17,7 +19,7 @@ from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
 from turnwise.tasks.family import NUMBER, Family, plain, split_of
 from turnwise.tasks.make import make_tasks
 from turnwise.training.samples import Sample
-from turnwise.types import Message, Task, Tool
+from turnwise.types import Task, Tool
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")
 TOOLS = (
@@ -96,21 +98,19 @@ class Teacher:
     """Writes tasks as samples for one chat and one offer of tools."""
 
     def __init__(self, chat: RenderedChat, tools: Sequence[Tool]) -> None:
-        probe = (Message("user", "x"),)
-        whole, bare = chat.open(probe, tools), chat.open(probe, ())
-        assert whole[-len(bare) :] == bare, "tools stand before the question"
         self._chat = chat
-        self._offer = whole[: -len(bare)]
+        self._tools = tools
         self._phrasings = {name: family.phrasings_for("train") for name, family in lesson_families().items()}
 
     def lesson(self, task: Task) -> Sample:
         """The demonstration as if the model had sampled it."""
-        ids, mask = self._played(task)
-        return own_sample(tuple(ids), tuple(mask), task.id)
+        longest = ToolsConfig().max_result_tokens
+        return lesson_of(task, self._tools, self._chat, max_result_tokens=longest)
 
     def reading(self, task: Task, chance: random.Random) -> Sample:
         """The same with further questions on the one result: practice in telling its figures apart."""
-        ids, mask = self._played(task)
+        lesson = self.lesson(task)
+        ids, mask = list(lesson.token_ids), list(lesson.loss_mask)
         result = json.loads(task.demonstration[0].results[0].content)
         keys = _KEYS[task.family]
         symbol = result.get("symbol") or result["ticker"]
@@ -122,20 +122,6 @@ class Teacher:
             ids += [*asked, *said]
             mask += [*(0,) * len(asked), *(1,) * len(said)]
         return own_sample(tuple(ids), tuple(mask), task.id)
-
-    def _played(self, task: Task) -> tuple[list[int], list[int]]:
-        ids = [*self._offer, *self._chat.open(task.prompt, ())]
-        mask = [0] * len(ids)
-        for turn in task.demonstration:
-            said = self._chat.say(turn.text, turn.calls)
-            ids += said
-            mask += (1,) * len(said)
-            if turn.calls:
-                pairs = zip(turn.calls, turn.results, strict=True)
-                seen = self._chat.extend(ids, [(call.name, result.content) for call, result in pairs])
-                ids += seen
-                mask += (0,) * len(seen)
-        return ids, mask
 
 
 def is_readable(task: Task) -> bool:
