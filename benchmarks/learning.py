@@ -1,12 +1,16 @@
 """Does it learn: held-out success before and after, over seeds, beside two controls that must stay flat.
 
-    python benchmarks/learning.py                    # the gate: 3 seeds × (true, learning rate 0, shuffled)
-    python benchmarks/learning.py --presets --seeds 0    # every preset, a short version
+    python benchmarks/learning.py                     # the gate: 3 seeds × (true, learning rate 0, shuffled)
+    python benchmarks/learning.py --presets --seeds 0 # every preset, a short version
     python benchmarks/learning.py --plot docs/images/learning.svg
 
 Every run is `recipes/cpu.toml` with the seed changed: the same command as the demo, on companies never seen
 in training. `shuffled` gives each member the reward of another one of the batch; its length, its tools and
-its update are otherwise the same, so whatever it gains was not learned from rewards.
+its update are otherwise the same, so whatever it gains was not learned from rewards. At learning rate 0 the
+weights cannot move, so 20 steps say as much as 80.
+
+Runs go two at a time, a core each, in processes of their own. What is finished stays in --out: the same
+command goes on where it was broken off. The end is a verdict, and status 1 if it is not met.
 """
 
 import argparse
@@ -27,7 +31,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from rich.console import Console
 
 from turnwise.config import PRESETS, load_recipe
-from turnwise.evaluate.summary import summarise
+from turnwise.evaluate.statistics import paired_difference
+from turnwise.evaluate.summary import rates_by_task, summarise
 from turnwise.run.loop import train
 from turnwise.run.opened import Run, open_run
 from turnwise.run.screen import Screen
@@ -37,6 +42,9 @@ from turnwise.training.samples import Sample
 from turnwise.training.trainer import StepResult, Trainer
 
 GATE = ("true rewards", "learning rate 0", "shuffled")
+GOAL = 0.9
+SHORT = {"learning rate 0": 20, **dict.fromkeys(PRESETS, 40)}
+"""Steps of the variants that are not played to the recipe's end."""
 RECIPE = Path(__file__).parents[1] / "recipes" / "cpu.toml"
 
 
@@ -52,9 +60,20 @@ class Result:
     low: float
     """Of the interval of `after`."""
     high: float
+    gain_low: float
+    """Of the interval of after - before, task by task."""
+    gain_high: float
     seconds: float
     curve: tuple[float, ...]
     """Success of each step's own episodes."""
+
+    @property
+    def verdict(self) -> tuple[bool, str]:
+        if self.variant == GATE[0]:
+            return self.after >= GOAL, f"at least {GOAL}"
+        if self.variant in GATE:
+            return self.gain_low <= 0, "no gain beyond noise"
+        return self.gain_low > 0, "a gain beyond noise"
 
 
 class Shuffled:
@@ -78,9 +97,11 @@ class Shuffled:
 
 
 async def learn(variant: str, seed: int, overrides: Sequence[str], folder: Path) -> Result:
-    options = {"learning rate 0": ["optimizer.learning_rate=0.0"]}.get(variant, [])
+    options = [f"run.num_steps={SHORT[variant]}"] if variant in SHORT else []
     if variant in PRESETS:
-        options = [f"algorithm.preset={variant}"]
+        options.append(f"algorithm.preset={variant}")
+    if variant == "learning rate 0":
+        options.append("optimizer.learning_rate=0.0")
     recipe = load_recipe(RECIPE, [f"seed={seed}", *options, *overrides])
     screen = Screen(Console(stderr=True, emoji=False), recipe)
     started = time.perf_counter()
@@ -93,6 +114,7 @@ async def learn(variant: str, seed: int, overrides: Sequence[str], folder: Path)
     assert ended.before is not None
     assert ended.after is not None, ended.why
     after = summarise(ended.after.episodes).success
+    gain = paired_difference(rates_by_task(ended.before.episodes), rates_by_task(ended.after.episodes))
     lines = [json.loads(line) for line in run_folder.metrics.read_text().splitlines()]
     return Result(
         variant=variant,
@@ -102,6 +124,8 @@ async def learn(variant: str, seed: int, overrides: Sequence[str], folder: Path)
         after=after.value,
         low=after.low or 0.0,
         high=after.high or 1.0,
+        gain_low=gain.low or 0.0,
+        gain_high=gain.high or 0.0,
         seconds=time.perf_counter() - started,
         curve=tuple(line["metrics"]["success/rate"] for line in lines if line["kind"] == "rollout"),
     )
@@ -109,14 +133,16 @@ async def learn(variant: str, seed: int, overrides: Sequence[str], folder: Path)
 
 def table(results: Sequence[Result]) -> str:
     rows = [
-        "| variant | seed | steps | before | after | 95% interval | minutes |",
-        "|---|---|---|---|---|---|---|",
+        "| variant | seed | steps | before | after | 95% interval | gain | minutes | asked for | |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    rows += [
-        f"| {each.variant} | {each.seed} | {each.num_steps} | {each.before:.3f} | {each.after:.3f} "
-        f"| {each.low:.3f} to {each.high:.3f} | {each.seconds / 60:.1f} |"
-        for each in results
-    ]
+    for each in results:
+        is_met, asked = each.verdict
+        rows.append(
+            f"| {each.variant} | {each.seed} | {each.num_steps} | {each.before:.3f} | {each.after:.3f} "
+            f"| {each.low:.3f} to {each.high:.3f} | {each.gain_low:+.3f} to {each.gain_high:+.3f} "
+            f"| {each.seconds / 60:.1f} | {asked} | {'met' if is_met else 'MISSED'} |"
+        )
     return "\n".join(rows)
 
 
@@ -161,6 +187,36 @@ def plot(results: Sequence[Result]) -> str:
 PALETTE = ("#1b7f4d", "#b5482f", "#35609f", "#8a5a9e", "#9a7d0a", "#3a8f9e", "#666666")
 
 
+def kept(out: Path, variant: str, seed: int) -> Path:
+    return out / f"{variant.replace(' ', '-')}-{seed}.json"
+
+
+def read_result(file: Path) -> Result:
+    found = json.loads(file.read_text())
+    return Result(**{**found, "curve": tuple(found["curve"])})
+
+
+async def play_all(wanted: Sequence[tuple[str, int]], arguments: argparse.Namespace) -> None:
+    """Each in a process of its own, `--jobs` at a time, with its share of the cores."""
+    turns = asyncio.Semaphore(arguments.jobs)
+    cores = max((os.cpu_count() or 1) // arguments.jobs, 1)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}
+
+    async def play(variant: str, seed: int) -> None:
+        command = [sys.executable, __file__, "--one", variant, "--seeds", str(seed)]
+        command += ["--out", str(arguments.out)] + [f"--set={each}" for each in arguments.overrides]
+        log = kept(arguments.out, variant, seed).with_suffix(".log")
+        async with turns:
+            with log.open("wb") as file:
+                process = await asyncio.create_subprocess_exec(
+                    *command, env=environment, stdout=file, stderr=file
+                )
+                status = await process.wait()
+        print(f"{variant}, seed {seed}: {'done' if status == 0 else f'FAILED, see {log}'}", flush=True)
+
+    await asyncio.gather(*(play(variant, seed) for variant, seed in wanted))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -169,21 +225,28 @@ def main() -> None:
     parser.add_argument("--presets", action="store_true", help="every preset in place of the gate")
     parser.add_argument("--variants", nargs="*", help="only these")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time; 1 is how long the demo takes")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--plot", type=Path, help="an SVG of how the gate's runs went")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    variants = arguments.variants or (list(PRESETS) if arguments.presets else list(GATE))
-    results = []
-    for variant in variants:
-        for seed in arguments.seeds:
-            results.append(asyncio.run(learn(variant, seed, arguments.overrides, arguments.out)))
-            print(table(results), flush=True)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    found = json.dumps([asdict(each) for each in results], indent=1)
-    (arguments.out / f"{'presets' if arguments.presets else 'gate'}.json").write_text(found + "\n")
-    if arguments.plot is not None:
+    if arguments.one:
+        result = asyncio.run(learn(arguments.one, arguments.seeds[0], arguments.overrides, arguments.out))
+        kept(arguments.out, arguments.one, result.seed).write_text(
+            json.dumps(asdict(result), indent=1) + "\n"
+        )
+        return
+    variants = arguments.variants or (list(PRESETS) if arguments.presets else list(GATE))
+    wanted = [(variant, seed) for variant in variants for seed in arguments.seeds]
+    missing = [each for each in wanted if not kept(arguments.out, *each).exists()]
+    asyncio.run(play_all(missing, arguments))
+    results = [read_result(file) for each in wanted if (file := kept(arguments.out, *each)).exists()]
+    print(table(results))
+    if arguments.plot is not None and results:
         arguments.plot.parent.mkdir(parents=True, exist_ok=True)
         arguments.plot.write_text(plot(results))
+    sys.exit(0 if len(results) == len(wanted) and all(each.verdict[0] for each in results) else 1)
 
 
 if __name__ == "__main__":
