@@ -10,9 +10,9 @@ runs=$(mktemp -d)
 mkdir -p "$out"
 recipe=recipes/smollm2.toml
 end=$((SECONDS + limit))
-timeout "$limit" turnwise sft $recipe --out "$runs/warm" "$@" > "$out/sft.log" 2>&1
+timeout "$limit" turnwise sft $recipe --out "$runs/warm" --set model.dtype=bfloat16 "$@" > "$out/sft.log" 2>&1
 tail -3 "$out/sft.log"; echo "warm after $SECONDS s"
-common=(--set "model.path=$runs/warm" --set "run.folder=$runs" "$@")
+common=(--set "model.path=$runs/warm" --set model.dtype=bfloat16 --set "run.folder=$runs" "$@")
 for engine in vllm transformers; do
   timeout -s INT -k 10 $((end - SECONDS)) turnwise train $recipe --set run.name=$engine --set engine.kind=$engine \
     --set engine.vllm.eager=true "${common[@]}" > "$out/train-$engine.log" 2>&1 &

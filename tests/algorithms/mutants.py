@@ -1,19 +1,11 @@
-"""Takes planted mistakes one by one, gives the test that catches each; name files to try only those."""
+"""Mistakes in the mathematics: `python -m tests.algorithms.mutants [FILE ...]` plants them one by one."""
 
-import contextlib
-import os
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 
-import pytest
-import torch
-
-ROOT = Path(__file__).parents[2]
+from tests.mutation import Mutant, main
 
 MUTANTS = [
-    # file, what stands there, what is put in its place
+    # file, what stands there, what is put in its place; the tests that should notice are the file's own
     ("advantages", "[value - centre for value in values]", "[centre - value for value in values]"),
     ("advantages", "max(len(values) - 1, 1))", "max(len(values), 1))"),
     ("advantages", "1 - 1 / max(len(members), 2)", "1 + 1 / max(len(members), 2)"),
@@ -98,69 +90,10 @@ MUTANTS = [
     ("ema", "decay * wide + (1 - decay)", "(1 - decay) * wide + decay"),
 ]
 
-
-class FirstFailure:
-    """A pytest plugin that keeps the name of the test that failed first."""
-
-    def __init__(self) -> None:
-        self.name = ""
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.name:
-            self.name = report.nodeid.rpartition("/")[2]
-
-
-def first_failure(folder: Path, name: str) -> str:
-    """The first test of the file `name` that fails on the package in `folder`; "" if none does."""
-    reader, writer = os.pipe()
-    child = os.fork()  # torch is loaded once, the mutated modules anew
-    if not child:
-        sys.path.insert(0, str(folder))
-        failure = FirstFailure()
-        tests = ROOT / "tests" / "algorithms"
-        own = sorted(tests.glob(f"test_{name}.py")) or [tests]
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-            pytest.main([*map(str, own), "-x", "-q", "-p", "no:cacheprovider"], plugins=[failure])
-        os.write(writer, failure.name.encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        name_of_test = pipe.read()
-    os.waitpid(child, 0)
-    return name_of_test
-
-
-def catch(folder: Path, name: str, before: str, after: str) -> str:
-    """Plant one mistake in the copy, run the tests, take it out again."""
-    file = folder / "turnwise" / "algorithms" / f"{name}.py"
-    text = file.read_text()
-    assert before in text, f"{before!r} is not in {name}.py"
-    file.write_text(text.replace(before, after))
-    try:
-        return first_failure(folder, name)
-    finally:
-        file.write_text(text)
-
-
-def main(only: list[str]) -> int:
-    torch.set_num_threads(1)
-    sys.dont_write_bytecode = True  # a mutant of the same size and second would be taken for the last one
-    mutants = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
-    num_caught = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        shutil.copytree(ROOT / "src" / "turnwise", folder / "turnwise")
-        for name in sorted({name for name, _, _ in mutants}):
-            assert not (failed := first_failure(folder, name)), f"fails without any mistake: {failed}"
-        for name, before, after in mutants:
-            caught = catch(folder, name, before, after)
-            num_caught += bool(caught)
-            print(
-                f"{name}: {before.strip()!r} -> {after.strip()!r}\n    {caught or 'NOT CAUGHT'}", flush=True
-            )
-    print(f"{num_caught} of {len(mutants)} mistakes caught")
-    return 0 if num_caught == len(mutants) else 1
+ELSEWHERE = {"ratio": "losses correction kl composed"}
+"""Files that no test is named after: who should notice."""
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    planted = [Mutant(file, before, after, ELSEWHERE.get(file, file)) for file, before, after in MUTANTS]
+    sys.exit(main("algorithms", planted))

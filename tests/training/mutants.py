@@ -1,18 +1,8 @@
-"""Takes planted mistakes one by one, gives the test that catches each; name files to try only those."""
+"""Mistakes in the training step: `python -m tests.training.mutants [FILE ...]` plants them one by one."""
 
-import contextlib
-import os
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 
-import peft  # noqa: F401  (loaded once here, so that no child loads it again)
-import pytest
-import torch
-from transformers import Qwen3ForCausalLM  # noqa: F401
-
-ROOT = Path(__file__).parents[2]
+from tests.mutation import Mutant, main
 
 MUTANTS = [
     # file, what stands there, what is put in its place, the tests that should notice
@@ -111,74 +101,7 @@ MUTANTS = [
     ("trainer", "version=now.version + has_stepped", "version=now.version + 1", "refusals"),
     ("sft", "num_tokens, loss = num_own_tokens(samples), 0.0", "num_tokens, loss = len(samples), 0.0", "sft"),
 ]
-"""Each is a mistake of the kind that trains without a word and learns the wrong thing."""
-
-
-class FirstFailure:
-    """A pytest plugin that keeps the name of the test that failed first."""
-
-    def __init__(self) -> None:
-        self.name = ""
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self.name:
-            self.name = report.nodeid.rpartition("/")[2]
-
-
-def first_failure(folder: Path, tests: str) -> str:
-    """The first of these tests that fails on the package in `folder`; "" if none does."""
-    reader, writer = os.pipe()
-    child = os.fork()  # torch is loaded once, the mutated modules anew
-    if not child:
-        sys.path[:0] = [str(folder), str(ROOT)]
-        failure = FirstFailure()
-        files = [str(ROOT / "tests" / "training" / f"test_{name}.py") for name in tests.split()]
-        # a library that pytest would have liked to load first is no fault of a test
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        try:
-            with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-                code = pytest.main([*files, *options], plugins=[failure])
-            os.write(writer, (failure.name or (f"(pytest: {code!r})" if code else "")).encode())
-        finally:
-            os._exit(0)  # never back into the parent's loop
-    os.close(writer)
-    with os.fdopen(reader) as pipe:
-        name_of_test = pipe.read()
-    os.waitpid(child, 0)
-    return name_of_test
-
-
-def catch(folder: Path, name: str, before: str, after: str, tests: str) -> str:
-    """Plant one mistake in the copy, run the tests, take it out again."""
-    file = folder / "turnwise" / "training" / f"{name}.py"
-    text = file.read_text()
-    assert before in text, f"{before!r} is not in {name}.py"
-    file.write_text(text.replace(before, after))
-    try:
-        return first_failure(folder, tests)
-    finally:
-        file.write_text(text)
-
-
-def main(only: list[str]) -> int:
-    torch.set_num_threads(1)
-    sys.dont_write_bytecode = True  # a mutant of the same size and second would be taken for the last one
-    mutants = [mutant for mutant in MUTANTS if not only or mutant[0] in only]
-    num_caught = 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        shutil.copytree(ROOT / "src" / "turnwise", folder / "turnwise")
-        whole = " ".join(sorted({test for *_, tests in mutants for test in tests.split()}))
-        assert not (failed := first_failure(folder, whole)), f"fails without any mistake: {failed}"
-        for name, before, after, tests in mutants:
-            caught = catch(folder, name, before, after, tests)
-            num_caught += bool(caught)
-            print(
-                f"{name}: {before.strip()!r} -> {after.strip()!r}\n    {caught or 'NOT CAUGHT'}", flush=True
-            )
-    print(f"{num_caught} of {len(mutants)} mistakes caught")
-    return 0 if num_caught == len(mutants) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main("training", [Mutant(*each) for each in MUTANTS]))
