@@ -35,6 +35,9 @@ def mcp_file(path: Path | None) -> Path:
 
 
 def fail(message: str) -> NoReturn:
-    """The user's mistake, in one line on stderr; exit code 2."""
-    typer.echo(f"turnwise: {message}", err=True)
+    """The user's mistake, on stderr; exit code 2."""
+    from turnwise.rollout.display import printable
+
+    # it may quote a file, a server or a model
+    typer.echo(f"turnwise: {printable(message)}", err=True)
     raise typer.Exit(2)

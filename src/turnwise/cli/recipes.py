@@ -1,6 +1,7 @@
 """Reads what a command works on, a recipe or a run, and runs that work; mistakes end it in one line."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Coroutine, Sequence
@@ -77,6 +78,17 @@ def prepare() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A reward of the user's own, `module:function`, is found beside where the command is run.
     sys.path.insert(0, str(Path.cwd()))
+    logging.getLogger("turnwise").addHandler(_OnStderr(logging.WARNING))
+
+
+class _OnStderr(logging.Handler):
+    """Warnings where the user looks, also while a run's folder takes everything that is said."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from turnwise.rollout.display import printable
+
+        # a message may quote what a server or a model wrote
+        print(f"warning: {printable(record.getMessage())}", file=sys.stderr, flush=True)
 
 
 def run_async(work: Coroutine[None, None, Result]) -> Result:

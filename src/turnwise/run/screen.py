@@ -12,6 +12,7 @@ from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import summarise
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.display import printable
 from turnwise.rollout.live import shown
 
 _STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
@@ -28,7 +29,7 @@ class Screen:
 
     def say(self, text: str, style: str = "") -> None:
         """What models, tools and files wrote is text, never markup."""
-        self._console.print(Text(text, style=style), highlight=False, soft_wrap=True)
+        self._console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
         self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")

@@ -151,7 +151,7 @@ class Trainer:
         skipped = "" if taken else REASONS[steps[-1].skipped]
         for each in steps:
             if each.skipped:
-                logger.warning("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
+                logger.info("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
         metrics |= self._losses(steps) | self._counters(taken, steps, step)
         metrics["time/update_seconds"] = time.perf_counter() - started
         return StepResult(self.version, metrics, histograms, skipped)
