@@ -7,15 +7,17 @@ import random
 from functools import cache
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
 from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
 from turnwise.config import load_recipe
-from turnwise.embedded.build import BuildPlan, Lessons, Shape, Stage, build, gather
+from turnwise.embedded.build import BuildPlan, Lessons, Shape, build, gather, stages_of
 from turnwise.embedded.drills import make_drills, make_questions
 from turnwise.embedded.lessons import Taught, Teacher
 from turnwise.embedded.phrasings import WORDINGS, lesson_families
+from turnwise.embedded.stages import Stage
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.families import FAMILIES
@@ -57,6 +59,38 @@ def test_the_same_seed_gives_the_same_weights_and_another_gives_others(tmp_path:
         assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "other")]
     assert weights[0] != weights[1]
+
+
+def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    build(tmp_path / "whole", TINY, lessons(), seed=0)
+
+    class Killed(Exception):
+        pass
+
+    def say(line: str) -> None:
+        if line.startswith("lessons"):
+            raise Killed
+
+    with pytest.raises(Killed):
+        build(tmp_path / "broken", TINY, lessons(), seed=0, say=say)
+    said: list[str] = []
+    build(tmp_path / "broken", TINY, lessons(), seed=0, say=said.append)
+    assert [line.partition(":")[0] for line in said] == [
+        "going on after questions 2/2",
+        "lessons 2/2",
+        "mixture 2/2",
+    ]
+    for name in ("whole", "broken"):
+        assert stages_of(tmp_path / name).is_dir()
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken")]
+    assert weights[0] == weights[1]
+
+
+def test_stages_of_another_seed_are_not_gone_on_from(tmp_path: Path) -> None:
+    said: list[str] = []
+    for seed in (0, 1):
+        build(tmp_path / "model", TINY, lessons(), seed=seed, say=said.append)
+    assert not any("going on" in line for line in said)
 
 
 def test_what_was_built_loads_by_its_folder(tmp_path: Path) -> None:

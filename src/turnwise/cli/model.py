@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +24,13 @@ def build(
     out: Annotated[Path, typer.Option(help="The folder to be made.")] = Path("runs/model"),
     seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto for the best there is.")] = "cpu",
+    keep_stages: Annotated[
+        bool, typer.Option("--keep-stages", help="Leave what the stages came to in OUT.stages.")
+    ] = False,
 ) -> None:
     """Make the embedded model from nothing: lessons by the real servers, a tokenizer, supervised learning.
+
+    It takes the better part of an hour on two cores. After a kill the same command goes on where it was.
 
     Example: turnwise model build --out runs/model --seed 0
     """
@@ -32,7 +38,7 @@ def build(
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if out.exists() and any(out.iterdir()):
         fail(f"--out {out}: is not empty")
-    from turnwise.embedded.build import BuildPlan, gather
+    from turnwise.embedded.build import BuildPlan, gather, stages_of
     from turnwise.embedded.build import build as teach
 
     def say(line: str) -> None:
@@ -40,6 +46,8 @@ def build(
 
     started, plan = time.perf_counter(), BuildPlan(device=device)
     built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
+    if not keep_stages:
+        shutil.rmtree(stages_of(out))
     minutes = (time.perf_counter() - started) / 60
     size = f"{built.num_parameters:,} parameters, {built.num_bytes / 1e6:.1f} MB"
     print(f"{built.folder}: {size}, {minutes:.1f} minutes")

@@ -3,7 +3,7 @@
 import random
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,14 @@ from turnwise.config import PolicyConfig
 from turnwise.embedded.drills import make_drills, make_questions, practice
 from turnwise.embedded.lessons import Counts, Taught, Teacher, is_readable, make_lesson_tasks
 from turnwise.embedded.slips import Slip, slips
+from turnwise.embedded.stages import Course, Learner, Part, Say, Stage, digest_of
 from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
-from turnwise.training.imitation import cross_entropy, num_own_tokens
-from turnwise.training.optimizer import Optimizer
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample
 from turnwise.types import Task, Tool
 
-Say = Callable[[str], None]
-
-Part = tuple[list[Sample], bool]
-"""Samples, and whether they have a prefix in common that is worth sharing."""
+PRACTICE_EVERY = 4
+"""Steps of lessons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +37,6 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """Some steps of learning; the rate rises over 30 steps, stays, and falls to a fifth at the end."""
-
-    num_steps: int
-    learning_rate: float
-    samples_per_step: int
-
-
-@dataclass(frozen=True, slots=True)
 class BuildPlan:
     """How much of everything; the defaults have the shape and the stages of the model that ships."""
 
@@ -59,9 +47,9 @@ class BuildPlan:
     """Where those come from that are a mixture of right and wrong."""
     lessons_per_family: int = 150
     """In each world."""
-    drills: Stage = field(default_factory=lambda: Stage(900, 1e-3, 64))
-    questions: Stage = field(default_factory=lambda: Stage(300, 1e-3, 48))
-    lessons: Stage = field(default_factory=lambda: Stage(2000, 2e-3, 16))
+    drills: Stage = field(default_factory=lambda: Stage(700, 2e-3, 32))
+    questions: Stage = field(default_factory=lambda: Stage(250, 2e-3, 24))
+    lessons: Stage = field(default_factory=lambda: Stage(1600, 2e-3, 16))
     mixture: Stage = field(default_factory=lambda: Stage(40, 5e-4, 16))
     num_threads: int = 2
     """Of torch: fixed, since sums in another order are other sums."""
@@ -101,59 +89,56 @@ async def gather(plan: BuildPlan, say: Say = lambda line: None) -> Lessons:
 
 
 def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say = lambda line: None) -> Built:
-    """Teach a model; the same plan, lessons and seed give the same files on the same machine."""
+    """Teach a model; the same plan, lessons and seed give the same files on the same machine.
+
+    What each stage comes to is kept in `stages_of(out)`: after a kill, the same call goes on from there.
+    """
     import torch
 
     started = time.perf_counter()
     torch.set_num_threads(plan.num_threads)
-    right, mixed = lessons.right, lessons.mixed
-    tokenizer = make_tokenizer(_texts(right), plan.shape.vocabulary_size)
-    teacher = Teacher(open_chat(tokenizer), right.tools)
+    tokenizer = make_tokenizer(_texts(lessons.right), plan.shape.vocabulary_size)
     policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"), device=plan.device)
-    learner = _Learner(policy, say, started)
-    drills = make_drills(tokenizer, plan.drills.num_steps, per_batch=plan.drills.samples_per_step, seed=seed)
-    learner.learn("drills", plan.drills, ([(batch, False)] for batch in drills))
-    asking = make_questions(
-        tokenizer, plan.questions.num_steps, per_batch=plan.questions.samples_per_step, seed=seed
-    )
-    learner.learn("questions", plan.questions, ([(batch, False)] for batch in asking))
-    beside = practice(tokenizer, per_batch=plan.lessons.samples_per_step, seed=seed)
-    taught = _lessons(teacher, right.tasks, plan.lessons, seed)
-    learner.learn("lessons", plan.lessons, ([(batch, True), (next(beside), False)] for batch in taught))
-    mixture = _mixture(teacher, mixed.tasks, plan.mixture, seed)
-    learner.learn("mixture", plan.mixture, ([(batch, True)] for batch in mixture))
+    # the tokenizer is made of the lessons' own text, and stands for them
+    settings = repr((seed, plan.shape, plan.num_threads, plan.device))
+    made_of = digest_of(settings, tokenizer.backend_tokenizer.to_str())
+    Learner(policy, stages_of(out), say).learn(_courses(tokenizer, plan, lessons, seed), made_of)
     return _save(out, policy, tokenizer, started)
 
 
-class _Learner:
-    """One optimizer through all stages."""
-
-    def __init__(self, policy: Policy, say: Say, started: float) -> None:
-        self._policy = policy
-        self._optimizer = Optimizer(policy.trainable, {}, weight_decay=0.01, betas=(0.9, 0.98))
-        self._say = say
-        self._started = started
-
-    def learn(self, name: str, stage: Stage, steps: Iterable[list[Part]]) -> None:
-        """One optimizer step for each; what comes after a step's first part counts half."""
-        losses: list[float] = []
-        for step, parts in zip(range(stage.num_steps), steps, strict=False):
-            for number, (batch, is_shared) in enumerate(parts):
-                scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False)
-                loss = cross_entropy(scores.logprobs_BT, scores.mask_BT, num_own_tokens(batch))
-                self._optimizer.learn(loss * 0.5 if number else loss)
-                if not number:
-                    losses.append(float(loss.detach()))
-            self._optimizer.step(self._optimizer.norms(), policy_rate=_rate(stage, step))
-            if (step + 1) % 50 == 0 or step + 1 == stage.num_steps:
-                recent = sum(losses[-50:]) / len(losses[-50:])
-                spent = _minutes(self._started)
-                self._say(f"{name} {step + 1}/{stage.num_steps}: {recent:.4f} nats a token, {spent}")
+def stages_of(out: Path) -> Path:
+    """Beside the model, until whoever asked for it removes it."""
+    return out.with_name(f"{out.name}.stages")
 
 
-def _rate(stage: Stage, step: int) -> float:
-    rise, left = (step + 1) / 30, (stage.num_steps - step) / stage.num_steps
-    return stage.learning_rate * min(1.0, rise) * min(1.0, 0.2 + left / 0.4)
+def _courses(tokenizer: Any, plan: BuildPlan, lessons: Lessons, seed: int) -> list[Course]:
+    teacher = Teacher(open_chat(tokenizer), lessons.right.tools)
+
+    def drills() -> Iterator[list[Part]]:
+        stage = plan.drills
+        for batch in make_drills(tokenizer, stage.num_steps, per_batch=stage.samples_per_step, seed=seed):
+            yield [(batch, False)]
+
+    def questions() -> Iterator[list[Part]]:
+        stage = plan.questions
+        for batch in make_questions(tokenizer, stage.num_steps, per_batch=stage.samples_per_step, seed=seed):
+            yield [(batch, False)]
+
+    def taught() -> Iterator[list[Part]]:
+        beside = practice(tokenizer, per_batch=plan.lessons.samples_per_step, seed=seed)
+        for number, batch in enumerate(_lessons(teacher, lessons.right.tasks, plan.lessons, seed)):
+            yield [(batch, True), *([(next(beside), False)] if number % PRACTICE_EVERY == 0 else [])]
+
+    def mixture() -> Iterator[list[Part]]:
+        for batch in _mixture(teacher, lessons.mixed.tasks, plan.mixture, seed):
+            yield [(batch, True)]
+
+    return [
+        Course("drills", plan.drills, drills),
+        Course("questions", plan.questions, questions),
+        Course("lessons", plan.lessons, taught),
+        Course("mixture", plan.mixture, mixture),
+    ]
 
 
 def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
@@ -251,7 +236,3 @@ def _save(out: Path, policy: Policy, tokenizer: Any, started: float) -> Built:
     tokenizer.save_pretrained(out)
     num_bytes = sum(file.stat().st_size for file in out.iterdir())
     return Built(out, num_parameters, num_bytes, time.perf_counter() - started)
-
-
-def _minutes(started: float) -> str:
-    return f"{(time.perf_counter() - started) / 60:.1f} min"

@@ -1,0 +1,118 @@
+"""Takes a policy and stages of lessons, learns one after the other; what was broken off goes on."""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnwise.training import checkpoint
+from turnwise.training.imitation import cross_entropy, num_own_tokens
+from turnwise.training.optimizer import Optimizer
+from turnwise.training.policy import Policy
+from turnwise.training.samples import Sample
+
+Say = Callable[[str], None]
+
+Part = tuple[list[Sample], bool]
+"""Samples, and whether they have a prefix in common that is worth sharing."""
+
+SAVE_EVERY = 250
+"""Steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Some steps of learning; the rate rises over 30 steps, stays, and falls to a fifth at the end."""
+
+    num_steps: int
+    learning_rate: float
+    samples_per_step: int
+
+    def rate(self, step: int) -> float:
+        rise, left = (step + 1) / 30, (self.num_steps - step) / self.num_steps
+        return self.learning_rate * min(1.0, rise) * min(1.0, 0.2 + left / 0.4)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """A stage and what is learned in it."""
+
+    name: str
+    stage: Stage
+    steps: Callable[[], Iterable[Sequence[Part]]]
+    """From the first step on, the same at every call."""
+
+
+class Learner:
+    """One optimizer through all stages."""
+
+    def __init__(self, policy: Policy, folder: Path, say: Say) -> None:
+        self._policy = policy
+        self._optimizer = Optimizer(policy.trainable, {}, weight_decay=0.01, betas=(0.9, 0.98))
+        self._folder = folder
+        self._say = say
+        self._started = time.perf_counter()
+
+    def learn(self, courses: Sequence[Course], made_of: str) -> None:
+        """All of them, or what is left; `made_of` says all else that the weights depend on."""
+        digests = [digest_of(made_of, *map(repr, _facts(courses[: n + 1]))) for n in range(len(courses))]
+        starts = [sum(each.stage.num_steps for each in courses[:n]) for n in range(len(courses))]
+        done = self._resume(courses, digests, starts)
+        for course, digest, start in zip(courses, digests, starts, strict=True):
+            if done < start + course.stage.num_steps:
+                self._learn(course, digest, start, max(done - start, 0))
+
+    def _learn(self, course: Course, digest: str, start: int, first: int) -> None:
+        losses: list[float] = []
+        num_steps = course.stage.num_steps
+        steps = itertools.islice(course.steps(), first, num_steps)
+        for number, parts in enumerate(steps, first + 1):
+            losses.append(self._step(parts, course.stage.rate(number - 1)))
+            is_last = number == num_steps
+            if number % 50 == 0 or is_last:
+                recent = losses[-50:]
+                minutes = (time.perf_counter() - self._started) / 60
+                loss = sum(recent) / len(recent)
+                self._say(f"{course.name} {number}/{num_steps}: {loss:.4f} nats a token, {minutes:.1f} min")
+            if number % SAVE_EVERY == 0 or is_last:
+                tensors = {**self._policy.state(), **self._optimizer.tensors()}
+                checkpoint.save(self._folder, start + number, tensors, {"digest": digest})
+                checkpoint.prune(self._folder, 1, best=start)
+
+    def _step(self, parts: Sequence[Part], rate: float) -> float:
+        """One optimizer step; what comes after its first part counts half. Gives the first part's loss."""
+        first = 0.0
+        for number, (batch, is_shared) in enumerate(parts):
+            scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False)
+            loss = cross_entropy(scores.logprobs_BT, scores.mask_BT, num_own_tokens(batch))
+            self._optimizer.learn(loss * 0.5 if number else loss)
+            first = first if number else float(loss.detach())
+        self._optimizer.step(self._optimizer.norms(), policy_rate=rate)
+        return first
+
+    def _resume(self, courses: Sequence[Course], digests: Sequence[str], starts: Sequence[int]) -> int:
+        """The steps that need not be done again: those of the last checkpoint that this build would make."""
+        for course, digest, start in reversed(list(zip(courses, digests, starts, strict=True))):
+            for step in range(start + course.stage.num_steps, start, -1):
+                path = checkpoint.at_step(self._folder, step)
+                found = checkpoint.load(path) if path is not None else None
+                if found is None or found.facts["digest"] != digest:
+                    continue
+                state = self._policy.learning
+                self._policy.load_state({name: found.tensors[name] for name in state})
+                self._optimizer.restore(
+                    {name: tensor for name, tensor in found.tensors.items() if name not in state}
+                )
+                self._say(f"going on after {course.name} {step - start}/{course.stage.num_steps}")
+                return step
+        return 0
+
+
+def digest_of(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _facts(courses: Sequence[Course]) -> list[tuple[str, Stage]]:
+    return [(each.name, each.stage) for each in courses]
