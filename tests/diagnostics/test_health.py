@@ -23,6 +23,7 @@ HEALTHY = {
     "ratio/std": 0.0,
     "learning_rate": 1e-5,
     "skipped/not_a_number_in_a_row": 0.0,
+    "skipped/kl_cap_in_a_row": 3.0,
     "reference/updated": 1.0,
     "reference/moved": 1.0,
     "reference/num_wrong": 0.0,
@@ -41,8 +42,13 @@ SICK: dict[str, dict[str, float]] = {
     "dead_gradient": {"gradient/norm": 0.0},
     "stuck_ratio": {"ratio/std_late": 0.0},
     "not_a_number": {"skipped/not_a_number_in_a_row": 1.0},
+    "kl_cap": {"skipped/kl_cap_in_a_row": 10.0},
     "stuck_reference": {"reference/moved": 0.0},
 }
+
+
+HALTING = ("alignment", "kl_cap")
+"""By default; the others warn."""
 
 
 def alarms(**settings: Any) -> list[Alarm]:
@@ -62,11 +68,11 @@ def test_a_healthy_first_step_is_silent() -> None:
 def test_each_figure_past_its_limit_is_an_alarm_of_its_own(name: str) -> None:
     [alarm] = alarms(metrics=SICK[name])
     assert alarm.name == name
-    assert alarm.level is (Level.HALT if name == "alignment" else Level.WARNING)
+    assert alarm.level is (Level.HALT if name in HALTING else Level.WARNING)
     assert CHECKS[name].metric in alarm.message
     assert CHECKS[name].meaning in alarm.message
     assert "Try: " in alarm.message
-    assert bool(why_halt([alarm])) == (name == "alignment")
+    assert bool(why_halt([alarm])) == (name in HALTING)
 
 
 @pytest.mark.parametrize("name", CHECKS)

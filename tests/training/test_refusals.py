@@ -65,6 +65,10 @@ def test_past_the_cap_on_kl_to_the_reference_nothing_is_learned() -> None:
     assert result.metrics["kl/reference"] > 1e-6
     assert result.metrics["skipped/kl_cap"] == 1
     assert different(before, trainer.tensors()) == []
+    again = trainer.update(some_samples(), step=2)
+    assert again.metrics["skipped/kl_cap_in_a_row"] == 2, (
+        "it cannot come back by itself: health halts on this"
+    )
 
 
 def test_without_a_reference_the_cap_is_on_how_far_the_update_itself_has_gone() -> None:
@@ -73,6 +77,7 @@ def test_without_a_reference_the_cap_is_on_how_far_the_update_itself_has_gone() 
     assert result.skipped == ""  # the first step was taken, the third not even tried
     assert result.metrics["update/num_optimizer_steps"] == 1
     assert result.metrics["skipped/kl_cap"] == 1
+    assert result.metrics["skipped/kl_cap_in_a_row"] == 0, "something was learned"
 
 
 @pytest.mark.parametrize("samples", [(), [sample_of([([1, 2, 3], [])])]], ids=["no samples", "no own tokens"])

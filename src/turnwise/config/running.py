@@ -103,5 +103,7 @@ class HealthConfig(BaseModel):
     """Ratio std at or below this after the first optimizer step of an update."""
     not_a_number: Rule = Rule(threshold=0.0)
     """More updates than this skipped for NaN or infinity in a row."""
+    kl_cap: Rule = Rule(action="halt", threshold=9.0)
+    """More updates than this skipped by algorithm.kl.hard_cap in a row."""
     stuck_reference: Rule = Rule(threshold=0.0)
     """A reference that was due did not move, or not to where it should."""

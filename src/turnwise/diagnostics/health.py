@@ -155,6 +155,15 @@ CHECKS: Mapping[str, Check] = {
         "lower optimizer.learning_rate, use model.dtype bfloat16 in place of float16, and look for rewards "
         "that are not numbers",
     ),
+    "kl_cap": Check(
+        "skipped/kl_cap_in_a_row",
+        _above,
+        "above",
+        "update after update was left out because the policy is past algorithm.kl.hard_cap from its "
+        "reference; as it learns nothing, it will not come back by itself",
+        "resume with a higher algorithm.kl.hard_cap, or with a reference that follows (reference.kind hard "
+        "or ema); next time lower optimizer.learning_rate or raise algorithm.kl.coefficient",
+    ),
     "stuck_reference": Check(
         "reference/moved",
         _at_most,

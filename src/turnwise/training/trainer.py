@@ -56,6 +56,8 @@ class _Progress:
     num_empty: int = 0
     num_not_a_number_in_a_row: int = 0
     """Updates."""
+    num_kl_cap_in_a_row: int = 0
+    """Updates that the cap left nothing of."""
 
 
 class Trainer:
@@ -166,6 +168,7 @@ class Trainer:
             num_kl_cap=now.num_kl_cap + reasons["kl_cap"],
             num_empty=now.num_empty + reasons["empty"],
             num_not_a_number_in_a_row=now.num_not_a_number_in_a_row + 1 if reasons["not_a_number"] else 0,
+            num_kl_cap_in_a_row=now.num_kl_cap_in_a_row + (not has_stepped) if reasons["kl_cap"] else 0,
         )
 
     def _adapt(self, metrics: Mapping[str, float]) -> None:
@@ -201,6 +204,7 @@ class Trainer:
             "skipped/not_a_number": float(now.num_not_a_number),
             "skipped/not_a_number_in_a_row": float(now.num_not_a_number_in_a_row),
             "skipped/kl_cap": float(now.num_kl_cap),
+            "skipped/kl_cap_in_a_row": float(now.num_kl_cap_in_a_row),
             "skipped/empty": float(now.num_empty),
         }
 
