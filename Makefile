@@ -8,6 +8,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# A core for each process that tests: threads that wait for one another's cores take longer than none.
+TORCH_ALONE := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
 # Spawned servers import far faster from bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -43,7 +45,7 @@ third-party: setup  # servers no one here wrote, in environments of their own un
 	@bash tests/third_party/install.sh
 
 test: setup third-party  ## Run the test suite
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile
 
 test-slow: setup third-party
 	@bash tests/engines/vllm_env.sh
