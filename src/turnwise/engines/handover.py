@@ -45,11 +45,15 @@ def lay_out(weights: Mapping[str, Any]) -> Block:
         table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
         size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
     file = os.memfd_create("turnwise-weights")  # unlike /dev/shm it knows no limit but the memory
-    os.ftruncate(file, size)
-    memory = mmap.mmap(file, size)
-    with torch.no_grad():
-        for name, tensor in _views(memory, table):
-            tensor.copy_(weights[name])
+    try:
+        os.ftruncate(file, size)
+        memory = mmap.mmap(file, size)
+        with torch.no_grad():
+            for name, tensor in _views(memory, table):
+                tensor.copy_(weights[name])
+    except BaseException:
+        os.close(file)
+        raise
     return Block(file, table)
 
 
