@@ -18,6 +18,10 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(help="A run's folder: go on from its last checkpoint.")
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Alarms and the end alone.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="For programs: an object a line on stdout, the rest on stderr.")
+    ] = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Train a policy by playing tasks with real tools: GRPO, PPO and their kin, as the recipe says.
@@ -27,11 +31,14 @@ def train(
     Example: turnwise train recipes/cpu.toml --set run.num_steps=20
     """
     from turnwise.run.command import train_in
+    from turnwise.run.screen import Json, Quiet
 
+    if quiet and json:
+        fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
         fail("give either a recipe or --resume RUN")
     with _folder(recipe, resume, overrides) as folder:
-        has_ended_well = run_async(train_in(folder))
+        has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
     if not has_ended_well:
         raise typer.Exit(3)
 

@@ -3,7 +3,8 @@
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,20 @@ from turnwise.engines import engine_class
 from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
-from turnwise.rollout.collector import Collector
+from turnwise.rollout import live
+from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.display import print_played
 from turnwise.rollout.endpoint import endpoint_player
-from turnwise.rollout.live import shown
 from turnwise.rollout.store import Played, TrajectoryWriter
-from turnwise.types import Group, Task
+from turnwise.types import Task
 from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
 
-_STDERR = Console(stderr=True, emoji=False)
+Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
+"""`shown(progress, num_episodes)`: on display while the block runs."""
+
+
+def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
+    return live.shown(progress, num_episodes, Console(stderr=True, emoji=False))
 
 
 async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:
@@ -32,7 +38,10 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     async with open_workbench(recipe, tasks) as bench:
         collector = bench.collector()
         size = recipe.rollout.group_size
-        async with _collecting(collector, tasks, size) as groups:
+        async with (
+            on_stderr(collector.progress, len(tasks) * size),
+            collector.collecting(tasks, len(tasks)) as groups,
+        ):
             with TrajectoryWriter(out) as writer:
                 async for group in groups:
                     for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
@@ -93,6 +102,7 @@ async def measure(
     num_samples: int,
     temperature: float,
     prices: tuple[float, float] = (0.0, 0.0),
+    shown: Shown = on_stderr,
 ) -> Report:
     """Play every task once with a collector of groups of `num_samples`; `model` is what the report names."""
     started = time.perf_counter()
@@ -102,7 +112,10 @@ async def measure(
         f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
     )
     trajectories.unlink(missing_ok=True)  # of an evaluation that was broken off, or an older one
-    async with _collecting(collector, tasks, num_samples) as groups:
+    async with (
+        shown(collector.progress, len(tasks) * num_samples),
+        collector.collecting(tasks, len(tasks)) as groups,
+    ):
         with TrajectoryWriter(trajectories) as writer:
             async for group in groups:
                 for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
@@ -120,17 +133,6 @@ async def measure(
     )
     write_report(report, out)
     return report
-
-
-@contextlib.asynccontextmanager
-async def _collecting(
-    collector: Collector, tasks: Sequence[Task], size: int
-) -> AsyncIterator[AsyncIterator[Group]]:
-    async with (
-        shown(collector.progress, len(tasks) * size, _STDERR),
-        collector.collecting(tasks, len(tasks)) as groups,
-    ):
-        yield groups
 
 
 @contextlib.asynccontextmanager

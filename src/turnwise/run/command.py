@@ -8,6 +8,7 @@ from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.loop import train
 from turnwise.run.opened import open_run
+from turnwise.run.panel import Panel
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.summary import print_summary, summarise_run
@@ -15,21 +16,27 @@ from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
 
-async def train_in(folder: RunFolder) -> bool:
-    """Whether it got to the end of its steps; if not, the folder can be resumed."""
+async def train_in(folder: RunFolder, show: type[Screen] | None = None) -> bool:
+    """Whether it got to the end of its steps; if not, the folder can be resumed.
+
+    Shown as a panel on a terminal and as plain lines elsewhere, unless `show` says how.
+    """
     started = time.perf_counter()
     recipe = folder.recipe
-    screen = Screen(Console(emoji=False), recipe)
+    console = Console(emoji=False)
+    screen = (show or (Panel if console.is_terminal else Screen))(console, recipe)
     stopping = Stopping()
     screen.say(f"run {folder.path}")
     with stopping.listening(screen.stopping):
         try:
-            async with open_run(recipe, folder, screen) as run:
-                ended = await train(run, stopping)
+            with screen.showing():
+                async with open_run(recipe, folder, screen) as run:
+                    ended = await train(run, stopping)
         except (CollectionFailed, EngineDown) as error:
             hint = f"once that is mended, go on with: turnwise train --resume {folder.path}"
             raise CollectionFailed(f"{error}\n{hint}") from error
     summary = summarise_run(ended, folder, time.perf_counter() - started)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)
+    screen.ended(summary)
     return not ended.why

@@ -33,7 +33,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
         run.recipe,
         run.new_collector,
         steps=steps,
-        shown=run.screen.collecting,
+        shown=run.showing,
         on_group=run.keep_group,
     )
     async with batches.collecting(standing.curriculum):

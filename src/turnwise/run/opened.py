@@ -16,7 +16,7 @@ from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
 from turnwise.lessons import demonstrator, verified_lessons
 from turnwise.protocols import SleepingEngine
-from turnwise.rollout.collector import Collector
+from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
 from turnwise.run.figures import rollout_figures
@@ -64,6 +64,11 @@ class Run:
     def new_collector(self, step: int) -> Collector:
         """Each step draws tokens of its own, also for a task that was played before."""
         return self.bench.collector(seed=step_seed(self.recipe.seed, step))
+
+    def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
+        """A step's episodes on the screen, while the block runs."""
+        num_episodes = self.recipe.run.tasks_per_step * self.recipe.rollout.group_size
+        return self.screen.playing(progress, num_episodes)
 
     def keep_group(self, step: int, group: Group) -> None:
         """To disk as soon as it is whole: a kill loses nothing that was played."""
@@ -150,6 +155,7 @@ class Run:
             model=f"{self.recipe.model.path}, version {self.trainer.version}",
             num_samples=settings.num_samples,
             temperature=settings.temperature,
+            shown=self.screen.playing,
         )
         self.screen.measured(what, report)
         return report
@@ -178,7 +184,7 @@ class Run:
         self.trainer.restore(found.tensors, found.facts["trainer"])
         standing = standing_of(found.facts["standing"])
         self.folder.cut(standing.next_step)
-        self.screen.resumed(standing.next_step)
+        self.screen.say(f"going on after step {standing.next_step}")
         return standing
 
 

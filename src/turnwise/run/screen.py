@@ -1,7 +1,9 @@
 """Says on the terminal how a run goes: a line a step, alarms with their advice, figures before and after."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -15,6 +17,8 @@ from turnwise.rollout.collector import Progress
 from turnwise.rollout.display import printable
 from turnwise.rollout.live import shown
 
+Figures = Mapping[str, float]
+
 _STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
 
 
@@ -22,38 +26,34 @@ class Screen:
     """Plain lines, so that a log file reads as the terminal did."""
 
     def __init__(self, console: Console, recipe: Recipe) -> None:
-        self._console = console
+        self.console = console
         self._num_steps = recipe.run.num_steps
-        self._episodes_per_step = recipe.run.tasks_per_step * recipe.rollout.group_size
         self._last_alarms: dict[str, int] = {}
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        """While the run lasts."""
+        yield
 
     def say(self, text: str, style: str = "") -> None:
         """What models, tools and files wrote is text, never markup."""
-        self._console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
+        self.console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
 
     def stopping(self) -> None:
         self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
 
-    def collecting(self, progress: Progress) -> AbstractAsyncContextManager[None]:
-        """Show how a step's episodes come along, while the block runs."""
-        return shown(progress, self._episodes_per_step, self._console)
+    def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
+        """Show how episodes come along, while the block runs."""
+        return shown(progress, num_episodes, self.console)
 
-    def learned(self, step: int, figures: Mapping[str, float], alarms: Sequence[Alarm], skipped: str) -> None:
+    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         """A step is done: one line, and each alarm when it first fires and every tenth time in a row."""
-        seconds = figures.get("time/rollout_seconds", 0.0), figures.get("time/update_seconds", 0.0)
-        parts = [
-            f"step {step + 1:>4}/{self._num_steps}",
-            f"success {figures.get('success/rate', 0.0):.2f}",
-            f"reward {figures.get('reward/mean', 0.0):+.3f}",
-            f"kl {figures.get('kl/sampler', 0.0):.1e}",
-            f"entropy {figures.get('entropy/mean', 0.0):.3f}",
-            f"grad {figures.get('gradient/norm', 0.0):.2f}",
-            f"flat {figures.get('groups/zero_variance_fraction', 0.0):.2f}",
-            f"{seconds[0]:.1f} s played, {seconds[1]:.1f} s learned",
-        ]
-        self.say("  ".join(parts))
+        self.say(step_line(step, self._num_steps, figures))
         if skipped:
             self.say(f"  no update: {skipped}", "yellow")
+        self._warn(alarms)
+
+    def _warn(self, alarms: Sequence[Alarm]) -> None:
         for alarm in alarms:
             num_before = self._last_alarms.get(alarm.name, 0)
             self._last_alarms[alarm.name] = num_before + 1
@@ -70,11 +70,62 @@ class Screen:
             "bold",
         )
 
-    def resumed(self, next_step: int) -> None:
-        self.say(f"going on after step {next_step}")
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        """The run is over; people have read it by now."""
+
+
+class Quiet(Screen):
+    """Alarms, and how it ended."""
+
+    def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
+        self._warn(alarms)
+
+
+class Json(Quiet):
+    """For programs: one object a line on stdout, what is for people on stderr."""
+
+    def __init__(self, console: Console, recipe: Recipe) -> None:
+        super().__init__(Console(stderr=True, emoji=False), recipe)
+
+    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
+        super().learned(step, figures, alarms, skipped)
+        told = [{"name": alarm.name, "level": str(alarm.level), "value": alarm.value} for alarm in alarms]
+        _print({"kind": "step", "step": step, "figures": figures, "alarms": told, "skipped": skipped})
+
+    def measured(self, what: str, report: Report) -> None:
+        success = summarise(report.episodes).success
+        _print({"kind": "measured", "what": what, "success": success.value, "interval": _ends(success)})
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        _print({"kind": "summary", **summary})
+
+
+def step_line(step: int, num_steps: int, figures: Figures) -> str:
+    seconds = figures.get("time/rollout_seconds", 0.0), figures.get("time/update_seconds", 0.0)
+    parts = [
+        f"step {step + 1:>4}/{num_steps}",
+        f"success {figures.get('success/rate', 0.0):.2f}",
+        f"reward {figures.get('reward/mean', 0.0):+.3f}",
+        f"kl {figures.get('kl/sampler', 0.0):.1e}",
+        f"entropy {figures.get('entropy/mean', 0.0):.3f}",
+        f"grad {figures.get('gradient/norm', 0.0):.2f}",
+        f"flat {figures.get('groups/zero_variance_fraction', 0.0):.2f}",
+        f"{seconds[0]:.1f} s played, {seconds[1]:.1f} s learned",
+    ]
+    return "  ".join(parts)
+
+
+def _print(event: Mapping[str, Any]) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def _ends(estimate: Estimate) -> list[float] | None:
+    return None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]
 
 
 def _with_interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return f"{estimate.value:.3f}"
-    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
+    ends = _ends(estimate)
+    return f"{estimate.value:.3f}" + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
@@ -41,10 +39,9 @@ def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, scre
         return
     example = changed_example(folder.evaluations)
     if example is not None:
-        console = Console(emoji=False)
         screen.say("the same held-out task before and after:", "bold")
         for played in example:
-            print_played(played, console)
+            print_played(played, screen.console)
     for family, rates in summary.get("families", {}).items():
         screen.say(f"  {family:<24} {rates['before']:.2f} → {rates['after']:.2f}")
     success = summary["heldout_success"]

@@ -1,0 +1,144 @@
+"""Shows a run on a terminal while it goes: how far, how well, how healthy, and what it waits for."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel as Frame
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.config import Recipe
+from turnwise.diagnostics.health import Alarm, Level
+from turnwise.rollout.collector import Progress
+from turnwise.rollout.live import figures_of
+from turnwise.run.screen import Figures, Screen
+
+_REFRESH_SECONDS = 0.25
+_BARS = "▁▂▃▄▅▆▇█"
+_NUM_SHOWN = 48
+"""Steps in a sparkline."""
+_NUM_RECENT = 10
+"""Steps that the time left is judged by."""
+
+
+class Panel(Screen):
+    """A frame that stays at the bottom; what is said goes by above it."""
+
+    def __init__(self, console: Console, recipe: Recipe) -> None:
+        super().__init__(console, recipe)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._steps: list[Figures] = []
+        self._ended_at: list[float] = []
+        self._num_done = 0
+        self._alarms: Sequence[Alarm] = ()
+        self._playing: tuple[Progress, int] | None = None
+
+    @contextlib.contextmanager
+    def showing(self) -> Iterator[None]:
+        self._ended_at = [time.monotonic()]
+        with self._live:
+            self._refresh()
+            yield
+
+    def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
+        return self._following(progress, num_episodes)
+
+    @contextlib.asynccontextmanager
+    async def _following(self, progress: Progress, num_episodes: int) -> AsyncIterator[None]:
+        async def follow() -> None:
+            while True:
+                self._refresh()
+                await asyncio.sleep(_REFRESH_SECONDS)
+
+        self._playing = (progress, num_episodes)
+        following = asyncio.create_task(follow(), name="panel")
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+            self._playing = None
+
+    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
+        self._steps.append(figures)
+        self._ended_at.append(time.monotonic())
+        self._num_done = step + 1
+        self._alarms = alarms
+        if skipped:
+            self.say(f"step {step + 1}: no update: {skipped}", "yellow")
+        self._warn(alarms)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self._live.update(self.frame(), refresh=True)
+
+    def frame(self) -> RenderableType:
+        """As it stands now."""
+        rows = Table.grid(padding=(0, 2))
+        rows.add_row("success", *self._line("success/rate", low=0.0, high=1.0))
+        rows.add_row("reward", *self._line("reward/mean"))
+        last = self._steps[-1] if self._steps else {}
+        played, updated = last.get("time/rollout_seconds", 0.0), last.get("time/update_seconds", 0.0)
+        rows.add_row("a step", Text(f"{played:.1f} s played, {updated:.1f} s learned"))
+        rows.add_row("health", self._health())
+        rows.add_row("tools", Text(_tools(last)))
+        if self._playing is not None:
+            progress, num_episodes = self._playing
+            figures = figures_of(progress, num_episodes)
+            rows.add_row("playing", Text("  ".join(f"{name} {value}" for name, value in figures.items())))
+        bar = ProgressBar(total=self._num_steps, completed=self._num_done, width=_NUM_SHOWN)
+        head = Table.grid(padding=(0, 2))
+        head.add_row(f"step {self._num_done}/{self._num_steps}", bar, self._time_left())
+        return Frame(Group(head, rows), title="turnwise", title_align="left")
+
+    def _line(self, name: str, low: float | None = None, high: float | None = None) -> list[Text]:
+        values = [step[name] for step in self._steps if name in step]
+        if not values:
+            return [Text("-")]
+        return [Text(f"{sparkline(values[-_NUM_SHOWN:], low, high)} {values[-1]:.3f}")]
+
+    def _health(self) -> Text:
+        if not self._steps:
+            return Text("-")
+        if not self._alarms:
+            return Text("good", style="green")
+        is_halt = any(alarm.level is Level.HALT for alarm in self._alarms)
+        names = ", ".join(f"{alarm.name} {alarm.value:.3g}" for alarm in self._alarms)
+        return Text(names, style="red" if is_halt else "yellow")
+
+    def _time_left(self) -> str:
+        recent = self._ended_at[-_NUM_RECENT - 1 :]
+        if len(recent) < 2:
+            return ""
+        seconds = (recent[-1] - recent[0]) / (len(recent) - 1) * (self._num_steps - self._num_done)
+        return f"{duration(seconds)} left"
+
+
+def _tools(figures: Figures) -> str:
+    if "tools/calls" not in figures:
+        return "-"
+    return (
+        f"{figures['tools/calls']:.1f} calls an episode, {figures['tools/error_rate']:.0%} failed, "
+        f"{figures['tools/seconds'] * 1000:.0f} ms each"
+    )
+
+
+def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
+    """One bar a value, from the lowest to the highest unless told otherwise."""
+    bottom = min(values) if low is None else low
+    reach = (max(values) if high is None else high) - bottom
+    shares = [(value - bottom) / reach if reach else 0.5 for value in values]
+    return "".join(_BARS[min(max(int(share * len(_BARS)), 0), len(_BARS) - 1)] for share in shares)
+
+
+def duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

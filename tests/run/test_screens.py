@@ -1,0 +1,109 @@
+"""What a run says: a panel on a real terminal, lines elsewhere, objects for programs, little when quiet."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.run.stage import recipe, write_recipe
+from turnwise.diagnostics.health import Alarm, Level
+from turnwise.run.panel import Panel, duration, sparkline
+
+ROOT = Path(__file__).parents[2]
+WARNING = Alarm("truncation", Level.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
+HALT = Alarm("alignment", Level.HALT, 0.5, 0.99, "not the sampled tokens. Try: look")
+
+
+def train(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "turnwise", "train", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+
+
+def drawn(panel: Panel) -> str:
+    console = Console(width=110, file=StringIO())
+    console.print(panel.frame())
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+def new_panel(folder: Path) -> Panel:
+    return Panel(Console(file=StringIO(), width=110), recipe(folder, run={"num_steps": 4}))
+
+
+def test_the_panel_shows_how_far_how_well_and_how_healthy(tmp_path: Path) -> None:
+    panel = new_panel(tmp_path)
+    assert "step 0/4" in drawn(panel)
+    with panel.showing():
+        for step, success in enumerate((0.0, 0.5, 1.0)):
+            figures = {"success/rate": success, "reward/mean": success - 1, "tools/calls": 2.0}
+            figures |= {"tools/error_rate": 0.25, "tools/seconds": 0.012, "time/rollout_seconds": 3.0}
+            panel.learned(step, figures, [WARNING] if step == 2 else [], "")
+    text = drawn(panel)
+    assert "step 3/4" in text
+    assert "▁▅█ 1.000" in text, "success is drawn on its whole scale"
+    assert "2.0 calls an episode, 25% failed, 12 ms each" in text
+    assert "truncation 0.4" in text
+    assert "left" in text
+
+
+def test_health_is_green_amber_or_red(tmp_path: Path) -> None:
+    panel = new_panel(tmp_path)
+    for alarms, style in (([], "green"), ([WARNING], "yellow"), ([WARNING, HALT], "red")):
+        panel.learned(0, {}, alarms, "")
+        assert panel._health().style == style
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(20, "20 s"), (100, "2 min"), (3660, "1 h 1 min")])
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_flat_line_is_in_the_middle() -> None:
+    assert sparkline([2.0, 2.0]) == "▅▅"
+
+
+def test_a_terminal_gets_the_panel_and_then_the_summary(tmp_path: Path) -> None:
+    path = write_recipe(tmp_path, run={"num_steps": 2})
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "turnwise", "train", str(path)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "40"}
+    with subprocess.Popen(command, cwd=ROOT, stdout=slave, stderr=slave, env=environment) as process:
+        os.close(slave)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(master, 65536)
+            except OSError:  # its end is closed
+                break
+    os.close(master)
+    text = seen.decode()
+    assert process.returncode == 0, text
+    assert "step 1/2" in text
+    assert "playing" in text
+    assert "episodes" in text
+    assert "held-out success" in text
+    assert "step    1/2" not in text, "no lines beside the panel"
+
+
+def test_programs_get_an_object_a_line(tmp_path: Path) -> None:
+    done = train(str(write_recipe(tmp_path, run={"num_steps": 2})), "--json")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["kind"] for event in events] == ["measured", "step", "step", "measured", "summary"]
+    assert [event["step"] for event in events if event["kind"] == "step"] == [0, 1]
+    assert events[1]["figures"]["episodes/finished"] == 6
+    assert events[-1]["heldout_success"].keys() == {"before", "after"}
+    assert "held-out success" in done.stderr
+
+
+def test_quiet_says_how_it_ended_alone(tmp_path: Path) -> None:
+    done = train(str(write_recipe(tmp_path, run={"num_steps": 2})), "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert "step    1/2" not in done.stdout
+    assert "held-out success" in done.stdout
