@@ -169,6 +169,11 @@ class Policy:
     def _versions(self) -> tuple[int, ...]:
         return tuple(each._version for each in self.learning.values())
 
+    def _check_current(self, carried: Carried, adapter: str, parameters: Mapping[str, Tensor] | None) -> None:
+        assert carried.adapter == adapter, "what is carried is of another adapter"
+        assert carried.parameters is parameters, "what is carried is of other tensors"
+        assert carried.versions == self._versions(), "what is carried is of other weights"
+
     def score(
         self,
         samples: Sequence[Sample],
@@ -189,13 +194,13 @@ class Policy:
         if with_values and self._value_head is None:
             raise ValueError("with_values: the policy was made without a value head")
         is_shared = self.can_share if is_shared is None else is_shared and self.can_share
-        num_carried, trunk, value_trunk = 0, None, None
-        if carried is not None:
+        if carried is None:
+            layout, trunk, value_trunk = shared(samples) if is_shared else padded(samples), None, None
+        else:
             assert is_shared, "padded rows have no place for a prefix"
-            assert (carried.adapter, carried.versions) == (adapter, self._versions()), "of other weights"
-            assert carried.parameters is parameters, "of other weights"
-            num_carried, trunk, value_trunk = carried.num_tokens, carried.trunk, carried.value_trunk
-        layout = shared(samples, num_carried=num_carried) if is_shared else padded(samples)
+            self._check_current(carried, adapter, parameters)
+            layout = shared(samples, num_carried=carried.num_tokens)
+            trunk, value_trunk = carried.trunk, carried.value_trunk
         layout = layout.to(self.device)
         with self._using(adapter, parameters):
             outcome = self._run(layout, parameters, with_entropy=with_entropy, prefix=trunk)
@@ -206,14 +211,8 @@ class Policy:
                 with self._using(VALUE, None):
                     hidden_ND = self._run(layout, None, has_scores=False, prefix=value_trunk).hidden_ND
             values_BT, bootstrap_B = self._values(hidden_ND, layout)
-        return Scores(
-            outcome.logprobs_BT,
-            outcome.entropy_BT,
-            values_BT,
-            layout.mask_BT,
-            bootstrap_B,
-            layout.num_tokens,
-        )
+        logprobs_BT, entropy_BT = outcome.logprobs_BT, outcome.entropy_BT
+        return Scores(logprobs_BT, entropy_BT, values_BT, layout.mask_BT, bootstrap_B, layout.num_tokens)
 
     def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, **options: Any) -> Outcome:
         """options: as the network takes them."""
