@@ -7,7 +7,7 @@ An update is the forward and backward pass of the clip loss over 8 groups of 8 m
 of them share, 300 own tokens each, token mean over the whole batch, in micro-batches. Every side runs in a
 fresh process with the same weights, batch, dtype and threads, after a small update that loads libraries; the
 gradients of all parameters are compared. The plain side and TRL take a group (8 rows) at a time, which is
-TRL's default; ours goes by a budget of tokens.
+TRL's default; ours goes by a budget of tokens, in which the prefix counts though it is computed once.
 TRL runs as its users get it, GRPOTrainer.compute_loss on a prepared batch, with its defaults but for
 gradient checkpointing and bf16, which are off on all sides. `tiny` is a Qwen3 of random weights: 4 layers,
 hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M parameters.
@@ -46,7 +46,8 @@ class Shape:
     group_size: int = 8
     prefix_tokens: int = 2000
     own_tokens: int = 300
-    shared_budget: int = 8704
+    shared_budget: int = 4608
+    """The prefix and 8 rows' own tokens, as many rows as the other sides take at a time."""
 
     @property
     def num_rows(self) -> int:
@@ -61,7 +62,7 @@ class Shape:
         return self.num_rows * self.own_tokens
 
 
-QUICK = Shape(2, 4, 400, 60, 1024)
+QUICK = Shape(2, 4, 400, 60, 700)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +123,13 @@ def make_model(name: str) -> Any:
     return Qwen3ForCausalLM(config)
 
 
-def update_ours(model: Any, shape: Shape, is_shared: bool) -> tuple[Callable[[], None], int]:
-    """A function that runs one update, and how many tokens it computes."""
+def update_ours(model: Any, shape: Shape, is_shared: bool) -> Callable[[], int]:
+    """By passes as the trainer makes them."""
     import torch
 
     from turnwise.algorithms.losses import Bounds, clip
     from turnwise.config.learning import PolicyConfig
-    from turnwise.training.layout import microbatches, padded, shared
+    from turnwise.training.passes import Passes
     from turnwise.training.policy import Policy
     from turnwise.training.samples import Sample
 
@@ -140,22 +141,24 @@ def update_ours(model: Any, shape: Shape, is_shared: bool) -> tuple[Callable[[],
         Sample((*prefix, *ids), mask, (0.0,) * length, mask, row // shape.group_size, "", 0.0, (), False, 0)
         for row, ids in enumerate(own)
     ]
-    lay = shared if is_shared else padded
     budget = shape.shared_budget if is_shared else shape.plain_budget
+    passes = Passes(policy, tokens_per_microbatch=budget, is_shared=is_shared)
 
-    def update() -> None:
-        for rows in microbatches(samples, budget, is_shared=is_shared):
-            scores = policy.score([samples[row] for row in rows], is_shared=is_shared)
+    def update() -> int:
+        run = passes.begin(samples)
+        for rows in run.parts:
+            scores = run.score(rows)
             advantages_BT = torch.tensor([advantages[row] for row in rows])[:, None].expand_as(scores.mask_BT)
             old_BT = scores.logprobs_BT.detach()
             loss = clip(scores.logprobs_BT, old_BT, advantages_BT, scores.mask_BT, Bounds())
             (loss.losses_BT.sum() / shape.num_own).backward()
+        run.backward()
+        return run.num_computed
 
-    parts = microbatches(samples, budget, is_shared=is_shared)
-    return update, sum(lay([samples[row] for row in part]).num_tokens for part in parts)
+    return update
 
 
-def update_trl(model: Any, shape: Shape, folder: Path) -> tuple[Callable[[], None], int]:
+def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
     """The same by TRL: its trainer, made as users make it, on batches as its collection prepares them."""
     sys.path.append(str(RIVAL))
     import torch
@@ -191,7 +194,7 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> tuple[Callable[[], Non
     trainer.model.train()
     prefix, own, advantages = make_batch(shape, model.config.vocab_size)
 
-    def update() -> None:
+    def update() -> int:
         for start in range(0, shape.num_rows, shape.group_size):
             part = slice(start, start + shape.group_size)
             prompt_ids, completion_ids = torch.tensor([prefix] * shape.group_size), torch.tensor(own[part])
@@ -204,16 +207,17 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> tuple[Callable[[], Non
                 "num_items_in_batch": torch.tensor(float(shape.num_own)),
             }
             trainer.compute_loss(trainer.model, inputs).backward()
+        return shape.num_rows * (shape.prefix_tokens + shape.own_tokens)
 
-    return update, shape.num_rows * (shape.prefix_tokens + shape.own_tokens)
+    return update
 
 
-MAKERS: dict[str, Callable[[Any, Shape, Path], tuple[Callable[[], None], int]]] = {
+MAKERS: dict[str, Callable[[Any, Shape, Path], Callable[[], int]]] = {
     "padded": lambda model, shape, _: update_ours(model, shape, is_shared=False),
     "trl": update_trl,
     "shared": lambda model, shape, _: update_ours(model, shape, is_shared=True),
 }
-"""(model, shape, a scratch folder) to a function that runs one update, and the tokens it computes."""
+"""(model, shape, a scratch folder) to a function that runs one update and gives the tokens it computed."""
 
 WARM_UP = Shape(1, 2, 20, 5, 100)
 
@@ -228,11 +232,11 @@ def run_side(side: str, model_name: str, shape: Shape, folder: Path) -> None:
     logging.set_verbosity_error()
     model = make_model(model_name)
     make_update = MAKERS[side]
-    make_update(make_model("tiny"), WARM_UP, folder)[0]()
-    update, num_tokens = make_update(model, shape, folder)
+    make_update(make_model("tiny"), WARM_UP, folder)()
+    update = make_update(model, shape, folder)
     before = _resident()
     started, cpu_started = time.perf_counter(), time.process_time()
-    update()
+    num_tokens = update()
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}

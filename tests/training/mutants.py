@@ -83,6 +83,17 @@ MUTANTS = [
     ),
     ("estimates", "of_token <= number", "of_token < number", "estimates"),
     ("estimates", "found.returns_BT, flat", "before.values.values_BT, flat", "estimates"),
+    # what a whole pass shares
+    ("prefix", "        if pairs:\n", "        if False:\n", "prefix"),
+    ("prefix", "torch.promote_types(made.dtype, torch.float32) if", "made.dtype if", "prefix"),
+    ("layout", "max(first_own - 1, 0)", "first_own", "layout"),
+    ("layout", "torch.arange(depth, len(ids)) + num_carried", "torch.arange(depth, len(ids))", "layout"),
+    ("attention", "            grad_query += parts[0]\n", "            pass\n", "attention"),
+    ("policy", "carried.versions == self._versions()", "True", "prefix"),
+    ("policy", "has_scores=False, prefix=value_trunk", "has_scores=False, prefix=trunk", "prefix"),
+    ("steps", "gather(run.backward)\n        figures", "norms()\n        figures", "prefix"),
+    ("steps", "gather(run.backward)\n        return", "norms()\n        return", "prefix"),
+    ("sft", "optimizer.gather(run.backward)", "pass", "sft"),
     # refusals, references and state
     ("steps", "if not math.isfinite(loss) or not norms.is_finite:", "if False:", "refusals"),
     ("steps", "            self._optimizer.clear()\n", "            pass\n", "refusals trainer"),

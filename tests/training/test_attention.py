@@ -13,6 +13,7 @@ from tests.training.drawn import GIVEN, family, sample
 from turnwise.training import attention, kernels
 from turnwise.training.attention import SHORT, make_plan
 from turnwise.training.layout import Tree, shared
+from turnwise.training.prefix import Prefix
 
 CPU = torch.device("cpu")
 
@@ -95,6 +96,35 @@ def test_half_precision_is_as_near_as_plain_attention_in_it() -> None:
     exact = run(DEEP, torch.float64, is_tree=False)
     plain = gap(run(DEEP, torch.bfloat16, is_tree=False), exact)
     assert gap(run(DEEP, torch.bfloat16), exact) < 2 * plain
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_keys_and_values_from_outside_stand_before_the_whole_row(dtype: torch.dtype) -> None:
+    """The root of a tree is cut off: the rest attends to it as given, and its gradients are the whole's."""
+    generator = torch.Generator().manual_seed(0)
+    size = DEEP.segments[-1].end
+
+    def draw(count: int, heads: int) -> Tensor:
+        return torch.randn((1, heads, count, 16), generator=generator, dtype=torch.float64)
+
+    query, key, value, before = draw(size, 6), draw(size, 2), draw(size, 2), (draw(70, 2), draw(70, 2))
+    grad_out = draw(size, 6).transpose(1, 2)
+    module = torch.nn.Module()
+    prefix = Prefix({module: tuple(each.to(dtype).requires_grad_() for each in before)})
+    own = [each.to(dtype).requires_grad_() for each in (query, key, value)]
+    plan = make_plan(DEEP, CPU, prefix=prefix)
+    out, _ = attention.forward(module, *own, None, tree_plan=plan)
+    found = torch.autograd.grad(out, [*own, *prefix.layers[module]], grad_out.to(dtype))
+
+    exact = [each.requires_grad_() for each in (query, key, value, *before)]
+    whole = [torch.cat([exact[3], exact[1]], 2), torch.cat([exact[4], exact[2]], 2)]
+    mask = torch.cat([torch.ones(size, 70, dtype=torch.bool), mask_of(DEEP)], 1)
+    plain = torch.nn.functional.scaled_dot_product_attention
+    exact_out = plain(query, *whole, attn_mask=mask, enable_gqa=True).transpose(1, 2)
+    expected = torch.autograd.grad(exact_out, exact, grad_out)
+    close = {torch.float64: 1e-12, torch.float32: 5e-5, torch.bfloat16: 0.15}[dtype]
+    assert gap([out, *found], [exact_out, *expected]) < close
 
 
 def test_short_and_long_segments_and_inner_ones_are_all_in_these_trees() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.drawn import GIVEN, OWN, family, sample
-from turnwise.training.layout import Layout, Segment, Tree, microbatches, padded, shared
+from turnwise.training.layout import Layout, Segment, Tree, common_prefix, microbatches, padded, shared
 from turnwise.training.samples import Sample
 
 few_ids = st.lists(st.integers(0, 2), min_size=1, max_size=12)
@@ -69,6 +69,35 @@ def test_every_path_of_the_tree_is_its_sample(samples: list[Sample], min_shared:
 def test_each_distinct_prefix_is_there_once(samples: list[Sample]) -> None:
     prefixes = {one.token_ids[:end] for one in samples for end in range(1, len(one.token_ids) + 1)}
     assert shared(samples, min_shared=1).num_tokens == len(prefixes)
+
+
+@given(any_samples, st.integers(1, 4), st.lists(st.integers(0, 2), max_size=6))
+@settings(max_examples=200, deadline=None)
+def test_a_row_after_a_carried_prefix_goes_on_where_that_ends(
+    samples: list[Sample], min_shared: int, begin: list[int]
+) -> None:
+    samples = [sample((GIVEN, [*begin, one.token_ids[0]]), (OWN, one.token_ids[1:])) for one in samples]
+    carried = common_prefix(samples)
+    layout = shared(samples, min_shared=min_shared, num_carried=len(carried))
+    assert all(one.token_ids[: len(carried)] == carried for one in samples)
+    assert layout.tree is not None
+    ids, positions = layout.token_ids_RN[0].tolist(), layout.position_ids_RN[0].tolist()
+    for one, end in zip(samples, layout.end_B.tolist(), strict=True):
+        path = ancestors(layout.tree, end)
+        assert [*carried, *(ids[place] for place in path)] == list(one.token_ids)
+        assert [positions[place] for place in path] == list(range(len(carried), len(one.token_ids)))
+    check_targets(samples, layout)
+
+
+def test_no_output_is_needed_inside_the_common_prefix() -> None:
+    begin = list(range(10))
+    assert common_prefix([sample((GIVEN, begin), (OWN, [number])) for number in (20, 21)]) == tuple(range(9))
+    # own tokens that all have alike are learned from, and an end has a value
+    alike = [sample((GIVEN, begin[:4]), (OWN, begin[4:]), (OWN, [number])) for number in (20, 21)]
+    assert common_prefix(alike) == (0, 1, 2)
+    assert common_prefix([sample((GIVEN, begin)), sample((GIVEN, [*begin, 3]))]) == tuple(range(9))
+    assert common_prefix([sample((GIVEN, begin)), sample((GIVEN, [7, *begin]))]) == ()
+    assert common_prefix([sample((GIVEN, [7])), sample((GIVEN, [7]))]) == ()
 
 
 def test_a_tree_known_by_heart() -> None:
@@ -142,6 +171,13 @@ def test_members_of_a_group_stay_together_and_their_prompt_counts_once() -> None
     assert all(len(part) == 4 for part in parts)
     assert len(microbatches(mixed, 140, is_shared=False)) == 12
     assert [len(part) for part in microbatches(mixed, 139, is_shared=True)] == [2, 2] * 3
+
+
+def test_a_carried_prefix_counts_in_every_part() -> None:
+    samples = [sample((GIVEN, [0] * 100), (OWN, [member] * 20)) for member in range(1, 11)]
+    for budget, sizes in ((99 + 5 * 21, [5, 5]), (99 + 5 * 21 - 1, [4, 4, 2]), (60, [1] * 10)):
+        parts = microbatches(samples, budget, is_shared=True, num_carried=99)
+        assert [len(part) for part in parts] == sizes
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

@@ -13,69 +13,12 @@ from transformers import CohereConfig, CohereForCausalLM, Gemma2Config, Gemma2Fo
 
 from tests.engines.models import SIZES, VOCAB, llama, qwen3, running, some_ids
 from tests.training.drawn import GIVEN, MODELS, OWN, family, gpt_neox, plain_rows, sample
+from tests.training.policies import CONFIGS, FULL, LORA, apart, gradients, made, stir, weighted
 from turnwise.config.learning import PolicyConfig, ValueConfig
 from turnwise.training.layout import microbatches
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample
 from turnwise.types import Sampling
-
-LORA = PolicyConfig(lora_rank=4, lora_alpha=8)
-FULL = PolicyConfig(tuning="full")
-CONFIGS = {"lora": LORA, "full": FULL}
-Gradients = dict[str, Tensor]
-
-
-def stir(policy: Policy, scale: float = 0.05) -> None:
-    """Move what learns off its start: a B of zero would hide what A does, and a value of zero everything."""
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in [*policy.trainable.values(), *policy.value_parameters.values()]:
-            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.add_(scale * noise.to(parameter.dtype))
-
-
-def made(make: Callable[[], Any], config: PolicyConfig = LORA, **more: Any) -> Policy:
-    policy = Policy(make(), config, **more)
-    stir(policy)
-    return policy
-
-
-def weighted(columns: Sequence[Tensor | None], mask_BT: Tensor) -> Tensor:
-    """A loss in which each token of each sample has a weight of its own, given by its row's content."""
-    total = torch.zeros((), dtype=torch.float64)
-    for number, column in enumerate(columns):
-        if column is not None:
-            places = torch.arange(1, mask_BT.shape[1] + 1, dtype=torch.float64)
-            lengths = mask_BT.sum(1, keepdim=True)
-            total = total + (column.double() * mask_BT * torch.cos(places * (number + 1) + lengths)).sum()
-    return total
-
-
-def gradients(policy: Policy, parts: Sequence[Sequence[Sample]], **options: Any) -> Gradients:
-    """Of log-probs, entropies and values together, added up over parts."""
-    parameters = policy.trainable | {f"value {name}": each for name, each in policy.value_parameters.items()}
-    for parameter in parameters.values():
-        parameter.grad = None
-    for part in parts:
-        scores = policy.score(part, **options)
-        values_BT, bootstrap_B = scores.values_BT, scores.bootstrap_B
-        loss = weighted([scores.logprobs_BT, scores.entropy_BT, values_BT], scores.mask_BT)
-        if bootstrap_B is not None:
-            loss = loss + (bootstrap_B.double() * scores.mask_BT.sum(1)).sum()
-        loss.backward()
-    return {
-        name: torch.zeros_like(each) if each.grad is None else each.grad.clone()
-        for name, each in parameters.items()
-    }
-
-
-def apart(ones: Gradients, others: Gradients) -> float:
-    """The largest difference, relative to the largest entry of that tensor."""
-    assert ones.keys() == others.keys()
-    return max(
-        ((one - others[name]).abs().max() / one.abs().max().clamp(min=1e-30)).item()
-        for name, one in ones.items()
-    )
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

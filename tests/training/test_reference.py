@@ -8,6 +8,8 @@ import torch
 from tests.training.updates import new_model, new_trainer, recipe_of, some_samples
 from turnwise.config import PolicyConfig, ReferenceConfig
 from turnwise.training import reference as module
+from turnwise.training.batch import batch_of
+from turnwise.training.passes import Passes
 from turnwise.training.policy import Policy
 from turnwise.training.reference import Reference
 
@@ -29,8 +31,9 @@ def logprobs(policy: Policy) -> torch.Tensor:
         return policy.score(some_samples()).logprobs_BT
 
 
-def reference_logprobs(reference: Reference) -> torch.Tensor:
-    return reference.score(some_samples(), is_shared=True).logprobs_BT
+def reference_logprobs(policy: Policy, reference: Reference) -> torch.Tensor:
+    batch = batch_of(some_samples(), policy.device)
+    return Passes(policy, tokens_per_microbatch=100_000).measure_reference(batch, reference)
 
 
 BOTH = pytest.mark.parametrize("tuning", ["lora", "full"])
@@ -42,13 +45,13 @@ def test_a_reference_starts_where_the_policy_does_and_does_not_follow_unasked(tu
     policy = policy_of(tuning)
     reference = Reference(policy, ReferenceConfig(kind=kind))
     start = logprobs(policy)
-    assert torch.equal(reference_logprobs(reference), start)
+    assert torch.equal(reference_logprobs(policy, reference), start)
     push(policy)
     moved = logprobs(policy)
     assert (moved - start).abs().max() > 0.01
-    assert torch.equal(reference_logprobs(reference), start)
+    assert torch.equal(reference_logprobs(policy, reference), start)
     assert torch.equal(logprobs(policy), moved)  # asking the reference leaves no trace in the policy
-    assert not reference_logprobs(reference).requires_grad
+    assert not reference_logprobs(policy, reference).requires_grad
 
 
 def test_the_frozen_reference_of_a_lora_policy_keeps_no_tensor() -> None:
@@ -69,7 +72,7 @@ def test_hard_copies_every_so_many_updates_and_then_no_tensor_differs(tuning: st
     start = logprobs(policy)
     push(policy)
     assert reference.follow(1) == reference.follow(2) == {"reference/updated": 0.0}
-    assert torch.equal(reference_logprobs(reference), start)
+    assert torch.equal(reference_logprobs(policy, reference), start)
     found = reference.follow(3)
     assert found == {
         "reference/updated": 1.0,
@@ -77,7 +80,7 @@ def test_hard_copies_every_so_many_updates_and_then_no_tensor_differs(tuning: st
         "reference/num_wrong": 0.0,
         "reference/max_error": 0.0,
     }
-    assert torch.equal(reference_logprobs(reference), logprobs(policy))
+    assert torch.equal(reference_logprobs(policy, reference), logprobs(policy))
 
 
 @BOTH
@@ -104,7 +107,7 @@ def test_an_average_of_16_bit_weights_is_kept_in_32() -> None:
     found = reference.follow(1)
     assert found["reference/moved"] == 1.0
     assert {tensor.dtype for tensor in reference.tensors().values()} == {torch.float32}
-    assert reference_logprobs(reference).isfinite().all()
+    assert reference_logprobs(policy, reference).isfinite().all()
 
 
 def test_a_reference_that_had_nowhere_to_go_is_not_called_stuck() -> None:

@@ -37,6 +37,18 @@ def test_the_first_loss_is_the_mean_over_own_tokens_of_the_whole_batch() -> None
 
 
 @pytest.mark.parametrize("tuning", ["full", "lora"])
+@pytest.mark.parametrize("prefix", [20, 80])
+def test_weights_know_nothing_of_microbatches(tuning: str, prefix: int) -> None:
+    """Also where these go on from one prefix."""
+    samples = some_samples(prefix=prefix)
+    whole, _ = tuned(samples, tuning, num_epochs=2, samples_per_step=6)
+    for tokens in (1, prefix + 50):
+        parts, _ = tuned(samples, tuning, num_epochs=2, samples_per_step=6, tokens_per_microbatch=tokens)
+        for name, weight in whole.state().items():
+            torch.testing.assert_close(parts.state()[name], weight, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("tuning", ["full", "lora"])
 def test_demonstrations_are_learned(tuning: str) -> None:
     samples = some_samples(2)
     rate = 1e-2 if tuning == "full" else 3e-2

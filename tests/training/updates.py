@@ -86,15 +86,15 @@ def sample_of(
 
 
 def some_samples(
-    num_groups: int = 3, size: int = 4, *, seed: int = 0, model: Any = None
+    num_groups: int = 3, size: int = 4, *, seed: int = 0, model: Any = None, prefix: int = 20
 ) -> tuple[Sample, ...]:
-    """Groups that share a prefix of 20 tokens; members have two turns and rewards of 0 or 1, both in each."""
+    """Groups that share a prefix; members have two turns and rewards of 0 or 1, both in each."""
     source = random.Random(seed)
 
     def ids(count: int) -> list[int]:
         return [source.randrange(VOCAB) for _ in range(count)]
 
-    tools = ids(20)
+    tools = ids(prefix)
     samples = []
     for group in range(num_groups):
         prompt = [*tools, *ids(4)]

@@ -150,7 +150,7 @@ class UpdateConfig(BaseModel):
     num_minibatches: int = Field(default=1, ge=1)
     """Optimizer steps a pass; groups stay whole."""
     tokens_per_microbatch: int = Field(default=16_384, ge=1)
-    """Tokens in one forward and backward pass; lower it when memory runs out, nothing else changes."""
+    """Tokens in memory at a time, a prefix common to all counted in; lower it when memory runs out."""
     shared_prefix: bool = True
     """Compute prompts that samples share once; false: the plain padded way."""
 
@@ -186,4 +186,4 @@ class SftConfig(BaseModel):
     max_gradient_norm: float = Field(default=1.0, gt=0)
     """Larger gradients are scaled down to it."""
     tokens_per_microbatch: int = Field(default=16_384, ge=1)
-    """Tokens in one forward and backward pass."""
+    """Tokens in memory at a time, a prefix common to all counted in."""

@@ -4,6 +4,8 @@ Each segment is attended to in two pieces: by itself, causally, and by all its d
 are merged by their log-sum-exps. The backward pass of a piece under the *merged* output and log-sum-exp gives
 that piece's share of the whole gradient, since P = exp(q·k − lse) and D = Σ dO·O are then those of the whole
 row (as in ring attention, arXiv 2310.01889). Nothing quadratic is stored.
+
+A prefix whose keys and values come from outside is one more piece, seen in full by the whole row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from turnwise.training.kernels import backward_piece, forward_piece
 from turnwise.training.layout import Segment, Tree
+from turnwise.training.prefix import Keeper, KeysValues, Prefix
 
 NAME = "turnwise_tree"
 """What the attention is called in transformers' registry."""
@@ -62,9 +65,15 @@ class Plan:
     """Causal pieces together."""
     inner: tuple[Segment, ...]
     """Segments with descendants."""
+    prefix: Prefix | None
+    """What stands before the whole row."""
+    keeper: Keeper | None
+    """Where the row's own keys and values are wanted."""
 
 
-def make_plan(tree: Tree, device: torch.device) -> Plan:
+def make_plan(
+    tree: Tree, device: torch.device, *, prefix: Prefix | None = None, keeper: Keeper | None = None
+) -> Plan:
     short = SHORT if device.type == "cpu" else SHORT_ON_GPU
     by_size: dict[int, list[Segment]] = {}
     for segment in tree.segments:
@@ -76,6 +85,8 @@ def make_plan(tree: Tree, device: torch.device) -> Plan:
         long=tuple(segment for segment in tree.segments if segment.length >= short),
         buckets=buckets,
         inner=tuple(segment for segment in tree.segments if segment.stop > segment.end),
+        prefix=prefix,
+        keeper=keeper,
     )
 
 
@@ -94,18 +105,23 @@ def _bucket(segments: Sequence[Segment], device: torch.device) -> Bucket:
 
 
 class TreeAttention(torch.autograd.Function):
-    """[K, G, N, D] queries on [K, 1, N, D] keys and values: K key heads, G query heads on each."""
+    """[K, G, N, D] queries on [K, 1, N, D] keys and values: K key heads, G query heads on each.
+
+    `before`: keys and values [K, 1, P, D] of the P tokens before the row, or nothing.
+    """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float) -> Tensor:
-        out, lse = _attend(query, key, value, plan, scale)
-        ctx.save_for_backward(query, key, value, out, lse)
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, *before: Tensor
+    ) -> Tensor:
+        out, lse = _attend(query, key, value, plan, scale, before)
+        ctx.save_for_backward(query, key, value, out, lse, *before)
         ctx.plan, ctx.scale = plan, scale
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, out, lse = ctx.saved_tensors
+        query, key, value, out, lse, *before = ctx.saved_tensors
         grad_query, grad_key, grad_value = (
             torch.zeros_like(each, dtype=lse.dtype) for each in (query, key, value)
         )
@@ -124,10 +140,19 @@ class TreeAttention(torch.autograd.Function):
             )
             for whole, part in zip((grad_query, grad_key, grad_value), parts, strict=True):
                 bucket.add(whole, part)
-        return grad_query.to(query.dtype), grad_key.to(key.dtype), grad_value.to(value.dtype), None, None
+        grads_before = []
+        if before:
+            at_keys = [each.to(query.dtype) for each in before]
+            parts = backward_piece(query, out, lse, grads[0], *at_keys, scale=ctx.scale, is_causal=False)
+            grad_query += parts[0]
+            grads_before = [part.sum(1, keepdim=True, dtype=before[0].dtype) for part in parts[1:]]
+        own = grad_query.to(query.dtype), grad_key.to(key.dtype), grad_value.to(value.dtype)
+        return *own, None, None, *grads_before
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float) -> tuple[Tensor, Tensor]:
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, before: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
     """The merged output, in the queries' type, and its log-sum-exp."""
     num_key_heads, group, num_tokens, dim = query.shape
     exact = torch.promote_types(query.dtype, torch.float32)
@@ -147,6 +172,9 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float)
             out[:, :, queries], lse[:, :, queries] = piece_out, piece_lse
         else:
             _merge(out[:, :, queries], lse[:, :, queries], piece_out, piece_lse)
+    if before:
+        at_keys = [each.to(query.dtype) for each in before]
+        _merge(out, lse, *forward_piece(query, *at_keys, scale=scale, is_causal=False))
     return out.to(query.dtype), lse
 
 
@@ -189,10 +217,13 @@ def forward(
         if kwargs.get(option) is not None:
             raise ValueError(f"attention with {option} cannot share prefixes: set update.shared_prefix=false")
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if tree_plan.keeper is not None:
+        tree_plan.keeper.keep(module, key, value)
+    before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
     out: Tensor = TreeAttention.apply(  # type: ignore[no-untyped-call]
-        grouped, key[0, :, None], value[0, :, None], tree_plan, scale
+        grouped, key[0, :, None], value[0, :, None], tree_plan, scale, *(each[0, :, None] for each in before)
     )
     return out.permute(2, 0, 1, 3).flatten(1, 2)[None], None
 

@@ -7,6 +7,9 @@ what it shares with the one before it, are the tree depth first: whatever follow
     a b c d e    a b c d e f g h i     a b         0    2   9    seen in full by 2..8
     a b c f      0 1 2 3 4 3 2 3 4     c           2    3   6    seen in full by 3..5
     a b g h i    (its positions)       d e         3    5   5    a leaf; f and g h i are leaves too
+
+Where all micro-batches of a pass begin alike, that prefix is run once for all of them: a row then holds what
+comes after it (`num_carried` tokens on), at the positions it has in its sample.
 """
 
 import itertools
@@ -96,26 +99,45 @@ def padded(samples: Sequence[Sample]) -> Layout:
     return _layout(samples, token_ids_RN, position_ids_RN, None, places)
 
 
-def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED) -> Layout:
-    """All samples in one row, what they share once."""
+def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carried: int = 0) -> Layout:
+    """All samples in one row, what they share once; without the tokens that a carried prefix stands for."""
     _check(samples)
     order = _by_ids(samples)
     builder = _TreeBuilder(min_shared)
     places: list[Tensor] = [torch.empty(0)] * len(samples)
     before: tuple[int, ...] = ()
-    place_N = torch.empty(0, dtype=torch.long)
+    place_N = torch.full((num_carried,), -1)  # outside the row, and never asked for
     pieces, depths = [], []
     for number in order:
-        ids = samples[number].token_ids
+        ids = samples[number].token_ids[num_carried:]
         depth = builder.add(len(ids), _num_shared(before, ids))
         fresh = torch.arange(builder.num_tokens - (len(ids) - depth), builder.num_tokens)
-        place_N = torch.cat([place_N[:depth], fresh])
+        place_N = torch.cat([place_N[: num_carried + depth], fresh])
         places[number] = place_N
         pieces.append(torch.tensor(ids[depth:], dtype=torch.long))
-        depths.append(torch.arange(depth, len(ids)))
+        depths.append(torch.arange(depth, len(ids)) + num_carried)
         before = ids
     tree = Tree(builder.finish())
     return _layout(samples, torch.cat(pieces)[None], torch.cat(depths)[None], tree, places)
+
+
+def alone(token_ids: Sequence[int]) -> Layout:
+    """A prefix by itself: it is run for its keys and values, no output of it is asked for."""
+    size, none_BT = len(token_ids), torch.empty((0, 0), dtype=torch.long)
+    tree = Tree((Segment(0, size, size),))
+    ids_RN, position_ids_RN = torch.tensor([token_ids]), torch.arange(size)[None]
+    return Layout(ids_RN, position_ids_RN, tree, none_BT, none_BT, none_BT.bool(), none_BT.flatten())
+
+
+def common_prefix(samples: Sequence[Sample]) -> tuple[int, ...]:
+    """What all begin with, short of any position whose output is needed: before an own token, at an end."""
+    ids = [sample.token_ids for sample in samples]
+    # what the first and the last in order share, all between them do
+    end = _num_shared(min(ids), max(ids))
+    for sample in samples:
+        first_own = sample.loss_mask.index(1) if sample.num_own_tokens else len(sample.token_ids)
+        end = min(end, max(first_own - 1, 0))
+    return ids[0][:end]
 
 
 class _TreeBuilder:
@@ -163,19 +185,26 @@ class _TreeBuilder:
 
 
 def microbatches(
-    samples: Sequence[Sample], tokens: int, *, is_shared: bool, min_shared: int = MIN_SHARED
+    samples: Sequence[Sample],
+    tokens: int,
+    *,
+    is_shared: bool,
+    min_shared: int = MIN_SHARED,
+    num_carried: int = 0,
 ) -> list[list[int]]:
     """Rows by number, in parts of at most `tokens` computed tokens; a sample larger than that stands alone.
 
     Samples that share a prefix stand together (`is_shared`), or samples of like length. There are as few
-    parts as that allows, and they are of like size: the largest decides the memory.
+    parts as that allows, and they are of like size: the largest decides the memory. A carried prefix counts
+    in each part, though it is computed once: beside each part it is in memory.
     """
     if tokens < 1:
         raise ValueError(f"tokens must be at least 1, not {tokens}")
-    lengths = [len(sample.token_ids) for sample in samples]
+    tokens = max(tokens - num_carried, 1)
+    lengths = [len(sample.token_ids) - num_carried for sample in samples]
     if is_shared:
         order = _by_ids(samples)
-        pairs = itertools.pairwise(samples[number].token_ids for number in order)
+        pairs = itertools.pairwise(samples[number].token_ids[num_carried:] for number in order)
         common = [0, *(_num_shared(before, ids) for before, ids in pairs)]
     else:
         order = sorted(range(len(samples)), key=lambda number: (lengths[number], number))

@@ -11,6 +11,7 @@ from turnwise.models import why_not_ours
 from turnwise.training import attention
 from turnwise.training.head import Head, score
 from turnwise.training.layout import Layout
+from turnwise.training.prefix import Keeper, Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,17 @@ class Network(nn.Module):
             model.set_attn_implementation(attention.NAME)
         check_head(model)
 
-    def forward(self, layout: Layout, *, with_entropy: bool = True, has_scores: bool = True) -> Outcome:
-        hidden_ND = self._hidden(layout)
+    def forward(
+        self,
+        layout: Layout,
+        *,
+        with_entropy: bool = True,
+        has_scores: bool = True,
+        prefix: Prefix | None = None,
+        keeper: Keeper | None = None,
+    ) -> Outcome:
+        """prefix: what the layout was made to come after. keeper: takes the keys and values on the way."""
+        hidden_ND = self._hidden(layout, prefix, keeper)
         mask_BT = layout.mask_BT
         exact = torch.promote_types(hidden_ND.dtype, torch.float32)
         zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
@@ -56,14 +66,14 @@ class Network(nn.Module):
             hidden_ND,
         )
 
-    def _hidden(self, layout: Layout) -> Tensor:
+    def _hidden(self, layout: Layout, prefix: Prefix | None, keeper: Keeper | None) -> Tensor:
         more: dict[str, Any] = {}
         if layout.tree is not None:
             device = layout.token_ids_RN.device
             more["position_ids"] = layout.position_ids_RN
             # four dimensions: taken as made already, so no mask of the packed row is built
             more["attention_mask"] = torch.empty((1, 1, 1, 1), device=device)
-            more["tree_plan"] = attention.make_plan(layout.tree, device)
+            more["tree_plan"] = attention.make_plan(layout.tree, device, prefix=prefix, keeper=keeper)
         output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
         hidden: Tensor = output.last_hidden_state
         return hidden.flatten(0, 1)

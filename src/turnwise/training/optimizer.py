@@ -5,7 +5,7 @@ in bf16 an update of 1/500 of a weight's size is lost altogether.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -107,7 +107,11 @@ class Optimizer:
 
     def learn(self, loss: Tensor) -> None:
         """Run a micro-batch's share of the loss backward, and add its gradients to what was gathered."""
-        (loss * self._scale).backward()  # type: ignore[no-untyped-call]
+        self.gather((loss * self._scale).backward)
+
+    def gather(self, backward: Callable[[], None]) -> None:
+        """The same by a backward pass that goes on from what `learn` left: scaled already."""
+        backward()
         for name, parameter in self._parameters.items():
             twin = self._twins[name]
             if twin is parameter or parameter.grad is None:

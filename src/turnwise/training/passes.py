@@ -1,17 +1,21 @@
 """Takes a policy and a token budget, gives its scores of any number of samples, in micro-batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from turnwise.training.batch import Batch, widened
-from turnwise.training.layout import microbatches
-from turnwise.training.policy import Policy, Scores
+from turnwise.training.layout import common_prefix, microbatches
+from turnwise.training.policy import POLICY, Carried, Policy, Scores
 from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
+
+MIN_CARRIED = 64
+"""A shorter common prefix is computed in every micro-batch: carrying it costs each sample a token more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,39 @@ class Measured:
     bootstrap_B: Tensor | None
 
 
+class Pass:
+    """Samples in micro-batches, under weights that stay as they are until it is over.
+
+    What all of them begin with was run beforehand, where that pays; its graph waits for their gradients.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        parts: Sequence[Sequence[int]],
+        ask: Callable[[Sequence[Sample]], Scores],
+        carried: Carried | None,
+    ) -> None:
+        self.parts = parts
+        """Row numbers of each micro-batch."""
+        self.num_computed = 0 if carried is None else carried.num_tokens
+        """Tokens that the model went over so far, padding too."""
+        self._samples = samples
+        self._ask = ask
+        self._carried = carried
+
+    def score(self, part: Sequence[int]) -> Scores:
+        """One micro-batch, with gradients as the context has it."""
+        scores = self._ask([self._samples[row] for row in part])
+        self.num_computed += scores.num_tokens
+        return scores
+
+    def backward(self) -> None:
+        """After the last micro-batch's own backward pass: the gradients that belong to what was carried."""
+        if self._carried is not None:
+            self._carried.backward()
+
+
 class Passes:
     """Forward passes over a whole batch without gradients, or over one micro-batch at a time with them."""
 
@@ -30,41 +67,70 @@ class Passes:
         self._policy = policy
         self._tokens = tokens_per_microbatch
         self._is_shared = is_shared and policy.can_share
-        self.num_computed = 0
-        """Tokens that gradient passes went over so far, padding too."""
 
-    def parts(self, samples: Sequence[Sample], rows: Sequence[int]) -> list[list[int]]:
-        """These rows in micro-batches, in an order that depends on the samples' tokens alone."""
+    def begin(
+        self,
+        samples: Sequence[Sample],
+        *row_sets: Sequence[int],
+        adapter: str = POLICY,
+        parameters: Mapping[str, Tensor] | None = None,
+        with_values: bool = False,
+        with_entropy: bool = True,
+    ) -> Pass:
+        """Over all samples, or these rows of them; rows of two sets are never in one micro-batch.
+
+        Micro-batches are in an order that depends on the samples' tokens alone.
+        """
+        row_sets = row_sets or (range(len(samples)),)
+        prefix = self._to_carry([samples[row] for rows in row_sets for row in rows])
+        parts = [part for rows in row_sets for part in self._parts(samples, rows, len(prefix))]
+        carried = None
+        if prefix and len(parts) > 1:
+            carried = self._policy.carry(
+                prefix, adapter=adapter, parameters=parameters, with_values=with_values
+            )
+        ask = partial(
+            self._policy.score,
+            adapter=adapter,
+            parameters=parameters,
+            with_values=with_values,
+            with_entropy=with_entropy,
+            is_shared=self._is_shared,
+            carried=carried,
+        )
+        return Pass(samples, parts, ask, carried)
+
+    def _to_carry(self, samples: Sequence[Sample]) -> tuple[int, ...]:
+        """What is run once for all micro-batches, if there are many; else each runs all that it needs."""
+        if not samples or not self._is_shared or not self._policy.can_carry:
+            return ()
+        prefix = common_prefix(samples)
+        return prefix if len(prefix) >= MIN_CARRIED else ()
+
+    def _parts(self, samples: Sequence[Sample], rows: Sequence[int], num_carried: int) -> list[list[int]]:
         chosen = [samples[row] for row in rows]
-        places = microbatches(chosen, self._tokens, is_shared=self._is_shared)
+        places = microbatches(chosen, self._tokens, is_shared=self._is_shared, num_carried=num_carried)
         return [[rows[place] for place in part] for part in places]
-
-    def live(self, samples: Sequence[Sample], *, with_values: bool = False) -> Scores:
-        """With gradients, of one micro-batch."""
-        scores = self._policy.score(samples, with_values=with_values, is_shared=self._is_shared)
-        self.num_computed += scores.num_tokens
-        return scores
 
     def measure(self, batch: Batch, *, with_values: bool = False) -> Measured:
         """The policy as it is now."""
-        ask = partial(self._policy.score, with_values=with_values, with_entropy=False)
-        return self._whole(batch, range(batch.num_rows), ask)
+        return self._whole(batch, range(batch.num_rows), with_values=with_values)
 
     def logprobs_of(self, batch: Batch, rows: Sequence[int]) -> Tensor:
         """The policy's as it is now; 0 in all other rows."""
         logprobs_BT = torch.zeros_like(batch.sampler_logprobs_BT)
-        ask = partial(self._policy.score, with_entropy=False)
-        logprobs_BT[list(rows)] = self._whole(batch, rows, ask).logprobs_BT.to(logprobs_BT.dtype)
+        logprobs_BT[list(rows)] = self._whole(batch, rows).logprobs_BT.to(logprobs_BT.dtype)
         return logprobs_BT
 
     def measure_reference(self, batch: Batch, reference: Reference) -> Tensor:
-        return self._whole(batch, range(batch.num_rows), reference.score).logprobs_BT
+        rows, parameters = range(batch.num_rows), reference.parameters()
+        return self._whole(batch, rows, adapter=reference.adapter, parameters=parameters).logprobs_BT
 
     @torch.no_grad()
-    def _whole(self, batch: Batch, rows: Sequence[int], score: Callable[..., Scores]) -> Measured:
-        """Of these rows, in their order."""
-        parts = self.parts(batch.samples, rows)
-        scores = [score([batch.samples[row] for row in part], is_shared=self._is_shared) for part in parts]
+    def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
+        """Of these rows, in their order; options as `begin` takes them."""
+        run = self.begin(batch.samples, rows, with_entropy=False, **options)
+        parts, scores = run.parts, [run.score(part) for part in run.parts]
         width = batch.mask_BT.shape[1]
         place = {row: number for number, row in enumerate(row for part in parts for row in part)}
         back = torch.tensor([place[row] for row in rows], device=batch.mask_BT.device)

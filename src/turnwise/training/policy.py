@@ -13,8 +13,9 @@ from turnwise.config.learning import PolicyConfig, ValueConfig
 from turnwise.models import choose_device
 from turnwise.protocols import Adapter
 from turnwise.training.adapters import Adapters
-from turnwise.training.layout import Layout, padded, shared
+from turnwise.training.layout import Layout, alone, padded, shared
 from turnwise.training.network import Network, Outcome, checkpoint_layers
+from turnwise.training.prefix import Keeper, Prefix
 from turnwise.training.samples import Sample
 from turnwise.training.value import ValueHead
 
@@ -42,6 +43,27 @@ class Scores:
     """Value of the state that the sample ends in."""
     num_tokens: int
     """What the model computed for it, padding too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What all samples of a pass begin with, run once beforehand; good until a weight changes."""
+
+    num_tokens: int
+    adapter: str
+    parameters: Mapping[str, Tensor] | None
+    """As `Policy.score` takes them: it must be asked for the same."""
+    versions: tuple[int, ...]
+    """Of every parameter that learns: torch counts how often each was written to."""
+    trunk: Prefix
+    value_trunk: Prefix | None
+    """Of the value head's own adapter."""
+
+    def backward(self) -> None:
+        """After the last micro-batch's own: what it and those before it left here, back to the weights."""
+        self.trunk.backward()
+        if self.value_trunk is not None:
+            self.value_trunk.backward()
 
 
 class Policy:
@@ -115,6 +137,43 @@ class Policy:
         """Whether prefixes can be computed once; if not, the plain way is taken."""
         return not self._network.why_plain
 
+    @property
+    def can_carry(self) -> bool:
+        """Whether many micro-batches may go on from one prefix: not with dropout, drawn anew for each."""
+        return self.can_share and not self._config.lora_dropout
+
+    def carry(
+        self,
+        token_ids: Sequence[int],
+        *,
+        adapter: str = POLICY,
+        parameters: Mapping[str, Tensor] | None = None,
+        with_values: bool = False,
+    ) -> Carried:
+        """Run a prefix once, for `score` to go on from, with the same options."""
+        assert self.can_carry, "who carries asks first"
+        layout = alone(token_ids).to(self.device)
+        with self._using(adapter, parameters):
+            trunk = self._prefix(layout, parameters)
+        value_trunk = None
+        if with_values and self._has_value_adapter:
+            with self._using(VALUE, None):
+                value_trunk = self._prefix(layout, None)
+        return Carried(len(token_ids), adapter, parameters, self._versions(), trunk, value_trunk)
+
+    def _prefix(self, layout: Layout, parameters: Mapping[str, Tensor] | None) -> Prefix:
+        keeper = Keeper()
+        self._run(layout, parameters, has_scores=False, keeper=keeper)
+        return Prefix(keeper.empty())
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple(each._version for each in self.learning.values())
+
+    def _check_current(self, carried: Carried, adapter: str, parameters: Mapping[str, Tensor] | None) -> None:
+        assert carried.adapter == adapter, "what is carried is of another adapter"
+        assert carried.parameters is parameters, "what is carried is of other tensors"
+        assert carried.versions == self._versions(), "what is carried is of other weights"
+
     def score(
         self,
         samples: Sequence[Sample],
@@ -124,37 +183,41 @@ class Policy:
         with_values: bool = False,
         with_entropy: bool = True,
         is_shared: bool | None = None,
+        carried: Carried | None = None,
     ) -> Scores:
         """All in one forward pass; gradients as the context has it (`torch.no_grad`).
 
         adapter: `policy`, or `base` for the model without it. parameters: tensors to run with in the place
         of those in `trainable`, by the same names. is_shared: by default wherever the model allows it.
+        carried: what all samples begin with; its share of the gradients waits in it.
         """
         if with_values and self._value_head is None:
             raise ValueError("with_values: the policy was made without a value head")
         is_shared = self.can_share if is_shared is None else is_shared and self.can_share
-        layout = (shared(samples) if is_shared else padded(samples)).to(self.device)
+        if carried is None:
+            layout, trunk, value_trunk = shared(samples) if is_shared else padded(samples), None, None
+        else:
+            assert is_shared, "padded rows have no place for a prefix"
+            self._check_current(carried, adapter, parameters)
+            layout = shared(samples, num_carried=carried.num_tokens)
+            trunk, value_trunk = carried.trunk, carried.value_trunk
+        layout = layout.to(self.device)
         with self._using(adapter, parameters):
-            outcome = self._run(layout, parameters, with_entropy=with_entropy)
+            outcome = self._run(layout, parameters, with_entropy=with_entropy, prefix=trunk)
         values_BT, bootstrap_B = None, None
         if with_values:
             hidden_ND = outcome.hidden_ND.detach()
             if self._has_value_adapter:
                 with self._using(VALUE, None):
-                    hidden_ND = self._network(layout, has_scores=False).hidden_ND
+                    hidden_ND = self._run(layout, None, has_scores=False, prefix=value_trunk).hidden_ND
             values_BT, bootstrap_B = self._values(hidden_ND, layout)
-        return Scores(
-            outcome.logprobs_BT,
-            outcome.entropy_BT,
-            values_BT,
-            layout.mask_BT,
-            bootstrap_B,
-            layout.num_tokens,
-        )
+        logprobs_BT, entropy_BT = outcome.logprobs_BT, outcome.entropy_BT
+        return Scores(logprobs_BT, entropy_BT, values_BT, layout.mask_BT, bootstrap_B, layout.num_tokens)
 
-    def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, *, with_entropy: bool) -> Outcome:
+    def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, **options: Any) -> Outcome:
+        """options: as the network takes them."""
         if parameters is None:
-            outcome: Outcome = self._network(layout, with_entropy=with_entropy)
+            outcome: Outcome = self._network(layout, **options)
             return outcome
         if self._config.gradient_checkpointing and torch.is_grad_enabled():
             raise ValueError("parameters: gradients cannot be taken with gradient_checkpointing on")
@@ -162,7 +225,6 @@ class Policy:
             {name: name for name in parameters} if self._adapters is None else self._adapters.paths(POLICY)
         )
         swapped = {f"model.{paths[name]}": tensor for name, tensor in parameters.items()}
-        options = {"with_entropy": with_entropy}
         swapped_outcome: Outcome = torch.func.functional_call(self._network, swapped, (layout,), options)
         return swapped_outcome
 

@@ -1,12 +1,11 @@
-"""Takes the policy and a ReferenceConfig, gives the log-probs of what the policy is held near, and moves it.
+"""Takes the policy and a ReferenceConfig, gives the weights of what the policy is held near, and moves them.
 
 Only tensors that learn are kept twice: with LoRA that is the adapter, never the base. A frozen reference of a
 LoRA policy keeps nothing at all, it is the base with the adapter off. Averaging A and B is not averaging
 their product BA: a LoRA `ema` is near the averaged policy while both adapters are near, and is not it.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -14,8 +13,7 @@ from torch import Tensor
 from turnwise.algorithms.ema import ema
 from turnwise.config import ReferenceConfig
 from turnwise.training.adapters import BASE
-from turnwise.training.policy import Policy, Scores
-from turnwise.training.samples import Sample
+from turnwise.training.policy import POLICY, Policy
 
 
 class Reference:
@@ -38,14 +36,17 @@ class Reference:
         is_narrow = tensor.dtype.itemsize < 4 and self._config.kind == "ema"
         return tensor.detach().to(torch.float32 if is_narrow else tensor.dtype, copy=True)
 
-    @torch.no_grad()
-    def score(self, samples: Sequence[Sample], *, is_shared: bool) -> Scores:
+    @property
+    def adapter(self) -> str:
+        """What the policy runs with to stand for the reference, beside `parameters`."""
+        return BASE if self._is_base else POLICY
+
+    def parameters(self) -> dict[str, Tensor] | None:
+        """In the place of those that learn, in their types; None where the adapter alone makes it."""
         assert self.exists, "there is no reference to ask"
-        ask = partial(self._policy.score, samples, with_entropy=False, is_shared=is_shared)
         if self._is_base:
-            return ask(adapter=BASE)
-        kept = {name: self._kept[name].to(tensor.dtype) for name, tensor in self._policy.trainable.items()}
-        return ask(parameters=kept)
+            return None
+        return {name: self._kept[name].to(tensor.dtype) for name, tensor in self._policy.trainable.items()}
 
     def is_due(self, num_updates: int) -> bool:
         return self._config.kind in ("hard", "ema") and num_updates % self._config.every == 0

@@ -90,11 +90,13 @@ def _step(
     passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], rate: float
 ) -> tuple[float, float]:
     num_tokens, loss = num_own_tokens(samples), 0.0
-    for part in passes.parts(samples, range(len(samples))):
-        live = passes.live([samples[number] for number in part])
+    run = passes.begin(samples)
+    for part in run.parts:
+        live = run.score(part)
         share = cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
         optimizer.learn(share)
         loss += float(share.detach())
+    optimizer.gather(run.backward)
     norms = optimizer.norms()
     if not norms.is_finite:
         optimizer.clear()

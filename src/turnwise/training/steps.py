@@ -15,7 +15,7 @@ from turnwise.training.estimates import Lesson
 from turnwise.training.imitation import cross_entropy, num_own_tokens, weight_at
 from turnwise.training.objective import Minibatch, Objective
 from turnwise.training.optimizer import Norms, Optimizer, learning_rate
-from turnwise.training.passes import Passes
+from turnwise.training.passes import Pass, Passes
 from turnwise.training.samples import Sample
 from turnwise.training.statistics import Trace, divergence
 
@@ -90,16 +90,18 @@ class Steps:
             return EMPTY
         has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
         losses: dict[str, float] = defaultdict(float)
-        num_before = self._passes.num_computed
         taught = self._objective.rows_with_gradient(lesson, minibatch)
-        idle = [row for row in minibatch.rows if row not in set(taught)]
-        parts = [(part, True) for part in self._passes.parts(lesson.batch.samples, taught)]
-        parts += [(part, False) for part in self._passes.parts(lesson.batch.samples, idle)]
-        for part, has_gradient in parts:
-            with torch.set_grad_enabled(has_gradient):
-                figures = self._learn(lesson, trace, minibatch, part, is_late=has_moved)
+        idle = [row for row in minibatch.rows if row not in taught]
+        has_value = lesson.targets.returns_BT is not None
+        with torch.set_grad_enabled(bool(taught)):
+            run = self._passes.begin(lesson.batch.samples, taught, idle, with_values=has_value)
+        for part in run.parts:
+            with torch.set_grad_enabled(part[0] in taught):
+                figures = self._learn(run, lesson, trace, minibatch, part, is_late=has_moved)
             _add(losses, figures)
-        _add(losses, self._imitate(imitation, weight_at(self._recipe.imitation, step)))
+        self._optimizer.gather(run.backward)
+        figures, num_imitated = self._imitate(imitation, weight_at(self._recipe.imitation, step))
+        _add(losses, figures)
         losses["loss/total"] = math.fsum(losses.values())
         norms = self._optimizer.norms()
         skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
@@ -107,30 +109,39 @@ class Steps:
             self._optimizer.clear()
         else:
             self._optimizer.step(norms, policy_rate=self.rate(step), value_rate=self._value_rate(step))
-        return Step(dict(losses), norms, len(parts), self._passes.num_computed - num_before, skipped)
+        return Step(dict(losses), norms, len(run.parts), run.num_computed + num_imitated, skipped)
 
     def _learn(
-        self, lesson: Lesson, trace: Trace, minibatch: Minibatch, part: Sequence[int], *, is_late: bool
+        self,
+        run: Pass,
+        lesson: Lesson,
+        trace: Trace,
+        minibatch: Minibatch,
+        part: Sequence[int],
+        *,
+        is_late: bool,
     ) -> dict[str, float]:
         """One micro-batch, forward and, where gradients are on, backward."""
-        has_value = lesson.targets.returns_BT is not None
-        live = self._passes.live([lesson.batch.samples[row] for row in part], with_values=has_value)
+        live = run.score(part)
         found = self._objective.shares(live, part, lesson, minibatch)
         if torch.is_grad_enabled():
             self._optimizer.learn(found.shares.total)
         trace.keep(part, live, found, minibatch, is_late=is_late)
         return found.shares.figures()
 
-    def _imitate(self, samples: Sequence[Sample], weight: float) -> dict[str, float]:
+    def _imitate(self, samples: Sequence[Sample], weight: float) -> tuple[dict[str, float], int]:
+        """The loss, and how many tokens were computed for it."""
         if not weight or not samples:
-            return {}
+            return {}, 0
         num_tokens, loss = num_own_tokens(samples), 0.0
-        for part in self._passes.parts(samples, range(len(samples))):
-            live = self._passes.live([samples[number] for number in part])
+        run = self._passes.begin(samples)
+        for part in run.parts:
+            live = run.score(part)
             share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
             self._optimizer.learn(share)
             loss += float(share.detach())
-        return {"loss/imitation": loss}
+        self._optimizer.gather(run.backward)
+        return {"loss/imitation": loss}, run.num_computed
 
     def _refusal(self, lesson: Lesson, trace: Trace, minibatch: Minibatch, loss: float, norms: Norms) -> str:
         """Why this step must not be taken, as a key of REASONS; empty if it may."""
