@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from turnwise.chat import open_chat
 from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
+from turnwise.embedded import jumbled
 from turnwise.embedded.drills import make_drills, make_questions, practice
 from turnwise.embedded.lessons import Counts, Taught, Teacher, is_readable, make_lesson_tasks
 from turnwise.embedded.slips import Slip, slips
@@ -19,6 +20,8 @@ from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample
 from turnwise.types import Task, Tool
+
+Item = TypeVar("Item")
 
 PRACTICE_EVERY = 4
 """Steps of lessons."""
@@ -50,6 +53,7 @@ class BuildPlan:
     drills: Stage = field(default_factory=lambda: Stage(700, 2e-3, 32))
     questions: Stage = field(default_factory=lambda: Stage(250, 2e-3, 24))
     lessons: Stage = field(default_factory=lambda: Stage(1600, 2e-3, 16))
+    jumbled: Stage = field(default_factory=lambda: Stage(300, 1e-3, 16))
     mixture: Stage = field(default_factory=lambda: Stage(40, 5e-4, 16))
     num_threads: int = 2
     """Of torch: fixed, since sums in another order are other sums."""
@@ -129,6 +133,10 @@ def _courses(tokenizer: Any, plan: BuildPlan, lessons: Lessons, seed: int) -> li
         for number, batch in enumerate(_lessons(teacher, lessons.right.tasks, plan.lessons, seed)):
             yield [(batch, True), *([(next(beside), False)] if number % PRACTICE_EVERY == 0 else [])]
 
+    def mixed_up() -> Iterator[list[Part]]:
+        for batch in _jumbled(teacher, lessons.right.tasks, plan.jumbled, seed):
+            yield [(batch, True)]
+
     def mixture() -> Iterator[list[Part]]:
         for batch in _mixture(teacher, lessons.mixed.tasks, plan.mixture, seed):
             yield [(batch, True)]
@@ -137,6 +145,7 @@ def _courses(tokenizer: Any, plan: BuildPlan, lessons: Lessons, seed: int) -> li
         Course("drills", plan.drills, drills),
         Course("questions", plan.questions, questions),
         Course("lessons", plan.lessons, taught),
+        Course("jumbled", plan.jumbled, mixed_up),
         Course("mixture", plan.mixture, mixture),
     ]
 
@@ -153,15 +162,31 @@ def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -
     )
 
 
+def _jumbled(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
+    """Three eighths two tickers, a quarter one, the rest lessons as they are."""
+    chance = random.Random(f"{seed}/jumbled")  # noqa: S311
+    size, pairs = stage.samples_per_step, [task for task in tasks if task.family == "price_difference"]
+    single = [task for task in tasks if task.family in jumbled.FAMILIES and task.family != "price_difference"]
+    drawn = zip(
+        _draws(pairs, 3 * size // 8, chance),
+        _draws(single, size // 4, chance),
+        _draws(tasks, size - 3 * size // 8 - size // 4, chance),
+        strict=False,
+    )
+    for two, one, whole in drawn:
+        mixed = [jumbled.jumbled(task, chance) for task in (*two, *one)]
+        yield [teacher.lesson(task) for task in (*mixed, *whole)]
+
+
 def _mixture(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -> Iterator[list[Sample]]:
     chance = random.Random(f"{seed}/mixture")  # noqa: S311
     return _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step, chance)
 
 
-def _draws(samples: Sequence[Sample], size: int, chance: random.Random) -> Iterator[list[Sample]]:
-    """Every sample once, in some order, before any comes again."""
+def _draws(items: Sequence[Item], size: int, chance: random.Random) -> Iterator[list[Item]]:
+    """Every one once, in some order, before any comes again."""
     while True:
-        order = chance.sample(samples, len(samples))
+        order = chance.sample(items, len(items))
         for start in range(0, max(len(order) - size, 0) + 1, size):
             yield list(order[start : start + size])
 
