@@ -3,7 +3,7 @@
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,7 @@ async def measure(
     num_samples: int,
     temperature: float,
     prices: tuple[float, float] = (0.0, 0.0),
+    on_group: Callable[[Group], None] = lambda group: None,
 ) -> Report:
     """Play every task once with a collector of groups of `num_samples`; `model` is what the report names."""
     started = time.perf_counter()
@@ -105,6 +106,7 @@ async def measure(
     async with _collecting(collector, tasks, num_samples) as groups:
         with TrajectoryWriter(trajectories) as writer:
             async for group in groups:
+                on_group(group)
                 for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
                     writer.write(Played(trajectory, reward))
                     episodes.append(record(trajectory, is_success=succeeded(trajectory, reward)))

@@ -22,6 +22,7 @@ async def train_in(folder: RunFolder) -> bool:
     screen = Screen(Console(emoji=False), recipe)
     stopping = Stopping()
     screen.say(f"run {folder.path}")
+    folder.start_trackers()
     with stopping.listening(screen.stopping):
         try:
             async with open_run(recipe, folder, screen) as run:
