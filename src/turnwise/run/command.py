@@ -33,4 +33,6 @@ async def train_in(folder: RunFolder) -> bool:
     summary = summarise_run(ended, folder, time.perf_counter() - started)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)
+    for place in folder.trackers.places:
+        screen.say(place)
     return not ended.why

@@ -72,12 +72,12 @@ class RunFolder:
         _check_run(path)
         return cls(path, None)
 
-    def close(self) -> None:
-        """Let another process write; doing so again changes nothing."""
+    def close(self, *, is_hasty: bool = False) -> None:
+        """Let another process write; doing so again changes nothing. Hasty: trackers have little time."""
         if self._lock is not None:
             assert self._lines is not None
             assert self._log is not None
-            self.trackers.close()  # first: it logs what was lost
+            self.trackers.close(is_hasty=is_hasty)  # first: it logs what was lost
             self._lines.close()
             _end_log(self._log)
             self._lock.release()
@@ -88,7 +88,7 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(is_hasty=kind is not None)
 
     # --- where things are --------------------------------------------------------------------------------
 

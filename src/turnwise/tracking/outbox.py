@@ -48,6 +48,7 @@ class Outbox:
 
     def __init__(self, start: Start, variables: Mapping[str, str]) -> None:
         self.kind = start.config.kind
+        self.where = ""  # until it has said so
         self._start = start
         self._variables = variables
         self._changed = threading.Condition()
@@ -84,11 +85,11 @@ class Outbox:
             self._is_closing = True
             self._changed.notify()
 
-    def finish_close(self, until: float) -> None:
-        """Wait till then (`time.monotonic`), and no longer: what hangs is killed."""
-        self._thread.join(max(0.0, until - time.monotonic()))
+    def finish_close(self, started: float, seconds: float) -> None:
+        """Wait so long from then on (`time.monotonic`), and no longer: what hangs is killed."""
+        self._thread.join(max(0.0, started + seconds - time.monotonic()))
         if self._thread.is_alive():
-            self._fail(f"it had not finished after {self._start.config.close_seconds:g} s and was killed")
+            self._fail(f"it had not finished after {seconds:g} s and was killed")
             self.kill()
             self._thread.join(5.0)
 
@@ -193,7 +194,8 @@ class Outbox:
 
     def _hear(self, what: str, text: str) -> None:
         if what == "ready":
-            logger.info("tracker %s: %s", self.kind, self._clean(text))
+            self.where = self._clean(text)
+            logger.info("tracker %s: %s", self.kind, self.where)
         elif what == "failed":
             self._fail(self._clean(text))
         elif what == "error":
@@ -218,6 +220,7 @@ class Outbox:
         with self._changed:
             self._why = self._why or why
             self._is_over = True
+            self._waiting.clear()
             self._changed.notify()
         logger.warning("tracker %s has ended, the run goes on without it: %s", self.kind, why)
 

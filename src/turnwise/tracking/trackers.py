@@ -1,6 +1,7 @@
 """Takes a recipe's trackers, gives them as one: each record goes to all of them, and none is waited for."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,14 @@ from turnwise.types import Group
 
 logger = logging.getLogger(__name__)
 
+_HASTY_SECONDS = 3.0
+"""After a failure, or a second Ctrl-C: enough for what lies on this machine."""
+
 _PROJECT = "turnwise"
 _PROJECT_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "wandb": ("WANDB_PROJECT",),
     "weave": ("WEAVE_PROJECT", "WANDB_PROJECT"),
-    "trackio": ("TRACKIO_PROJECT", "WANDB_PROJECT"),
+    "trackio": ("WANDB_PROJECT",),
 }
 
 
@@ -77,14 +81,21 @@ class Trackers:
         for outbox, _ in self._outboxes:
             outbox.put(lambda: Cut(num_steps))
 
-    def close(self) -> None:
+    @property
+    def places(self) -> list[str]:
+        """Where to look at the run, as far as they have said."""
+        return [f"{outbox.kind}: {outbox.where}" for outbox, _ in self._outboxes if outbox.where]
+
+    def close(self, *, is_hasty: bool = False) -> None:
         """Wait for each as long as it is allowed to take, all at once; say what was lost."""
         started = time.monotonic()
         for outbox, _ in self._outboxes:
             outbox.begin_close()
         try:
             for outbox, config in self._outboxes:
-                outbox.finish_close(started + config.close_seconds)
+                outbox.finish_close(
+                    started, min(config.close_seconds, _HASTY_SECONDS if is_hasty else math.inf)
+                )
         finally:
             for outbox, _ in self._outboxes:
                 outbox.kill()
