@@ -8,6 +8,7 @@ not by printing, not by its threads and exit handlers, not by a crash.
 import contextlib
 import json
 import os
+import signal
 import threading
 from typing import IO, Any
 
@@ -23,6 +24,8 @@ _RECORD: TypeAdapter[Any] = TypeAdapter(Record)
 def main() -> None:
     lines, answers = _own_pipes()
     os.nice(10)  # on a small machine the cores are the training's
+    for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or a cluster: the run says when it is over
+        signal.signal(number, signal.SIG_IGN)
     start = _START.validate_python(json.loads(lines.readline()))
     try:
         tracker = new_tracker(start)

@@ -138,13 +138,21 @@ class Outbox:
             self._write_all(process.stdin)
         listener.join()  # its last answer, and then its end
         self.kill()  # what it may have left behind
-        with self._changed:
-            code = process.wait()
-            self._process = None
+        code = self._reap(process)
         overhearer.join(2.0)
         if code and not self._why:
             last = f", having said: {' / '.join(self._tail)}" if self._tail else ""
             self._fail(f"its process ended with code {code}{last}")
+
+    def _reap(self, process: "subprocess.Popen[bytes]") -> int:
+        """How it ended. From then on its number may be another's, and is not ours to kill."""
+        while True:
+            with self._changed:  # never while waiting: `put` needs it
+                code = process.poll()
+                if code is not None:
+                    self._process = None
+                    return code
+            time.sleep(0.02)
 
     def _begin(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(

@@ -42,13 +42,14 @@ class Trackers:
         alarms: Sequence[Any],
     ) -> None:
         """As `RunFolder.log` has it; an alarm is a figure of its own, 1 where it fired."""
+        given = dict(metrics)
 
         def make() -> Log:
             fired = {f"alarm/{alarm.name}": 1.0 for alarm in alarms}
             bins = {
                 name: Histogram(tuple(each.edges), tuple(each.counts)) for name, each in histograms.items()
             }
-            return Log(step, {**metrics, **fired}, bins)
+            return Log(step, {**given, **fired}, bins)
 
         for outbox, _ in self._outboxes:
             outbox.put(make)

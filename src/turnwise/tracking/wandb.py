@@ -54,6 +54,7 @@ class WandbTracker:
             mode=config.mode or None,
             tags=list(config.tags) or None,
             config=dict(start.recipe),
+            allow_val_change=True,  # a run may be gone on with for more steps
             settings=wandb.Settings(
                 console="off",  # the run's own log has what was said
                 silent=True,
