@@ -139,3 +139,46 @@ def test_a_resolved_recipe_can_be_changed_and_keeps_the_rest(tmp_path: Path) -> 
     assert changed.algorithm == recipe.algorithm
     with pytest.raises(ValueError, match="did you mean 'num_steps'"):
         changed_recipe(recipe, ["run.num_stepz=9"])
+
+
+def test_trackers_are_named_or_given_as_blocks(tmp_path: Path) -> None:
+    named = load_recipe(write(tmp_path, 'trackers = ["wandb", "tensorboard"]\n'))
+    assert [tracker.kind for tracker in named.trackers] == ["wandb", "tensorboard"]
+    blocks = '[[trackers]]\nkind = "wandb"\nmode = "offline"\n[[trackers]]\nkind = "my.module:Tracker"\n'
+    given = load_recipe(write(tmp_path, blocks))
+    assert [(tracker.kind, tracker.mode) for tracker in given.trackers] == [
+        ("wandb", "offline"),
+        ("my.module:Tracker", ""),
+    ]
+    assert changed_recipe(given, ["seed=3"]).trackers == given.trackers
+    assert [tracker.kind for tracker in changed_recipe(given, ["trackers=trackio"]).trackers] == ["trackio"]
+    assert load_recipe(None).trackers == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('trackers = ["wandbb"]', "trackers.0: kind 'wandbb' is none of wandb, weave,"),
+        ('trackers = ["wandbb"]', "did you mean 'wandb'?"),
+        ('trackers = ["wandb", "wandb"]', "trackers: wandb: named more than once"),
+        ("trackers = [3]", "trackers.0: Input should be"),
+        (
+            '[[trackers]]\nkind = "wandb"\nprojekt = "x"',
+            "trackers.0.projekt: no such key; did you mean 'project'?",
+        ),
+        (
+            '[[trackers]]\nkind = "wandb"\nmode = "of"',
+            "trackers.0.mode: Input should be '', 'online' or 'offline'",
+        ),
+        ('[[trackers]]\nkind = "weave"\nmode = "offline"', "mode is an option of wandb, not of weave"),
+        ('[[trackers]]\nkind = "tensorboard"\nproject = "x"', "not of tensorboard"),
+        ('[[trackers]]\nkind = "wandb"\noptions = {a = 1}', "options are for trackers of your own"),
+        (
+            '[[trackers]]\nkind = "wandb"\nmax_waiting = 100',
+            "max_waiting 100 has no room for the 16 episodes",
+        ),
+    ],
+)
+def test_a_mistake_in_a_tracker_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        load_recipe(write(tmp_path, text + "\n"))

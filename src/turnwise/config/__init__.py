@@ -23,6 +23,7 @@ from turnwise.config.playing import (
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
 from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthConfig, Rule, RunConfig
+from turnwise.config.trackers import TrackerConfig
 
 __all__ = [
     "PRESETS",
@@ -45,6 +46,7 @@ __all__ = [
     "SftConfig",
     "TasksConfig",
     "ToolsConfig",
+    "TrackerConfig",
     "UpdateConfig",
     "ValueConfig",
     "changed_recipe",

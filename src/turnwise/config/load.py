@@ -11,6 +11,10 @@ from pydantic import BaseModel, ValidationError
 from turnwise.config.playing import RewardPart
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
+from turnwise.config.trackers import TrackerConfig
+
+_BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardPart, "trackers": TrackerConfig}
+"""Sections that are a list of blocks, `[[rewards]]`."""
 
 
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
@@ -91,8 +95,10 @@ def _issue(issue: Any) -> str:
 
 
 def _keys(section: type[BaseModel], path: Sequence[Any]) -> list[str]:
+    if path and path[0] in _BLOCKS:  # loc is (block, number, key)
+        return list(_BLOCKS[path[0]].model_fields)
     for part in path:
-        section = RewardPart if isinstance(part, int) else _section(section, part)
+        section = _section(section, part)
     return list(section.model_fields)
 
 

@@ -22,6 +22,7 @@ from turnwise.config.playing import (
     ToolsConfig,
 )
 from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
+from turnwise.config.trackers import Trackers
 
 
 class Recipe(BaseModel):
@@ -49,6 +50,7 @@ class Recipe(BaseModel):
     evaluation: EvaluationConfig = EvaluationConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     health: HealthConfig = HealthConfig()
+    trackers: Trackers = ()
 
     @model_validator(mode="after")
     def _parts_go_together(self) -> "Recipe":

@@ -20,7 +20,7 @@ from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.display import print_played
 from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.store import Played, TrajectoryWriter
-from turnwise.types import Task
+from turnwise.types import Group, Task
 from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
@@ -103,6 +103,7 @@ async def measure(
     temperature: float,
     prices: tuple[float, float] = (0.0, 0.0),
     shown: Shown = on_stderr,
+    on_group: Callable[[Group], None] = lambda group: None,
 ) -> Report:
     """Play every task once with a collector of groups of `num_samples`; `model` is what the report names."""
     started = time.perf_counter()
@@ -118,6 +119,7 @@ async def measure(
     ):
         with TrajectoryWriter(trajectories) as writer:
             async for group in groups:
+                on_group(group)
                 for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
                     writer.write(Played(trajectory, reward))
                     episodes.append(record(trajectory, is_success=succeeded(trajectory, reward)))

@@ -27,6 +27,7 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None) -> bool:
     screen = (show or (Panel if console.is_terminal else Screen))(console, recipe)
     stopping = Stopping()
     screen.say(f"run {folder.path}")
+    folder.start_trackers()
     with stopping.listening(screen.stopping):
         try:
             with screen.showing():
@@ -38,5 +39,7 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None) -> bool:
     summary = summarise_run(ended, folder, time.perf_counter() - started)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)
+    for place in folder.trackers.places:
+        screen.say(place)
     screen.ended(summary)
     return not ended.why

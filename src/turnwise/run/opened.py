@@ -16,12 +16,14 @@ from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
 from turnwise.lessons import demonstrator, verified_lessons
 from turnwise.protocols import SleepingEngine
+from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
 from turnwise.run.figures import rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
+from turnwise.run.tracked import evaluation_figures
 from turnwise.tasks.curriculum import State
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
@@ -82,6 +84,7 @@ class Run:
             self._writers.pop(batch.step).close()
         figures = rollout_figures(batch.played, batch.progress, batch.seconds)
         self.folder.log(batch.step, "rollout", figures)
+        self.folder.trackers.episodes(batch.step, batch.played, succeeded)
         return figures
 
     # --- learning ----------------------------------------------------------------------------------------
@@ -129,7 +132,8 @@ class Run:
         out = self.folder.evaluations / f"{name}.json"
         if out.exists():
             return read_report(out)
-        return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}")
+        num_done = 0 if name == "before" else self.recipe.run.num_steps
+        return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
     async def validated(self, standing: Standing) -> Standing:
         """With this step's validation, where it is due."""
@@ -137,17 +141,23 @@ class Run:
         if not every or file is None or standing.next_step % every:
             return standing
         out = self.folder.evaluations / f"step-{standing.next_step:06d}.json"
-        report = await self._measure(file, out, "the validation tasks")
+        report = await self._measure(file, out, "the validation tasks", "validation", standing.next_step)
         success = summarise(report.episodes).success.value
         self.folder.log(standing.next_step - 1, "validation", {"validation/success": success})
         return standing.with_success(success)
 
-    async def _measure(self, file: Path, out: Path, what: str) -> Report:
+    async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> Report:
         settings = self.recipe.evaluation
         tasks = load(file)[: settings.num_tasks]
         collector = self.bench.collector(
             group_size=settings.num_samples, temperature=settings.temperature, seed=self.recipe.seed
         )
+        trackers, played = self.folder.trackers, list[Group]()
+
+        def keep(group: Group) -> None:
+            if len(played) < trackers.episodes_per_evaluation:
+                played.append(group)
+
         report = await measure(
             collector,
             tasks,
@@ -156,7 +166,9 @@ class Run:
             num_samples=settings.num_samples,
             temperature=settings.temperature,
             shown=self.screen.playing,
+            on_group=keep,
         )
+        trackers.evaluation(name, num_done, report.model, evaluation_figures(report), played, succeeded)
         self.screen.measured(what, report)
         return report
 

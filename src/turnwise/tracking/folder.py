@@ -5,6 +5,7 @@
       metrics.jsonl  training.log           as the run goes
       trajectories/step-000001.jsonl        every episode
       checkpoints/  evaluations/  summary.json
+      wandb/  tensorboard/                  what the recipe's trackers keep here
       lock                                  who writes now
 
 No secret is written here: a recipe holds none, and the environment of mcp.json's servers is not copied.
@@ -21,6 +22,8 @@ from typing import Any, Self
 from turnwise.config import Recipe
 from turnwise.tracking.lines import Lines
 from turnwise.tracking.lock import Lock
+from turnwise.tracking.tracker import check
+from turnwise.tracking.trackers import NO_TRACKERS, start_trackers
 from turnwise.tracking.versions import changed, read_versions, versions_now
 from turnwise.tracking.whole import write_json
 
@@ -38,10 +41,12 @@ class RunFolder:
         self._lock = lock
         self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
         self._log = _start_log(path / "training.log") if lock is not None else None
+        self.trackers = NO_TRACKERS
 
     @classmethod
     def create(cls, root: Path, name: str, recipe: Recipe, *, is_dated: bool = True) -> Self:
         """A new folder `root/name-date-time`, or just `root/name`, which must not be there yet."""
+        check(recipe.trackers)
         path = _new_folder(root, name) if is_dated else _exact_folder(root, name)
         for part in ("checkpoints", "evaluations", "trajectories"):
             (path / part).mkdir()
@@ -67,11 +72,12 @@ class RunFolder:
         _check_run(path)
         return cls(path, None)
 
-    def close(self) -> None:
-        """Let another process write; doing so again changes nothing."""
+    def close(self, *, is_hasty: bool = False) -> None:
+        """Let another process write; doing so again changes nothing. Hasty: trackers have little time."""
         if self._lock is not None:
             assert self._lines is not None
             assert self._log is not None
+            self.trackers.close(is_hasty=is_hasty)  # first: it logs what was lost
             self._lines.close()
             _end_log(self._log)
             self._lock.release()
@@ -82,7 +88,7 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(is_hasty=kind is not None)
 
     # --- where things are --------------------------------------------------------------------------------
 
@@ -118,6 +124,10 @@ class RunFolder:
 
     # --- as the run goes ---------------------------------------------------------------------------------
 
+    def start_trackers(self) -> None:
+        """What is logged from now on goes to the recipe's trackers too. ValueError if one is not there."""
+        self.trackers = start_trackers(self.recipe, self.path)
+
     def log(
         self,
         step: int,
@@ -133,6 +143,7 @@ class RunFolder:
         """
         assert self._lines is not None, "opened to be read only"
         self._lines.append(step, kind, metrics, histograms or {}, alarms)
+        self.trackers.log(step, metrics, histograms or {}, alarms)
 
     def cut(self, num_steps: int) -> None:
         """Back to where `num_steps` steps were done: what was written of later ones is removed.
@@ -141,6 +152,7 @@ class RunFolder:
         """
         assert self._lines is not None, "opened to be read only"
         self._lines.cut(num_steps)
+        self.trackers.cut(num_steps)
         self.summary.unlink(missing_ok=True)
         for file in (self.path / "trajectories").iterdir():
             if (step := _step_of(file)) is None or step >= num_steps:

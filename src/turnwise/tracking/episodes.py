@@ -1,0 +1,81 @@
+"""Takes trajectories and what they earned, gives episodes to look at: texts of bounded length."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from turnwise.tracking.records import Called, Episode, Said
+from turnwise.types import Fault, Group, Reward, ToolCall, Trajectory, Turn
+
+MAX_CHARS = 8_000
+"""Of one message: what a tool or a model wrote may be megabytes of one line."""
+
+
+Scored = tuple[Trajectory, Reward]
+IsSuccess = Callable[[Trajectory, Reward], bool]
+
+
+def first_of(groups: Iterable[Group], most: int) -> tuple[Scored, ...]:
+    """The first episodes, group by group: those of one task are seen side by side."""
+    pairs = (pair for group in groups for pair in zip(group.trajectories, group.rewards, strict=True))
+    return tuple(itertools.islice(pairs, most))
+
+
+def episodes_of(scored: Sequence[Scored], is_success: IsSuccess) -> tuple[Episode, ...]:
+    return tuple(
+        _episode(trajectory, reward, is_success(trajectory, reward)) for trajectory, reward in scored
+    )
+
+
+def _episode(trajectory: Trajectory, reward: Reward, is_success: bool) -> Episode:
+    return Episode(
+        id=tidy(trajectory.episode_id),
+        task_id=tidy(trajectory.task.id),
+        family=tidy(trajectory.task.family),
+        difficulty=trajectory.task.difficulty.value,
+        reward=reward.total,
+        parts=dict(reward.parts),
+        is_success=is_success,
+        stop=trajectory.stop.value,
+        num_turns=len(trajectory.turns),
+        num_calls=len(trajectory.calls),
+        num_failed_calls=sum(result.fault is Fault.MODEL for _, result in trajectory.calls),
+        num_tokens=sum(turn.num_sampled for turn in trajectory.turns),
+        seconds=trajectory.seconds,
+        answer=tidy(trajectory.final_text),
+        said=tuple(_said(trajectory)),
+    )
+
+
+def _said(trajectory: Trajectory) -> Iterator[Said]:
+    for message in trajectory.task.prompt:
+        yield Said("system" if message.role == "system" else "user", tidy(message.content))
+    for turn in trajectory.turns:
+        yield Said("assistant", tidy(_words(turn)), calls=tuple(_called(call) for call in turn.parsed.calls))
+        for call, result in zip(turn.parsed.calls, turn.results, strict=False):
+            yield Said(
+                "tool",
+                tidy(result.content),
+                name=tidy(call.name),
+                call_id=tidy(call.id),
+                seconds=result.seconds,
+                is_error=result.is_error,
+            )
+
+
+def _words(turn: Turn) -> str:
+    parsed = turn.parsed
+    error = "" if parsed.error is None else f"[{parsed.error.kind}: {parsed.error.message}]"
+    return "\n\n".join(part for part in (parsed.reasoning, parsed.text, error) if part)
+
+
+def _called(call: ToolCall) -> Called:
+    return Called(tidy(call.id), tidy(call.name), tidy(json.dumps(dict(call.arguments), default=str)))
+
+
+def tidy(text: str) -> str:
+    """Cut in the middle if long, and without halves of characters, which no tracker could store."""
+    if len(text) > MAX_CHARS:
+        half = MAX_CHARS // 2
+        text = f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,149 @@
+"""Takes a recipe's trackers, gives them as one: each record goes to all of them, and none is waited for."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.config import Recipe, TrackerConfig
+from turnwise.tracking.environment import variables
+from turnwise.tracking.episodes import IsSuccess, Scored, episodes_of, first_of
+from turnwise.tracking.outbox import Outbox
+from turnwise.tracking.records import Cut, Episodes, Evaluation, Histogram, Log
+from turnwise.tracking.tracker import Start, check
+from turnwise.types import Group
+
+logger = logging.getLogger(__name__)
+
+_HASTY_SECONDS = 3.0
+"""After a failure, or a second Ctrl-C: enough for what lies on this machine."""
+
+_PROJECT = "turnwise"
+_PROJECT_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "wandb": ("WANDB_PROJECT",),
+    "weave": ("WEAVE_PROJECT", "WANDB_PROJECT"),
+    "trackio": ("WANDB_PROJECT",),
+}
+
+
+class Trackers:
+    """Those that a run has, or none: every method but `close` returns at once, whatever becomes of them."""
+
+    def __init__(self, outboxes: Sequence[Outbox], configs: Sequence[TrackerConfig]) -> None:
+        self._outboxes = list(zip(outboxes, configs, strict=True))
+
+    def log(
+        self,
+        step: int,
+        metrics: Mapping[str, float],
+        histograms: Mapping[str, Any],
+        alarms: Sequence[Any],
+    ) -> None:
+        """As `RunFolder.log` has it; an alarm is a figure of its own, 1 where it fired."""
+        given = dict(metrics)
+
+        def make() -> Log:
+            fired = {f"alarm/{alarm.name}": 1.0 for alarm in alarms}
+            bins = {
+                name: Histogram(tuple(each.edges), tuple(each.counts)) for name, each in histograms.items()
+            }
+            return Log(step, {**given, **fired}, bins)
+
+        for outbox, _ in self._outboxes:
+            outbox.put(make)
+
+    def episodes(self, step: int, groups: Sequence[Group], is_success: IsSuccess) -> None:
+        for outbox, config in self._outboxes:
+            chosen = first_of(groups, config.episodes_per_step)
+            if chosen:
+                outbox.put(_episodes(step, chosen, is_success), 1 + len(chosen))
+
+    def evaluation(
+        self,
+        name: str,
+        step: int,
+        model: str,
+        figures: Mapping[str, float],
+        groups: Sequence[Group],
+        is_success: IsSuccess,
+    ) -> None:
+        for outbox, config in self._outboxes:
+            chosen = first_of(groups, config.episodes_per_evaluation)
+            outbox.put(_evaluation(name, step, model, figures, chosen, is_success), 1 + len(chosen))
+
+    @property
+    def episodes_per_evaluation(self) -> int:
+        """The most that one of them takes; no more need be kept for them."""
+        return max((config.episodes_per_evaluation for _, config in self._outboxes), default=0)
+
+    def cut(self, num_steps: int) -> None:
+        for outbox, _ in self._outboxes:
+            outbox.put(lambda: Cut(num_steps))
+
+    @property
+    def places(self) -> list[str]:
+        """Where to look at the run, as far as they have said."""
+        return [f"{outbox.kind}: {outbox.where}" for outbox, _ in self._outboxes if outbox.where]
+
+    def close(self, *, is_hasty: bool = False) -> None:
+        """Wait for each as long as it is allowed to take, all at once; say what was lost."""
+        started = time.monotonic()
+        for outbox, _ in self._outboxes:
+            outbox.begin_close()
+        try:
+            for outbox, config in self._outboxes:
+                outbox.finish_close(
+                    started, min(config.close_seconds, _HASTY_SECONDS if is_hasty else math.inf)
+                )
+        finally:
+            for outbox, _ in self._outboxes:
+                outbox.kill()
+                if outbox.loss:
+                    logger.warning("%s", outbox.loss)
+        self._outboxes.clear()
+
+
+NO_TRACKERS = Trackers((), ())
+
+
+def start_trackers(recipe: Recipe, folder: Path) -> Trackers:
+    """Start each in a process of its own, which is not waited for. ValueError if a library is missing."""
+    check(recipe.trackers)
+    if not recipe.trackers:
+        return NO_TRACKERS
+    given = variables()
+    document = recipe.model_dump(mode="json")
+    starts = [
+        Start(
+            config=config,
+            project=project_of(config, given),
+            name=config.name or folder.name,
+            folder=str(folder.resolve()),
+            recipe=document,
+        )
+        for config in recipe.trackers
+    ]
+    return Trackers([Outbox(start, given) for start in starts], recipe.trackers)
+
+
+def project_of(config: TrackerConfig, given: Mapping[str, str]) -> str:
+    """The recipe's, else the environment's, else ours."""
+    named = (given.get(name, "") for name in _PROJECT_VARIABLES.get(config.kind, ()))
+    return config.project or next(filter(None, named), _PROJECT)
+
+
+def _episodes(step: int, scored: Sequence[Scored], is_success: IsSuccess) -> Callable[[], Episodes]:
+    return lambda: Episodes(step, episodes_of(scored, is_success))
+
+
+def _evaluation(
+    name: str,
+    step: int,
+    model: str,
+    figures: Mapping[str, float],
+    scored: Sequence[Scored],
+    is_success: IsSuccess,
+) -> Callable[[], Evaluation]:
+    return lambda: Evaluation(name, step, model, figures, episodes_of(scored, is_success))

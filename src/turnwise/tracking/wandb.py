@@ -1,0 +1,128 @@
+"""Takes a run's figures, episodes, recipe and files, gives a W&B run, or files to sync later."""
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import wandb
+
+from turnwise.tracking.records import Episode, Evaluation, Histogram
+from turnwise.tracking.tracker import Start
+from turnwise.tracking.transcript import transcript
+from turnwise.tracking.whole import write_whole
+
+_COLUMNS = {
+    "task": lambda episode: episode.task_id,
+    "family": lambda episode: episode.family,
+    "difficulty": lambda episode: episode.difficulty,
+    "success": lambda episode: episode.is_success,
+    "reward": lambda episode: episode.reward,
+    "parts": lambda episode: ", ".join(f"{name} {value:g}" for name, value in episode.parts.items()),
+    "stop": lambda episode: episode.stop,
+    "turns": lambda episode: episode.num_turns,
+    "calls": lambda episode: episode.num_calls,
+    "failed calls": lambda episode: episode.num_failed_calls,
+    "tokens": lambda episode: episode.num_tokens,
+    "question": lambda episode: episode.question,
+    "answer": lambda episode: episode.answer,
+    "transcript": transcript,
+}
+
+
+class WandbTracker:
+    """One run there for one folder here, however often it is gone on with.
+
+    Steps are a figure of their own, which all others are drawn over: W&B's count only rises, and a resumed
+    run plays steps again.
+    """
+
+    def __init__(self, start: Start) -> None:
+        config = start.config
+        self._folder = Path(start.folder)
+        self._artifacts = config.artifacts
+        # files that wait to be sent: with the run, not in one's home
+        os.environ.setdefault("WANDB_DATA_DIR", str(self._folder / "wandb" / "data"))
+        entity, _, project = start.project.rpartition("/")  # as WEAVE_PROJECT may have it
+        self._run = wandb.init(
+            entity=config.entity or entity or None,
+            project=project,
+            name=start.name,
+            id=_run_id(self._folder),
+            resume="allow",
+            dir=self._folder,
+            mode=config.mode or None,
+            tags=list(config.tags) or None,
+            config=dict(start.recipe),
+            allow_val_change=True,  # a run may be gone on with for more steps
+            settings=wandb.Settings(
+                console="off",  # the run's own log has what was said
+                silent=True,
+                disable_git=True,  # a remote's address may hold a token; versions.json has the commit
+                disable_code=True,
+                symlink=False,
+                finish_timeout=max(0.8 * config.close_seconds, 0.1),  # 0 would be for ever
+                finish_timeout_raises=True,
+                stop_fn=_ignore,
+                x_stats_pid=os.getppid(),  # the training's processor and memory, not ours
+            ),
+        )
+        self._run.define_metric("step", hidden=True)
+        self._run.define_metric("*", step_metric="step")
+        self.where = self._run.url or f"wandb sync {self._run.settings.sync_dir}"
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._run.log({"step": step, **metrics})
+
+    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+        bins = wandb.Histogram(np_histogram=(list(histogram.counts), list(histogram.closed_edges)))
+        self._run.log({"step": step, f"histogram/{name}": bins})
+
+    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+        self._run.log({"step": step, "episodes": _table(episodes)})
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        prefix = f"evaluation/{evaluation.name}"
+        figures = {f"{prefix}/{name}": value for name, value in evaluation.figures.items()}
+        table = {f"{prefix}/episodes": _table(evaluation.episodes)} if evaluation.episodes else {}
+        self._run.log({"step": evaluation.step, **figures, **table})
+
+    def cut(self, num_steps: int) -> None:
+        """What was sent stays; the steps that come again are drawn over it."""
+
+    def close(self) -> None:
+        if self._artifacts != "none":
+            self._run.log_artifact(self._files())
+        checkpoints = sorted(self._folder.glob("checkpoints/step-*"))
+        if self._artifacts == "checkpoint" and checkpoints:
+            model = wandb.Artifact(f"checkpoint-{self._run.id}", type="model")
+            model.add_dir(str(checkpoints[-1]))
+            self._run.log_artifact(model)
+        self._run.finish()
+
+    def _files(self) -> wandb.Artifact:
+        files = wandb.Artifact(f"run-{self._run.id}", type="run")
+        for name in ("recipe.json", "versions.json", "metrics.jsonl", "summary.json"):
+            if (self._folder / name).is_file():
+                files.add_file(str(self._folder / name))
+        for report in sorted(self._folder.glob("evaluations/*.json")):
+            files.add_file(str(report), name=f"evaluations/{report.name}")
+        return files
+
+
+def _table(episodes: Sequence[Episode]) -> wandb.Table:
+    rows = [[value(episode) for value in _COLUMNS.values()] for episode in episodes]
+    return wandb.Table(columns=list(_COLUMNS), data=rows)
+
+
+def _run_id(folder: Path) -> str:
+    """The same each time the folder is gone on with."""
+    file = folder / "wandb" / "id"
+    if not file.exists():
+        file.parent.mkdir(exist_ok=True)
+        write_whole(file, uuid.uuid4().hex[:12].encode())
+    return file.read_text()
+
+
+def _ignore() -> None:
+    """The stop button of the page: a run is stopped where it runs."""

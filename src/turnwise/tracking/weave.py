@@ -1,0 +1,128 @@
+"""Takes a run's episodes and evaluations, gives traces and evaluations on Weave; it keeps no figures."""
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import weave
+
+from turnwise.tracking.records import Episode, Evaluation, Histogram, Said
+from turnwise.tracking.tracker import Start
+
+
+class WeaveTracker:
+    """Needs the network and WANDB_API_KEY: Weave has no offline mode."""
+
+    def __init__(self, start: Start) -> None:
+        entity = f"{start.config.entity}/" if start.config.entity else ""
+        self._name = start.name
+        self._client = weave.init(
+            entity + start.project,
+            settings={
+                "capture_code": False,
+                "enable_disk_fallback": False,  # what is lost is said, not left in the working directory
+                "implicitly_patch_integrations": False,
+                "log_level": "ERROR",
+                "print_call_link": False,
+            },
+            attributes={"run": start.name},
+        )
+        self._complaints = _Complaints(logging.ERROR)
+        logging.getLogger("weave").addHandler(self._complaints)
+        self.where = f"weave project {self._client.entity}/{self._client.project}"
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Weave keeps traces and evaluations; W&B, trackio and TensorBoard keep figures."""
+
+    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+        """The same."""
+
+    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+        for episode in episodes:
+            call = weave.log_call(
+                "episode",
+                inputs={"task": episode.task_id, "question": episode.question},
+                output=_outcome(episode),
+                attributes={"step": step, "episode": episode.id},
+                use_stack=False,
+            )
+            for position, said in enumerate(episode.said):
+                if said.role in ("assistant", "tool"):
+                    _log_turn(said, episode.said[:position], call)
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        logger = weave.EvaluationLogger(
+            name=f"{self._name} {evaluation.name}",
+            model=_identifier(f"{self._name}_step_{evaluation.step}"),
+            dataset=_identifier(f"{evaluation.name}_tasks"),
+            eval_attributes={"step": evaluation.step, "model": evaluation.model},
+        )
+        for episode in evaluation.episodes:
+            prediction = logger.log_prediction(
+                {"task": episode.task_id, "question": episode.question}, _outcome(episode)
+            )
+            prediction.log_score("success", episode.is_success)
+            prediction.log_score("reward", episode.reward)
+            prediction.finish()
+        logger.log_summary(dict(evaluation.figures))
+
+    def cut(self, num_steps: int) -> None:
+        """What was sent stays; every trace names its run and step."""
+
+    def close(self) -> None:
+        """Weave sends in threads of its own, and only logs what it could not send."""
+        self._client.finish(use_progress_bar=False)
+        if self._complaints.said:
+            number, first = len(self._complaints.said), self._complaints.said[0]
+            raise ConnectionError(f"{number} times something could not be sent, at first: {first}")
+
+
+class _Complaints(logging.Handler):
+    """Keeps what is said."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def _outcome(episode: Episode) -> dict[str, Any]:
+    return {
+        "answer": episode.answer,
+        "success": episode.is_success,
+        "reward": episode.reward,
+        "parts": dict(episode.parts),
+        "stop": episode.stop,
+        "turns": episode.num_turns,
+        "tokens": episode.num_tokens,
+        "seconds": episode.seconds,
+        "family": episode.family,
+        "difficulty": episode.difficulty,
+    }
+
+
+def _log_turn(said: Said, before: Sequence[Said], parent: Any) -> None:
+    """What the model said to all that was before, or what a tool gave for the call it answers."""
+    if said.role == "tool":
+        asked = {call.id: call.arguments for each in before for call in each.calls}
+        inputs: dict[str, Any] = {"tool": said.name, "arguments": asked.get(said.call_id, "")}
+        output: dict[str, Any] = {
+            "content": said.content,
+            "is_error": said.is_error,
+            "seconds": said.seconds,
+        }
+    else:
+        inputs = {"messages": [{"role": each.role, "content": each.content} for each in before]}
+        calls = [{"tool": call.name, "arguments": call.arguments} for call in said.calls]
+        output = {"content": said.content, "calls": calls}
+    kind = "tool_call" if said.role == "tool" else "model_turn"
+    weave.log_call(kind, inputs=inputs, output=output, parent=parent, use_stack=False)
+
+
+def _identifier(text: str) -> str:
+    """As Weave wants the names of models and datasets."""
+    plain = re.sub(r"[^A-Za-z0-9_]+", "_", text)
+    return plain if plain[:1].isalpha() else f"run_{plain}"

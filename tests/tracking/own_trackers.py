@@ -1,0 +1,104 @@
+"""Trackers that tests choose as `module:Class`: one that keeps everything, and ways to fail."""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.tracking.records import Episode, Evaluation, Histogram
+from turnwise.tracking.tracker import Start
+
+
+class Keeping:
+    """Writes each thing it is told to a file, a line each."""
+
+    def __init__(self, start: Start) -> None:
+        self._options = start.config.options
+        self._file = (Path(start.folder) / "kept.jsonl").open("a")
+        self.where = str(start.folder)
+        self._keep("start", start.project, start.name, dict(start.recipe)["seed"], dict(os.environ))
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._keep("log", step, dict(metrics))
+
+    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+        self._keep("histogram", step, name, histogram.edges, histogram.counts)
+
+    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+        self._keep("episodes", step, [episode.question for episode in episodes])
+
+    def evaluation(self, evaluation: Evaluation) -> None:
+        self._keep("evaluation", evaluation.name, evaluation.step, dict(evaluation.figures))
+
+    def cut(self, num_steps: int) -> None:
+        self._keep("cut", num_steps)
+
+    def close(self) -> None:
+        self._keep("close")
+
+    def _keep(self, *what: Any) -> None:
+        self._file.write(json.dumps(what) + "\n")
+        self._file.flush()
+
+
+class Slow(Keeping):
+    """Takes its time over every figure."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        time.sleep(self._options["seconds"])
+        super().log(step, metrics)
+
+
+class Failing(Keeping):
+    """Fails with every figure, and quotes its key, as libraries do."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        raise ConnectionError(f"401 for WANDB_API_KEY={os.environ['WANDB_API_KEY']}\n\x1b[31mno\nentry")
+
+
+class Unstartable(Keeping):
+    """Cannot even be made."""
+
+    def __init__(self, start: Start) -> None:
+        raise PermissionError("no API key configured")
+
+
+class Hanging(Keeping):
+    """Stops answering at the first figure, with a process and a thread of its own that would outlive it."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        self._keep("processes", os.getpid(), started.pid)
+        threading.Thread(target=time.sleep, args=(600,)).start()
+        time.sleep(600)
+
+
+class HangingAtEnd(Keeping):
+    """Takes all it is told, and never comes to its end."""
+
+    def close(self) -> None:
+        time.sleep(600)
+
+
+class Crashing(Keeping):
+    """Takes its process with it, as a fault in a library's own machine code does."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        print("something went wrong in native code", file=sys.stderr, flush=True)
+        ctypes.string_at(0)
+
+
+class Chatty(Keeping):
+    """Prints far more than a pipe holds, to both ends, and reads what is not there."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        print("x" * 1_000_000, flush=True)
+        print("x" * 1_000_000, file=sys.stderr, flush=True)
+        assert sys.stdin.read() == ""
+        super().log(step, metrics)
