@@ -49,8 +49,8 @@ class Served:
         return json.loads(body)
 
 
-def serving(run: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[Served]:
-    runs = Runs([run], run.parent / "cache")
+def serving(run: Path, *beside: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[Served]:
+    runs = Runs([run, *beside], run.parent / "cache")
     watch = Watch(runs, seconds=0.1)
     app = application(runs, watch, Guard(host, 80, token), is_ending=lambda: server.should_exit)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))

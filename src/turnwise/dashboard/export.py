@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import json
 import re
 from typing import Any
@@ -81,11 +82,16 @@ def _answers(run: Run) -> dict[str, Any]:
         "evaluations": reports,
         "comparison": {
             f"{before} {after}": measured.comparison(run.folder, before, after)
-            for before in whole[:1]
-            for after in whole[1:]
+            for before, after in _pairs(whole)
         },
         **_episodes(run),
     }
+
+
+def _pairs(names: list[str]) -> list[tuple[str, str]]:
+    """Every two while they are few; then the first against each."""
+    pairs = list(itertools.combinations(names, 2))
+    return pairs if len(names) <= 4 else [pair for pair in pairs if pair[0] == names[0]]
 
 
 def _episodes(run: Run) -> dict[str, Any]:

@@ -8,9 +8,11 @@ import contextlib
 import hashlib
 import json
 import logging
+import math
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple
 from pathlib import Path
@@ -69,6 +71,10 @@ class Index:
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[int, int]] = {}
         self._num_refreshed = 0
+        self.num_changes = 0
+        """Refreshes that found something new."""
+        self.is_behind = False
+        """Whether the last refresh left something for the next."""
         self._names: dict[str, int] = {}
         self._offers: dict[tuple[int, str], tuple[Tool, ...]] = {}
         self._prepare()
@@ -83,17 +89,23 @@ class Index:
         finally:
             connection.close()
 
-    def refresh(self) -> bool:
-        """Read what was written since; whether that was anything."""
+    def refresh(self, *, seconds: float = math.inf) -> bool:
+        """Read what was written since, for about so long; whether that was anything."""
+        deadline = time.monotonic() + seconds
         with self._lock, contextlib.closing(self._connect()) as connection:
             files = self._files()
             is_changed = self._forget_lost(connection, files)
             if not self._num_refreshed:  # what another process of ours has read already
                 rows = connection.execute("SELECT name, inode, offset FROM files")
                 self._seen = {row["name"]: (row["inode"], row["offset"]) for row in rows}
-            for file in self._due(files):
-                is_changed |= self._read(connection, file)
-            self._num_refreshed += 1
+            due, self.is_behind = self._due(files), False
+            for number, (file, seen) in enumerate(due):
+                is_changed |= self._read(connection, file, seen)
+                self.is_behind = number + 1 < len(due)
+                if time.monotonic() > deadline:
+                    break
+            self._num_refreshed += not self.is_behind
+            self.num_changes += is_changed
             return is_changed
 
     def line(self, file: int, offset: int, length: int) -> dict[str, Any]:
@@ -140,8 +152,8 @@ class Index:
                 found += [f"{folder}/{name}" for name in names if name.endswith(".jsonl")]
         return found
 
-    def _due(self, files: list[str]) -> list[str]:
-        """Those that are not as last seen; old steps' are looked at only now and then."""
+    def _due(self, files: list[str]) -> list[tuple[str, tuple[int, int]]]:
+        """Those that are not as last seen, and how they are; old steps' are looked at only now and then."""
         is_sweep = self._num_refreshed % 30 == 0
         late = set(files[:8] + files[-_NUM_LAST:])
         due = []
@@ -151,8 +163,7 @@ class Index:
                     status = (self.run / file).stat()
                     now = (status.st_ino, status.st_size)
                     if self._seen.get(file) != now:
-                        self._seen[file] = now
-                        due.append(file)
+                        due.append((file, now))
         return due
 
     def _forget_lost(self, connection: sqlite3.Connection, files: list[str]) -> bool:
@@ -166,11 +177,12 @@ class Index:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def _read(self, connection: sqlite3.Connection, name: str) -> bool:
+    def _read(self, connection: sqlite3.Connection, name: str, seen: tuple[int, int]) -> bool:
         is_changed = False
         try:
             while self._read_part(connection, name):
                 is_changed = True
+            self._seen[name] = seen
         except FileNotFoundError:  # cut by a resume between the look and the reading
             self._seen.pop(name, None)
         return is_changed

@@ -84,6 +84,7 @@ class Answers:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
         self._pieces: dict[str, Pieces] = {}
+        self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
         return [run.standing() for run in self._runs]
@@ -103,7 +104,10 @@ class Answers:
         return series.alarms(asked.run.index, **asked.steps)
 
     def choices(self, asked: Asked) -> Any:
-        return listing.choices(asked.run.index)
+        run, now = asked.run, asked.run.index.num_changes
+        if self._choices.get(run.name, (-1, None))[0] != now:  # counted over every episode: not at each click
+            self._choices[run.name] = (now, listing.choices(run.index))
+        return self._choices[run.name][1]
 
     def trajectories(self, asked: Asked) -> Any:
         wanted = listing.Filter(

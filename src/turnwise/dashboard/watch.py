@@ -43,15 +43,16 @@ class Watch:
     def _follow(self) -> None:
         number = 0
         while not self._stop.is_set():
-            if number % _LOOK_EVERY == 0 and self._runs.look():
-                self.version += 1
-            for run in self._runs:
-                try:
-                    self.version += run.index.refresh()
-                except (OSError, sqlite3.Error) as error:  # a folder that went away, a disk that is full
-                    logger.warning("%s: not read this time: %s", run.name, error)
-            if not self.is_whole:
+            try:
+                if number % _LOOK_EVERY == 0:
+                    self.version += self._runs.look()
+                for run in self._runs:
+                    self.version += run.index.refresh(seconds=self._seconds)
+            except (OSError, sqlite3.Error) as error:  # a folder that went away, a disk that is full
+                logger.warning("the runs were not read whole this time: %s", error)
+            is_behind = any(run.index.is_behind for run in self._runs)
+            if not self.is_whole and not is_behind:
                 self.is_whole = True
                 self.version += 1
             number += 1
-            self._stop.wait(self._seconds)
+            self._stop.wait(0 if is_behind else self._seconds)

@@ -25,7 +25,11 @@ class Recorded {
       if (!found) throw new Error("this episode was not written into the file; open the run itself");
       return found;
     }
-    if (path === "comparison") return (run.comparison || {})[parameters.before + " " + parameters.after] || { num_tasks: 0, all: null, families: {} };
+    if (path === "comparison") {
+      const found = (run.comparison || {})[parameters.before + " " + parameters.after];
+      if (!found) throw new Error("this comparison was not written into the file; open the run itself");
+      return found;
+    }
     if (path === "tools") return (run.tools || {})[parameters.source || "train"];
     return run[path];
   }
