@@ -98,14 +98,17 @@ def test_the_overview_shows_what_was_logged(page: Any, served: Served) -> None:
     card = page.inner_text('[data-run="run"]')
     assert "33.3% → 83.3%" in card
     assert shown(figures(3)["reward/mean"]) in card
-    assert readout(page, "success") == {"success/rate": str(figures(3)["success/rate"])}
+    assert readout(page, "success") == {
+        "success/rate": str(figures(3)["success/rate"]),
+        "held-out success": str(5 / 6),
+    }
     assert readout(page, "entropy") == {"entropy/mean": str(learned(3)["entropy/mean"])}
     assert set(readout(page, "time")) == {"time/rollout_seconds", "time/update_seconds"}
     # the arrow keys walk over the steps
     page.focus("#chart-success")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    assert readout(page, "success") == {"success/rate": str(figures(2)["success/rate"])}
+    assert readout(page, "success")["success/rate"] == str(figures(2)["success/rate"])
     # and so does the pointer
     box = page.query_selector("#chart-reward svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] * 0.13, box["y"] + box["height"] / 2)
@@ -128,11 +131,11 @@ def test_smoothing_and_range_change_what_is_drawn(page: Any, served: Served) -> 
     look(page, served, "overview")
     page.fill("#first", "1")
     page.press("#first", "Enter")
-    page.wait_for_function("location.hash.includes('first=1')")
+    page.wait_for_url("**first=1**")
     page.fill("#last", "2")
     page.press("#last", "Enter")
     page.wait_for_selector("#chart-success .readout .step:has-text('step 2')")
-    assert readout(page, "success") == {"success/rate": str(figures(2)["success/rate"])}
+    assert readout(page, "success")["success/rate"] == str(figures(2)["success/rate"])
     look(page, served, "overview", smooth=0.5)
     page.wait_for_selector("#chart-success path.faint")
     # 0.5, 0.51, 0.52, 0.53 with weights 1/8, 1/4, 1/2, 1 over their sum
@@ -169,12 +172,12 @@ def test_the_list_is_filtered_and_leads_to_an_episode_and_its_group(page: Any, s
     look(page, served, "trajectories")
     assert page.inner_text("#total") == "30"
     page.select_option("#filter-source", "train")
-    page.wait_for_function("document.getElementById('total').textContent === '18'")
+    page.wait_for_selector("#total .number:text-is('18')")
     page.fill("#filter-task", "ace")
     page.press("#filter-task", "Enter")
-    page.wait_for_function("document.getElementById('total').textContent === '8'")
+    page.wait_for_selector("#total .number:text-is('8')")
     page.select_option("#filter-fault", "model")
-    page.wait_for_function("document.getElementById('total').textContent === '4'")
+    page.wait_for_selector("#total .number:text-is('4')")
     page.click("#list tbody a >> nth=0")
     page.wait_for_selector("#turn-2")
     assert page.inner_text("#reward") == "0"
@@ -323,7 +326,7 @@ def test_an_exported_file_shows_the_same_without_a_server(page: Any, served: Ser
     page.on("request", lambda request: requests.append(request.url))
     page.goto(f"{out.as_uri()}#/overview")
     page.wait_for_selector("#chart-success")
-    assert readout(page, "success") == {"success/rate": str(figures(3)["success/rate"])}
+    assert readout(page, "success")["success/rate"] == str(figures(3)["success/rate"])
     for number, (view, whole) in enumerate(VIEWS.items(), start=1):
         page.keyboard.press(str(number))
         page.wait_for_selector(f'main[data-view="{view}"] {whole}')
@@ -331,7 +334,7 @@ def test_an_exported_file_shows_the_same_without_a_server(page: Any, served: Ser
     page.wait_for_selector("#list")
     page.fill("#filter-task", "evil")
     page.press("#filter-task", "Enter")
-    page.wait_for_function("document.getElementById('total').textContent === '1'")
+    page.wait_for_selector("#total .number:text-is('1')")
     page.click("#list tbody a")
     page.wait_for_selector("#turn-2")
     assert "<script>window.broken = 1</script>" in page.inner_text("#turn-1 pre.said")

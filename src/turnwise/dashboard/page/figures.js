@@ -2,7 +2,7 @@
 
 export const OVERVIEW = [
   { key: "success", title: "Success", names: ["success/rate", "validation/success"],
-    note: "Share of episodes that did everything their task asks: in training, and on validation tasks never trained on." },
+    note: "Share of episodes that did everything their task asks: in training, and on tasks never trained on." },
   { key: "families", title: "Success by family", names: ["success/*"],
     note: "The same share for each family of tasks; the one that stays low is what the policy cannot do yet." },
   { key: "reward", title: "Reward", names: ["reward/mean", "reward/std"],

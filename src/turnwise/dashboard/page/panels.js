@@ -9,7 +9,7 @@ import { go } from "./place.js";
 const COLOURS = 8, DASHES = ["solid", "dashed", "dotted", "dashdot"];
 
 // runs: [{ name, standing }]; answers one element with every panel that has something to show.
-export async function panelsOf(panels, runs, settings, { limits = () => [], ticks = [], before = [] } = {}) {
+export async function panelsOf(panels, runs, settings, { limits = () => [], ticks = [], before = [], more = () => null } = {}) {
   const smooth = Number(settings.smooth || 0);
   const range = { first: settings.first, last: settings.last };
   const known = await Promise.all(runs.map((run) => ask("names", { run: run.name })));
@@ -23,7 +23,12 @@ export async function panelsOf(panels, runs, settings, { limits = () => [], tick
       label: runs.length > 1 ? run.name + " " + name : name,
       colour: "c" + (1 + (runs.length > 1 ? run.colour : names.indexOf(name)) % COLOURS),
       dash: runs.length > 1 ? DASHES[names.indexOf(name) % DASHES.length] : "solid",
-    }))).filter((line) => line.steps.length);
+    })).concat(more(panel, run) ? [{
+      ...more(panel, run),
+      label: (runs.length > 1 ? run.name + " " : "") + more(panel, run).label,
+      colour: "c" + (1 + (runs.length > 1 ? run.colour : names.length) % COLOURS),
+      dash: "dotted",
+    }] : [])).filter((line) => line.steps.length);
     if (lines.length) grid.append(chart({ ...panel, lines, smooth, limits: limits(panel), ticks }));
     else missing.push(panel.title);
   }
