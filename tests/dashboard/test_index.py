@@ -135,6 +135,8 @@ def test_lines_that_are_none_of_ours_are_counted_and_left_out(folder: RunFolder)
     play_step(folder, 0, [good(task("a"))])
     log_step(folder, 0)
     lines = [b"{torn", b"[1]", b'{"kind":"other"}', b'{"kind":"trajectory","step":0}', b"[" * 100_000]
+    figures = {"step": 10**30, "kind": "rollout", "time": 0.0, "metrics": {}}
+    lines.append(json.dumps(figures).encode())  # more than a database holds
     for path in (folder.trajectories(0), folder.metrics):
         with path.open("ab") as file:
             file.write(b"\n".join(lines) + b"\n")
@@ -143,7 +145,7 @@ def test_lines_that_are_none_of_ours_are_counted_and_left_out(folder: RunFolder)
     index = index_of(folder.path)
     assert page(index, Filter())["total"] == 2
     assert last_step(index) == 1
-    assert choices(index)["num_bad_lines"] == 10
+    assert choices(index)["num_bad_lines"] == 12
 
 
 def test_what_a_resumed_run_has_cut_is_gone_from_the_index(folder: RunFolder) -> None:

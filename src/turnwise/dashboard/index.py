@@ -34,7 +34,15 @@ _NUM_LAST = 64
 """Trajectory files that may still grow: those of the last steps. The others are looked at seldom."""
 
 _NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
-_NOT_OURS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_NOT_OURS = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+    sqlite3.DataError,
+)
 
 _TABLES = """
 CREATE TABLE files (id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER, offset INTEGER, tail TEXT,

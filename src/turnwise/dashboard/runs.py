@@ -6,7 +6,7 @@ import logging
 import os
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class Runs:
                 self._runs[name] = Run(name, folder, Index(folder, self._cache))
         return set(self._runs) != before
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Run]:
         return iter(list(self._runs.values()))
 
     def __getitem__(self, name: str) -> Run:
