@@ -57,12 +57,13 @@ CREATE TABLE episodes (id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, len
   source TEXT, step INTEGER, task TEXT, family TEXT, difficulty TEXT, episode TEXT, reward REAL,
   is_success INTEGER, stop TEXT, fault TEXT, num_turns INTEGER, num_calls INTEGER, num_tokens INTEGER,
   seconds REAL, engine_seconds REAL, tool_seconds REAL);
-CREATE INDEX episodes_place ON episodes (source, step);
+CREATE INDEX episodes_step ON episodes (step);
 CREATE INDEX episodes_task ON episodes (task, step);
 CREATE INDEX episodes_file ON episodes (file);
 CREATE TABLE calls (episode INTEGER, file INTEGER, source TEXT, step INTEGER, tool TEXT, server TEXT,
   cause TEXT, seconds REAL, num_retries INTEGER);
-CREATE INDEX calls_tool ON calls (source, tool, seconds);
+CREATE INDEX calls_tool ON calls (source, tool, seconds, step, cause, num_retries, server);
+CREATE INDEX calls_name ON calls (tool, episode);
 CREATE INDEX calls_episode ON calls (episode, tool);
 CREATE INDEX calls_file ON calls (file);
 """

@@ -8,8 +8,8 @@ from turnwise.dashboard.index import Index
 MAX_PAGE = 200
 
 SORTS = {
-    "newest": "source = 'train' DESC, step DESC, id",
-    "oldest": "source = 'train' DESC, step, id",
+    "newest": "step DESC, id",
+    "oldest": "step IS NULL, step, id",
     "reward": "reward, id",
     "-reward": "reward DESC, id",
     "-seconds": "seconds DESC, id",
