@@ -15,8 +15,8 @@ LAYERS = (
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"workbench"},
-    {"evaluate", "lessons", "trained", "inspection", "dashboard"},
-    {"run", "doctor", "embedded", "export", "talk", "warm_start", "integrations"},
+    {"evaluate", "lessons", "trained", "inspection"},
+    {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "integrations"},
     {"cli", "__main__"},
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""

@@ -1,0 +1,209 @@
+"""Prints how long the page's index, its answers and its first paint take on a long run, in one go."""
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from turnwise.dashboard import listing, series
+from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.listing import Filter
+from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.server import application
+from turnwise.dashboard.traffic import traffic
+from turnwise.dashboard.watch import Watch
+
+FILTER_GOAL_MS, PAINT_GOAL_MS = 300.0, 1000.0
+FAMILIES = ("quotes", "sums", "searches", "messages")
+TOOLS = ("get_quote", "search", "execute_python", "send_message")
+NAMES = [
+    f"{room}/{number}" for room in ("success", "reward", "kl", "loss", "time", "ratio") for number in range(8)
+]
+SHOWN = ["success/rate", "reward/mean", "kl/sampler", "entropy/mean", "loss/policy", "gradient/norm", *NAMES]
+
+
+def write_run(folder: Path, num_steps: int, num_episodes: int, num_tokens: int) -> int:
+    """A run as long as asked for; how many bytes it has."""
+    (folder / "trajectories").mkdir(parents=True)
+    (folder / "recipe.json").write_text(
+        json.dumps({"run": {"num_steps": num_steps}, "model": {"path": "none"}})
+    )
+    counts = [0] * 43
+    with (folder / "metrics.jsonl").open("w") as file:
+        for step in range(num_steps):
+            metrics = {name: (step * 7919 + place) % 1000 / 1000 for place, name in enumerate(SHOWN)}
+            counts[step % 43] += 1
+            histograms = {"ratio": {"edges": [0.1 * edge + 0.1 for edge in range(42)], "counts": counts}}
+            line = {"step": step, "kind": "update", "time": 0.0, "metrics": metrics, "histograms": histograms}
+            file.write(json.dumps(line) + "\n")
+    each = max(1, num_episodes // num_steps)
+    for number in range(0, num_episodes, each):
+        step = number // each
+        lines = [_line(step, number + member, num_tokens) for member in range(each)]
+        (folder / "trajectories" / f"step-{step:06d}.jsonl").write_text("\n".join([_tools(), *lines]) + "\n")
+    return sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
+
+
+def _tools() -> str:
+    tools = [
+        {"name": name, "description": "", "input_schema": {}, "server": name, "server_tool": name}
+        for name in TOOLS
+    ]
+    return json.dumps({"kind": "tools", "digest": "d", "tools": tools})
+
+
+def _line(step: int, number: int, num_tokens: int) -> str:
+    name, is_good = TOOLS[number % 4], number % 3 == 0
+    result = {"call_id": "0", "content": "x" * 200, "cause": "ok" if is_good else "tool_error"}
+    turn = {
+        "new_ids": list(range(num_tokens)),
+        "completion": {
+            "token_ids": list(range(20)),
+            "logprobs": [-0.125] * 20,
+            "finish": "stop",
+            "policy_version": 0,
+        },
+        "parsed": {
+            "text": "",
+            "reasoning": "",
+            "calls": [{"id": "0", "name": name, "arguments": {}}],
+            "error": None,
+        },
+        "results": [
+            {**result, "seconds": number % 97 / 100, "num_retries": 0, "repairs": [], "is_replayed": False}
+        ],
+        "engine_seconds": 0.5,
+        "tool_seconds": 0.25,
+    }
+    task = {
+        "id": f"task-{number % 997:04d}",
+        "prompt": [],
+        "family": FAMILIES[number % 4],
+        "difficulty": "easy",
+    }
+    trajectory = {
+        "task": task,
+        "episode_id": str(number),
+        "seed": 1,
+        "turns": [turn, turn],
+        "stop": "answered",
+    }
+    more = {"tools": [], "probes": [], "losses": [], "seconds": 1.5, "queue_seconds": 0.0}
+    reward = {"total": float(is_good), "parts": {"outcome": float(is_good)}}
+    record = {
+        "kind": "trajectory",
+        "step": step,
+        "reward": reward,
+        "tools": "d",
+        "trajectory": {**trajectory, **more},
+    }
+    return json.dumps(record, separators=(",", ":"))
+
+
+def show(name: str, take: Callable[[], Any], num_times: int = 7) -> float:
+    took = []
+    for _ in range(num_times):
+        started = time.perf_counter()
+        take()
+        took.append(1000 * (time.perf_counter() - started))
+    print(
+        f"{name:44} median {statistics.median(took):8.1f} ms   worst {max(took):8.1f} ms   n={num_times}",
+        flush=True,
+    )
+    return statistics.median(took)
+
+
+def answers(run: Run, num_steps: int) -> float:
+    """The slowest filter's median."""
+    filters = {
+        "no filter": Filter(),
+        "family": Filter(family="sums"),
+        "tool": Filter(tool="search"),
+        "fault and family": Filter(fault="model", family="quotes"),
+        "part of a task's id": Filter(task="sk-012"),
+        "steps": Filter(first=num_steps // 2, last=num_steps // 2 + 50),
+        "reward, nothing fits": Filter(low=0.4, high=0.6),
+    }
+    slowest = 0.0
+    for name, wanted in filters.items():
+        slowest = max(slowest, show(f"filter: {name}", lambda wanted=wanted: listing.page(run.index, wanted)))
+    show(
+        "filter: by reward, page 100", lambda: listing.page(run.index, Filter(), sort="-reward", offset=5_000)
+    )
+    show("choices", lambda: listing.choices(run.index), 3)
+    show(f"{len(SHOWN)} series of {num_steps:,} steps", lambda: series.series(run.index, SHOWN))
+    show("ratio histogram", lambda: series.histogram(run.index, "ratio"), 3)
+    show("tools", lambda: traffic(run.index), 3)
+    show("nothing new", run.index.refresh)
+    return slowest
+
+
+def first_paint(runs: Runs) -> float | None:
+    """Milliseconds until there is something to see, and until all charts are drawn; in a real browser."""
+    chromium = shutil.which("chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        chromium = None
+    if chromium is None:
+        print("first paint: needs chromium and playwright")
+        return None
+    app = application(runs, Watch(runs), Guard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    with sync_playwright() as library:
+        browser = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_selector(".chart")
+        whole = page.evaluate("performance.now()")
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        print(f"first paint {paint:.0f} ms, every chart of the overview drawn after {whole:.0f} ms")
+        browser.close()
+    server.should_exit = True
+    thread.join()
+    return float(paint)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=10_000)
+    parser.add_argument("--trajectories", type=int, default=100_000)
+    parser.add_argument(
+        "--tokens", type=int, default=200, help="prompt tokens a turn: sets the lines' length"
+    )
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as root:
+        folder = Path(root) / "runs" / "long"
+        num_bytes = write_run(folder, asked.steps, asked.trajectories, asked.tokens)
+        runs = Runs([folder], Path(root) / "cache")
+        [run] = runs
+        started, worked = time.perf_counter(), time.process_time()
+        run.index.refresh()
+        seconds, own = time.perf_counter() - started, time.process_time() - worked
+        size = run.index.path.stat().st_size
+        print(
+            f"{asked.steps:,} steps, {asked.trajectories:,} trajectories, {num_bytes / 1e6:,.0f} MB of lines"
+        )
+        print(f"read once in {seconds:.1f} s ({own:.1f} s of one core); the index has {size / 1e6:,.0f} MB")
+        slowest = answers(run, asked.steps)
+        paint = first_paint(runs)
+    print(f"goals: filter under {FILTER_GOAL_MS:g} ms, first paint under {PAINT_GOAL_MS:g} ms")
+    sys.exit(slowest > FILTER_GOAL_MS or (paint or 0.0) > PAINT_GOAL_MS)
+
+
+if __name__ == "__main__":
+    main()

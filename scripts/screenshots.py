@@ -1,0 +1,77 @@
+"""Takes runs' folders, gives docs/images/: the page's views as a real browser shows them.
+
+Example: python scripts/screenshots.py runs/cpu-20261115-070000 (needs chromium and playwright)
+"""
+
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import uvicorn
+from playwright.sync_api import Page, sync_playwright
+
+from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.runs import Runs
+from turnwise.dashboard.server import application
+from turnwise.dashboard.watch import Watch
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+VIEWS = {
+    "overview": ".chart",
+    "health": "#chart-ratios-0",
+    "trajectories": "table#list",
+    "tools": "table#tools",
+    "evaluations": "#change",
+}
+
+
+def take(page: Page, root: str, run: str) -> None:
+    for view, whole in VIEWS.items():
+        page.goto(f"{root}#/{view}?runs={run}")
+        page.wait_for_selector(f'main[data-view="{view}"] {whole}')
+        page.screenshot(path=IMAGES / f"view-{view}.png")
+    page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-calls&success=0")
+    page.wait_for_selector("#list tbody a")
+    page.click("#list tbody a >> nth=0")
+    page.wait_for_selector("#turn-1")
+    page.select_option("#tokens", "logprob")
+    page.wait_for_selector(".token")
+    page.screenshot(path=IMAGES / "view-trajectory.png")
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"{root}#/overview?runs={run}&smooth=0.8")
+    page.wait_for_selector(".chart path.faint")
+    page.screenshot(path=IMAGES / "view-dark.png")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.screenshot(path=IMAGES / "view-phone.png")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as cache, sync_playwright() as library:
+        runs = Runs([Path(each) for each in sys.argv[1:]], Path(cache))
+        watch = Watch(runs)
+        app = application(runs, watch, Guard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        while not server.started or not watch.is_whole:
+            time.sleep(0.1)
+        browser = library.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.set_default_timeout(120_000)
+        try:
+            take(
+                page,
+                f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/",
+                next(iter(runs)).name,
+            )
+        finally:
+            browser.close()
+            server.should_exit = True
+            thread.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""`turnwise view`: the page over run folders, from the command line."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.cli.options import fail
+
+
+def view(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Runs' folders, or folders of such; ./runs when absent.", show_default=False),
+    ] = None,
+    port: Annotated[int, typer.Option(help="0 takes any free one.", min=0, max=65535)] = 8080,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; elsewhere than on this machine a token is needed.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str,
+        typer.Option(
+            envvar="TURNWISE_VIEW_TOKEN",
+            help="What a browser must know; made up where one is needed and none is given.",
+            show_default=False,
+        ),
+    ] = "",
+    export: Annotated[
+        Path | None, typer.Option(help="Write one self-contained HTML file instead, and end.")
+    ] = None,
+) -> None:
+    """Look at runs in a browser, while they go or afterwards: figures, health, episodes, tools, evaluations.
+
+    Only the runs' folders are read, and nothing in them is changed.
+
+    Example: turnwise view runs/cpu-20261115-070000
+    """
+    from turnwise.dashboard.command import open_runs, serve, write_export
+
+    try:
+        found = open_runs(runs or [Path("runs")])
+        if export is not None:
+            num_bytes = write_export(found, export)
+            print(f"{export}: {num_bytes / 1e6:,.1f} MB, to be opened in any browser")
+            return
+        serve(found, host=host, port=port, token=token, say=lambda words: print(words, flush=True))
+    except (ValueError, OSError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

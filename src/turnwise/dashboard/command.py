@@ -1,0 +1,57 @@
+"""Takes what `turnwise view` was told, serves the page until it is stopped, or writes it to one file."""
+
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+
+from turnwise.dashboard.export import export
+from turnwise.dashboard.guard import Guard, is_loopback
+from turnwise.dashboard.runs import Runs, default_cache
+from turnwise.dashboard.server import application
+from turnwise.dashboard.watch import Watch
+from turnwise.tracking.whole import write_whole
+
+
+def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
+    """ValueError where there is none."""
+    return Runs(paths, cache or default_cache())
+
+
+def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], None]) -> None:
+    """Until interrupted. OSError where the port is taken."""
+    if not token and not is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    with _listening(host, port) as listener:
+        port = listener.getsockname()[1]
+        app = application(runs, Watch(runs), Guard(host, port, token), is_ending=lambda: server.should_exit)
+        # no access log: the first address asked for holds the token
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+        server = uvicorn.Server(config)
+        say(f"{address(host, port, token)}  (Ctrl-C ends it)")
+        server.run(sockets=[listener])
+
+
+def address(host: str, port: int, token: str) -> str:
+    """What to open."""
+    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
+    name = f"[{name}]" if ":" in name else name
+    return f"http://{name}:{port}/{'?token=' + token if token else ''}"
+
+
+def write_export(runs: Runs, out: Path) -> int:
+    """How many bytes went there."""
+    for run in runs:
+        run.index.refresh()
+    content = export(runs)
+    write_whole(out, content)
+    return len(content)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family)
+    listener.set_inheritable(True)
+    return listener

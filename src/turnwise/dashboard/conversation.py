@@ -1,0 +1,142 @@
+"""Takes an index and an episode's number, gives the episode to look at: its turns, its group, its tokens."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.algorithms import advantages
+from turnwise.dashboard.episodes import fault_of
+from turnwise.dashboard.index import Index, offer
+from turnwise.dashboard.listing import members, of_task
+from turnwise.dashboard.pieces import Pieces
+
+_OF_A_GROUP = {
+    "mean": advantages.mean,
+    "grpo": advantages.grpo,
+    "rloo": advantages.rloo,
+    "maxrl": advantages.maxrl,
+}
+"""Advantages that a group's rewards alone give; others need the batch, the values or each turn's reward."""
+
+
+def conversation(index: Index, episode: int) -> dict[str, Any]:
+    """One episode whole, without its tokens. LookupError: no such episode."""
+    record, row = _record(index, episode)
+    played = record["trajectory"]
+    return {
+        "id": episode,
+        "source": row["source"],
+        "step": row["step"],
+        "is_success": row["is_success"],
+        "reward": record["reward"],
+        "task": played["task"],
+        "episode": played["episode_id"],
+        "seed": str(played["seed"]),  # beyond what a page's numbers hold
+        "stop": played["stop"],
+        "seconds": played["seconds"],
+        "queue_seconds": played["queue_seconds"],
+        "turns": [_turn(turn) for turn in played["turns"]],
+        "probes": played["probes"],
+        "losses": played["losses"],
+        "tools": _tools(index, row),
+        "group": group(index, episode),
+        "elsewhere": of_task(index, row["task"]),
+    }
+
+
+def group(index: Index, episode: int) -> list[dict[str, Any]]:
+    """The members of its group as they stand in the list."""
+    ids = members(index, episode)
+    marks = ", ".join("?" * len(ids))
+    with index.reading() as connection:
+        rows = connection.execute(
+            f"SELECT id, episode, reward, is_success, stop, num_turns FROM episodes WHERE id IN ({marks})",  # noqa: S608
+            ids,
+        )
+        return [dict(row) for row in rows]
+
+
+def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[str, Any]]:
+    """Each member of its group: what it said and called, turn by turn."""
+    found = []
+    for member in members(index, episode)[:limit]:
+        record, row = _record(index, member)
+        turns = [_turn(turn) for turn in record["trajectory"]["turns"]]
+        keys = ("id", "episode", "reward", "is_success", "stop", "num_tokens", "seconds")
+        found.append({**{key: row[key] for key in keys}, "parts": record["reward"]["parts"], "turns": turns})
+    return found
+
+
+def tokens(index: Index, episode: int, recipe: Mapping[str, Any], pieces: Pieces) -> dict[str, Any]:
+    """Each turn's tokens: ids, their text where the tokenizer is here, log-probs; and the advantage.
+
+    [prompt: mask 0] [sampled: mask 1], as the trainer sees them.
+    """
+    record, _ = _record(index, episode)
+    turns = []
+    for turn in record["trajectory"]["turns"]:
+        sampled = turn["completion"]
+        turns.append(
+            {
+                "prompt_ids": turn["new_ids"],
+                "prompt_pieces": pieces.of(turn["new_ids"]),
+                "ids": sampled["token_ids"],
+                "pieces": pieces.of(sampled["token_ids"]),
+                "logprobs": sampled["logprobs"],
+                "finish": sampled["finish"],
+                "policy_version": sampled["policy_version"],
+            }
+        )
+    return {"turns": turns, "has_pieces": pieces.exist, **_advantage(index, episode, recipe)}
+
+
+def _advantage(index: Index, episode: int, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The episode's advantage where the files are enough to tell it; else why they are not."""
+    algorithm = recipe.get("algorithm", {})
+    kind = str(algorithm.get("advantage", ""))
+    if kind not in _OF_A_GROUP or algorithm.get("kl", {}).get("placement") == "reward":
+        return {"advantage": None, "advantage_note": f"advantages of {kind or 'this recipe'} are not kept"}
+    rows = group(index, episode)
+    [values] = _OF_A_GROUP[kind]([[row["reward"] for row in rows]])
+    place = [row["id"] for row in rows].index(episode)
+    note = f"{kind}: from the rewards of its group of {len(rows)}, the same for every token"
+    return {"advantage": values[place], "advantage_note": note}
+
+
+def _record(index: Index, episode: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    with index.reading() as connection:
+        row = connection.execute("SELECT * FROM episodes WHERE id = ?", (episode,)).fetchone()
+    if row is None:
+        raise LookupError(f"no episode {episode}")
+    return index.line(row["file"], row["offset"], row["length"]), dict(row)
+
+
+def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    calls = [_call(number, call, turn["results"]) for number, call in enumerate(turn["parsed"]["calls"])]
+    return {
+        "text": turn["parsed"]["text"],
+        "reasoning": turn["parsed"]["reasoning"],
+        "error": turn["parsed"]["error"],
+        "calls": calls,
+        "num_prompt_tokens": len(turn["new_ids"]),
+        "num_tokens": len(turn["completion"]["token_ids"]),
+        "finish": turn["completion"]["finish"],
+        "policy_version": turn["completion"]["policy_version"],
+        "engine_seconds": turn["engine_seconds"],
+        "tool_seconds": turn["tool_seconds"],
+    }
+
+
+def _call(number: int, call: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A call that time ran out on has no result."""
+    found = {"name": call["name"], "arguments": json.dumps(call["arguments"], ensure_ascii=False)}
+    if number >= len(results):
+        return {**found, "result": None}
+    return {**found, "result": {**results[number], "fault": fault_of(str(results[number]["cause"]))}}
+
+
+def _tools(index: Index, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    with index.reading() as connection:
+        found = offer(index, connection, row["file"], row["digest"])
+    tools = found["tools"] if found else []
+    return [{"name": tool["name"], "server": tool["server"]} for tool in tools]

@@ -1,0 +1,124 @@
+"""Takes runs, gives one HTML file that needs no server: the page, its code and its answers."""
+
+import base64
+import hashlib
+import itertools
+import json
+import re
+from typing import Any
+
+from turnwise.dashboard import conversation, listing, measured, series
+from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.server import PAGE, as_json
+from turnwise.dashboard.traffic import traffic
+
+NUM_EPISODES = 200
+"""Of each run, whole: failures of evaluations first, then the last steps of training."""
+
+MAX_BYTES = 8_000_000
+"""Of each run's episodes, so that the file can still be sent."""
+
+MODULES = (
+    *("dom", "recorded", "api", "place", "chart", "figures", "panels", "overview", "health", "trajectories"),
+    *("conversation", "tools", "evaluations", "main"),
+)
+"""In the order in which each knows those it imports."""
+
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", re.MULTILINE)
+
+
+def export(runs: Runs) -> bytes:
+    """Nothing in it is fetched, and its policy lets nothing but its own script run."""
+    chosen = list(runs)
+    data = as_json(
+        {
+            "runs": [run.standing() | {"folder": run.folder.name} for run in chosen],
+            "answers": {run.name: _answers(run) for run in chosen},
+        }
+    ).decode()
+    # in JSON these are the same signs; in HTML they can then end no element
+    data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    script, style = bundle(), (PAGE / "style.css").read_text("utf-8")
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; base-uri 'none'"
+    )
+    page = (PAGE / "index.html").read_text("utf-8")
+    page = re.sub(r'<link rel="icon"[^>]*>\n', "", page)
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    page = page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{meta}')
+    page = page.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
+    page = page.replace('<script type="module" src="main.js"></script>\n', "")
+    written = f'<script type="application/json" id="recorded">{data}</script>\n'
+    return page.replace("</body>", f"{written}<script>{script}</script>\n</body>").encode()
+
+
+def bundle() -> str:
+    """Every module in one script: they are written so that no two have a name in common."""
+    parts = [(PAGE / f"{name}.js").read_text("utf-8") for name in MODULES]
+    body = "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
+    return f'"use strict";\n(() => {{\n{body}\n}})();'
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _answers(run: Run) -> dict[str, Any]:
+    """By path, as the page's recorded.js looks them up."""
+    index = run.index
+    names = series.names(index)
+    reports = measured.evaluations(run.folder)
+    whole = [report["name"] for report in reports if "error" not in report]
+    choices = listing.choices(index)
+    return {
+        "names": names,
+        "series": series.series(index, names),
+        "histogram": series.histogram(index, "ratio"),
+        "alarms": series.alarms(index),
+        "choices": choices,
+        "tools": {each["value"]: traffic(index, source=each["value"]) for each in choices["source"]},
+        "evaluations": reports,
+        "comparison": {
+            f"{before} {after}": measured.comparison(run.folder, before, after)
+            for before, after in _pairs(whole)
+        },
+        **_episodes(run),
+    }
+
+
+def _pairs(names: list[str]) -> list[tuple[str, str]]:
+    """Every two while they are few; then the first against each."""
+    pairs = list(itertools.combinations(names, 2))
+    return pairs if len(names) <= 4 else [pair for pair in pairs if pair[0] == names[0]]
+
+
+def _episodes(run: Run) -> dict[str, Any]:
+    """As many as fit, with all of their groups' members that are among them."""
+    index, pieces = run.index, Pieces(run.model)
+    failures = listing.Filter(is_success=False)
+    sources = [each["value"] for each in listing.choices(index)["source"] if each["value"] != "train"]
+    rows: dict[int, dict[str, Any]] = {}
+    for wanted in (*(listing.Filter(source=source, is_success=False) for source in sources), None, failures):
+        found = listing.page(index, wanted or listing.Filter(source="train"), limit=NUM_EPISODES // 2)
+        rows |= {row["id"]: row for row in found["rows"]}
+    kept: dict[str, Any] = {"rows": [], "trajectory": {}, "group": {}, "tokens": {}}
+    num_bytes = 0
+    for number, row in list(rows.items())[:NUM_EPISODES]:
+        whole = conversation.conversation(index, number)
+        tokens = conversation.tokens(index, number, run.recipe, pieces)
+        num_bytes += len(json.dumps(whole)) + len(json.dumps(tokens))
+        if num_bytes > MAX_BYTES:
+            break
+        tools = sorted({call["name"] for turn in whole["turns"] for call in turn["calls"]})
+        kept["rows"].append({**row, "tools": tools})
+        kept["trajectory"][number] = whole
+        kept["tokens"][number] = tokens
+    present = kept["trajectory"].keys()
+    for number, whole in kept["trajectory"].items():
+        whole["group"] = [member for member in whole["group"] if member["id"] in present]
+        whole["elsewhere"] = [each for each in whole["elsewhere"] if each["id"] in present]
+        if whole["group"][0]["id"] == number:
+            kept["group"][number] = conversation.side_by_side(index, number)
+    return kept

@@ -1,0 +1,101 @@
+"""Takes every request before anything else does: who may ask, under which name, and what a browser may do."""
+
+import ipaddress
+import platform
+import secrets
+from urllib.parse import urlencode
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""On every answer: only our own files run, no other page frames or reads it, nothing is kept."""
+
+_LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """Lets through what is addressed to us by name and, where there is a token, carries it."""
+
+    def __init__(self, host: str, port: int, token: str) -> None:
+        self._names = _LOOPBACK_NAMES if is_loopback(host) else _LOOPBACK_NAMES | {host, platform.node()}
+        self._takes_addresses = not is_loopback(host)
+        self._token = token.encode()
+        self._cookie = f"turnwise_view_{port}"  # cookies know no ports: two servers need two names
+
+    def over(self, app: ASGIApp) -> ASGIApp:
+        """The application, behind the guard."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+
+            async def send_guarded(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).update(HEADERS)
+                await send(message)
+
+            answer = self._refusal(Request(scope)) or app
+            await answer(scope, receive, send_guarded)
+
+        return guarded
+
+    def _refusal(self, request: Request) -> Response | None:
+        if not self._is_ours(request.headers.get("host", "")):
+            # a foreign name that resolves to this machine: another site's page is asking (DNS rebinding)
+            return PlainTextResponse("this name is not this server's", 421)
+        if request.method not in ("GET", "HEAD"):
+            return PlainTextResponse("only to be looked at", 405)
+        if not self._token or self._has(request.cookies.get(self._cookie, "")):
+            return None
+        if self._has(request.headers.get("authorization", "").removeprefix("Bearer ")):
+            return None
+        if self._has(request.query_params.get("token", "")):
+            return self._welcome(request)
+        return PlainTextResponse("a token is needed: open the address that `turnwise view` printed", 401)
+
+    def _has(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    def _welcome(self, request: Request) -> Response:
+        """The token goes from the address, which is seen and shared, to a cookie, which is not."""
+        left = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        response = RedirectResponse(f"{request.url.path}{'?' + urlencode(left) if left else ''}", 303)
+        secret = self._token.decode()
+        response.set_cookie(self._cookie, secret, httponly=True, samesite="strict", path="/")
+        return response
+
+    def _is_ours(self, header: str) -> bool:
+        name = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
+        name = name.removeprefix("[").removesuffix("]").lower()
+        if name in {each.lower() for each in self._names}:
+            return True
+        if not self._takes_addresses:
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,344 @@
+"""Takes a run's folder that may still grow, gives an index of it: small, on disk, outside the run.
+
+Files are read once, from where the last reading ended; a line without its end is left for later. A file that
+a resumed run has cut or replaced is dropped from the index and read anew.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import math
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from turnwise.dashboard.episodes import episode_of, text, tools_of
+from turnwise.dashboard.growing import Line, Mark, is_same, lines_from, mark_at, read_at
+from turnwise.tracking.lines import plain
+from turnwise.types import Tool
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+"""Of the tables: an index of another version is made anew."""
+
+_LINES_AT_ONCE = 2_000
+_BYTES_AT_ONCE = 16 << 20
+_NUM_LAST = 64
+"""Trajectory files that may still grow: those of the last steps. The others are looked at seldom."""
+
+_NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
+_NOT_OURS = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+    sqlite3.DataError,
+)
+
+_TABLES = """
+CREATE TABLE files (id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER, offset INTEGER, tail TEXT,
+  num_bad INTEGER);
+CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE figures (name INTEGER, step INTEGER, value REAL, PRIMARY KEY (name, step)) WITHOUT ROWID;
+CREATE TABLE times (step INTEGER PRIMARY KEY, time REAL);
+CREATE TABLE histograms (name TEXT, step INTEGER, edges TEXT, counts TEXT, PRIMARY KEY (name, step));
+CREATE TABLE alarms (step INTEGER, name TEXT, level TEXT, value REAL, threshold REAL, message TEXT);
+CREATE TABLE offers (file INTEGER, digest TEXT, offset INTEGER, length INTEGER, PRIMARY KEY (file, digest));
+CREATE TABLE episodes (id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, length INTEGER, digest TEXT,
+  source TEXT, step INTEGER, task TEXT, family TEXT, difficulty TEXT, episode TEXT, reward REAL,
+  is_success INTEGER, stop TEXT, fault TEXT, num_turns INTEGER, num_calls INTEGER, num_tokens INTEGER,
+  seconds REAL, engine_seconds REAL, tool_seconds REAL);
+CREATE INDEX episodes_step ON episodes (step);
+CREATE INDEX episodes_task ON episodes (task, step);
+CREATE INDEX episodes_file ON episodes (file);
+CREATE TABLE calls (episode INTEGER, file INTEGER, source TEXT, step INTEGER, tool TEXT, server TEXT,
+  cause TEXT, seconds REAL, num_retries INTEGER);
+CREATE INDEX calls_tool ON calls (source, tool, seconds, step, cause, num_retries, server);
+CREATE INDEX calls_name ON calls (tool, episode);
+CREATE INDEX calls_episode ON calls (episode, tool);
+CREATE INDEX calls_file ON calls (file);
+"""
+
+
+class Index:
+    """What is known of one run; `refresh` reads what is new, from any thread, one at a time."""
+
+    def __init__(self, run: Path, cache: Path) -> None:
+        self.run = run.resolve()
+        name = hashlib.blake2b(str(self.run).encode(), digest_size=12).hexdigest()
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path = cache / f"{name}.sqlite"
+        self._lock = threading.Lock()
+        self._seen: dict[str, tuple[int, int]] = {}
+        self._num_refreshed = 0
+        self.num_changes = 0
+        """Refreshes that found something new."""
+        self.is_behind = False
+        """Whether the last refresh left something for the next."""
+        self._names: dict[str, int] = {}
+        self._offers: dict[tuple[int, str], tuple[Tool, ...]] = {}
+        self._prepare()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection that sees one state of the index."""
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
+        connection.row_factory = sqlite3.Row
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def refresh(self, *, seconds: float = math.inf) -> bool:
+        """Read what was written since, for about so long; whether that was anything."""
+        deadline = time.monotonic() + seconds
+        with self._lock, contextlib.closing(self._connect()) as connection:
+            files = self._files()
+            is_changed = self._forget_lost(connection, files)
+            if not self._num_refreshed:  # what another process of ours has read already
+                rows = connection.execute("SELECT name, inode, offset FROM files")
+                self._seen = {row["name"]: (row["inode"], row["offset"]) for row in rows}
+            due, self.is_behind = self._due(files), False
+            for number, (file, seen) in enumerate(due):
+                is_changed |= self._read(connection, file, seen)
+                self.is_behind = number + 1 < len(due)
+                if time.monotonic() > deadline:
+                    break
+            self._num_refreshed += not self.is_behind
+            self.num_changes += is_changed
+            return is_changed
+
+    def line(self, file: int, offset: int, length: int) -> dict[str, Any]:
+        """One line of the run's files, whole. LookupError if it is no longer there."""
+        with self.reading() as connection:
+            row = connection.execute("SELECT name FROM files WHERE id = ?", (file,)).fetchone()
+        if row is None:
+            raise LookupError("the file is no longer in the run")
+        try:
+            record: dict[str, Any] = json.loads(read_at(self.run / row["name"], offset, length))
+        except (OSError, ValueError) as error:
+            raise LookupError(f"the line is no longer there: {type(error).__name__}") from None
+        return record
+
+    # --- the database --------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        try:
+            with contextlib.closing(self._connect()) as connection:
+                if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                    return
+        except sqlite3.DatabaseError:
+            logger.warning("%s: not readable, so it is made anew", self.path)
+        for file in self.path.parent.glob(f"{self.path.name}*"):
+            file.unlink(missing_ok=True)
+        with contextlib.closing(self._connect()) as connection:
+            connection.executescript(f"{_TABLES} PRAGMA user_version = {VERSION};")
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")  # a cache: lost, it is made anew
+        return connection
+
+    # --- which files ---------------------------------------------------------------------------------------
+
+    def _files(self) -> list[str]:
+        """The figures first, so that the page has something to show; then episodes, oldest step first."""
+        found = ["metrics.jsonl"] if (self.run / "metrics.jsonl").exists() else []
+        for folder in ("evaluations", "trajectories"):
+            with contextlib.suppress(FileNotFoundError):
+                names = sorted(entry.name for entry in os.scandir(self.run / folder))
+                found += [f"{folder}/{name}" for name in names if name.endswith(".jsonl")]
+        return found
+
+    def _due(self, files: list[str]) -> list[tuple[str, tuple[int, int]]]:
+        """Those that are not as last seen, and how they are; old steps' are looked at only now and then."""
+        is_sweep = self._num_refreshed % 30 == 0
+        late = set(files[:8] + files[-_NUM_LAST:])
+        due = []
+        for file in files:
+            if is_sweep or file in late or file not in self._seen:
+                with contextlib.suppress(FileNotFoundError):  # cut by a resume since it was listed
+                    status = (self.run / file).stat()
+                    now = (status.st_ino, status.st_size)
+                    if self._seen.get(file) != now:
+                        due.append((file, now))
+        return due
+
+    def _forget_lost(self, connection: sqlite3.Connection, files: list[str]) -> bool:
+        known = {row["name"]: row["id"] for row in connection.execute("SELECT id, name FROM files")}
+        lost = known.keys() - set(files)
+        for name in lost:
+            with _transaction(connection):
+                _forget(connection, known[name], name)
+            self._seen.pop(name, None)
+        return bool(lost)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def _read(self, connection: sqlite3.Connection, name: str, seen: tuple[int, int]) -> bool:
+        is_changed = False
+        try:
+            while self._read_part(connection, name):
+                is_changed = True
+            self._seen[name] = seen
+        except FileNotFoundError:  # cut by a resume between the look and the reading
+            self._seen.pop(name, None)
+        return is_changed
+
+    def _read_part(self, connection: sqlite3.Connection, name: str) -> bool:
+        """Some lines, and the mark after them, in one transaction; whether there were any."""
+        path = self.run / name
+        with _transaction(connection):
+            self._names.clear()
+            row = connection.execute("SELECT * FROM files WHERE name = ?", (name,)).fetchone()
+            mark = Mark(row["inode"], row["offset"], row["tail"]) if row else Mark()
+            if row and not is_same(path, mark):
+                _forget(connection, row["id"], name)
+                row, mark = None, Mark()
+            file = row["id"] if row else _new_row(connection, _NEW_FILE, name)
+            num_bad, end = 0, mark.offset
+            for number, line in enumerate(lines_from(path, mark.offset)):
+                num_bad += not self._keep(connection, file, name, line)
+                end = line.end
+                if number >= _LINES_AT_ONCE or end - mark.offset > _BYTES_AT_ONCE:
+                    break
+            now = mark_at(path, end)
+            connection.execute(
+                "UPDATE files SET inode = ?, offset = ?, tail = ?, num_bad = num_bad + ? WHERE id = ?",
+                (now.inode, now.offset, now.tail, num_bad, file),
+            )
+        return end > mark.offset
+
+    def _keep(self, connection: sqlite3.Connection, file: int, name: str, line: Line) -> bool:
+        """Whether the line was one of ours."""
+        connection.execute("SAVEPOINT line")
+        try:
+            record = json.loads(line.content)
+            if name == "metrics.jsonl":
+                self._keep_figures(connection, record)
+            else:
+                self._keep_played(connection, file, name, line, record)
+        except _NOT_OURS as error:
+            connection.execute("ROLLBACK TO line")
+            connection.execute("RELEASE line")
+            self._names.clear()
+            logger.info("%s: skipped the line at byte %d: %s", name, line.offset, type(error).__name__)
+            return False
+        connection.execute("RELEASE line")
+        return True
+
+    def _keep_figures(self, connection: sqlite3.Connection, record: Mapping[str, Any]) -> None:
+        step = int(record["step"])
+        connection.execute("INSERT OR REPLACE INTO times VALUES (?, ?)", (step, float(record["time"])))
+        rows = [
+            (self._name(connection, text(name)), step, _number(value))
+            for name, value in record["metrics"].items()
+        ]
+        # a name that rollouts and update both have is the rollouts': they come first and cover every episode
+        connection.executemany("INSERT OR IGNORE INTO figures VALUES (?, ?, ?)", rows)
+        for name, histogram in record.get("histograms", {}).items():
+            values = (text(name), step, json.dumps(histogram["edges"]), json.dumps(histogram["counts"]))
+            connection.execute("INSERT OR REPLACE INTO histograms VALUES (?, ?, ?, ?)", values)
+        for alarm in record.get("alarms", ()):
+            words = (text(alarm["name"]), text(alarm["level"]))
+            numbers = (_number(alarm["value"]), _number(alarm["threshold"]))
+            connection.execute(
+                "INSERT INTO alarms VALUES (?, ?, ?, ?, ?, ?)",
+                (step, *words, *numbers, text(alarm["message"])),
+            )
+
+    def _name(self, connection: sqlite3.Connection, name: str) -> int:
+        if not self._names:
+            self._names |= {row["name"]: row["id"] for row in connection.execute("SELECT * FROM names")}
+        if name not in self._names:
+            self._names[name] = _new_row(connection, "INSERT INTO names (name) VALUES (?)", name)
+        return self._names[name]
+
+    def _keep_played(
+        self, connection: sqlite3.Connection, file: int, name: str, line: Line, record: Mapping[str, Any]
+    ) -> None:
+        place = (line.offset, len(line.content))
+        if record["kind"] == "tools":
+            self._offers[(file, record["digest"])] = tools_of(record)
+            values = (file, text(record["digest"]), *place)
+            connection.execute("INSERT OR REPLACE INTO offers VALUES (?, ?, ?, ?)", values)
+            return
+        if record["kind"] != "trajectory":
+            raise ValueError("neither tools nor a trajectory")
+        digest = text(record["tools"])
+        found = episode_of(record, self._tools(connection, file, digest))
+        source, step = _source(name, found.step)
+        row = (file, *place, digest, source, step, *astuple(found)[1:-1])
+        marks = ", ".join("?" * (len(row) + 1))
+        number = _new_row(connection, f"INSERT INTO episodes VALUES ({marks})", None, *row)  # noqa: S608
+        connection.executemany(
+            "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(number, file, source, step, *astuple(call)) for call in found.calls],
+        )
+
+    def _tools(self, connection: sqlite3.Connection, file: int, digest: str) -> tuple[Tool, ...]:
+        if (file, digest) not in self._offers:
+            found = offer(self, connection, file, digest)
+            self._offers[(file, digest)] = tools_of(found) if found else ()
+        return self._offers[(file, digest)]
+
+
+def offer(index: Index, connection: sqlite3.Connection, file: int, digest: str) -> dict[str, Any] | None:
+    """The line of a file that says which tools were offered."""
+    row = connection.execute(
+        "SELECT offset, length FROM offers WHERE file = ? AND digest = ?", (file, digest)
+    ).fetchone()
+    return index.line(file, row["offset"], row["length"]) if row else None
+
+
+def _source(name: str, step: int) -> tuple[str, int | None]:
+    """`train` and the step for training; an evaluation's name, and the steps that were done where it says."""
+    folder, _, file = name.partition("/")
+    if folder == "trajectories":
+        return "train", step
+    stem = file.partition(".")[0]
+    number = stem.removeprefix("step-")
+    return stem, int(number) if number.isdecimal() else None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or plain(float(value)) is None else float(value)
+
+
+def _new_row(connection: sqlite3.Connection, statement: str, *values: Any) -> int:
+    number = connection.execute(statement, values).lastrowid
+    assert number is not None
+    return number
+
+
+def _forget(connection: sqlite3.Connection, file: int, name: str) -> None:
+    """All that came from a file."""
+    if name == "metrics.jsonl":
+        for table in ("figures", "times", "histograms", "alarms"):
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
+    else:
+        for table in ("episodes", "calls", "offers"):
+            connection.execute(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608
+    connection.execute("DELETE FROM files WHERE id = ?", (file,))
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")  # two processes may look at one run
+    try:
+        yield
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")

@@ -1,0 +1,124 @@
+"""Takes an index and a filter, gives a page of the trajectory list, and what there is to filter by."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.dashboard.index import Index
+
+MAX_PAGE = 200
+
+SORTS = {
+    "newest": "step DESC, id",
+    "oldest": "step IS NULL, step, id",
+    "reward": "reward, id",
+    "-reward": "reward DESC, id",
+    "-seconds": "seconds DESC, id",
+    "-tokens": "num_tokens DESC, id",
+    "-calls": "num_calls DESC, id",
+}
+"""Every way to order the list, by what the page calls it."""
+
+_COLUMNS = (
+    "id, source, step, task, family, difficulty, episode, reward, is_success, stop, fault, num_turns, "
+    "num_calls, num_tokens, seconds"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is asked for; None or empty asks for nothing."""
+
+    source: str = ""
+    first: int | None = None
+    last: int | None = None
+    task: str = ""
+    """A part of the task's id."""
+    family: str | None = None
+    difficulty: str = ""
+    low: float | None = None
+    """Least reward."""
+    high: float | None = None
+    is_success: bool | None = None
+    stop: str = ""
+    fault: str = ""
+    tool: str = ""
+
+
+def page(
+    index: Index, wanted: Filter, *, sort: str = "newest", offset: int = 0, limit: int = 50
+) -> dict[str, Any]:
+    """`total` and some `rows` of those that fit. ValueError for an order there is none of."""
+    if sort not in SORTS:
+        raise ValueError(f"sort: no {sort!r}; there are {', '.join(SORTS)}")
+    where, values = _where(wanted)
+    limit = min(max(limit, 1), MAX_PAGE)
+    with index.reading() as connection:
+        # the words are ours, what was asked for is bound
+        [total] = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", values).fetchone()  # noqa: S608
+        rows = connection.execute(
+            f"SELECT {_COLUMNS} FROM episodes WHERE {where} ORDER BY {SORTS[sort]} LIMIT ? OFFSET ?",  # noqa: S608
+            (*values, limit, max(offset, 0)),
+        ).fetchall()
+    return {"total": total, "rows": [dict(row) for row in rows]}
+
+
+def choices(index: Index) -> dict[str, Any]:
+    """What the filters can be set to, and how many episodes each has."""
+    with index.reading() as connection:
+        found: dict[str, Any] = {}
+        for column in ("source", "family", "difficulty", "stop", "fault"):
+            rows = connection.execute(
+                f"SELECT {column} AS value, count(*) AS num FROM episodes GROUP BY {column} ORDER BY {column}"  # noqa: S608
+            )
+            found[column] = [dict(row) for row in rows]
+        rows = connection.execute(
+            "SELECT tool AS value, count(*) AS num FROM calls GROUP BY tool ORDER BY tool"
+        )
+        found["tool"] = [dict(row) for row in rows]
+        [found["num_episodes"]] = connection.execute("SELECT count(*) FROM episodes").fetchone()
+        [num_bad] = connection.execute("SELECT sum(num_bad) FROM files").fetchone()
+        found["num_bad_lines"] = num_bad or 0
+    return found
+
+
+def members(index: Index, episode: int) -> list[int]:
+    """Of the episode's group: all that played its task for the same step. LookupError: no such one."""
+    with index.reading() as connection:
+        row = connection.execute("SELECT file, task FROM episodes WHERE id = ?", (episode,)).fetchone()
+        if row is None:
+            raise LookupError(f"no episode {episode}")
+        rows = connection.execute(
+            "SELECT id FROM episodes WHERE file = ? AND task = ? ORDER BY id", (row["file"], row["task"])
+        )
+        return [each["id"] for each in rows]
+
+
+def of_task(index: Index, task: str) -> list[dict[str, Any]]:
+    """The same task wherever it was played: mean reward and success, and one episode to open, by step."""
+    with index.reading() as connection:
+        rows = connection.execute(
+            "SELECT source, step, count(*) AS num, avg(reward) AS reward, avg(is_success) AS success, "
+            "min(id) AS id FROM episodes WHERE task = ? GROUP BY file "
+            "ORDER BY source <> 'before', source = 'after', step, source",
+            (task,),
+        )
+        return [dict(row) for row in rows]
+
+
+def _where(wanted: Filter) -> tuple[str, list[Any]]:
+    asked: list[tuple[str, Any]] = [
+        ("source = ?", wanted.source or None),
+        ("step >= ?", wanted.first),
+        ("step <= ?", wanted.last),
+        ("instr(lower(task), lower(?)) > 0", wanted.task or None),
+        ("family = ?", wanted.family),
+        ("difficulty = ?", wanted.difficulty or None),
+        ("reward >= ?", wanted.low),
+        ("reward <= ?", wanted.high),
+        ("is_success = ?", wanted.is_success),
+        ("stop = ?", wanted.stop or None),
+        ("fault = ?", wanted.fault or None),
+        ("id IN (SELECT episode FROM calls WHERE tool = ?)", wanted.tool or None),
+    ]
+    chosen = [(words, value) for words, value in asked if value is not None]
+    return " AND ".join(words for words, _ in chosen) or "1", [value for _, value in chosen]

@@ -1,0 +1,135 @@
+// One episode as a conversation, with its time line, its tokens, its group and the same task elsewhere.
+
+import { ask } from "./api.js";
+import { badge, cells, draw, figure, longText, make, number, seconds, table } from "./dom.js";
+import { go, moved } from "./place.js";
+
+const MANY = 3000;
+const COLOURINGS = { "": "no tokens", logprob: "tokens by log-prob", advantage: "tokens by advantage", mask: "tokens by loss mask" };
+
+export async function conversation(runs, settings) {
+  const run = settings.run || runs[0].name;
+  if (settings.group) return sideBySide(run, settings);
+  const asked = { run, id: settings.id };
+  const [found, tokens] = await Promise.all([ask("trajectory", asked), settings.tokens ? ask("tokens", asked) : null]);
+  const section = make("section", { class: "conversation" },
+    make("h2", {}, found.task.id), heading(found), make("div", { class: "columns" },
+      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), found.turns.map((turn, place) => turnOf(turn, place, tokens, settings.tokens))),
+      make("aside", {}, rewards(found), groupOf(found, run), elsewhere(found, run), details(found))));
+  return section;
+}
+
+function heading(found) {
+  const where = found.source === "train" ? "training, step " + found.step : "evaluation " + found.source;
+  return make("p", {}, badge(found.is_success ? "success" : "no success", found.is_success ? "good" : "bad"), " ", badge(found.stop, found.stop === "answered" ? "plain" : "warn"),
+    " " + [found.task.family, found.task.difficulty, where, found.turns.length + " turns"].filter(Boolean).join(" · ") + " · ", seconds(found.seconds));
+}
+
+function chooser(settings, tokens) {
+  return make("p", { class: "settings" }, make("label", {}, "show ", make("select", { id: "tokens", onchange: (event) => go({ tokens: event.target.value }) },
+    Object.entries(COLOURINGS).map(([value, words]) => make("option", { value, selected: (settings.tokens || "") === value }, words)))),
+  tokens ? make("span", { class: "note" }, legend(settings.tokens, tokens)) : "");
+}
+
+function legend(kind, tokens) {
+  const ids = tokens.has_pieces ? "" : " The model's tokenizer is not on this machine, so ids stand for tokens.";
+  if (kind === "mask") return "Outlined: sampled by the policy and trained on; plain: prompt, tool output and template." + ids;
+  if (kind === "advantage") return (tokens.advantage === null ? "Not known: " : "Advantage " + figure(tokens.advantage) + ", ") + tokens.advantage_note + "." + ids;
+  return "The darker, the less likely the token was when it was sampled; id and log-prob on hover." + ids;
+}
+
+function opening(task) {
+  return task.prompt.map((message) => make("article", { class: "turn prompt" }, make("h3", {}, message.role), longText(message.content)));
+}
+
+function turnOf(turn, place, tokens, kind) {
+  const parts = [make("h3", {}, "turn " + (place + 1) + " ", make("small", {}, figure(turn.num_tokens) + " tokens sampled in ", seconds(turn.engine_seconds), ", policy version " + turn.policy_version))];
+  if (tokens && kind) parts.push(tokensOf(tokens.turns[place], kind, tokens.advantage));
+  if (turn.reasoning) parts.push(make("details", {}, make("summary", {}, "reasoning"), longText(turn.reasoning, "thought")));
+  if (turn.text) parts.push(longText(turn.text, "said"));
+  if (turn.error) parts.push(make("p", {}, badge(turn.error.kind, "bad"), " " + turn.error.message));
+  for (const call of turn.calls) parts.push(callOf(call));
+  return make("article", { class: "turn", id: "turn-" + (place + 1) }, parts);
+}
+
+function callOf(call) {
+  const result = call.result;
+  const head = make("p", { class: "call" }, make("b", {}, call.name), " ", result ? [badge(result.cause, result.cause === "ok" ? "good" : "bad"),
+    result.fault === "none" ? "" : [" ", badge(result.fault === "model" ? "the model's fault" : "infrastructure's fault", "warn")], " ", seconds(result.seconds),
+    result.num_retries ? " · " + result.num_retries + " retries" : "", result.is_replayed ? " · replayed" : "", result.repairs.length ? " · mended " + result.repairs.join(", ") : ""] : badge("no result", "bad"));
+  return make("div", { class: "calling" }, head, longText(call.arguments, "arguments"), result ? longText(result.content, "result") : "");
+}
+
+function tokensOf(turn, kind, advantage) {
+  const line = make("div", { class: "tokens", dir: "ltr" });
+  const add = (ids, pieces, logprobs, isOwn) => {
+    const parts = ids.slice(0, MANY).map((id, place) => token(id, pieces ? pieces[place] : null, logprobs ? logprobs[place] : null, isOwn, kind, advantage));
+    line.append(...parts);
+    if (ids.length > MANY) line.append(make("span", { class: "note" }, " … " + (ids.length - MANY) + " more tokens "));
+  };
+  if (kind === "mask") add(turn.prompt_ids, turn.prompt_pieces, null, false);
+  add(turn.ids, turn.pieces, turn.logprobs, true);
+  return line;
+}
+
+function token(id, piece, logprob, isOwn, kind, advantage) {
+  const words = ["id " + id];
+  if (logprob !== null) words.push("log-prob " + logprob, "probability " + figure(Math.exp(logprob)));
+  if (isOwn && advantage !== null && kind === "advantage") words.push("advantage " + advantage);
+  words.push(isOwn ? "trained on" : "not trained on");
+  let shade = "";
+  if (kind === "logprob" && logprob !== null) shade = "low" + Math.min(9, Math.round(-logprob * 2));
+  if (kind === "mask" && isOwn) shade = "own";
+  if (kind === "advantage" && advantage !== null) shade = (advantage > 0 ? "plus" : advantage < 0 ? "minus" : "null") + Math.min(3, Math.ceil(Math.abs(advantage) * 2));
+  return make("span", { class: "token " + shade, title: words.join(" · "), "data-id": id }, piece === null ? id + " " : piece.replaceAll("\n", "⏎\n"));
+}
+
+// What the episode waited for, turn by turn: the engine, then the tools.
+function timeline(turns) {
+  const total = turns.reduce((sum, turn) => sum + turn.engine_seconds + turn.tool_seconds, 0) || 1;
+  const wide = 700, picture = draw("svg", { viewBox: "0 0 " + wide + " 34", class: "timeline", role: "img", "aria-label": "time line: the engine's part of each turn, then its tools'" });
+  let at = 0;
+  const bar = (length, kind, words, isBad) => {
+    picture.append(draw("rect", { class: kind + (isBad ? " bad" : ""), x: at / total * wide, y: 4, width: Math.max(length / total * wide - 1, 0.8), height: 16 }, draw("title", {}, words)));
+    at += length;
+  };
+  turns.forEach((turn, place) => {
+    picture.append(draw("text", { class: "axis", x: at / total * wide, y: 32 }, String(place + 1)));
+    bar(turn.engine_seconds, "engine", "turn " + (place + 1) + ": sampling " + figure(turn.engine_seconds) + " s");
+    if (turn.calls.length) bar(turn.tool_seconds, "tool", "turn " + (place + 1) + ": " + turn.calls.map((call) => call.name + " " + (call.result ? figure(call.result.seconds) + " s, " + call.result.cause : "no result")).join("; ").slice(0, 500),
+      turn.calls.some((call) => !call.result || call.result.cause !== "ok"));
+  });
+  return make("figure", { class: "time" }, picture, make("figcaption", { class: "note" }, "Time line of ", seconds(total), ": sampling, then waiting on tools; striped red where a call failed."));
+}
+
+function rewards(found) {
+  const rows = Object.entries(found.reward.parts).map(([name, value]) => make("tr", {}, cells(name, number(value))));
+  return make("div", {}, make("h3", {}, "Reward ", number(found.reward.total, { id: "reward" })), table(["part", "before weighing"], rows, { id: "parts" }));
+}
+
+function groupOf(found, run) {
+  return make("div", { id: "group" }, make("h3", {}, "Its group"), make("p", { class: "chips" }, found.group.map((member) =>
+    make("a", { class: "chip " + (member.is_success ? "good" : "poor") + (member.id === found.id ? " here" : ""), href: moved({ run, id: member.id }), title: member.episode + ", " + member.stop }, figure(member.reward)))),
+  make("a", { id: "side", href: moved({ run, id: found.id, group: 1 }) }, "side by side"));
+}
+
+function elsewhere(found, run) {
+  const rows = found.elsewhere.map((each) => make("tr", {}, cells(make("a", { href: moved({ run, id: each.id }) }, each.source === "train" ? "step " + each.step : each.source), number(each.reward), number(each.success), number(each.num))));
+  return make("div", { id: "elsewhere" }, make("h3", {}, "The same task elsewhere"), table(["played for", "reward", "success", "episodes"], rows));
+}
+
+function details(found) {
+  return make("details", {}, make("summary", {}, "what was asked, offered and probed"),
+    longText(JSON.stringify(found.task.truth, null, 1)), make("p", { class: "note" }, "tools: " + found.tools.map((tool) => tool.name).join(", ")),
+    found.probes.length ? longText(JSON.stringify(found.probes, null, 1)) : "", found.losses.length ? longText(JSON.stringify(found.losses, null, 1)) : "",
+    make("p", { class: "note" }, "episode " + found.episode + ", seed " + found.seed + ", queued ", seconds(found.queue_seconds)));
+}
+
+async function sideBySide(run, settings) {
+  const members = await ask("group", { run, id: settings.id });
+  return make("section", {}, make("h2", {}, "A group side by side"), make("p", {}, make("a", { href: moved({ group: "" }) }, "back to the episode")),
+    make("div", { class: "sides" }, members.map((member) => make("article", { class: "side" },
+      make("h3", {}, make("a", { href: moved({ group: "", id: member.id }) }, member.episode)),
+      make("p", {}, badge(figure(member.reward), member.is_success ? "good" : "bad"), " ", badge(member.stop, member.stop === "answered" ? "plain" : "warn"), " " + figure(member.num_tokens) + " tokens, ", seconds(member.seconds)),
+      member.turns.map((turn, place) => turnOf(turn, place, null, ""))))));
+}

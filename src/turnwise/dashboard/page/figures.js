@@ -1,0 +1,82 @@
+// Which figures are drawn together, and the one line that says what they mean. `*` is every other of its kind.
+
+export const OVERVIEW = [
+  { key: "success", title: "Success", names: ["success/rate", "validation/success"],
+    note: "Share of episodes that did everything their task asks: in training, and on tasks never trained on." },
+  { key: "families", title: "Success by family", names: ["success/*"],
+    note: "The same share for each family of tasks; the one that stays low is what the policy cannot do yet." },
+  { key: "reward", title: "Reward", names: ["reward/mean", "reward/std"],
+    note: "Mean of the episodes' rewards and their spread; without spread there is nothing to learn from." },
+  { key: "parts", title: "Reward parts", names: ["reward/*"],
+    note: "Each part of the reward before weighing, from 0 to 1: shows which part the total comes from." },
+  { key: "kl", title: "KL", names: ["kl/sampler", "kl/old", "kl/reference"],
+    note: "Nats a token from sampler to trainer (should be near 0), from before to after the update, and from the reference." },
+  { key: "entropy", title: "Entropy", names: ["entropy/mean"],
+    note: "How undecided the policy is, in nats a token; a fall to 0 means it has stopped trying anything else." },
+  { key: "loss", title: "Policy loss", names: ["loss/policy", "loss/kl", "loss/entropy", "loss/imitation"],
+    note: "What the update makes smaller; its size says little, a sudden jump says something broke." },
+  { key: "value", title: "Value loss", names: ["value/loss"],
+    note: "How far the value head is from the returns it predicts (PPO only)." },
+  { key: "explained", title: "Explained variance", names: ["value/explained_variance"],
+    note: "1: the value head predicts returns exactly; 0: no better than their mean; below: worse than that." },
+  { key: "gradient", title: "Gradient norm", names: ["gradient/norm", "gradient/value_norm"],
+    note: "Length of the gradient before it is clipped; spikes mean a batch that pulls hard in one direction." },
+  { key: "speed", title: "Tokens per second", names: ["rollout/tokens_per_second"],
+    note: "Tokens the policy sampled per second of collecting, waiting on tools included." },
+  { key: "time", title: "Seconds per step", names: ["time/*"],
+    note: "Where a step's time goes, phase by phase." },
+  { key: "memory", title: "Memory", names: ["memory/peak_gib", "memory/resident_gib", "memory/cuda_allocated_gib", "memory/cuda_peak_gib"],
+    note: "GiB held by the process now and at most; CUDA's too where there is a GPU." },
+  { key: "errors", title: "Tool and format errors", names: ["tools/error_rate", "format/error_rate"],
+    note: "Share of calls that failed by the model's own doing, and of turns that could not be read as a call or an answer." },
+  { key: "truncation", title: "Truncation", names: ["truncation/rate", "episodes/out_of_turns"],
+    note: "Share of episodes cut off for length, and of those that ran out of turns, before they answered." },
+  { key: "tokens", title: "Tokens an episode", names: ["length/own_tokens", "length/own_tokens_max"],
+    note: "Tokens the policy wrote itself: the mean and the longest." },
+  { key: "turns", title: "Turns and calls", names: ["length/turns", "tools/calls"],
+    note: "Turns played and tools called in an episode, on average." },
+  { key: "rate", title: "Learning rate", names: ["learning_rate"],
+    note: "As the schedule had it at each step." },
+  { key: "lost", title: "Lost episodes", names: ["episodes/lost", "groups/dropped"],
+    note: "Episodes lost to infrastructure and played again, and groups given up; never scored as failures." },
+];
+
+export const HEALTH = [
+  { key: "active", title: "Active and clipped", names: ["clip/active_fraction", "clip/low_fraction", "clip/high_fraction", "clip/dual_fraction"], rule: "active_fraction",
+    note: "Share of tokens that still teach, and of those stopped at each boundary." },
+  { key: "masks", title: "Learnable and forced", names: ["mask/learnable_fraction", "mask/forced_fraction", "mask/dropped_fraction"], rule: "learnable_fraction",
+    note: "Of the sampled tokens: those learned from, those without an alternative, those a correction dropped." },
+  { key: "alignment", title: "Alignment", names: ["tokens/alignment"], rule: "alignment",
+    note: "Share of sampled tokens whose log-prob the trainer agrees with; anything below 1 is a defect, not noise." },
+  { key: "sampler", title: "Sampler and trainer", names: ["sampler/max_abs_difference", "sampler/mean_abs_difference"],
+    note: "Distance between the log-probs of the one that sampled and the one that learns, in nats." },
+  { key: "klsampler", title: "KL from sampler", names: ["kl/sampler"], rule: "kl_sampler",
+    note: "Nats a token between the engine's distribution and the trainer's; should stay near 0." },
+  { key: "klreference", title: "KL from reference", names: ["kl/reference"], rule: "kl_reference",
+    note: "How far the policy has gone from what it is held near, in nats a token." },
+  { key: "ratio", title: "Ratio", names: ["ratio/p10", "ratio/p50", "ratio/p90", "ratio/max"],
+    note: "New over old probability of each token: a tenth lie below p10, a tenth above p90." },
+  { key: "spread", title: "Ratio's spread", names: ["ratio/std", "ratio/std_late"],
+    note: "0 is right before anything was learned from a batch; after the first optimizer step it must move." },
+  { key: "advantage", title: "Advantage", names: ["advantage/min", "advantage/mean", "advantage/max"],
+    note: "How much better or worse than its group each token's episode did; the mean should stay near 0." },
+  { key: "flat", title: "Groups without signal", names: ["groups/zero_variance_fraction", "advantage/zero_fraction"], rule: "zero_variance",
+    note: "Share of groups whose members all earned the same, and of tokens that therefore teach nothing." },
+  { key: "stale", title: "Staleness", names: ["staleness/mean", "staleness/max"],
+    note: "How many updates old the policy was that sampled the batch; 0 where collecting waits for learning." },
+  { key: "skipped", title: "Steps left out", names: ["skipped/not_a_number", "skipped/kl_cap", "skipped/empty"],
+    note: "Optimizer steps not taken so far: a number that is none, the KL cap, nothing to learn." },
+  { key: "cut", title: "Truncation", names: ["truncation/rate"], rule: "truncation",
+    note: "Share of episodes cut off before they could answer." },
+  { key: "toolerrors", title: "Tool errors", names: ["tools/error_rate"], rule: "tool_errors",
+    note: "Share of calls that failed by the model's own doing." },
+];
+
+// The names a panel means, out of those that were logged.
+export function namesOf(panel, panels, known) {
+  const taken = new Set(panels.flatMap((each) => each.names));
+  return panel.names.flatMap((name) => {
+    if (!name.endsWith("/*")) return known.includes(name) ? [name] : [];
+    return known.filter((each) => each.startsWith(name.slice(0, -1)) && !taken.has(each));
+  });
+}

@@ -1,0 +1,99 @@
+// Puts the views together: which runs are shown, which view, and what happens when a run grows.
+
+import { ask, listen } from "./api.js";
+import { conversation } from "./conversation.js";
+import { make } from "./dom.js";
+import { evaluations } from "./evaluations.js";
+import { health } from "./health.js";
+import { overview } from "./overview.js";
+import { go, moved, place } from "./place.js";
+import { recorded } from "./recorded.js";
+import { tools } from "./tools.js";
+import { trajectories } from "./trajectories.js";
+
+const VIEWS = { overview, health, trajectories, tools, evaluations, trajectory: conversation };
+const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations" };
+const STATES = { live: "● live", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
+
+const main = document.getElementById("main");
+let runs = [], drawing = 0, waiting = null, shownView = "";
+
+function chosen() {
+  const wanted = (place().settings.runs || "").split(",").filter(Boolean);
+  const found = runs.filter((run) => wanted.includes(run.name));
+  return found.length ? found : runs.slice(-1);
+}
+
+async function draw_(isGrowth) {
+  const own = ++drawing, { view, settings } = place();
+  try {
+    if (!runs.length || isGrowth) runs = (await ask("runs")).map((standing, colour) => ({ name: standing.name, standing, colour }));
+    const content = await (VIEWS[view] || overview)(chosen(), settings);
+    if (own !== drawing) return;
+    replace(content, isGrowth, view);
+  } catch (error) {
+    if (own !== drawing) return;
+    if (!isGrowth) main.replaceChildren(make("p", { class: "poor", role: "alert" }, "This could not be shown: " + error.message));
+  }
+  heads(view);
+}
+
+function replace(content, isGrowth, view) {
+  const focused = document.activeElement && main.contains(document.activeElement) ? document.activeElement.id : "";
+  main.replaceChildren(content);
+  if (focused && document.getElementById(focused)) document.getElementById(focused).focus({ preventScroll: true });
+  if (!isGrowth && view !== shownView) window.scrollTo(0, 0);
+  shownView = view;
+  main.dataset.view = view;
+  main.dataset.drawn = String(drawing);
+}
+
+function heads(view) {
+  const isHere = (name) => name === view || (name === "trajectories" && view === "trajectory");
+  document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { href: moved({}, name), "aria-current": isHere(name) ? "page" : null }, words)));
+  const shown = chosen();
+  document.getElementById("runs").replaceChildren(...runs.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
+    make("input", { type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", {}, run.standing.state))));
+  document.title = "turnwise: " + (TABS[view] || "trajectory");
+}
+
+function toggle(run, isOn) {
+  const names = new Set(chosen().map((each) => each.name));
+  if (isOn) names.add(run.name); else names.delete(run.name);
+  go({ runs: [...names].join(","), run: "" });
+}
+
+// New lines come every second; the page follows every two, and not while a form is being filled in or an episode read.
+function grew() {
+  if (waiting) return;
+  waiting = setTimeout(() => {
+    waiting = null;
+    const isTyping = document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && main.contains(document.activeElement);
+    if (!isTyping && place().view !== "trajectory") draw_(true);
+    else if (!runs.length) draw_(false);
+  }, shownView ? 2000 : 0);
+}
+
+function theme(next) {
+  const now = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  const wanted = next || (now === "dark" ? "light" : "dark");
+  document.documentElement.dataset.theme = wanted;
+  try { localStorage.setItem("theme", wanted); } catch { /* a file may not keep anything */ }
+}
+
+function keys(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
+  const names = Object.keys(TABS), number = Number(event.key);
+  if (number >= 1 && number <= names.length) go({}, names[number - 1]);
+  else if (event.key === "t") theme();
+  else if (event.key === "/" ) { event.preventDefault(); const field = document.getElementById("filter-task"); if (field) field.focus(); else go({}, "trajectories"); }
+}
+
+try { if (localStorage.getItem("theme")) theme(localStorage.getItem("theme")); } catch { /* as above */ }
+document.getElementById("theme").addEventListener("click", () => theme());
+document.addEventListener("keydown", keys);
+window.addEventListener("hashchange", () => draw_(false));
+const say = (state) => { document.getElementById("live").textContent = STATES[state]; document.getElementById("live").dataset.state = state; };
+if (recorded()) say("recorded");
+listen(grew, say);
+draw_(false);

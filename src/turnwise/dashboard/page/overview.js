@@ -1,0 +1,45 @@
+// The first view: how the runs are doing, figure by figure.
+
+import { ask } from "./api.js";
+import { make, number, percent, seconds } from "./dom.js";
+import { OVERVIEW } from "./figures.js";
+import { panelsOf, settingsOf } from "./panels.js";
+import { go } from "./place.js";
+
+export async function overview(runs, settings) {
+  const panels = [...OVERVIEW];
+  const extra = (settings.extra || "").split(",").filter(Boolean);
+  for (const name of extra) panels.unshift({ key: "extra-" + name.replaceAll("/", "-"), title: name, names: [name], note: "As logged under this name." });
+  const [charts, names] = await Promise.all([panelsOf(panels, runs, settings, { more: settings.first || settings.last ? undefined : heldOut }), ask("names", { run: runs[0].name })]);
+  return make("section", {}, make("h2", {}, "Overview"), make("div", { class: "cards" }, runs.map(card)), settingsOf(settings), charts, anyFigure(names, extra));
+}
+
+// Measured before the first step and after the last, on tasks that are never trained on.
+function heldOut(panel, run) {
+  const { before, after } = run.standing.heldout || {};
+  if (panel.key !== "success" || before === undefined || before === null || after === null) return null;
+  return { label: "held-out success", steps: [0, run.standing.last_step], values: [before, after] };
+}
+
+function card({ name, standing, colour }) {
+  const done = standing.last_step === null ? 0 : standing.last_step + 1;
+  const held = standing.heldout || {};
+  const fact = (label, value, id) => make("div", { class: "fact", "data-fact": id }, make("dt", {}, label), make("dd", {}, value));
+  return make("article", { class: "card", "data-run": name },
+    make("h3", { class: "key c" + (1 + colour % 8) }, name), make("p", { class: "note" }, [standing.state, standing.model, standing.algorithm].filter(Boolean).join(" · ")),
+    make("dl", {},
+      fact("steps", [number(done), standing.num_steps ? [" of ", number(standing.num_steps)] : ""], "steps"),
+      fact("success, last step", number(standing.latest["success/rate"]), "success"),
+      fact("reward, last step", number(standing.latest["reward/mean"]), "reward"),
+      held.before !== null && held.before !== undefined ? fact("held-out success", [percent(held.before), " → ", percent(held.after)], "heldout") : "",
+      standing.seconds ? fact("took", seconds(standing.seconds), "seconds") : "",
+      standing.stopped ? fact("stopped", standing.stopped, "stopped") : ""));
+}
+
+function anyFigure(names, extra) {
+  const input = make("input", { id: "any", list: "names", size: 30, placeholder: "any other figure by name" });
+  const add = () => names.includes(input.value) && go({ extra: [...extra, input.value].join(",") });
+  return make("form", { class: "settings", onsubmit: (event) => { event.preventDefault(); add(); } },
+    make("label", {}, "draw also ", input), make("datalist", { id: "names" }, names.map((name) => make("option", { value: name }, name))),
+    make("button", { type: "submit" }, "draw"));
+}

@@ -1,0 +1,31 @@
+// Takes the address, gives where the user is: the view and its settings. Every state can be linked to.
+
+export function place() {
+  const [view, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const settings = Object.fromEntries(new URLSearchParams(query || ""));
+  return { view: view || "overview", settings };
+}
+
+export function link(view, settings) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(settings)) {
+    if (value !== undefined && value !== null && value !== "") query.set(name, value);
+  }
+  const words = query.toString();
+  return "#/" + view + (words ? "?" + words : "");
+}
+
+// With some settings changed; those that belong to every view are kept.
+export function moved(changes, view) {
+  const now = place();
+  const kept = view && view !== now.view ? shared(now.settings) : now.settings;
+  return link(view || now.view, { ...kept, ...changes });
+}
+
+export function go(changes, view) {
+  location.hash = moved(changes, view);
+}
+
+function shared(settings) {
+  return Object.fromEntries(["runs", "run", "first", "last", "smooth"].filter((key) => key in settings).map((key) => [key, settings[key]]));
+}

@@ -1,0 +1,66 @@
+// Takes the data written into an exported file, gives the answers the server would have given.
+
+let data;
+
+export function recorded() {
+  if (data === undefined) {
+    const element = document.getElementById("recorded");
+    data = element ? new Recorded(JSON.parse(element.textContent)) : null;
+  }
+  return data;
+}
+
+class Recorded {
+  constructor(written) {
+    this.written = written;
+  }
+
+  answer(path, parameters) {
+    if (path === "runs") return this.written.runs;
+    const run = this.written.answers[parameters.run] || {};
+    if (path === "series") return this.series(run, parameters);
+    if (path === "trajectories") return this.list(run, parameters);
+    if (path === "trajectory" || path === "group" || path === "tokens") {
+      const found = (run[path] || {})[parameters.id];
+      if (!found) throw new Error("this episode was not written into the file; open the run itself");
+      return found;
+    }
+    if (path === "comparison") {
+      const found = (run.comparison || {})[parameters.before + " " + parameters.after];
+      if (!found) throw new Error("this comparison was not written into the file; open the run itself");
+      return found;
+    }
+    if (path === "tools") return (run.tools || {})[parameters.source || "train"];
+    return run[path];
+  }
+
+  series(run, { name, first, last }) {
+    const low = first === undefined || first === "" ? -Infinity : Number(first);
+    const high = last === undefined || last === "" ? Infinity : Number(last);
+    const empty = { steps: [], values: [], lows: [], highs: [] };
+    return Object.fromEntries([name].flat().map((each) => {
+      const line = run.series[each] || empty;
+      const kept = line.steps.map((step) => step >= low && step <= high);
+      return [each, Object.fromEntries(Object.entries(line).map(([key, list]) => [key, list.filter((_, at) => kept[at])]))];
+    }));
+  }
+
+  list(run, asked) {
+    const rows = run.rows.filter((row) =>
+      ["source", "family", "difficulty", "stop", "fault"].every((key) => !asked[key] || row[key] === asked[key]) &&
+      (!asked.task || row.task.toLowerCase().includes(asked.task.toLowerCase())) &&
+      (!asked.tool || row.tools.includes(asked.tool)) &&
+      (!asked.success || Number(asked.success) === row.is_success) &&
+      (!asked.first || row.step >= Number(asked.first)) && (!asked.last || row.step <= Number(asked.last)) &&
+      (!asked.low || row.reward >= Number(asked.low)) && (!asked.high || row.reward <= Number(asked.high)));
+    const orders = {
+      oldest: (a, b) => a.step - b.step, newest: (a, b) => b.step - a.step,
+      reward: (a, b) => a.reward - b.reward, "-reward": (a, b) => b.reward - a.reward,
+      "-seconds": (a, b) => b.seconds - a.seconds, "-tokens": (a, b) => b.num_tokens - a.num_tokens,
+      "-calls": (a, b) => b.num_calls - a.num_calls,
+    };
+    rows.sort(orders[asked.sort || "newest"]);
+    const start = Number(asked.offset || 0);
+    return { total: rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
+  }
+}

@@ -1,0 +1,58 @@
+"""Takes a model's name or folder, gives the text of each token id, where its tokenizer is here."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.chat.tokenizer import EMBEDDED, EMBEDDED_FOLDER
+
+logger = logging.getLogger(__name__)
+
+
+class Pieces:
+    """The text of single tokens. Nothing is downloaded: a page that only looks must not reach out."""
+
+    def __init__(self, model: str) -> None:
+        self._tokenizer = _open(model)
+        self._known: dict[int, str] = {}
+
+    @property
+    def exist(self) -> bool:
+        return self._tokenizer is not None
+
+    def of(self, ids: Sequence[int]) -> list[str] | None:
+        """One text an id; None where ids are all there is. Half a character is shown as U+FFFD."""
+        if self._tokenizer is None:
+            return None
+        for number in set(ids) - self._known.keys():
+            self._known[number] = self._tokenizer.decode([number], skip_special_tokens=False)
+        return [self._known[number] for number in ids]
+
+
+def _open(model: str) -> Any:
+    file = _file(model)
+    if file is None:
+        return None
+    try:
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(file))
+    except ImportError:
+        return None
+    except Exception as error:  # noqa: BLE001 (the library raises nothing more special)
+        logger.warning("%s: not readable as a tokenizer: %s", file, type(error).__name__)
+        return None
+
+
+def _file(model: str) -> Path | None:
+    folder = EMBEDDED_FOLDER if model == EMBEDDED else Path(model)
+    if (folder / "tokenizer.json").is_file():
+        return folder / "tokenizer.json"
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(model, "tokenizer.json")
+    except (ImportError, ValueError):  # not installed, or not a name of the hub
+        return None
+    return Path(found) if isinstance(found, str) else None

@@ -1,0 +1,121 @@
+"""Takes an index and names, gives figures over steps: thinned to what a screen can show, never cut short."""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from turnwise.dashboard.index import Index
+
+MAX_POINTS = 600
+"""About a chart's width in pixels."""
+
+MAX_COLUMNS = 160
+"""Of a histogram over steps."""
+
+
+def names(index: Index) -> list[str]:
+    with index.reading() as connection:
+        rows = connection.execute("SELECT name FROM names WHERE id IN (SELECT DISTINCT name FROM figures)")
+        return sorted(row["name"] for row in rows)
+
+
+def series(
+    index: Index,
+    wanted: Sequence[str],
+    *,
+    first: int = 0,
+    last: int | None = None,
+    num_points: int = MAX_POINTS,
+) -> dict[str, dict[str, list[Any]]]:
+    """Of each name `steps`, and over each bucket of steps its mean, least and largest; null where none.
+
+    A bucket is one step until there are more steps than points.
+    """
+    with index.reading() as connection:
+        last = _last_step(connection) if last is None else last
+        return {name: _one(connection, name, first, last, max(1, num_points)) for name in wanted}
+
+
+def latest(index: Index, wanted: Sequence[str]) -> dict[str, float | None]:
+    """The newest value of each name, exactly as logged."""
+    with index.reading() as connection:
+        found = {}
+        for name in wanted:
+            row = connection.execute(
+                "SELECT value FROM figures WHERE name = (SELECT id FROM names WHERE name = ?) "
+                "ORDER BY step DESC LIMIT 1",
+                (name,),
+            ).fetchone()
+            found[name] = row["value"] if row else None
+        return found
+
+
+def last_step(index: Index) -> int | None:
+    """The newest step that figures were logged of."""
+    with index.reading() as connection:
+        row = connection.execute("SELECT max(step) AS step FROM times").fetchone()
+        return None if row["step"] is None else int(row["step"])
+
+
+def histogram(index: Index, name: str, *, first: int = 0, last: int | None = None) -> dict[str, Any]:
+    """`edges`, and columns of counts over steps; neighbours are added up where there are too many."""
+    with index.reading() as connection:
+        last = _last_step(connection) if last is None else last
+        rows = connection.execute(
+            "SELECT step, edges, counts FROM histograms "
+            "WHERE name = ? AND step BETWEEN ? AND ? ORDER BY step",
+            (name, first, last),
+        ).fetchall()
+    if not rows:
+        return {"edges": [], "columns": []}
+    edges = json.loads(rows[-1]["edges"])
+    alike = [row for row in rows if row["edges"] == rows[-1]["edges"]]
+    width = -(-len(alike) // MAX_COLUMNS)
+    parts = [alike[start : start + width] for start in range(0, len(alike), width)]
+    return {"edges": edges, "columns": [_column(part) for part in parts]}
+
+
+def alarms(index: Index, *, first: int = 0, last: int | None = None, limit: int = 500) -> dict[str, Any]:
+    """The newest first, each as it was raised; and how often each was, over all steps asked for."""
+    with index.reading() as connection:
+        last = _last_step(connection) if last is None else last
+        rows = connection.execute(
+            "SELECT * FROM alarms WHERE step BETWEEN ? AND ? ORDER BY step DESC, rowid LIMIT ?",
+            (first, last, limit),
+        ).fetchall()
+        counts = connection.execute(
+            "SELECT name, level, count(*) AS num, min(step) AS first, max(step) AS last FROM alarms "
+            "WHERE step BETWEEN ? AND ? GROUP BY name, level ORDER BY num DESC",
+            (first, last),
+        ).fetchall()
+    return {"alarms": [dict(row) for row in rows], "counts": [dict(row) for row in counts]}
+
+
+def _last_step(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT max(step) AS step FROM times").fetchone()
+    return int(row["step"] or 0)
+
+
+def _one(
+    connection: sqlite3.Connection, name: str, first: int, last: int, num_points: int
+) -> dict[str, list[Any]]:
+    width = max(1, -(-(last - first + 1) // num_points))
+    rows = connection.execute(
+        "SELECT max(step) AS step, avg(value) AS value, min(value) AS low, max(value) AS high FROM figures "
+        "WHERE name = (SELECT id FROM names WHERE name = ?) AND step BETWEEN ? AND ? "
+        "GROUP BY (step - ?) / ? ORDER BY step",
+        (name, first, last, first, width),
+    ).fetchall()
+    return {
+        "steps": [row["step"] for row in rows],
+        "values": [row["value"] for row in rows],
+        "lows": [row["low"] for row in rows],
+        "highs": [row["high"] for row in rows],
+    }
+
+
+def _column(rows: Sequence[sqlite3.Row]) -> dict[str, Any]:
+    counts = [json.loads(row["counts"]) for row in rows]
+    total = [sum(each) for each in zip(*counts, strict=False)]
+    return {"first": rows[0]["step"], "last": rows[-1]["step"], "counts": total}

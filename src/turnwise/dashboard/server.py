@@ -1,0 +1,224 @@
+"""Takes runs, gives the page and its answers over HTTP: JSON, and a stream that says when something grew."""
+
+import contextlib
+import json
+import mimetypes
+from collections.abc import AsyncIterator, Callable
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from turnwise.dashboard import conversation, listing, measured, series
+from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.traffic import traffic
+from turnwise.dashboard.watch import Watch
+from turnwise.tracking.lines import plain
+
+PAGE = files("turnwise.dashboard") / "page"
+
+_HEARTBEAT_SECONDS = 15.0
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+
+
+class Asked:
+    """A request's parameters, each of the type that is wanted. ValueError names the one that is not."""
+
+    def __init__(self, request: Request, runs: Runs) -> None:
+        self._given = request.query_params
+        self._runs = runs
+
+    @property
+    def run(self) -> Run:
+        return self._runs[self._given.get("run", "")]
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._given.get(name, default)
+
+    def texts(self, name: str) -> list[str]:
+        return self._given.getlist(name)
+
+    def whole(self, name: str) -> int | None:
+        return self._number(name, int)
+
+    def number(self, name: str) -> float | None:
+        return self._number(name, float)
+
+    def flag(self, name: str) -> bool | None:
+        return {"1": True, "0": False}.get(self._given.get(name, ""))
+
+    @property
+    def steps(self) -> dict[str, Any]:
+        return {"first": self.whole("first") or 0, "last": self.whole("last")}
+
+    @property
+    def episode(self) -> int:
+        found = self.whole("id")
+        if found is None:
+            raise ValueError("id: which episode?")
+        return found
+
+    def _number(self, name: str, kind: Callable[[str], Any]) -> Any:
+        given = self._given.get(name, "")
+        if not given:
+            return None
+        try:
+            found = kind(given)
+        except ValueError:
+            raise ValueError(f"{name}: {given[:40]!r} is not a number") from None
+        if not -(2**62) < found < 2**62:  # what a database can hold
+            raise ValueError(f"{name}: {given[:40]!r} is out of all bounds")
+        return found
+
+
+class Answers:
+    """Everything the page asks for; each method answers one path."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._pieces: dict[str, Pieces] = {}
+        self._choices: dict[str, tuple[int, Any]] = {}
+
+    def runs(self, asked: Asked) -> Any:
+        return [run.standing() for run in self._runs]
+
+    def names(self, asked: Asked) -> Any:
+        return series.names(asked.run.index)
+
+    def series(self, asked: Asked) -> Any:
+        wanted = asked.texts("name")[:200]
+        num_points = min(asked.whole("points") or series.MAX_POINTS, 5_000)
+        return series.series(asked.run.index, wanted, **asked.steps, num_points=num_points)
+
+    def histogram(self, asked: Asked) -> Any:
+        return series.histogram(asked.run.index, asked.text("name", "ratio"), **asked.steps)
+
+    def alarms(self, asked: Asked) -> Any:
+        return series.alarms(asked.run.index, **asked.steps)
+
+    def choices(self, asked: Asked) -> Any:
+        run, now = asked.run, asked.run.index.num_changes
+        if self._choices.get(run.name, (-1, None))[0] != now:  # counted over every episode: not at each click
+            self._choices[run.name] = (now, listing.choices(run.index))
+        return self._choices[run.name][1]
+
+    def trajectories(self, asked: Asked) -> Any:
+        wanted = listing.Filter(
+            source=asked.text("source"),
+            first=asked.whole("first"),
+            last=asked.whole("last"),
+            task=asked.text("task"),
+            family=asked.text("family") or None,
+            difficulty=asked.text("difficulty"),
+            low=asked.number("low"),
+            high=asked.number("high"),
+            is_success=asked.flag("success"),
+            stop=asked.text("stop"),
+            fault=asked.text("fault"),
+            tool=asked.text("tool"),
+        )
+        place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
+        return listing.page(asked.run.index, wanted, sort=asked.text("sort", "newest"), **place)
+
+    def trajectory(self, asked: Asked) -> Any:
+        return conversation.conversation(asked.run.index, asked.episode)
+
+    def group(self, asked: Asked) -> Any:
+        return conversation.side_by_side(asked.run.index, asked.episode)
+
+    def tokens(self, asked: Asked) -> Any:
+        run = asked.run
+        if run.model not in self._pieces:
+            self._pieces[run.model] = Pieces(run.model)
+        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces[run.model])
+
+    def tools(self, asked: Asked) -> Any:
+        return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)
+
+    def evaluations(self, asked: Asked) -> Any:
+        return measured.evaluations(asked.run.folder)
+
+    def comparison(self, asked: Asked) -> Any:
+        return measured.comparison(asked.run.folder, asked.text("before"), asked.text("after"))
+
+
+PATHS = (
+    *("runs", "names", "series", "histogram", "alarms", "choices", "trajectories", "trajectory", "group"),
+    *("tokens", "tools", "evaluations", "comparison"),
+)
+
+
+def application(
+    runs: Runs, watch: Watch, guard: Guard, *, is_ending: Callable[[], bool] = lambda: False
+) -> ASGIApp:
+    """`is_ending` tells the streams to end, which would otherwise go on for as long as a page is open."""
+    answers = Answers(runs)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        watch.start()
+        yield
+        await run_in_threadpool(watch.stop)
+
+    routes = [
+        *(Route(f"/api/{path}", _answering(getattr(answers, path), runs)) for path in PATHS),
+        Route("/api/events", _events(watch, is_ending)),
+        Route("/", _page("index.html")),
+        *(Route(f"/{each.name}", _page(each.name)) for each in PAGE.iterdir()),
+    ]
+    return guard.over(Starlette(routes=routes, lifespan=lifespan))
+
+
+def as_json(answer: Any) -> bytes:
+    """In ASCII: what a model wrote may hold halves of characters, which no other encoding takes."""
+    return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()
+
+
+def _answering(answer: Callable[[Asked], Any], runs: Runs) -> Any:
+    async def endpoint(request: Request) -> Response:
+        def work() -> tuple[bytes, int]:
+            try:
+                return as_json(answer(Asked(request, runs))), 200
+            except ValueError as error:
+                return as_json({"error": str(error)}), 400
+            except LookupError as error:
+                return as_json({"error": f"not found: {error}"}), 404
+
+        content, status = await run_in_threadpool(work)
+        return Response(content, status, media_type="application/json")
+
+    return endpoint
+
+
+def _events(watch: Watch, is_ending: Callable[[], bool]) -> Any:
+    async def endpoint(request: Request) -> Response:
+        async def stream() -> AsyncIterator[str]:
+            version, quiet_seconds = -1, 0.0
+            while not is_ending():
+                now = await watch.changed(version, timeout=1.0)
+                quiet_seconds += 1.0
+                if now == version and quiet_seconds < _HEARTBEAT_SECONDS:
+                    continue
+                version, quiet_seconds = now, 0.0
+                yield f"data: {json.dumps({'version': version, 'is_whole': watch.is_whole})}\n\n"
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    return endpoint
+
+
+def _page(name: str) -> Any:
+    file = PAGE / name
+
+    async def endpoint(request: Request) -> Response:
+        kind = _TYPES.get("." + name.rpartition(".")[2]) or mimetypes.guess_type(name)[0]
+        return Response(await run_in_threadpool(file.read_bytes), media_type=kind)
+
+    return endpoint

@@ -1,0 +1,77 @@
+"""Takes an index, gives how each tool did: calls, errors by class, latency, retries, share of the time."""
+
+import math
+import sqlite3
+from typing import Any
+
+from turnwise.dashboard.episodes import fault_of
+from turnwise.dashboard.index import Index
+
+
+def traffic(
+    index: Index, *, source: str = "train", first: int = 0, last: int | None = None
+) -> dict[str, Any]:
+    """One row a tool, and the time that episodes spent waiting on them."""
+    end = 2**62 if last is None else last
+    with index.reading() as connection:
+        tools = _tools(connection, source, first, end)
+        [seconds, engine, waiting, num_episodes] = connection.execute(
+            "SELECT sum(seconds), sum(engine_seconds), sum(tool_seconds), count(*) FROM episodes "
+            "WHERE source = ? AND ifnull(step, 0) BETWEEN ? AND ?",
+            (source, first, end),
+        ).fetchone()
+    return {
+        "tools": tools,
+        "num_episodes": num_episodes,
+        "episode_seconds": seconds or 0.0,
+        "engine_seconds": engine or 0.0,
+        "tool_seconds": waiting or 0.0,
+        "waiting_share": (waiting or 0.0) / seconds if seconds else 0.0,
+    }
+
+
+def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -> list[dict[str, Any]]:
+    within = "source = ? AND ifnull(step, 0) BETWEEN ? AND ?"
+    values = (source, first, last)
+    causes: dict[str, dict[str, int]] = {}
+    for row in connection.execute(
+        f"SELECT tool, cause, count(*) AS num FROM calls WHERE {within} GROUP BY tool, cause",  # noqa: S608
+        values,
+    ):
+        causes.setdefault(row["tool"], {})[row["cause"]] = row["num"]
+    rows = connection.execute(
+        f"SELECT tool, max(server) AS server, count(*) AS num, sum(num_retries) AS num_retries, "  # noqa: S608
+        f"sum(seconds) AS seconds FROM calls WHERE {within} GROUP BY tool ORDER BY max(server), tool",
+        values,
+    ).fetchall()
+    return [
+        {
+            "tool": row["tool"],
+            "server": row["server"],
+            "num_calls": row["num"],
+            "causes": causes[row["tool"]],
+            "num_errors": sum(num for cause, num in causes[row["tool"]].items() if fault_of(cause) != "none"),
+            "num_infra": sum(num for cause, num in causes[row["tool"]].items() if fault_of(cause) == "infra"),
+            "num_refused": causes[row["tool"]].get("breaker_open", 0),
+            "num_retries": row["num_retries"],
+            "seconds": row["seconds"],
+            **{
+                f"p{share}": _percentile(connection, row["tool"], row["num"], share, values)
+                for share in (50, 95, 99)
+            },
+        }
+        for row in rows
+    ]
+
+
+def _percentile(
+    connection: sqlite3.Connection, tool: str, num: int, share: int, values: tuple[str, int, int]
+) -> float:
+    """The least latency that this share of the calls does not exceed."""
+    source, first, last = values
+    row = connection.execute(
+        "SELECT seconds FROM calls WHERE source = ? AND tool = ? AND ifnull(step, 0) BETWEEN ? AND ? "
+        "ORDER BY seconds LIMIT 1 OFFSET ?",
+        (source, tool, first, last, max(0, math.ceil(num * share / 100) - 1)),
+    ).fetchone()
+    return float(row["seconds"])

@@ -1,0 +1,58 @@
+"""Takes runs, keeps their indexes up to date in a thread of its own, gives word to whoever waits for it."""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+
+from turnwise.dashboard.runs import Runs
+
+logger = logging.getLogger(__name__)
+
+_LOOK_EVERY = 5
+"""Refreshes between two looks for new runs."""
+
+
+class Watch:
+    """A clock that ticks up with every change; `changed` waits for the next tick."""
+
+    def __init__(self, runs: Runs, *, seconds: float = 1.0) -> None:
+        self._runs = runs
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="index", daemon=True)
+        self.version = 0
+        """Changes so far."""
+        self.is_whole = False
+        """Whether everything that was there at the start has been read."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    async def changed(self, since: int, *, timeout: float) -> int:
+        """The version, once it is past `since` or the time is up."""
+        deadline = asyncio.get_running_loop().time() + timeout
+        while self.version <= since and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(0.1)
+        return self.version
+
+    def _follow(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                if number % _LOOK_EVERY == 0:
+                    self.version += self._runs.look()
+                for run in self._runs:
+                    self.version += run.index.refresh(seconds=self._seconds)
+            except (OSError, sqlite3.Error) as error:  # a folder that went away, a disk that is full
+                logger.warning("the runs were not read whole this time: %s", error)
+            is_behind = any(run.index.is_behind for run in self._runs)
+            if not self.is_whole and not is_behind:
+                self.is_whole = True
+                self.version += 1
+            number += 1
+            self._stop.wait(0 if is_behind else self._seconds)

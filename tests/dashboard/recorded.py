@@ -1,0 +1,217 @@
+"""What the page is tried on: run folders written by the run's own writers, hostile words among them."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.config import Recipe
+from turnwise.diagnostics.health import examine
+from turnwise.evaluate.report import Report, write_report
+from turnwise.evaluate.summary import record
+from turnwise.rewards import succeeded
+from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.tracking.folder import RunFolder
+from turnwise.tracking.whole import write_json
+from turnwise.types import (
+    Answer,
+    Cause,
+    Completion,
+    Difficulty,
+    Finish,
+    FormatError,
+    FormatErrorKind,
+    Message,
+    Parsed,
+    Reward,
+    Stop,
+    Task,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    Truth,
+    Turn,
+)
+
+HOSTILE = (
+    '<script>window.broken = 1</script><img src=x onerror="window.broken = 2">\'"&amp; '
+    "\x1b[31mred\x1b[0m \u202egnp.exe\u202c \u2066x\u2069 \x00 \ud800 end"
+)
+"""Markup, escapes, direction marks, a zero byte and half a character."""
+
+TOOLS = (
+    Tool("quote", "A quote.", {"type": "object"}, "market", "quote", is_read_only=True),
+    Tool("send", "A message.", {"type": "object"}, "slack", "send"),
+)
+
+EDGES = tuple(math.exp(0.1 * number - 2.05) for number in range(42))
+
+
+def turn(
+    number: int,
+    text: str = "",
+    calls: Sequence[tuple[str, Mapping[str, Any], ToolResult]] = (),
+    *,
+    error: FormatError | None = None,
+) -> Turn:
+    ids = tuple(range(10 * number + 1, 10 * number + 5))
+    return Turn(
+        new_ids=tuple(range(1, 6)),
+        completion=Completion(ids, (-0.01, -0.5, -1.25, -4.0), Finish.STOP, 3),
+        parsed=Parsed(
+            text=text,
+            calls=tuple(
+                ToolCall(f"{number}.{place}", name, arguments)
+                for place, (name, arguments, _) in enumerate(calls)
+            ),
+            error=error,
+        ),
+        results=tuple(result for _, _, result in calls),
+        engine_seconds=0.5,
+        tool_seconds=sum(result.seconds for _, _, result in calls),
+    )
+
+
+def result(
+    content: str = "51.9", cause: Cause = Cause.OK, seconds: float = 0.25, retries: int = 0
+) -> ToolResult:
+    return ToolResult("0.0", content, cause, seconds, retries)
+
+
+def task(
+    name: str, family: str = "quotes", difficulty: Difficulty = Difficulty.EASY, prompt: str = ""
+) -> Task:
+    truth = Truth(answer=Answer("51.9"))
+    words = (Message("user", prompt or f"What does {name} cost?"),)
+    return Task(name, words, ("market",), truth, difficulty=difficulty, family=family)
+
+
+def episode(of: Task, turns: Sequence[Turn], *, stop: Stop = Stop.ANSWERED, member: int = 0) -> Trajectory:
+    seconds = sum(each.engine_seconds + each.tool_seconds for each in turns)
+    return Trajectory(of, f"{of.id}/0.{member}", 2**60 + member, tuple(turns), stop, TOOLS, seconds=seconds)
+
+
+def good(of: Task, member: int = 0) -> Played:
+    turns = (turn(0, calls=[("quote", {"symbol": of.id}, result())]), turn(1, "51.9"))
+    return Played(episode(of, turns, member=member), Reward(1.0, {"outcome": 1.0, "format": 1.0}))
+
+
+def bad(of: Task, member: int = 0) -> Played:
+    failed = result("no such symbol", Cause.TOOL_ERROR, 1.5, retries=2)
+    return Played(
+        episode(
+            of, (turn(0, calls=[("quote", {"symbol": "?"}, failed)]), turn(1, "I do not know")), member=member
+        ),
+        Reward(0.0, {"outcome": 0.0, "format": 0.5}),
+    )
+
+
+def hostile(of: Task, member: int = 0, text: str = HOSTILE) -> Played:
+    turns = (
+        turn(0, text, [("send", {"words": text}, result(text, Cause.TIMEOUT, 0.1))]),
+        turn(1, text, error=FormatError(FormatErrorKind.BAD_JSON, text)),
+    )
+    return Played(
+        episode(of, turns, stop=Stop.MAX_TURNS, member=member), Reward(0.25, {"outcome": 0.0, text: 0.5})
+    )
+
+
+def figures(step: int) -> dict[str, float]:
+    return {
+        "success/rate": 0.5 + 0.01 * step,
+        "success/quotes": 0.25 + 0.01 * step,
+        "reward/mean": 0.4 + 0.01 * step,
+        "reward/std": 0.3,
+        "reward/outcome": 0.4,
+        "tools/calls": 1.5,
+        "tools/error_rate": 0.25,
+        "tools/seconds": 0.875,
+        "format/error_rate": 0.0,
+        "truncation/rate": 0.9 if step == 1 else 0.0,
+        "length/turns": 2.0,
+        "rollout/tokens_per_second": 321.5,
+        "time/rollout_seconds": 2.0 + step,
+        "groups/zero_variance_fraction": 0.125,
+    }
+
+
+def learned(step: int) -> dict[str, float]:
+    return {
+        "kl/sampler": 0.001 * step,
+        "kl/old": 0.002,
+        "entropy/mean": 0.9 - 0.05 * step,
+        "loss/policy": -0.0123,
+        "gradient/norm": float("nan") if step == 2 else 0.5,
+        "clip/active_fraction": 0.975,
+        "mask/learnable_fraction": 1.0,
+        "mask/forced_fraction": 0.0,
+        "tokens/alignment": 1.0,
+        "groups/zero_variance_fraction": 0.0,
+        "ratio/p50": 1.0,
+        "time/update_seconds": 1.0,
+        "memory/peak_gib": 1.5,
+    }
+
+
+def log_step(folder: RunFolder, step: int) -> None:
+    """One step's figures as a run logs them, alarms too."""
+    folder.log(step, "rollout", figures(step))
+    counts = [0] * 43
+    counts[21], counts[25] = 100, step + 1
+    alarms = examine({**learned(step), **figures(step)}, folder.recipe.health)
+    histograms = {"ratio": {"edges": list(EDGES), "counts": counts}}
+    folder.log(step, "update", learned(step), histograms=histograms, alarms=alarms)
+
+
+def play_step(folder: RunFolder, step: int, played: Sequence[Played]) -> None:
+    with TrajectoryWriter(folder.trajectories(step)) as writer:
+        for each in played:
+            writer.write(Played(each.trajectory, each.reward, step))
+
+
+def evaluate(folder: RunFolder, name: str, played: Sequence[Played]) -> None:
+    with TrajectoryWriter(folder.evaluations / f"{name}.trajectories.jsonl") as writer:
+        for each in played:
+            writer.write(each)
+    records = tuple(
+        record(each.trajectory, is_success=succeeded(each.trajectory, each.reward)) for each in played
+    )
+    num_tasks = len({each.task_id for each in records})
+    report = Report("tiny", 1, 1.0, 12.5, num_tasks, 0, records)
+    write_report(report, folder.evaluations / f"{name}.json")
+
+
+def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
+    """A finished run: every step with a group that differs, evaluations before and after, hostile words."""
+    recipe = Recipe.model_validate({"run": {"num_steps": num_steps}, "model": {"path": "embedded"}})
+    with RunFolder.create(root, name, recipe, is_dated=False) as folder:
+        for step in range(num_steps):
+            log_step(folder, step)
+            ace, bee = task("ace"), task("bee", "sums", Difficulty.HARD)
+            played = [good(ace), bad(ace, 1), good(bee), good(bee, 1)]
+            if step == num_steps - 1:
+                played += [hostile(task("evil<b>", "<i>family"), 0), hostile(task("long"), 0, "x" * 2**20)]
+            play_step(folder, step, played)
+        held = [task(f"held{number}", "quotes" if number % 2 else "sums") for number in range(6)]
+        evaluate(
+            folder, "before", [bad(each) if number > 1 else good(each) for number, each in enumerate(held)]
+        )
+        evaluate(folder, "after", [good(each) if number else bad(each) for number, each in enumerate(held)])
+        write_json(folder.summary, summary(num_steps))
+        return folder.path
+
+
+def summary(num_steps: int) -> dict[str, Any]:
+    return {
+        "num_steps": num_steps,
+        "seconds": 61.5,
+        "stopped": "",
+        "heldout_success": {"before": 2 / 6, "after": 5 / 6},
+        "heldout_gain": {"value": 0.5, "low": 0.0, "high": 1.0},
+    }
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]

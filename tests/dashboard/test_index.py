@@ -1,0 +1,275 @@
+"""The index grows with the files, reads nothing twice, and keeps only what stands there."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dashboard.recorded import (
+    HOSTILE,
+    bad,
+    figures,
+    good,
+    hostile,
+    learned,
+    log_step,
+    play_step,
+    task,
+    write_run,
+)
+from turnwise.config import Recipe
+from turnwise.dashboard import growing
+from turnwise.dashboard.conversation import conversation, side_by_side
+from turnwise.dashboard.index import Index
+from turnwise.dashboard.listing import Filter, choices, members, of_task, page
+from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
+from turnwise.dashboard.traffic import traffic
+from turnwise.rollout.store import Played
+from turnwise.tracking.folder import RunFolder
+from turnwise.types import Reward
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[RunFolder]:
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return index_of(write_run(tmp_path_factory.mktemp("recorded")))
+
+
+def index_of(run: Path) -> Index:
+    index = Index(run, run.parent / "cache")
+    index.refresh()
+    return index
+
+
+def test_figures_come_out_as_logged(tmp_path: Path) -> None:
+    index = index_of(write_run(tmp_path))
+    found = series(index, ["success/rate", "entropy/mean", "gradient/norm", "no/such"])
+    assert found["success/rate"]["steps"] == [0, 1, 2, 3]
+    assert found["success/rate"]["values"] == [figures(step)["success/rate"] for step in range(4)]
+    assert found["entropy/mean"]["values"] == [learned(step)["entropy/mean"] for step in range(4)]
+    assert found["gradient/norm"]["values"] == [0.5, 0.5, None, 0.5]
+    assert found["no/such"]["steps"] == []
+    assert last_step(index) == 3
+    assert latest(index, ["reward/mean"]) == {"reward/mean": figures(3)["reward/mean"]}
+    assert set(names(index)) == figures(0).keys() | learned(0).keys()
+
+
+def test_of_a_name_logged_twice_in_a_step_the_rollouts_count(tmp_path: Path) -> None:
+    found = series(index_of(write_run(tmp_path)), ["groups/zero_variance_fraction"])
+    assert found["groups/zero_variance_fraction"]["values"] == [0.125] * 4
+
+
+def test_many_steps_are_thinned_to_means_with_their_extremes(folder: RunFolder) -> None:
+    for step in range(100):
+        folder.log(step, "rollout", {"a": float(step)})
+    index = index_of(folder.path)
+    found = series(index, ["a"], num_points=10)["a"]
+    assert found["steps"] == list(range(9, 100, 10))
+    assert found["values"][0] == 4.5
+    assert (found["lows"][-1], found["highs"][-1]) == (90.0, 99.0)
+    assert series(index, ["a"], first=5, last=6)["a"]["values"] == [5.0, 6.0]
+
+
+def test_alarms_and_histograms_stand_at_their_steps(tmp_path: Path) -> None:
+    index = index_of(write_run(tmp_path))
+    found = alarms(index)["alarms"]
+    assert [(each["step"], each["name"]) for each in found] == [(2, "not_a_number"), (1, "truncation")]
+    assert "Try:" in found[1]["message"]
+    ratios = histogram(index, "ratio", first=1, last=2)
+    assert [column["counts"][25] for column in ratios["columns"]] == [2, 3]
+    assert len(ratios["edges"]) == 42
+
+
+def test_a_growing_file_is_read_from_where_it_was_left(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_step(folder, 0)
+    play_step(folder, 0, [good(task("a"))])
+    index = index_of(folder.path)
+    read: list[tuple[str, int]] = []
+    before = growing.lines_from
+
+    def watched(path: Path, offset: int) -> object:
+        read.append((path.name, offset))
+        return before(path, offset)
+
+    monkeypatch.setattr("turnwise.dashboard.index.lines_from", watched)
+    assert not index.refresh()
+    assert read == []
+    sizes = {path.name: path.stat().st_size for path in (folder.metrics, folder.trajectories(0))}
+    log_step(folder, 1)
+    play_step(folder, 0, [bad(task("a"), 1)])
+    assert index.refresh()
+    assert sizes.items() <= set(read)
+    assert all(offset >= sizes[name] for name, offset in read)
+    assert page(index, Filter())["total"] == 2
+    # another process begins where this one ended
+    read.clear()
+    Index(folder.path, folder.path.parent / "cache").refresh()
+    assert read == []
+
+
+def test_a_line_cut_short_waits_for_its_end(folder: RunFolder) -> None:
+    play_step(folder, 0, [good(task("a"))])
+    path = folder.trajectories(0)
+    line = path.read_bytes().splitlines(keepends=True)[1]
+    with path.open("ab") as file:
+        file.write(line[:100])
+    index = index_of(folder.path)
+    assert page(index, Filter())["total"] == 1
+    with path.open("ab") as file:
+        file.write(line[100:])
+    assert index.refresh()
+    assert page(index, Filter())["total"] == 2
+    assert choices(index)["num_bad_lines"] == 0
+
+
+def test_lines_that_are_none_of_ours_are_counted_and_left_out(folder: RunFolder) -> None:
+    play_step(folder, 0, [good(task("a"))])
+    log_step(folder, 0)
+    lines = [b"{torn", b"[1]", b'{"kind":"other"}', b'{"kind":"trajectory","step":0}', b"[" * 100_000]
+    figures = {"step": 10**30, "kind": "rollout", "time": 0.0, "metrics": {}}
+    lines.append(json.dumps(figures).encode())  # more than a database holds
+    for path in (folder.trajectories(0), folder.metrics):
+        with path.open("ab") as file:
+            file.write(b"\n".join(lines) + b"\n")
+    play_step(folder, 0, [good(task("b"))])
+    log_step(folder, 1)
+    index = index_of(folder.path)
+    assert page(index, Filter())["total"] == 2
+    assert last_step(index) == 1
+    assert choices(index)["num_bad_lines"] == 12
+
+
+def test_what_a_resumed_run_has_cut_is_gone_from_the_index(folder: RunFolder) -> None:
+    for step in range(3):
+        log_step(folder, step)
+        play_step(folder, step, [good(task(f"t{step}"))])
+    index = index_of(folder.path)
+    folder.cut(1)
+    index.refresh()
+    assert last_step(index) == 0
+    assert [row["task"] for row in page(index, Filter())["rows"]] == ["t0"]
+    log_step(folder, 1)
+    play_step(folder, 1, [bad(task("again"))])
+    index.refresh()
+    assert last_step(index) == 1
+    assert [row["task"] for row in page(index, Filter(last=1))["rows"]] == ["again", "t0"]
+    assert traffic(index)["tools"][0]["num_calls"] == 2
+
+
+def test_a_file_replaced_by_one_of_the_same_length_is_read_anew(folder: RunFolder) -> None:
+    play_step(folder, 0, [good(task("aaa"))])
+    index = index_of(folder.path)
+    path = folder.trajectories(0)
+    other = path.with_suffix(".part")
+    other.write_bytes(path.read_bytes().replace(b"aaa", b"bbb"))
+    os.replace(other, path)
+    index.refresh()
+    assert [row["task"] for row in page(index, Filter())["rows"]] == ["bbb"]
+
+
+def test_an_index_of_another_version_or_a_broken_one_is_made_anew(folder: RunFolder) -> None:
+    log_step(folder, 0)
+    index = index_of(folder.path)
+    for file in index.path.parent.iterdir():
+        file.write_bytes(b"not a database at all" * 100)
+    assert last_step(index_of(folder.path)) == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tasks"),
+    [
+        (Filter(first=3, source="train"), ["ace", "ace", "bee", "bee", "evil<b>", "long"]),
+        (Filter(last=0, source="train"), ["ace", "ace", "bee", "bee"]),
+        (Filter(task="EVIL"), ["evil<b>"]),
+        (Filter(family="sums", source="train", last=0), ["bee", "bee"]),
+        (Filter(difficulty="hard", first=3), ["bee", "bee"]),
+        (Filter(low=0.2, high=0.3), ["evil<b>", "long"]),
+        (Filter(stop="max_turns"), ["evil<b>", "long"]),
+        (Filter(fault="infra"), ["evil<b>", "long"]),
+        (Filter(fault="model", source="train", last=0), ["ace"]),
+        (Filter(tool="send"), ["evil<b>", "long"]),
+        (Filter(source="after", is_success=False), ["held0"]),
+        (Filter(task="' OR 1=1 --"), []),
+    ],
+)
+def test_the_list_is_filtered_by_all_it_shows(recorded: Index, wanted: Filter, tasks: list[str]) -> None:
+    index = recorded
+    assert [row["task"] for row in page(index, wanted)["rows"]] == tasks
+
+
+def test_the_list_comes_in_pages_that_do_not_overlap(folder: RunFolder) -> None:
+    play_step(folder, 0, [good(task(f"t{number}")) for number in range(7)])
+    index = index_of(folder.path)
+    pages = [page(index, Filter(), sort="oldest", offset=offset, limit=3) for offset in (0, 3, 6)]
+    assert [row["task"] for each in pages for row in each["rows"]] == [f"t{number}" for number in range(7)]
+    assert {each["total"] for each in pages} == {7}
+    with pytest.raises(ValueError, match="sort"):
+        page(index, Filter(), sort="id; DROP TABLE episodes")
+
+
+def test_an_episode_comes_whole_with_its_group_and_the_same_task_elsewhere(tmp_path: Path) -> None:
+    index = index_of(write_run(tmp_path))
+    [first, second] = page(index, Filter(task="ace", first=2, last=2))["rows"]
+    found = conversation(index, second["id"])
+    assert (
+        [member["id"] for member in found["group"]]
+        == members(index, first["id"])
+        == [first["id"], second["id"]]
+    )
+    assert found["reward"] == {"total": 0.0, "parts": {"outcome": 0.0, "format": 0.5}}
+    [call] = found["turns"][0]["calls"]
+    assert (call["name"], json.loads(call["arguments"])) == ("quote", {"symbol": "?"})
+    assert (call["result"]["cause"], call["result"]["fault"], call["result"]["num_retries"]) == (
+        "tool_error",
+        "model",
+        2,
+    )
+    assert [each["step"] for each in found["elsewhere"]] == [0, 1, 2, 3]
+    assert [each["reward"] for each in of_task(index, "ace")] == [0.5] * 4
+    assert [len(each["turns"]) for each in side_by_side(index, first["id"])] == [2, 2]
+    with pytest.raises(LookupError):
+        conversation(index, 10_000)
+
+
+def test_hostile_words_pass_through_the_index(tmp_path: Path) -> None:
+    index = index_of(write_run(tmp_path))
+    [row] = page(index, Filter(task="evil"))["rows"]
+    found = conversation(index, row["id"])
+    assert found["turns"][0]["text"] == HOSTILE
+    assert found["turns"][0]["calls"][0]["result"]["content"] == HOSTILE
+    [long] = page(index, Filter(task="long"))["rows"]
+    assert len(conversation(index, long["id"])["turns"][0]["text"]) == 2**20
+
+
+def test_success_is_what_the_run_counts_where_no_part_says_it(folder: RunFolder) -> None:
+    played = [good(task("a")), bad(task("a"), 1), hostile(task("a"), 2)]
+    play_step(folder, 0, [Played(each.trajectory, Reward(0.7, {"own:part": 0.7})) for each in played])
+    rows = page(index_of(folder.path), Filter(), sort="oldest")["rows"]
+    assert [row["is_success"] for row in rows] == [1, 0, 0]
+
+
+def test_traffic_counts_calls_errors_retries_and_percentiles(tmp_path: Path) -> None:
+    index = index_of(write_run(tmp_path))
+    found = traffic(index, first=0, last=2)
+    [quote] = found["tools"]
+    assert (quote["server"], quote["num_calls"], quote["num_errors"], quote["num_retries"]) == (
+        "market",
+        12,
+        3,
+        6,
+    )
+    assert quote["causes"] == {"ok": 9, "tool_error": 3}
+    assert (quote["p50"], quote["p95"], quote["p99"]) == (0.25, 1.5, 1.5)
+    assert found["tool_seconds"] == pytest.approx(9 * 0.25 + 3 * 1.5)
+    assert found["waiting_share"] == pytest.approx(6.75 / (6.75 + 12 * 1.0))
+    assert [tool["tool"] for tool in traffic(index, first=3)["tools"]] == ["quote", "send"]
+    assert traffic(index, source="after")["tools"][0]["num_calls"] == 6
