@@ -25,7 +25,7 @@ def test_trackers_are_told_what_the_folder_has_and_one_that_hangs_holds_nothing_
     recipe = write_recipe(tmp_path, evaluation={"every": 2, "num_samples": 1})
     blocks = [
         f'[[trackers]]\nkind = "{KEEPING}"\nepisodes_per_step = 4\nclose_seconds = 60\n',
-        f'[[trackers]]\nkind = "{HANGING}"\nclose_seconds = 1\n',
+        f'[[trackers]]\nkind = "{HANGING}"\nclose_seconds = 1\noptions = {{file = "hung.jsonl"}}\n',
     ]
     recipe.write_text(recipe.read_text() + "\n".join(blocks))
     with training(str(recipe)) as process:
