@@ -16,11 +16,16 @@ def kept(folder: RunFolder) -> list[list[Any]]:
     return [json.loads(line) for line in (folder.path / "kept.jsonl").read_text().splitlines()]
 
 
+def figures(row: dict[str, Any]) -> dict[str, float]:
+    """A line's, and each alarm as one of its own."""
+    return row["metrics"] | {f"alarm/{alarm['name']}": 1.0 for alarm in row.get("alarms", ())}
+
+
 def test_trackers_are_told_what_the_folder_has_and_one_that_hangs_holds_nothing_up(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, evaluation={"every": 2, "num_samples": 1})
     blocks = [
         f'[[trackers]]\nkind = "{KEEPING}"\nepisodes_per_step = 4\nclose_seconds = 60\n',
-        f'[[trackers]]\nkind = "{HANGING}"\nclose_seconds = 1\n',
+        f'[[trackers]]\nkind = "{HANGING}"\nclose_seconds = 1\noptions = {{file = "hung.jsonl"}}\n',
     ]
     recipe.write_text(recipe.read_text() + "\n".join(blocks))
     with training(str(recipe)) as process:
@@ -35,7 +40,7 @@ def test_trackers_are_told_what_the_folder_has_and_one_that_hangs_holds_nothing_
 
     told = kept(folder)
     lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-    assert [each[1:] for each in told if each[0] == "log"] == [[row["step"], row["metrics"]] for row in lines]
+    assert [each[1:] for each in told if each[0] == "log"] == [[row["step"], figures(row)] for row in lines]
     ratios = [row["histograms"]["ratio"] for row in lines if row["kind"] == "update"]
     assert [each[3:] for each in told if each[0] == "histogram"] == [
         [ratio["edges"], ratio["counts"]] for ratio in ratios

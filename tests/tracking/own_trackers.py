@@ -20,7 +20,7 @@ class Keeping:
 
     def __init__(self, start: Start) -> None:
         self._options = start.config.options
-        self._file = (Path(start.folder) / "kept.jsonl").open("a")
+        self._file = (Path(start.folder) / self._options.get("file", "kept.jsonl")).open("a")
         self.where = str(start.folder)
         self._keep("start", start.project, start.name, dict(start.recipe)["seed"], dict(os.environ))
 

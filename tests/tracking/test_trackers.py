@@ -32,6 +32,13 @@ def log_of(folder: RunFolder) -> str:
     return (folder.path / "training.log").read_text()
 
 
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def wait_until(condition: Any, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -210,6 +217,24 @@ os.kill(os.getpid(), 9)
     assert killed.returncode == -9
     folder = RunFolder.read(tmp_path / "run")
     wait_until(lambda: kept(folder)[-1] == ["close"])
+
+
+def test_one_that_hangs_does_not_outlive_a_run_that_was_killed(tmp_path: Path) -> None:
+    program = f"""
+import os
+from pathlib import Path
+from tests.tracking.played import begin, play
+folder = begin(Path({str(tmp_path)!r}), {{"kind": "{OWN}:Hanging", "close_seconds": 1}})
+play(folder, 0)
+kept = folder.path / "kept.jsonl"
+while not kept.exists() or "processes" not in kept.read_text(): pass
+os.kill(os.getpid(), 9)
+"""
+    killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
+    assert killed.returncode == -9
+    [(_, *left)] = [each for each in kept(RunFolder.read(tmp_path / "run")) if each[0] == "processes"]
+    assert len(left) == 2
+    wait_until(lambda: not any(map(is_running, left)))
 
 
 def test_a_resumed_run_tells_where_it_goes_on(tmp_path: Path) -> None:

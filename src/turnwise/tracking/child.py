@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import threading
+import time
 from typing import IO, Any
 
 from pydantic import TypeAdapter
@@ -27,6 +28,8 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or a cluster: the run says when it is over
         signal.signal(number, signal.SIG_IGN)
     start = _START.validate_python(json.loads(lines.readline()))
+    watching = (os.getppid(), start.config.close_seconds)
+    threading.Thread(target=_end_after, args=watching, daemon=True).start()
     try:
         tracker = new_tracker(start)
         _say(answers, "ready", tracker.where)
@@ -35,10 +38,6 @@ def main() -> None:
         os._exit(1)
     for line in lines:
         _take(tracker, line, answers)
-    # the other end has closed, or died: then nobody else would end what hangs in here
-    last_moment = threading.Timer(start.config.close_seconds, os._exit, (1,))
-    last_moment.daemon = True
-    last_moment.start()
     try:
         tracker.close()
         _say(answers, "closed", "")
@@ -54,6 +53,14 @@ def _take(tracker: Tracker, line: bytes, answers: IO[bytes]) -> None:
         _say(answers, "error", _told(error))
     else:
         _say(answers, "done", "")
+
+
+def _end_after(training: int, seconds: float) -> None:
+    """When the training was killed, nobody else would end what hangs in here, or what it has started."""
+    while os.getppid() == training:
+        time.sleep(1.0)
+    time.sleep(seconds)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
