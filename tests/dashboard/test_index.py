@@ -176,6 +176,25 @@ def test_a_file_replaced_by_one_of_the_same_length_is_read_anew(folder: RunFolde
     assert [row["task"] for row in page(index, Filter())["rows"]] == ["bbb"]
 
 
+def test_a_file_cut_in_its_place_and_grown_past_where_it_was_is_read_anew(folder: RunFolder) -> None:
+    play_step(folder, 0, [good(task("aaa"))])
+    index = index_of(folder.path)
+    path = folder.trajectories(0)
+    with path.open("r+b") as file:
+        file.truncate(0)
+    play_step(folder, 0, [good(task("a longer name")), good(task("ccc"))])
+    index.refresh()
+    assert [row["task"] for row in page(index, Filter())["rows"]] == ["a longer name", "ccc"]
+
+
+def test_half_a_character_in_a_name_is_shown_as_a_question_mark(folder: RunFolder) -> None:
+    play_step(folder, 0, [good(task("half\ud800", "family\ud800"))])
+    index = index_of(folder.path)
+    [row] = page(index, Filter())["rows"]
+    assert (row["task"], row["family"]) == ("half?", "family?")
+    assert choices(index)["num_bad_lines"] == 0
+
+
 def test_an_index_of_another_version_or_a_broken_one_is_made_anew(folder: RunFolder) -> None:
     log_step(folder, 0)
     index = index_of(folder.path)

@@ -85,6 +85,8 @@ class Index:
         self.is_behind = False
         """Whether the last refresh left something for the next."""
         self._names: dict[str, int] = {}
+        self._folders: list[int] = []
+        self._known_files: list[str] = []
         self._offers: dict[tuple[int, str], tuple[Tool, ...]] = {}
         self._prepare()
 
@@ -102,8 +104,7 @@ class Index:
         """Read what was written since, for about so long; whether that was anything."""
         deadline = time.monotonic() + seconds
         with self._lock, contextlib.closing(self._connect()) as connection:
-            files = self._files()
-            is_changed = self._forget_lost(connection, files)
+            files, is_changed = self._listed(connection)
             if not self._num_refreshed:  # what another process of ours has read already
                 rows = connection.execute("SELECT name, inode, offset FROM files")
                 self._seen = {row["name"]: (row["inode"], row["offset"]) for row in rows}
@@ -151,6 +152,16 @@ class Index:
         return connection
 
     # --- which files ---------------------------------------------------------------------------------------
+
+    def _listed(self, connection: sqlite3.Connection) -> tuple[list[str], bool]:
+        """The files, and whether some that were known are gone; looked up anew where a folder has changed."""
+        folders = [self.run, *(self.run / name for name in ("evaluations", "trajectories"))]
+        now = [folder.stat().st_mtime_ns if folder.is_dir() else 0 for folder in folders]
+        if now == self._folders and self._num_refreshed % 30:
+            return self._known_files, False
+        # the time first: what comes while we look is then seen the next time
+        self._folders, self._known_files = now, self._files()
+        return self._known_files, self._forget_lost(connection, self._known_files)
 
     def _files(self) -> list[str]:
         """The figures first, so that the page has something to show; then episodes, oldest step first."""

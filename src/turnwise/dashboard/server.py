@@ -46,10 +46,12 @@ class Asked:
         return self._given.getlist(name)
 
     def whole(self, name: str) -> int | None:
-        return self._number(name, int)
+        found: int | None = self._number(name, int)
+        return found
 
     def number(self, name: str) -> float | None:
-        return self._number(name, float)
+        found: float | None = self._number(name, float)
+        return found
 
     def flag(self, name: str) -> bool | None:
         return {"1": True, "0": False}.get(self._given.get(name, ""))
