@@ -41,7 +41,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """How much of everything; the defaults have the shape and the stages of the model that ships."""
+    """How much of everything; the defaults have the shape of the model that ships."""
 
     shape: Shape = field(default_factory=Shape)
     worlds: tuple[int, ...] = tuple(range(1, 15))
