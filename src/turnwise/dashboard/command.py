@@ -1,5 +1,6 @@
 """Takes what `turnwise view` was told, serves the page until it is stopped, or writes it to one file."""
 
+import contextlib
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -31,7 +32,8 @@ def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], 
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         server = uvicorn.Server(config)
         say(f"{address(host, port, token)}  (Ctrl-C ends it)")
-        server.run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):  # the way to end it, raised again once it has
+            server.run(sockets=[listener])
 
 
 def address(host: str, port: int, token: str) -> str:
