@@ -15,12 +15,11 @@ import pytest
 import uvicorn
 
 from tests.dashboard.recorded import HOSTILE, figures, good, lines, log_step, play_step, task, write_run
-from turnwise.algorithms.losses import DEFAULT_BOUNDS
 from turnwise.config import Recipe
 from turnwise.dashboard.command import address
 from turnwise.dashboard.export import MODULES, bundle
 from turnwise.dashboard.guard import Guard
-from turnwise.dashboard.runs import CLIP_BOUNDS, Runs
+from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.server import PAGE, PATHS, application
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.folder import RunFolder
@@ -210,10 +209,6 @@ def test_runs_that_begin_later_appear_and_names_do_not_clash(tmp_path: Path) -> 
     assert runs["run"].folder == first
     with pytest.raises(ValueError, match="none has a"):
         Runs([tmp_path / "cache"], tmp_path / "cache")
-
-
-def test_the_clip_boundaries_are_the_trainers() -> None:
-    assert {name: (bounds.low, bounds.high) for name, bounds in DEFAULT_BOUNDS.items()} == CLIP_BOUNDS
 
 
 def test_every_script_of_the_page_is_in_the_exported_one_and_no_name_twice() -> None:

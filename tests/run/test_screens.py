@@ -14,6 +14,7 @@ from rich.console import Console
 from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.run.panel import Panel, duration, sparkline
+from turnwise.run.screen import Json
 
 ROOT = Path(__file__).parents[2]
 WARNING = Alarm("truncation", Level.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
@@ -107,3 +108,10 @@ def test_quiet_says_how_it_ended_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "step    1/2" not in done.stdout
     assert "held-out success" in done.stdout
+
+
+def test_a_figure_that_is_no_number_is_still_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Json(Console(), recipe(tmp_path)).learned(0, {"value/explained_variance": float("nan")}, [], "")
+    [line] = capsys.readouterr().out.splitlines()
+    assert "NaN" not in line
+    assert json.loads(line)["figures"] == {"value/explained_variance": None}

@@ -190,7 +190,8 @@ def test_training_at_temperature_zero_is_refused(tmp_path: Path) -> None:
         run_it(recipe(tmp_path, rollout={"temperature": 0.0}))
 
 
-def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [0, 1], ids=["while collecting", "while validating"])
+def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path, every: int) -> None:
     class Down:
         """Pays for the first step's episodes and then no more."""
 
@@ -206,7 +207,7 @@ def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path) 
             return reward
 
     settings = recipe(
-        tmp_path, run={"checkpoint_every": 100}, evaluation={"is_before_and_after": False, "every": 0}
+        tmp_path, run={"checkpoint_every": 100}, evaluation={"is_before_and_after": False, "every": every}
     )
 
     async def go() -> None:

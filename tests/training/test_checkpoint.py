@@ -126,7 +126,7 @@ def test_a_damaged_one_is_passed_over_with_a_warning(
 
 def test_nothing_but_damaged_ones_is_an_error_and_not_a_new_start(tmp_path: Path) -> None:
     (saved(tmp_path, 1) / "facts.json").write_text("{}")
-    with pytest.raises(Unreadable, match="no checkpoint can be read"):
+    with pytest.raises(Unreadable, match="none of its 1 checkpoints can be read"):
         latest(tmp_path)
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from turnwise.algorithms.ratio import exp_bounded, masked_log_ratio, zero_where_masked
+from turnwise.config import CLIP_BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,7 @@ def _shown(ratio_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 LOSSES: Mapping[str, Loss] = {"clip": clip, "gspo": gspo, "cispo": cispo, "reinforce": reinforce}
 
-DEFAULT_BOUNDS: Mapping[str, Bounds] = {
-    "clip": Bounds(),
-    # a mean over a sequence moves far less than a token does: the paper's own values
-    "gspo": Bounds(low=3e-4, high=4e-4),
-    # only large weights are cut: a weight in [0, 5]
-    "cispo": Bounds(low=1.0, high=4.0),
-    "reinforce": Bounds(),
-}
+DEFAULT_BOUNDS: Mapping[str, Bounds] = {name: Bounds(low, high) for name, (low, high) in CLIP_BOUNDS.items()}
 
 
 def value_loss(

@@ -78,7 +78,9 @@ def prepare() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A reward of the user's own, `module:function`, is found beside where the command is run.
     sys.path.insert(0, str(Path.cwd()))
-    logging.getLogger("turnwise").addHandler(_OnStderr(logging.WARNING))
+    ours = logging.getLogger("turnwise")
+    if not any(isinstance(handler, _OnStderr) for handler in ours.handlers):
+        ours.addHandler(_OnStderr(logging.WARNING))
 
 
 class _OnStderr(logging.Handler):

@@ -1,6 +1,7 @@
 """Recipes: sections checked by pydantic, presets, and reading them from TOML."""
 
 from turnwise.config.learning import (
+    CLIP_BOUNDS,
     AlgorithmConfig,
     ImitationConfig,
     KLConfig,
@@ -26,6 +27,7 @@ from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthCo
 from turnwise.config.trackers import TrackerConfig
 
 __all__ = [
+    "CLIP_BOUNDS",
     "PRESETS",
     "AlgorithmConfig",
     "CurriculumConfig",

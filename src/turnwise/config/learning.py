@@ -1,5 +1,6 @@
 """The sections of a recipe that say how the policy learns: what is tuned, which algorithm, which steps."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -39,6 +40,17 @@ class KLConfig(BaseModel):
     """Nats a token that an adaptive coefficient steers to; none: the coefficient is fixed."""
     hard_cap: float = Field(default=3.0, gt=0)
     """Nats a token above which the update is skipped and counted; the loss is never clamped."""
+
+
+CLIP_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "clip": (0.2, 0.28),
+    # a mean over a sequence moves far less than a token does: the paper's own values
+    "gspo": (3e-4, 4e-4),
+    # only large weights are cut: a weight in [0, 5]
+    "cispo": (1.0, 4.0),
+    "reinforce": (0.2, 0.28),
+}
+"""By loss, where `clip_low` and `clip_high` are left open."""
 
 
 class AlgorithmConfig(BaseModel):

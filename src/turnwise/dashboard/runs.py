@@ -4,25 +4,18 @@ import contextlib
 import json
 import logging
 import os
-import platform
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.config import CLIP_BOUNDS
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.series import last_step, latest
+from turnwise.tracking.lock import is_held
 
 logger = logging.getLogger(__name__)
-
-CLIP_BOUNDS: Mapping[str, tuple[float, float]] = {
-    "clip": (0.2, 0.28),
-    "gspo": (3e-4, 4e-4),
-    "cispo": (1.0, 4.0),
-    "reinforce": (0.2, 0.28),
-}
-"""By loss, where the recipe leaves them open; the trainer's own, which cannot be asked without torch."""
 
 _SHOWN = ("success/rate", "reward/mean", "validation/success")
 
@@ -135,26 +128,11 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _state(folder: Path, summary: Mapping[str, Any]) -> str:
     """`running`, `finished`, `stopped` or, where nothing says how it ended, `quiet`."""
-    if _is_held(folder / "lock"):
+    if is_held(folder / "lock"):
         return "running"
     if not summary:
         return "quiet"
     return "stopped" if summary.get("stopped") else "finished"
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a process of this machine writes the run; the lock itself is left alone, for it is not ours."""
-    holder = _json(lock)
-    process = holder.get("process")
-    if not isinstance(process, int) or process <= 0 or holder.get("host") != platform.node():
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # it is there, and not ours to signal
-        return True
-    return True
 
 
 def _algorithm(recipe: Mapping[str, Any]) -> str:

@@ -94,19 +94,16 @@ class Learner:
 
     def _resume(self, courses: Sequence[Course], digests: Sequence[str], starts: Sequence[int]) -> int:
         """The steps that need not be done again: those of the last checkpoint that this build would make."""
-        for course, digest, start in reversed(list(zip(courses, digests, starts, strict=True))):
-            for step in range(start + course.stage.num_steps, start, -1):
-                path = checkpoint.at_step(self._folder, step)
-                found = checkpoint.load(path) if path is not None else None
-                if found is None or found.facts["digest"] != digest:
-                    continue
-                state = self._policy.learning
-                self._policy.load_state({name: found.tensors[name] for name in state})
-                self._optimizer.restore(
-                    {name: tensor for name, tensor in found.tensors.items() if name not in state}
-                )
-                self._say(f"going on after {course.name} {step - start}/{course.stage.num_steps}")
-                return step
+        of_digest = dict(zip(digests, zip(courses, starts, strict=True), strict=True))
+        for found in checkpoint.readable(self._folder):
+            if found.facts["digest"] not in of_digest:
+                continue  # of another plan, or of a stage that has changed since
+            course, start = of_digest[found.facts["digest"]]
+            state = self._policy.learning
+            self._policy.load_state({name: found.tensors[name] for name in state})
+            self._optimizer.restore({name: each for name, each in found.tensors.items() if name not in state})
+            self._say(f"going on after {course.name} {found.step - start}/{course.stage.num_steps}")
+            return found.step
         return 0
 
 

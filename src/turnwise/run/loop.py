@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from turnwise.diagnostics.health import why_halt
 from turnwise.evaluate.report import Report
-from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.batches import Batches
 from turnwise.run.opened import Run
 from turnwise.run.standing import Standing
@@ -38,17 +37,16 @@ async def train(run: Run, stopping: Stopping) -> Ended:
     )
     async with batches.collecting(standing.curriculum):
         for step in steps:
-            try:
+            with run.saving_if_lost(standing):
                 batch = await batches.take(step)
-            except CollectionFailed:
-                run.save(standing)  # what was learned since the last checkpoint
-                raise
             # before the update: should that fail, what was played is not lost
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             await run.publish()
             alarms = run.log_update(step, played, result)
-            standing = await run.validated(standing.after(batch))
+            standing = standing.after(batch)
+            with run.saving_if_lost(standing):
+                standing = await run.validated(standing)
             why = why_halt(alarms) or stopping.why
             if why or run.is_save_due(standing):
                 run.save(standing)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -17,7 +17,7 @@ from turnwise.evaluate.summary import summarise
 from turnwise.lessons import demonstrator, verified_lessons
 from turnwise.protocols import SleepingEngine
 from turnwise.rewards import succeeded
-from turnwise.rollout.collector import Collector, Progress
+from turnwise.rollout.collector import CollectionFailed, Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
 from turnwise.run.figures import rollout_figures
@@ -183,6 +183,15 @@ class Run:
         facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
         checkpoint.save(self.folder.checkpoints, standing.next_step, self.trainer.tensors(), facts)
         checkpoint.prune(self.folder.checkpoints, self.recipe.run.keep_checkpoints, standing.best_step)
+
+    @contextlib.contextmanager
+    def saving_if_lost(self, standing: Standing) -> Iterator[None]:
+        """Where infrastructure fails for good, what was learned since the last checkpoint is not lost."""
+        try:
+            yield
+        except CollectionFailed:
+            self.save(standing)
+            raise
 
     def restore(self) -> Standing:
         """From the last good checkpoint; what was written after it is cut off, to be played again."""

@@ -16,6 +16,7 @@ from turnwise.evaluate.summary import summarise
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.display import printable
 from turnwise.rollout.live import shown
+from turnwise.tracking.lines import plain
 
 Figures = Mapping[str, float]
 
@@ -119,7 +120,7 @@ def step_line(step: int, num_steps: int, figures: Figures) -> str:
 
 
 def _print(event: Mapping[str, Any]) -> None:
-    print(json.dumps(event), flush=True)
+    print(json.dumps(plain(event), allow_nan=False), flush=True)
 
 
 def _ends(estimate: Estimate) -> list[float] | None:

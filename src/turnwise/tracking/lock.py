@@ -8,7 +8,23 @@ import fcntl
 import json
 import os
 import platform
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """Whose lock it is."""
+
+    process: Annotated[int, Field(gt=0)]
+    host: str
+    since: str
+
+
+_HOLDER = TypeAdapter(_Holder)
 
 
 class Lock:
@@ -21,11 +37,11 @@ class Lock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._file)
-            raise ValueError(f"{path.parent} is being written to by {_holder(path)}") from None
+            raise ValueError(f"{path.parent} is being written to by {_named(path)}") from None
         now = f"{datetime.datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z}"
-        holder = {"process": os.getpid(), "host": platform.node(), "since": now}
+        holder = _Holder(os.getpid(), platform.node(), now)
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(holder).encode() + b"\n", 0)
+        os.pwrite(self._file, json.dumps(asdict(holder)).encode() + b"\n", 0)
 
     def release(self) -> None:
         """Let others have it; doing so again changes nothing."""
@@ -35,9 +51,30 @@ class Lock:
             self._file = -1
 
 
-def _holder(path: Path) -> str:
+def is_held(path: Path) -> bool:
+    """Whether a process of this machine has it, without so much as trying it: it may be wanted just now."""
+    holder = _holder(path)
+    if holder is None or holder.host != platform.node():
+        return False
     try:
-        holder = json.loads(path.read_text("utf-8"))
-        return f"process {holder['process']} on {holder['host']} since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
+        os.kill(holder.process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it is there, and not ours to signal
+        return True
+    return True
+
+
+def _named(path: Path) -> str:
+    holder = _holder(path)
+    if holder is None:
         return "another process"
+    return f"process {holder.process} on {holder.host} since {holder.since}"
+
+
+def _holder(path: Path) -> _Holder | None:
+    """As it has written itself down; None if that cannot be read."""
+    try:
+        return _HOLDER.validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        return None

@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,16 +93,19 @@ def latest(folder: Path) -> Checkpoint | None:
 
     Unreadable if there are some and all are damaged: starting from nothing would be no resume.
     """
-    damaged = None
+    found = next(readable(folder), None)
+    if found is None and _paths(folder):
+        raise Unreadable(f"{folder}: none of its {len(_paths(folder))} checkpoints can be read")
+    return found
+
+
+def readable(folder: Path) -> Iterator[Checkpoint]:
+    """Those that can be read, the last one first, with a warning for each that cannot."""
     for path in reversed(_paths(folder)):
         try:
-            return load(path)
+            yield load(path)
         except Unreadable as error:
             logger.warning("%s; going back to the checkpoint before it", error)
-            damaged = error
-    if damaged is not None:
-        raise Unreadable(f"{folder}: no checkpoint can be read; of the first: {damaged}")
-    return None
 
 
 def at_step(folder: Path, step: int) -> Path | None:
