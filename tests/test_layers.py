@@ -218,7 +218,7 @@ SOUND = {
     "servers/fmp.py": "from turnwise.mcp.pool import Pool",
     "inspection.py": "from turnwise.servers.fmp import x",
     "cli.py": "def f():\n    from turnwise.inspection import x",
-    "__main__.py": "from turnwise.cli import app",
+    "__main__.py": "from turnwise.cli import main",
 }
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,15 @@ from turnwise.training import checkpoint
 ROOT = Path(__file__).parents[2]
 
 
+def training(*arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
+    return running("-m", "turnwise", "train", *arguments)
+
+
 @contextmanager
-def training(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """The real command in a process of its own; whatever it started is gone afterwards."""
+def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Python in a process of its own; whatever it started is gone afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "turnwise", "train", *arguments],
+        [sys.executable, *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -89,3 +93,27 @@ def test_the_second_stops_at_once_and_leaves_the_last_checkpoint_good(tmp_path: 
     found = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints")
     assert found is not None
     assert found.step >= 1
+
+
+def test_the_second_waits_for_no_update(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, run={"num_steps": 5}, evaluation={"is_before_and_after": False})
+    # an update of an hour, in the real command; a line says that it has begun
+    program = f"""
+import time
+from turnwise.training.trainer import Trainer
+def update(self, samples, **more):
+    print("updating", flush=True)
+    time.sleep(3600)
+Trainer.update = update
+from turnwise.cli import main
+import sys
+sys.argv = ["turnwise", "train", {str(recipe)!r}]
+main()
+"""
+    with running("-c", program) as process:
+        read_until(process, "updating")
+        process.send_signal(signal.SIGINT)
+        read_until(process, "finishing this step")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
+    assert not (tmp_path / "runs" / "run" / "lock").read_text(), "what was open is closed"

@@ -1,5 +1,8 @@
 """The `turnwise` command: each subcommand parses its arguments, imports what it needs, and prints."""
 
+import os
+import sys
+
 import typer
 
 from turnwise.cli import check, learn, model, models, play, servers, tasks, view
@@ -26,3 +29,17 @@ for command in (
 app.command("eval")(play.evaluate)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(model.app, name="model")
+
+
+def main() -> None:
+    """The command. An update that was left behind in its thread does not keep it from ending."""
+    try:
+        app()
+    except SystemExit as ended:
+        beside = sys.modules.get("turnwise.run.beside")
+        if beside is None or not beside.is_left_behind():
+            raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # everything is closed by now but that thread, and Python cannot be taken down under it
+        os._exit(ended.code if isinstance(ended.code, int) else 1)

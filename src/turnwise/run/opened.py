@@ -1,6 +1,5 @@
 """Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
 
-import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
+from turnwise.run.beside import run_beside
 from turnwise.run.figures import rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
@@ -94,7 +94,7 @@ class Run:
         samples = samples_of(batch.groups)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # until the publication that follows
-        return await asyncio.to_thread(self._update, batch.step, samples)
+        return await run_beside(self._update, batch.step, samples)
 
     def _update(self, step: int, samples: Sequence[Sample]) -> StepResult:
         # by the step's number, so that a resumed run draws what an unbroken one would
