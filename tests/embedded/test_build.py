@@ -3,7 +3,9 @@ ships within its size and can do something."""
 
 import asyncio
 import json
+import math
 import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +15,6 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
 from turnwise.config import load_recipe
-from turnwise.embedded import jumbled
 from turnwise.embedded.build import BuildPlan, Lessons, Shape, build, gather, stages_of
 from turnwise.embedded.drills import make_drills, make_questions
 from turnwise.embedded.lessons import Taught, Teacher
@@ -37,8 +38,8 @@ TINY = BuildPlan(
     drills=Stage(2, 1e-3, 4),
     questions=Stage(2, 1e-3, 4),
     lessons=Stage(2, 1e-3, 4),
-    jumbled=Stage(2, 1e-3, 8),
     mixture=Stage(2, 1e-3, 4),
+    worst_drills=math.inf,
 )
 
 
@@ -80,13 +81,22 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(tmp_pa
     assert [line.partition(":")[0] for line in said] == [
         "going on after questions 2/2",
         "lessons 2/2",
-        "jumbled 2/2",
         "mixture 2/2",
     ]
     for name in ("whole", "broken"):
         assert stages_of(tmp_path / name).is_dir()
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken")]
     assert weights[0] == weights[1]
+
+
+def test_drills_that_were_not_learned_end_the_build_however_often_it_is_tried(tmp_path: Path) -> None:
+    said: list[str] = []
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r"drills were not learned: \d\.\d\d nats a token; try another seed"
+        ):
+            build(tmp_path / "model", replace(TINY, worst_drills=1.0), lessons(), seed=0, say=said.append)
+    assert [line.partition(":")[0] for line in said] == ["drills 2/2", "drills 2/2"]
 
 
 def test_stages_of_another_seed_are_not_gone_on_from(tmp_path: Path) -> None:
@@ -143,24 +153,6 @@ def test_a_lesson_is_what_the_episode_would_be_and_only_the_models_tokens_are_le
     own = [token for token, is_own in zip(lesson.token_ids, lesson.loss_mask, strict=True) if is_own]
     assert own == [token for turn in task.demonstration for token in chat.say(turn.text, turn.calls)]
     assert not any(lesson.loss_mask[: len(opening)])
-
-
-def test_a_jumble_has_the_same_words_and_its_tickers_in_their_order() -> None:
-    chance = random.Random(0)
-    for task in lessons().right.tasks:
-        if task.family not in jumbled.FAMILIES:
-            continue
-        mixed = jumbled.jumbled(task, chance)
-        before, after = task.prompt[0].content, mixed.prompt[0].content
-        assert sorted(after.split()) == sorted(before.split())
-        assert after.endswith("Answer with the number only.") or "rounded" in after
-        tickers = [
-            call.arguments.get("symbol") or call.arguments["ticker"] for call in mixed.demonstration[0].calls
-        ]
-        assert sorted(tickers, key=after.index) == sorted(tickers, key=before.index)
-        assert mixed.demonstration == task.demonstration
-    pair = next(task for task in lessons().right.tasks if task.family == "price_difference")
-    assert len({jumbled.jumbled(pair, chance).prompt[0].content for _ in range(20)}) == 20
 
 
 def test_a_reading_asks_for_further_figures_of_the_one_result() -> None:

@@ -22,7 +22,10 @@ def _commands() -> None:
 @app.command()
 def build(
     out: Annotated[Path, typer.Option(help="The folder to be made.")] = Path("runs/model"),
-    seed: Annotated[int, typer.Option(help="The same seed gives the same weights.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(help="The same seed gives the same weights; with some, copying comes late."),
+    ] = 3,
     device: Annotated[str, typer.Option(help="cpu, cuda, mps, or auto for the best there is.")] = "cpu",
     keep_stages: Annotated[
         bool, typer.Option("--keep-stages", help="Leave what the stages came to in OUT.stages.")
@@ -32,7 +35,7 @@ def build(
 
     It takes the better part of an hour on two cores. After a kill the same command goes on where it was.
 
-    Example: turnwise model build --out runs/model --seed 0
+    Example: turnwise model build --out runs/model
     """
     # Torch's threads share the cores with the servers: where they wait, they must not spin.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -45,7 +48,10 @@ def build(
         print(line, flush=True)
 
     started, plan = time.perf_counter(), BuildPlan(device=device)
-    built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
+    try:
+        built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
+    except ValueError as error:
+        fail(str(error))
     if not keep_stages:
         shutil.rmtree(stages_of(out))
     minutes = (time.perf_counter() - started) / 60

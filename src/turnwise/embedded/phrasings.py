@@ -6,6 +6,14 @@ from dataclasses import replace
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.family import Family
 
+_VERBS = (
+    *("surpass", "outstrip", "outdo", "beat", "top", "pass", "lead", "outrun", "overtake", "trump", "dwarf"),
+    *("outweigh", "overshoot", "outrank", "clear", "outpace", "eclipse", "outreach", "better", "head"),
+    *("overtop", "go beyond", "rise over", "stand above", "run ahead of", "come in over", "climb past"),
+    "stay in front of",
+)
+"""So many that which word stands between two tickers cannot be what they are told apart by."""
+
 WORDINGS: Mapping[str, tuple[str, ...]] = {
     "quote_figure": (
         "What {what} does FMP quote for {symbol}?",
@@ -78,6 +86,40 @@ WORDINGS: Mapping[str, tuple[str, ...]] = {
         "FMP quote.",
         "Tell me the difference in {what} of {first} and {second}, with a minus sign if the first is lower. "
         "FMP quotes, execute_python.",
+        "How many dollars lie between the {what} of {first} and the {what} of {second}, in that order? Read "
+        "their FMP quotes and subtract with execute_python.",
+        "By what amount is the {what} of {first} above the {what} of {second} in the FMP quotes (negative if "
+        "it is below)? Do the sum in execute_python.",
+        "In FMP's quotes, how far does the {what} of {first} stand over the {what} of {second}? Use "
+        "execute_python, and a minus sign if it stands under.",
+        "Somebody holds {first} and wants to know how much more its {what} is than the {what} of {second}. "
+        "FMP quotes, then execute_python (negative if it is less).",
+        "Check two FMP quotes, {first} and then {second}. Subtract their {what} values in that order, in "
+        "execute_python.",
+        "From the {what} of {first} take away the {what} of {second}. The FMP quotes of both show it, "
+        "execute_python does the rest.",
+        "Does the {what} of {first} beat the {what} of {second} in their FMP quotes? Let execute_python "
+        "tell by how much, with a minus sign if not.",
+        "Give the lead of {first} over {second} in {what}, by FMP quotes; a negative number if it trails. "
+        "Calculate in execute_python.",
+        "Print in execute_python what you get for the {what} of {first} minus the {what} of {second}. The "
+        "numbers are in the FMP quotes.",
+        "For {first} and {second}, FMP quotes a {what} each. How much greater is the one of {first} "
+        "(negative if smaller)? Use execute_python.",
+        *(
+            f"By what sum does the {{what}} of {{first}} {verb} the {{what}} of {{second}} in the FMP "
+            "quotes? Negative if it does not; use execute_python."
+            for verb in _VERBS[::2]
+        ),
+        *(
+            f"Does the {{what}} of {{first}} {verb} the {{what}} of {{second}}, and by how much? Take FMP "
+            "quotes, then calculate in execute_python (negative if not)."
+            for verb in _VERBS[1::2]
+        ),
+        "{first} against {second}: subtract the second's {what} from the first's. Both come from FMP quotes, "
+        "the result from execute_python.",
+        "Work with the FMP quotes of {first} and {second}: how many dollars must be added to the {what} of "
+        "the second to reach that of the first? Compute in execute_python.",
     ),
     "post_figure": (
         "Read the {what} of {symbol} in the FMP quote, then tell Slack's {channel} channel: `{message}` "

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Course:
     stage: Stage
     steps: Callable[[], Iterable[Sequence[Part]]]
     """From the first step on, the same at every call."""
+    worst_loss: float = math.inf
+    """Of the last 50 steps; above it, it is no use to go on."""
 
 
 class Learner:
@@ -72,10 +75,13 @@ class Learner:
             losses.append(self._step(parts, course.stage.rate(number - 1)))
             is_last = number == num_steps
             if number % 50 == 0 or is_last:
-                recent = losses[-50:]
+                loss = sum(losses[-50:]) / len(losses[-50:])
                 minutes = (time.perf_counter() - self._started) / 60
-                loss = sum(recent) / len(recent)
                 self._say(f"{course.name} {number}/{num_steps}: {loss:.4f} nats a token, {minutes:.1f} min")
+                if is_last and loss > course.worst_loss:
+                    raise ValueError(
+                        f"{course.name} were not learned: {loss:.2f} nats a token; try another seed"
+                    )
             if number % SAVE_EVERY == 0 or is_last:
                 tensors = {**self._policy.state(), **self._optimizer.tensors()}
                 checkpoint.save(self._folder, start + number, tensors, {"digest": digest})
