@@ -1,5 +1,7 @@
 """Takes a plan and a seed, gives the embedded model in a folder: tokenizer and weights, made from nothing."""
 
+import asyncio
+import os
 import random
 import re
 import time
@@ -80,16 +82,23 @@ class Lessons:
 
 
 async def gather(plan: BuildPlan, say: Say = lambda line: None) -> Lessons:
-    """Make the lessons, one world after the other: each needs five servers of its own."""
+    """Make the lessons; each world needs five servers of its own, so a few at a time."""
+    turns = asyncio.Semaphore(max((os.cpu_count() or 1) // 2, 1))
 
-    async def taught(worlds: Sequence[int], wrong: tuple[Slip, ...]) -> Taught:
-        gathered = []
-        for world in worlds:
-            gathered.append(await make_lesson_tasks(Counts(world, plan.lessons_per_family, wrong)))
-            say(f"world {world}: {len(gathered[-1].tasks)} lessons")
-        return Taught([task for each in gathered for task in each.tasks], gathered[0].tools)
+    async def taught(world: int, wrong: tuple[Slip, ...]) -> Taught:
+        async with turns:
+            made = await make_lesson_tasks(Counts(world, plan.lessons_per_family, wrong))
+        say(f"world {world}: {len(made.tasks)} lessons")
+        return made
 
-    return Lessons(await taught(plan.worlds, ()), await taught(plan.slip_worlds, slips()))
+    right = [taught(world, ()) for world in plan.worlds]
+    mixed = [taught(world, slips()) for world in plan.slip_worlds]
+    gathered = await asyncio.gather(*right, *mixed)
+    return Lessons(_joined(gathered[: len(right)]), _joined(gathered[len(right) :]))
+
+
+def _joined(gathered: Sequence[Taught]) -> Taught:
+    return Taught([task for each in gathered for task in each.tasks], gathered[0].tools)
 
 
 def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say = lambda line: None) -> Built:
