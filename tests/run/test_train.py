@@ -88,6 +88,13 @@ def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp
         assert {played.step for played in episodes} == {step}
         versions = {turn.completion.policy_version for played in episodes for turn in played.trajectory.turns}
         assert versions == {step}, "each step is sampled from the weights of the step before"
+        traced = [json.loads(line) for line in folder.tokens(step).read_text().splitlines()]
+        own = {played.trajectory.episode_id: sum(played.trajectory.loss_mask) for played in episodes}
+        assert {line["episode"]: line["num_tokens"] for line in traced} == own
+        rewards = {played.trajectory.episode_id: played.reward.total for played in episodes}
+        best, worst = max(traced, key=lambda line: line["advantage"]), min(rewards, key=rewards.__getitem__)
+        assert best["advantage"] > 0
+        assert next(line for line in traced if line["episode"] == worst)["advantage"] < 0
     kept = sorted(path.name for path in folder.checkpoints.iterdir())
     assert kept == ["step-000002", "step-000003"]
     names = sorted(path.name for path in folder.evaluations.glob("*.json"))

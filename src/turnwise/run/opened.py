@@ -30,6 +30,7 @@ from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample, samples_of
+from turnwise.training.tokens import write_tokens
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
 from turnwise.workbench import Workbench, load_model, open_workbench, publishes_adapters
@@ -94,12 +95,17 @@ class Run:
         samples = samples_of(batch.groups)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # until the publication that follows
-        return await asyncio.to_thread(self._update, batch.step, samples)
+        return await asyncio.to_thread(self._update, batch, samples)
 
-    def _update(self, step: int, samples: Sequence[Sample]) -> StepResult:
+    def _update(self, batch: Batch, samples: Sequence[Sample]) -> StepResult:
+        step = batch.step
         # by the step's number, so that a resumed run draws what an unbroken one would
         torch.manual_seed(step_seed(self.recipe.seed, step))
-        return self.trainer.update(samples, step=step, imitation=self._lessons(step))
+        result = self.trainer.update(samples, step=step, imitation=self._lessons(step))
+        if result.tokens:
+            episodes = [each.episode_id for group in batch.groups for each in group.trajectories]
+            write_tokens(self.folder.tokens(step), step, episodes, result.tokens)
+        return result
 
     def _lessons(self, step: int) -> list[Sample]:
         imitation = self.recipe.imitation
