@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from tests.mcp.leaks import nothing_leaks
-from tests.rollout.stage import task
+from tests.rollout.stage import NOTEBOOK, task
 from tests.run.stage import recipe
 from tests.shown import shown_task
 from turnwise.config import Recipe
@@ -140,6 +141,28 @@ def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> Non
     assert [line["step"] for line in lines(folder, "rollout")] == [0, 1]
     assert [line["step"] for line in lines(folder, "update")] == [0]
     assert len(list(read(folder.trajectories(1)))) == 6
+
+
+def test_a_server_that_dies_for_good_is_seen_by_its_breaker_in_the_figures(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, evaluation={"is_before_and_after": False}, run={"checkpoint_every": 100})
+    server = tmp_path / "server.py"
+    server.write_text(f"import runpy\nrunpy.run_path({str(NOTEBOOK)!r}, run_name='__main__')\n")
+    options = {"isolation": "process", "num_warm": 0, "breaker_failures": 2, "breaker_seconds": 60}
+    block = {"command": sys.executable, "args": [str(server)], "turnwise": options}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
+
+    def break_it(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+        server.write_text("raise SystemExit(1)\n")
+        return samples
+
+    with pytest.raises(CollectionFailed, match="notebook"):
+        run_it(settings, break_it)
+    folder = RunFolder.read(settings.run.folder / "run")
+    [played] = lines(folder, "rollout")
+    names = ("breaker/open/notebook", "breaker/openings/notebook")
+    assert [played["metrics"][name] for name in names] == [0.0, 0.0]
+    [lost] = lines(folder, "lost")
+    assert (lost["step"], [lost["metrics"][name] for name in names]) == (1, [1.0, 1.0])
 
 
 def test_asking_to_stop_finishes_the_step_saves_and_can_be_gone_on_from(tmp_path: Path) -> None:

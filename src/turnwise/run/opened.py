@@ -20,7 +20,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
-from turnwise.run.figures import rollout_figures
+from turnwise.run.figures import breaker_figures, rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
 from turnwise.run.tracked import evaluation_figures
@@ -57,6 +57,7 @@ class Run:
         self.lessons = lessons
         self.screen = screen
         self._writers: dict[int, TrajectoryWriter] = {}
+        self._num_openings: dict[str, int] = {}
 
     def close(self) -> None:
         for writer in self._writers.values():
@@ -83,9 +84,16 @@ class Run:
     def log_rollouts(self, batch: Batch) -> dict[str, float]:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
-        figures = rollout_figures(batch.played, batch.progress, batch.seconds)
+        figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
         self.folder.log(batch.step, "rollout", figures)
         self.folder.trackers.episodes(batch.step, batch.played, succeeded)
+        return figures
+
+    def _breakers(self) -> dict[str, float]:
+        """How the servers' breakers stand, and what they did since this was last asked."""
+        breakers = self.bench.pool.breakers
+        figures = breaker_figures(breakers, self._num_openings)
+        self._num_openings = {server: breaker.num_openings for server, breaker in breakers.items()}
         return figures
 
     # --- learning ----------------------------------------------------------------------------------------
@@ -197,6 +205,7 @@ class Run:
             yield
         except CollectionFailed:
             self.save(standing)
+            self.folder.log(standing.next_step, "lost", self._breakers())  # a resume plays this step again
             raise
 
     def restore(self) -> Standing:
