@@ -30,7 +30,7 @@ class RunConfig(BaseModel):
     keep_checkpoints: int = Field(default=2, ge=1)
     """The last ones that are kept, and the best on validation."""
     num_token_groups: int = Field(default=8, ge=0)
-    """First groups of each step of which `tokens/` keeps every token's advantage, ratio and clipping; 0: none."""
+    """First groups of a step whose every token's advantage, ratio and clipping are in tokens/; 0: none."""
 
 
 class EvaluationConfig(BaseModel):

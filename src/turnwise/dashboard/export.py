@@ -21,7 +21,7 @@ MAX_BYTES = 8_000_000
 
 MODULES = (
     *("dom", "recorded", "api", "place", "chart", "figures", "panels", "overview", "health", "trajectories"),
-    *("conversation", "tools", "evaluations", "main"),
+    *("tokens", "conversation", "tools", "evaluations", "main"),
 )
 """In the order in which each knows those it imports."""
 

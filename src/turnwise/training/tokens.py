@@ -40,7 +40,7 @@ class TokenFigures:
     """As the loss had them; of GSPO the sequence's."""
     advantages: Column
     clips: str
-    """One sign a token: `.` active, clipped `l` low, `h` high or `d` dual, `x` dropped by correction or bound."""
+    """One sign a token: `.` active, clipped `l` low, `h` high or `d` dual, `x` dropped before the loss."""
 
 
 def token_figures(lesson: Lesson, trace: Trace, num_groups: int) -> tuple[TokenFigures, ...]:
