@@ -19,19 +19,15 @@ from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-VIEWS = {
-    "overview": ".chart",
-    "health": "#chart-ratios-0",
-    "trajectories": "table#list",
-    "tools": "table#tools",
-    "evaluations": "#change",
-}
 
 
 def take(page: Page, root: str, run: str) -> None:
-    for view, whole in VIEWS.items():
+    page.goto(root)
+    page.wait_for_selector("main[data-view]")
+    links = [link.get_attribute("href") or "" for link in page.query_selector_all("nav a")]
+    for view in [link.removeprefix("#/").partition("?")[0] for link in links]:
         page.goto(f"{root}#/{view}?runs={run}")
-        page.wait_for_selector(f'main[data-view="{view}"] {whole}')
+        page.wait_for_selector(f'main[data-view="{view}"]')  # said once everything in it stands
         page.screenshot(path=IMAGES / f"view-{view}.png")
     page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-calls&success=0")
     page.wait_for_selector("#list tbody a")

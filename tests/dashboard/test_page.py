@@ -32,7 +32,9 @@ from turnwise.types import Reward, StateProbe, Truth
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium here: bash scripts/system-packages.sh browser installs it"
+)
 
 VIEWS = {
     "overview": ".chart",
