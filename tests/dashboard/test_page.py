@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -381,6 +382,24 @@ def test_a_run_that_goes_on_is_followed(page: Any, tmp_path: Path) -> None:
             page.wait_for_selector("#list a:has-text('new')")
             assert "running" in page.inner_text("#runs")
             page.goto("about:blank")  # let go of the stream before the server ends
+
+
+def test_a_run_that_grows_faster_than_it_is_drawn_is_shown(page: Any, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def slowly(route: Any) -> None:
+        asked.append(route.request.url)
+        log_step(folder, len(asked))
+        time.sleep(2.5)  # longer than the page waits before it follows
+        route.continue_()
+
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        log_step(folder, 0)
+        for served in serving(folder.path):
+            page.route("**/api/series*", slowly)
+            look(page, served, "overview")
+            assert len(asked) == 1
+            page.goto("about:blank")
 
 
 def test_an_exported_file_shows_the_same_without_a_server(page: Any, served: Served, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ import uvicorn
 from tests.dashboard.recorded import HOSTILE, figures, good, lines, log_step, play_step, task, write_run
 from turnwise.config import Recipe
 from turnwise.dashboard.command import address
-from turnwise.dashboard.export import MODULES, bundle
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.runs import Runs
-from turnwise.dashboard.server import PAGE, PATHS, application
+from turnwise.dashboard.script import MODULES, PAGE, bundle
+from turnwise.dashboard.server import PATHS, application
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.folder import RunFolder
 
