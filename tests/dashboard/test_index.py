@@ -19,6 +19,7 @@ from tests.dashboard.recorded import (
     learned,
     log_step,
     play_step,
+    result,
     task,
     trace_step,
     turn,
@@ -34,7 +35,7 @@ from turnwise.dashboard.series import alarms, histogram, last_step, latest, name
 from turnwise.dashboard.traffic import traffic
 from turnwise.rollout.store import Played
 from turnwise.tracking.folder import RunFolder
-from turnwise.types import Reward, StateProbe, Truth
+from turnwise.types import Cause, Reward, StateProbe, Truth
 
 
 @pytest.fixture
@@ -354,6 +355,14 @@ def test_breakers_are_told_as_they_stood_and_added_up(recorded: Index) -> None:
     assert told(first=3)["slack"] == (True, 3, 0.0, 1.0)
     [market] = traffic(recorded, source="after")["servers"]
     assert (market["server"], market["is_open"], market["num_calls"]) == ("market", None, 6)
+
+
+def test_a_tool_that_the_model_made_up_is_a_tool_of_no_server(folder: RunFolder) -> None:
+    made_up = turn(0, calls=[("quotes", {}, result("no such tool", Cause.UNKNOWN_TOOL))])
+    play_step(folder, 0, [Played(episode(task("a"), [made_up]), Reward(0.0, {"outcome": 0.0}))])
+    found = traffic(index_of(folder.path))
+    assert [(tool["tool"], tool["server"]) for tool in found["tools"]] == [("quotes", "")]
+    assert found["servers"] == []
 
 
 def test_traffic_counts_calls_errors_retries_and_percentiles(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def _servers(
 ) -> list[dict[str, Any]]:
     """What each server's breaker did; null where the run has not logged it."""
     openings, opened = breakers.get("openings", {}), breakers.get("open", {})
-    names = sorted({tool["server"] for tool in tools} | openings.keys() | opened.keys())
+    names = sorted(({tool["server"] for tool in tools} | openings.keys() | opened.keys()) - {""})
     return [
         {
             "server": name,
