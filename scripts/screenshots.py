@@ -1,6 +1,7 @@
 """Takes runs' folders, gives docs/images/: the page's views as a real browser shows them.
 
-Example: python scripts/screenshots.py runs/cpu-20261115-070000 (needs chromium and playwright)
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last is for
+the tokens' ratios: its updates must be of several optimizer steps (update.num_epochs = 2).
 """
 
 import shutil
@@ -36,6 +37,20 @@ def take(page: Page, root: str, run: str) -> None:
     page.select_option("#tokens", "logprob")
     page.wait_for_selector(".token")
     page.screenshot(path=IMAGES / "view-trajectory.png")
+
+
+def take_ratios(page: Page, root: str, run: str) -> None:
+    page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-tokens")
+    page.wait_for_selector("#list tbody a")
+    for link in [each.get_attribute("href") or "" for each in page.query_selector_all("#list tbody a")]:
+        page.goto(f"{root}{link}&tokens=ratio")
+        page.wait_for_selector(".conversation .token")
+        if page.query_selector(".token.stopped"):  # of those that were kept, one with something clipped
+            page.screenshot(path=IMAGES / "view-ratios.png")
+            return
+
+
+def take_dark(page: Page, root: str, run: str) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto(f"{root}#/overview?runs={run}&smooth=0.8")
     page.wait_for_selector(".chart path.faint")
@@ -58,11 +73,11 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         page.set_default_timeout(120_000)
         try:
-            take(
-                page,
-                f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/",
-                next(iter(runs)).name,
-            )
+            root = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+            names = [run.name for run in runs]
+            take(page, root, names[0])
+            take_ratios(page, root, names[-1])
+            take_dark(page, root, names[0])
         finally:
             browser.close()
             server.should_exit = True
