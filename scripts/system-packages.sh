@@ -30,6 +30,7 @@ sandbox() {
 
 browser() {
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null && return
+  echo "turnwise: installing chromium, for the tests of the page ..."
   if command -v apt-get >/dev/null; then install chromium fonts-dejavu-core; else install chromium; fi
   command -v chromium >/dev/null && return
   echo "turnwise: chromium is missing and could not be installed; the tests of the page will be skipped" >&2
