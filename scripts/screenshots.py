@@ -1,6 +1,7 @@
 """Takes runs' folders, gives docs/images/: the page's views as a real browser shows them.
 
-Example: python scripts/screenshots.py runs/cpu-20261115-070000 (needs chromium and playwright)
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last is for
+the tokens' ratios: its updates must be of several optimizer steps (update.num_epochs = 2).
 """
 
 import shutil
@@ -19,19 +20,15 @@ from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-VIEWS = {
-    "overview": ".chart",
-    "health": "#chart-ratios-0",
-    "trajectories": "table#list",
-    "tools": "table#tools",
-    "evaluations": "#change",
-}
 
 
 def take(page: Page, root: str, run: str) -> None:
-    for view, whole in VIEWS.items():
+    page.goto(root)
+    page.wait_for_selector("main[data-view]")
+    links = [link.get_attribute("href") or "" for link in page.query_selector_all("nav a")]
+    for view in [link.removeprefix("#/").partition("?")[0] for link in links]:
         page.goto(f"{root}#/{view}?runs={run}")
-        page.wait_for_selector(f'main[data-view="{view}"] {whole}')
+        page.wait_for_selector(f'main[data-view="{view}"]')  # said once everything in it stands
         page.screenshot(path=IMAGES / f"view-{view}.png")
     page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-calls&success=0")
     page.wait_for_selector("#list tbody a")
@@ -40,6 +37,20 @@ def take(page: Page, root: str, run: str) -> None:
     page.select_option("#tokens", "logprob")
     page.wait_for_selector(".token")
     page.screenshot(path=IMAGES / "view-trajectory.png")
+
+
+def take_ratios(page: Page, root: str, run: str) -> None:
+    page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-tokens")
+    page.wait_for_selector("#list tbody a")
+    for link in [each.get_attribute("href") or "" for each in page.query_selector_all("#list tbody a")]:
+        page.goto(f"{root}{link}&tokens=ratio")
+        page.wait_for_selector(".conversation .token")
+        if page.query_selector(".token.stopped"):  # of those that were kept, one with something clipped
+            page.screenshot(path=IMAGES / "view-ratios.png")
+            return
+
+
+def take_dark(page: Page, root: str, run: str) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto(f"{root}#/overview?runs={run}&smooth=0.8")
     page.wait_for_selector(".chart path.faint")
@@ -62,11 +73,11 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         page.set_default_timeout(120_000)
         try:
-            take(
-                page,
-                f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/",
-                next(iter(runs)).name,
-            )
+            root = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+            names = [run.name for run in runs]
+            take(page, root, names[0])
+            take_ratios(page, root, names[-1])
+            take_dark(page, root, names[0])
         finally:
             browser.close()
             server.should_exit = True

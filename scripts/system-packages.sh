@@ -1,21 +1,45 @@
 #!/usr/bin/env bash
-# Installs what pip cannot: bubblewrap, for the Python sandbox. Never fails a setup: it says what is missing.
+# Installs what pip cannot: `sandbox`, bubblewrap for the Python sandbox; `browser`, chromium for the page's tests
+# (120 MB to fetch). Never fails a setup: it says what is missing and what that means.
 set -u
-command -v bwrap >/dev/null && exit 0
-case $(uname -s) in Linux) ;; *) echo "turnwise: no bubblewrap on $(uname -s); the python server will refuse to run code" >&2; exit 0 ;; esac
 
 as_root=()
 if [ "$(id -u)" != 0 ]; then
   if sudo -n true 2>/dev/null; then as_root=(sudo -n); else as_root=(false); fi
 fi
-if command -v apt-get >/dev/null; then
-  "${as_root[@]}" apt-get update -qq && "${as_root[@]}" apt-get install -y -qq bubblewrap >/dev/null
-elif command -v dnf >/dev/null; then
-  "${as_root[@]}" dnf install -y -q bubblewrap
-elif command -v pacman >/dev/null; then
-  "${as_root[@]}" pacman -S --noconfirm bubblewrap
-fi >/dev/null 2>&1
-command -v bwrap >/dev/null && exit 0
-echo "turnwise: bubblewrap is missing and could not be installed; the sandbox falls back to Landlock" >&2
-echo "turnwise: to install it: apt-get install bubblewrap (or your system's way); check with: turnwise doctor" >&2
+
+install() {  # packages; quiet, and no questions
+  if command -v apt-get; then
+    "${as_root[@]}" apt-get update -qq &&
+      "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+  elif command -v dnf; then
+    "${as_root[@]}" dnf install -y -q "$@"
+  elif command -v pacman; then
+    "${as_root[@]}" pacman -S --noconfirm "$@"
+  fi >/dev/null 2>&1
+}
+
+sandbox() {
+  command -v bwrap >/dev/null && return
+  case $(uname -s) in Linux) ;; *) echo "turnwise: no bubblewrap on $(uname -s); the python server will refuse to run code" >&2; return ;; esac
+  install bubblewrap
+  command -v bwrap >/dev/null && return
+  echo "turnwise: bubblewrap is missing and could not be installed; the sandbox falls back to Landlock" >&2
+  echo "turnwise: to install it: apt-get install bubblewrap (or your system's way); check with: turnwise doctor" >&2
+}
+
+browser() {
+  command -v chromium >/dev/null || command -v chromium-browser >/dev/null && return
+  echo "turnwise: installing chromium, for the tests of the page ..."
+  if command -v apt-get >/dev/null; then install chromium fonts-dejavu-core; else install chromium; fi
+  command -v chromium >/dev/null && return
+  echo "turnwise: chromium is missing and could not be installed; the tests of the page will be skipped" >&2
+}
+
+for wanted in "$@"; do
+  case $wanted in
+    sandbox|browser) "$wanted" ;;
+    *) echo "turnwise: no $wanted to install; there are sandbox and browser" >&2; exit 2 ;;
+  esac
+done
 exit 0

@@ -14,6 +14,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
+from turnwise.training.tokens import TokenFigures, write_tokens
 from turnwise.types import (
     Answer,
     Cause,
@@ -118,6 +119,20 @@ def hostile(of: Task, member: int = 0, text: str = HOSTILE) -> Played:
     )
 
 
+RATIOS = [1.0, 1.3, 0.5, 1.0, 1.01, 0.97, 1.0, 4.0]
+"""Of the eight tokens that an episode of two turns sampled; with clip bounds of 0.2 and 0.28."""
+
+
+def trace_step(folder: RunFolder, step: int, episodes: Sequence[str]) -> None:
+    """What an update kept of each token, one episode better than the next."""
+    old = [-0.01, -0.5, -1.25, -4.0] * 2
+    new: list[float | None] = [round(o + math.log(r), 4) for o, r in zip(old, RATIOS, strict=True)]
+    found = [
+        TokenFigures(row, 8, [*old], new, [*RATIOS], 0.5 - row, ".hl....x") for row in range(len(episodes))
+    ]
+    write_tokens(folder.tokens(step), step, episodes, found)
+
+
 def figures(step: int) -> dict[str, float]:
     return {
         "success/rate": 0.5 + 0.01 * step,
@@ -133,6 +148,10 @@ def figures(step: int) -> dict[str, float]:
         "length/turns": 2.0,
         "rollout/tokens_per_second": 321.5,
         "time/rollout_seconds": 2.0 + step,
+        "breaker/open/market": 0.0,
+        "breaker/openings/market": 0.0,
+        "breaker/open/slack": float(step >= 2),
+        "breaker/openings/slack": float(step == 2),
         "groups/zero_variance_fraction": 0.125,
     }
 
@@ -194,6 +213,7 @@ def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
             if step == num_steps - 1:
                 played += [hostile(task("evil<b>", "<i>family"), 0), hostile(task("long"), 0, "x" * 2**20)]
             play_step(folder, step, played)
+            trace_step(folder, step, ["ace/0.0", "ace/0.1"])
         held = [task(f"held{number}", "quotes" if number % 2 else "sums") for number in range(6)]
         evaluate(
             folder, "before", [bad(each) if number > 1 else good(each) for number, each in enumerate(held)]

@@ -3,32 +3,39 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.dashboard.recorded import (
     HOSTILE,
+    RATIOS,
     bad,
+    episode,
     figures,
     good,
     hostile,
     learned,
     log_step,
     play_step,
+    result,
     task,
+    trace_step,
+    turn,
     write_run,
 )
 from turnwise.config import Recipe
 from turnwise.dashboard import growing
-from turnwise.dashboard.conversation import conversation, side_by_side
+from turnwise.dashboard.conversation import conversation, side_by_side, tokens
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, choices, members, of_task, page
+from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.traffic import traffic
 from turnwise.rollout.store import Played
 from turnwise.tracking.folder import RunFolder
-from turnwise.types import Reward
+from turnwise.types import Cause, Reward, StateProbe, Truth
 
 
 @pytest.fixture
@@ -152,10 +159,13 @@ def test_what_a_resumed_run_has_cut_is_gone_from_the_index(folder: RunFolder) ->
     for step in range(3):
         log_step(folder, step)
         play_step(folder, step, [good(task(f"t{step}"))])
+        trace_step(folder, step, [f"t{step}/0.0"])
     index = index_of(folder.path)
     folder.cut(1)
     index.refresh()
     assert last_step(index) == 0
+    with index.reading() as connection:
+        assert [row["episode"] for row in connection.execute("SELECT * FROM traces")] == ["t0/0.0"]
     assert [row["task"] for row in page(index, Filter())["rows"]] == ["t0"]
     log_step(folder, 1)
     play_step(folder, 1, [bad(task("again"))])
@@ -274,6 +284,85 @@ def test_success_is_what_the_run_counts_where_no_part_says_it(folder: RunFolder)
     play_step(folder, 0, [Played(each.trajectory, Reward(0.7, {"own:part": 0.7})) for each in played])
     rows = page(index_of(folder.path), Filter(), sort="oldest")["rows"]
     assert [row["is_success"] for row in rows] == [1, 0, 0]
+
+
+def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -> None:
+    index = index_of(write_run(tmp_path))
+    [_, second] = page(index, Filter(task="ace", first=2, last=2))["rows"]
+    found = tokens(index, second["id"], {}, Pieces("nothing"))
+    assert found["is_traced"]
+    first, last = [turn["update"] for turn in found["turns"]]
+    assert (first["ratios"], last["ratios"]) == (RATIOS[:4], RATIOS[4:])
+    assert first["olds"] == last["olds"] == [-0.01, -0.5, -1.25, -4.0]
+    assert (first["clips"], last["clips"]) == (".hl.", "...x")
+    assert first["advantages"] == last["advantages"] == [-0.5] * 4, "one number stands for all"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (Filter(task="bee", source="train"), "first 8 groups that each step learns from"),
+        (Filter(source="after"), "not learned from"),
+    ],
+)
+def test_of_tokens_that_were_not_kept_it_is_said_why(recorded: Index, wanted: Filter, words: str) -> None:
+    recipe = Recipe().model_dump(mode="json")
+    for row in page(recorded, wanted)["rows"]:
+        found = tokens(recorded, row["id"], recipe, Pieces("nothing"))
+        assert not found["is_traced"]
+        assert words in found["missing"]
+        assert {turn["update"] for turn in found["turns"]} == {None}
+        is_known = row["source"] == "train"
+        assert found["advantage"] == (0.0 if is_known else None), "an evaluation has no advantages"
+
+
+@pytest.mark.parametrize(
+    "lie", [{"num_tokens": 7}, {"clip": "."}, {"ratio": [1.0]}, {"old": ["x"] * 8}, {"new": {}}]
+)
+def test_tokens_that_do_not_fit_their_episode_are_not_shown(
+    folder: RunFolder, lie: dict[str, object]
+) -> None:
+    play_step(folder, 0, [good(task("a"))])
+    trace_step(folder, 0, ["a/0.0"])
+    path = folder.tokens(0)
+    assert tokens(index_of(folder.path), 1, {}, Pieces("nothing"))["is_traced"]
+    path.write_text(json.dumps({**json.loads(path.read_text()), **lie}) + "\n")
+    assert not tokens(index_of(folder.path), 1, {}, Pieces("nothing"))["is_traced"]
+
+
+def test_a_reward_that_fails_is_a_fault_and_no_failure(folder: RunFolder) -> None:
+    sound = task("a")
+    # a probe of the server's state that was never answered: nobody knows whether it was done
+    probed = replace(sound, truth=Truth(probes=(StateProbe("quote", {}, "51.9"),)))
+    unknown = Played(episode(probed, [turn(0, "done")], member=1), Reward(0.0, {"own:part": 0.0}))
+    play_step(folder, 0, [good(sound), unknown])
+    index = index_of(folder.path)
+    rows = page(index, Filter(), sort="oldest")["rows"]
+    assert [(row["is_success"], row["fault"]) for row in rows] == [(1, "none"), (None, "reward")]
+    assert page(index, Filter(is_success=False))["total"] == 0
+    assert page(index, Filter(fault="reward"))["total"] == 1
+    assert [each["success"] for each in of_task(index, "a")] == [1.0], "it counts neither way"
+
+
+def test_breakers_are_told_as_they_stood_and_added_up(recorded: Index) -> None:
+    def told(**steps: int) -> dict[str, tuple[object, ...]]:
+        keys = ("is_open", "step", "num_openings", "num_steps_open")
+        found = traffic(recorded, **steps)["servers"]
+        return {each["server"]: tuple(each[key] for key in keys) for each in found}
+
+    assert told() == {"market": (False, 3, 0.0, 0.0), "slack": (True, 3, 1.0, 2.0)}
+    assert told(last=1)["slack"] == (False, 1, 0.0, 0.0)
+    assert told(first=3)["slack"] == (True, 3, 0.0, 1.0)
+    [market] = traffic(recorded, source="after")["servers"]
+    assert (market["server"], market["is_open"], market["num_calls"]) == ("market", None, 6)
+
+
+def test_a_tool_that_the_model_made_up_is_a_tool_of_no_server(folder: RunFolder) -> None:
+    made_up = turn(0, calls=[("quotes", {}, result("no such tool", Cause.UNKNOWN_TOOL))])
+    play_step(folder, 0, [Played(episode(task("a"), [made_up]), Reward(0.0, {"outcome": 0.0}))])
+    found = traffic(index_of(folder.path))
+    assert [(tool["tool"], tool["server"]) for tool in found["tools"]] == [("quotes", "")]
+    assert found["servers"] == []
 
 
 def test_traffic_counts_calls_errors_retries_and_percentiles(tmp_path: Path) -> None:

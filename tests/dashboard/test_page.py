@@ -3,22 +3,39 @@
 import json
 import re
 import shutil
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.dashboard.recorded import HOSTILE, figures, good, learned, log_step, play_step, task, write_run
+from tests.dashboard.recorded import (
+    HOSTILE,
+    episode,
+    figures,
+    good,
+    learned,
+    log_step,
+    play_step,
+    task,
+    turn,
+    write_run,
+)
 from tests.dashboard.test_server import Served, serving
 from turnwise.config import Recipe
 from turnwise.dashboard.command import open_runs, write_export
+from turnwise.rollout.store import Played
 from turnwise.tracking.folder import RunFolder
+from turnwise.types import Reward, StateProbe, Truth
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium here: bash scripts/system-packages.sh browser installs it"
+)
 
 VIEWS = {
     "overview": ".chart",
@@ -211,7 +228,51 @@ def test_tokens_are_coloured_by_what_the_files_hold(page: Any, served: Served) -
     assert len(page.query_selector_all("#turn-1 .token.own")) == 4
     page.select_option("#tokens", "advantage")
     page.wait_for_selector("#turn-1 .token.minus1")
-    assert "Advantage -0.5" in page.inner_text(".settings")
+    assert "Advantage -0.5 for every token" in page.inner_text(".settings")
+    page.select_option("#tokens", "ratio")
+    page.wait_for_selector("#turn-1 .token.plus3")
+    tokens = page.query_selector_all(".token")
+    shades = [token.get_attribute("class").removeprefix("token ") for token in tokens]
+    assert shades == [
+        "null0",
+        "plus3 stopped",
+        "minus3 stopped",
+        "null0",
+        "plus1",
+        "minus1",
+        "null0",
+        "plus3 stopped",
+    ]
+    words = tokens[1].get_attribute("title")
+    assert words.startswith("id 2 · log-prob -0.5 as sampled")
+    assert words.endswith("ratio 1.3 · advantage -0.5 · clipped high · loss mask 1")
+    assert tokens[7].get_attribute("title").endswith("dropped before the loss · loss mask 0")
+    assert tokens[1].evaluate("(each) => getComputedStyle(each).textDecorationLine") == "underline"
+    assert "from 0.5 to 4; underlined: clipped or dropped, 3 of 8 tokens" in page.inner_text(".settings")
+
+
+def test_of_tokens_that_were_not_kept_the_page_says_why(page: Any, served: Served) -> None:
+    [row, _] = served.ask("trajectories", task="bee", first=3, last=3)["rows"]
+    look(page, served, "trajectory", id=row["id"], run="run", tokens="ratio")
+    assert "not of this one" in page.inner_text(".settings")
+    assert "minus" not in page.inner_html("#turn-1")
+    page.select_option("#tokens", "advantage")
+    page.wait_for_selector("#turn-1 .token.null0")
+    assert "Advantage 0" in page.inner_text(".settings")
+
+
+def test_what_could_not_be_judged_is_shown_as_that(page: Any, tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        of = replace(task("asked"), truth=Truth(probes=(StateProbe("quote", {}, "51.9"),)))
+        play_step(folder, 0, [Played(episode(of, [turn(0, "done")]), Reward(0.0, {"own:part": 0.0}))])
+        for served in serving(folder.path):
+            look(page, served, "trajectories")
+            assert page.inner_text("#list tbody .badge.bad") == "reward"
+            page.click("#list tbody a")
+            page.wait_for_selector("#turn-1")
+            assert page.inner_text(".conversation .badge >> nth=0") == "not judged"
+            assert "no success" not in page.inner_text(".conversation")
+            page.goto("about:blank")
 
 
 def test_tools_and_evaluations_agree_with_the_files(page: Any, served: Served) -> None:
@@ -219,6 +280,12 @@ def test_tools_and_evaluations_agree_with_the_files(page: Any, served: Served) -
     assert "market" in page.inner_text("#tools [data-tool='quote']")
     cells = page.inner_text("#tools [data-tool='quote']").split("\t")
     assert cells[2:8] == ["16", "tool_error 4", "250 ms", "1.50 s", "1.50 s", "8"]
+    open_, closed = [
+        page.inner_text(f"#servers [data-server='{name}']").split("\t") for name in ("slack", "market")
+    ]
+    assert open_[1:4] == ["open at step 3", "1", "2"]
+    assert closed[1:4] == ["closed at step 3", "0", "0"]
+    assert readout(page, "breakers") == {"breaker/openings/market": "0", "breaker/openings/slack": "0"}
     look(page, served, "evaluations")
     written = json.loads((served.run / "evaluations" / "after.json").read_text())["figures"]["all"]["success"]
     row = page.inner_text("#evaluations [data-name='after']")
@@ -315,6 +382,24 @@ def test_a_run_that_goes_on_is_followed(page: Any, tmp_path: Path) -> None:
             page.wait_for_selector("#list a:has-text('new')")
             assert "running" in page.inner_text("#runs")
             page.goto("about:blank")  # let go of the stream before the server ends
+
+
+def test_a_run_that_grows_faster_than_it_is_drawn_is_shown(page: Any, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def slowly(route: Any) -> None:
+        asked.append(route.request.url)
+        log_step(folder, len(asked))
+        time.sleep(2.5)  # longer than the page waits before it follows
+        route.continue_()
+
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        log_step(folder, 0)
+        for served in serving(folder.path):
+            page.route("**/api/series*", slowly)
+            look(page, served, "overview")
+            assert len(asked) == 1
+            page.goto("about:blank")
 
 
 def test_an_exported_file_shows_the_same_without_a_server(page: Any, served: Served, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ import uvicorn
 from tests.dashboard.recorded import HOSTILE, figures, good, lines, log_step, play_step, task, write_run
 from turnwise.config import Recipe
 from turnwise.dashboard.command import address
-from turnwise.dashboard.export import MODULES, bundle
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.runs import Runs
-from turnwise.dashboard.server import PAGE, PATHS, application
+from turnwise.dashboard.script import MODULES, PAGE, bundle
+from turnwise.dashboard.server import PATHS, application
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.folder import RunFolder
 
@@ -98,7 +98,9 @@ def test_an_episode_is_answered_with_its_tokens_and_advantage(served: Served) ->
     found = served.ask("tokens", id=second["id"])
     assert found["turns"][0]["logprobs"] == [-0.01, -0.5, -1.25, -4.0]
     assert found["turns"][1]["ids"] == [11, 12, 13, 14]
-    assert found["advantage"] == -0.5  # a reward of 0 beside one of 1, by the group's mean
+    assert found["turns"][1]["update"]["advantages"] == [-0.5] * 4
+    [third, _] = served.ask("trajectories", task="bee", first=1, last=1)["rows"]
+    assert served.ask("tokens", id=third["id"])["advantage"] == 0.0  # both members earned the same
     assert found["has_pieces"]
     assert len(found["turns"][0]["pieces"]) == 4
     assert [each["id"] for each in served.ask("group", id=first["id"])] == [first["id"], second["id"]]

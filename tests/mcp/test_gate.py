@@ -55,6 +55,17 @@ def test_a_closed_breaker_admits_everyone_and_nobody_as_a_trial() -> None:
     assert [closed.admit() for _ in range(5)] == [False] * 5
 
 
+def test_openings_are_counted_in_all_also_after_it_has_closed_again() -> None:
+    one, clock = breaker(max_failures=2, open_seconds=10.0)
+    for num in range(1, 4):
+        fail(one, 2)
+        assert (one.is_open, one.num_openings) == (True, num)
+        clock.now += 10.0
+        assert one.admit(), "it waits no longer than the first time: it had closed"
+        one.succeeded()
+    assert (one.is_open, one.num_openings) == (False, 3)
+
+
 def test_only_failures_in_a_row_open_it() -> None:
     one, _ = breaker(max_failures=3)
     for _ in range(10):
@@ -272,11 +283,15 @@ def test_a_server_that_stays_broken_is_tried_ever_more_rarely() -> None:
         spec = notes_spec(breaker_failures=2, breaker_seconds=0.1, num_retries=0)
         num_reached = 0
         async with Pool([spec]) as pool, pool.lease(["notes"], "e") as toolbox:
+            breaker = pool.breakers["notes"]
+            assert (breaker.is_open, breaker.num_openings) == (False, 0)
             for _ in range(80):
                 [result] = await toolbox.call([ToolCall("1", "unavailable", {})])
                 num_reached += result.cause is Cause.UPSTREAM
                 assert result.cause in (Cause.UPSTREAM, Cause.BREAKER_OPEN)
                 await asyncio.sleep(0.01)
+            assert breaker.is_open
+            assert breaker.num_openings == num_reached - 1, "every trial that failed opened it anew"
         return num_reached
 
     # 2 to open it, then trials after 0.1, 0.2 and 0.4 s; without doubling there would be one every 0.1 s.

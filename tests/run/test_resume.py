@@ -102,6 +102,7 @@ def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     assert figures(unbroken) == figures(broken)
     for step in range(3):
         assert episodes(unbroken.trajectories(step)) == episodes(broken.trajectories(step))
+        assert unbroken.tokens(step).read_bytes() == broken.tokens(step).read_bytes()
     assert any(calls for step in range(3) for _, _, calls, _ in episodes(broken.trajectories(step)).values())
     for folder in (unbroken, broken):
         assert sorted(path.name for path in folder.checkpoints.iterdir()) == ["step-000002", "step-000003"]

@@ -1,5 +1,6 @@
 """What a run says: a panel on a real terminal, lines elsewhere, objects for programs, little when quiet."""
 
+import asyncio
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, Level
+from turnwise.rollout.collector import Progress
 from turnwise.run.panel import Panel, duration, sparkline
 from turnwise.run.screen import Json
 
@@ -58,6 +60,25 @@ def test_health_is_green_amber_or_red(tmp_path: Path) -> None:
     for alarms, style in (([], "green"), ([WARNING], "yellow"), ([WARNING, HALT], "red")):
         panel.learned(0, {}, alarms, "")
         assert panel._health().style == style
+
+
+def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over(tmp_path: Path) -> None:
+    panel = new_panel(tmp_path)
+
+    async def play() -> None:
+        ahead, measured = Progress(num_finished=3), Progress(num_finished=1)
+        async with panel.playing(ahead, 64):
+            async with panel.playing(measured, 8):
+                both = drawn(panel)
+                assert "3 of 64" in both
+                assert "1 of 8" in both
+            ahead.num_finished = 40
+            assert "40 of 64" in drawn(panel)
+            assert "of 8" not in drawn(panel)
+        assert "playing" not in drawn(panel)
+
+    with panel.showing():
+        asyncio.run(play())
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(20, "20 s"), (100, "2 min"), (3660, "1 h 1 min")])

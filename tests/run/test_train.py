@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from tests.mcp.leaks import nothing_leaks
-from tests.rollout.stage import task
+from tests.rollout.stage import NOTEBOOK, task
 from tests.run.stage import recipe
 from tests.shown import shown_task
 from turnwise.config import Recipe
@@ -88,6 +89,13 @@ def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp
         assert {played.step for played in episodes} == {step}
         versions = {turn.completion.policy_version for played in episodes for turn in played.trajectory.turns}
         assert versions == {step}, "each step is sampled from the weights of the step before"
+        traced = [json.loads(line) for line in folder.tokens(step).read_text().splitlines()]
+        own = {played.trajectory.episode_id: sum(played.trajectory.loss_mask) for played in episodes}
+        assert {line["episode"]: line["num_tokens"] for line in traced} == own
+        rewards = {played.trajectory.episode_id: played.reward.total for played in episodes}
+        best, worst = max(traced, key=lambda line: line["advantage"]), min(rewards, key=rewards.__getitem__)
+        assert best["advantage"] > 0
+        assert next(line for line in traced if line["episode"] == worst)["advantage"] < 0
     kept = sorted(path.name for path in folder.checkpoints.iterdir())
     assert kept == ["step-000002", "step-000003"]
     names = sorted(path.name for path in folder.evaluations.glob("*.json"))
@@ -133,6 +141,28 @@ def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> Non
     assert [line["step"] for line in lines(folder, "rollout")] == [0, 1]
     assert [line["step"] for line in lines(folder, "update")] == [0]
     assert len(list(read(folder.trajectories(1)))) == 6
+
+
+def test_a_server_that_dies_for_good_is_seen_by_its_breaker_in_the_figures(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, evaluation={"is_before_and_after": False}, run={"checkpoint_every": 100})
+    server = tmp_path / "server.py"
+    server.write_text(f"import runpy\nrunpy.run_path({str(NOTEBOOK)!r}, run_name='__main__')\n")
+    options = {"isolation": "process", "num_warm": 0, "breaker_failures": 2, "breaker_seconds": 60}
+    block = {"command": sys.executable, "args": [str(server)], "turnwise": options}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
+
+    def break_it(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+        server.write_text("raise SystemExit(1)\n")
+        return samples
+
+    with pytest.raises(CollectionFailed, match="notebook"):
+        run_it(settings, break_it)
+    folder = RunFolder.read(settings.run.folder / "run")
+    [played] = lines(folder, "rollout")
+    names = ("breaker/open/notebook", "breaker/openings/notebook")
+    assert [played["metrics"][name] for name in names] == [0.0, 0.0]
+    [lost] = lines(folder, "lost")
+    assert (lost["step"], [lost["metrics"][name] for name in names]) == (1, [1.0, 1.0])
 
 
 def test_asking_to_stop_finishes_the_step_saves_and_can_be_gone_on_from(tmp_path: Path) -> None:

@@ -142,6 +142,8 @@ def test_a_resume_cuts_off_what_came_after_the_checkpoint(folder: RunFolder) -> 
         folder.log(step, "rollout", {"a": step})
         folder.log(step, "update", {"a": step})
         folder.trajectories(step).write_text("{}\n")
+        folder.tokens(step).write_text("{}\n")
+    folder.tokens(1).with_suffix(".jsonl.part").write_text("{torn")
     reports = ["before", "step-000002", "step-000003", "after"]
     for name in reports:
         (folder.evaluations / f"{name}.json").write_text("{}")
@@ -150,10 +152,9 @@ def test_a_resume_cuts_off_what_came_after_the_checkpoint(folder: RunFolder) -> 
     folder.cut(2)
     folder.log(2, "rollout", {"a": 2})
     assert [line["step"] for line in lines_of(folder)] == [0, 0, 1, 1, 2]
-    assert sorted(path.name for path in (folder.path / "trajectories").iterdir()) == [
-        "step-000000.jsonl",
-        "step-000001.jsonl",
-    ]
+    for part in ("trajectories", "tokens"):
+        kept = sorted(path.name for path in (folder.path / part).iterdir())
+        assert kept == ["step-000000.jsonl", "step-000001.jsonl"]
     kept = sorted(path.name for path in folder.evaluations.iterdir())
     assert kept == [
         "before.json",

@@ -31,6 +31,7 @@ def scene(**kept: Tensor) -> tuple[Lesson, Trace]:
     trace.old_logprobs_BT = table([-1.0] * 4, [-1.0] * 2)
     trace.logprobs_BT = table([-1.0] * 4, [-1.0] * 2)
     trace.learnable_BT = MASK.clone()
+    trace.seen_BT = MASK.clone()
     for name, tensor in kept.items():
         setattr(trace, name, tensor)
     return Lesson(batch, Before(None, None, None), Targets(advantages_BT, None, 0.5), 0.0), trace
@@ -171,3 +172,13 @@ def test_what_a_value_head_explains_is_reported() -> None:
 def test_metrics_say_when_the_sampler_disagrees() -> None:
     found = new_trainer(recipe_of()).update(shifted(some_samples(), 0.25), step=0).metrics
     assert found["sampler/max_abs_difference"] == pytest.approx(0.25, rel=1e-4)
+
+
+def test_what_the_kl_cap_kept_from_being_seen_says_nothing_of_the_sampler() -> None:
+    trainer = new_trainer(recipe_of(update={"num_minibatches": 3}, optimizer={"learning_rate": 1.0}))
+    metrics = trainer.update(some_samples(), step=0).metrics
+    assert metrics["skipped/kl_cap"] == 1
+    assert metrics["tokens/alignment"] == 1.0
+    assert metrics["sampler/max_abs_difference"] < 1e-4
+    assert metrics["kl/sampler_unmasked"] < 1e-6
+    assert metrics["kl/old_unmasked"] == pytest.approx(metrics["kl/old"])

@@ -29,6 +29,8 @@ class RunConfig(BaseModel):
     """Steps between checkpoints; one is always made at the end."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """The last ones that are kept, and the best on validation."""
+    num_token_groups: int = Field(default=8, ge=0)
+    """First groups of a step whose every token's advantage, ratio and clipping are in tokens/; 0: none."""
 
 
 class EvaluationConfig(BaseModel):

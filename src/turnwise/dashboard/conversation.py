@@ -4,19 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.algorithms import advantages
 from turnwise.dashboard.episodes import fault_of
 from turnwise.dashboard.index import Index, offer
 from turnwise.dashboard.listing import members, of_task
 from turnwise.dashboard.pieces import Pieces
-
-_OF_A_GROUP = {
-    "mean": advantages.mean,
-    "grpo": advantages.grpo,
-    "rloo": advantages.rloo,
-    "maxrl": advantages.maxrl,
-}
-"""Advantages that a group's rewards alone give; others need the batch, the values or each turn's reward."""
+from turnwise.dashboard.traced import group_advantage, traced, why_not
 
 
 def conversation(index: Index, episode: int) -> dict[str, Any]:
@@ -68,13 +60,15 @@ def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[st
 
 
 def tokens(index: Index, episode: int, recipe: Mapping[str, Any], pieces: Pieces) -> dict[str, Any]:
-    """Each turn's tokens: ids, their text where the tokenizer is here, log-probs; and the advantage.
+    """Each turn's tokens: ids, their text where it can be had, log-probs, and their part in the update.
 
     [prompt: mask 0] [sampled: mask 1], as the trainer sees them.
     """
-    record, _ = _record(index, episode)
+    record, row = _record(index, episode)
+    played = record["trajectory"]["turns"]
+    updates = traced(index, row, [len(turn["completion"]["token_ids"]) for turn in played])
     turns = []
-    for turn in record["trajectory"]["turns"]:
+    for place, turn in enumerate(played):
         sampled = turn["completion"]
         turns.append(
             {
@@ -85,22 +79,16 @@ def tokens(index: Index, episode: int, recipe: Mapping[str, Any], pieces: Pieces
                 "logprobs": sampled["logprobs"],
                 "finish": sampled["finish"],
                 "policy_version": sampled["policy_version"],
+                "update": updates[place] if updates else None,
             }
         )
-    return {"turns": turns, "has_pieces": pieces.exist, **_advantage(index, episode, recipe)}
-
-
-def _advantage(index: Index, episode: int, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The episode's advantage where the files are enough to tell it; else why they are not."""
-    algorithm = recipe.get("algorithm", {})
-    kind = str(algorithm.get("advantage", ""))
-    if kind not in _OF_A_GROUP or algorithm.get("kl", {}).get("placement") == "reward":
-        return {"advantage": None, "advantage_note": f"advantages of {kind or 'this recipe'} are not kept"}
-    rows = group(index, episode)
-    [values] = _OF_A_GROUP[kind]([[row["reward"] for row in rows]])
-    place = [row["id"] for row in rows].index(episode)
-    note = f"{kind}: from the rewards of its group of {len(rows)}, the same for every token"
-    return {"advantage": values[place], "advantage_note": note}
+    found = {"turns": turns, "has_pieces": pieces.exist, "is_traced": updates is not None}
+    if updates is not None or row["source"] != "train":
+        advantage, note = None, ""
+    else:
+        advantage, note = group_advantage(group(index, episode), episode, recipe)
+    missing = "" if updates is not None else why_not(row, recipe)
+    return {**found, "advantage": advantage, "advantage_note": note, "missing": missing}
 
 
 def _record(index: Index, episode: int) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -35,10 +35,12 @@ class Episode:
     difficulty: str
     episode: str
     reward: float
-    is_success: bool
+    is_success: bool | None
+    """None where that could not be told: see `fault`."""
     stop: str
     fault: str
-    """The worst of its calls' faults, and `format` where the model's own words could not be read."""
+    """The worst of its calls' faults; `format` where the model's own words could not be read, `reward` where
+    what would tell success is itself at fault."""
     num_turns: int
     num_calls: int
     num_tokens: int
@@ -58,6 +60,7 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> Episode:
     played, task = record["trajectory"], record["trajectory"]["task"]
     turns = played["turns"]
     calls = _calls(turns, {tool.name: tool.server for tool in tools})
+    is_success = _is_success(record, tools)
     return Episode(
         step=int(record["step"]),
         task=text(task["id"]),
@@ -65,9 +68,9 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> Episode:
         difficulty=text(task["difficulty"]),
         episode=text(played["episode_id"]),
         reward=float(record["reward"]["total"]),
-        is_success=_is_success(record, tools),
+        is_success=is_success,
         stop=text(played["stop"]),
-        fault=_fault(turns, calls),
+        fault="reward" if is_success is None else _fault(turns, calls),
         num_turns=len(turns),
         num_calls=len(calls),
         num_tokens=sum(_num_sampled(turn) for turn in turns),
@@ -114,7 +117,7 @@ def _num_sampled(turn: Mapping[str, Any]) -> int:
     return int(usage[1]) if usage else len(turn["completion"]["token_ids"])
 
 
-def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool:
+def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool | None:
     """As the run itself counts it; the tokens are left out, for it asks nothing of them."""
     total, parts = record["reward"]["total"], record["reward"]["parts"]
     if "outcome" in parts:  # the same judgement, made when it was played
@@ -128,4 +131,4 @@ def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool:
     try:
         return succeeded(trajectory, Reward(total, parts))
     except RewardDown:
-        return False
+        return None

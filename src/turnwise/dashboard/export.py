@@ -10,7 +10,8 @@ from typing import Any
 from turnwise.dashboard import conversation, listing, measured, series
 from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.runs import Run, Runs
-from turnwise.dashboard.server import PAGE, as_json
+from turnwise.dashboard.script import PAGE, bundle
+from turnwise.dashboard.server import as_json
 from turnwise.dashboard.traffic import traffic
 
 NUM_EPISODES = 200
@@ -18,15 +19,6 @@ NUM_EPISODES = 200
 
 MAX_BYTES = 8_000_000
 """Of each run's episodes, so that the file can still be sent."""
-
-MODULES = (
-    *("dom", "recorded", "api", "place", "chart", "figures", "panels", "overview", "health", "trajectories"),
-    *("conversation", "tools", "evaluations", "main"),
-)
-"""In the order in which each knows those it imports."""
-
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", re.MULTILINE)
 
 
 def export(runs: Runs) -> bytes:
@@ -49,16 +41,9 @@ def export(runs: Runs) -> bytes:
     meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     page = page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n{meta}')
     page = page.replace('<link rel="stylesheet" href="style.css">', f"<style>{style}</style>")
-    page = page.replace('<script type="module" src="main.js"></script>\n', "")
+    page = page.replace('<script src="main.js" defer></script>\n', "")
     written = f'<script type="application/json" id="recorded">{data}</script>\n'
     return page.replace("</body>", f"{written}<script>{script}</script>\n</body>").encode()
-
-
-def bundle() -> str:
-    """Every module in one script: they are written so that no two have a name in common."""
-    parts = [(PAGE / f"{name}.js").read_text("utf-8") for name in MODULES]
-    body = "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
-    return f'"use strict";\n(() => {{\n{body}\n}})();'
 
 
 def _digest(text: str) -> str:

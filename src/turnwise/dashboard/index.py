@@ -6,6 +6,7 @@ a resumed run has cut or replaced is dropped from the index and read anew.
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import math
@@ -25,13 +26,14 @@ from turnwise.types import Tool
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """Of the tables: an index of another version is made anew."""
 
 _LINES_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 16 << 20
+_FOLDERS = ("evaluations", "trajectories", "tokens")
 _NUM_LAST = 64
-"""Trajectory files that may still grow: those of the last steps. The others are looked at seldom."""
+"""Of each folder, files that may still grow: those of the last steps. The others are looked at seldom."""
 
 _NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
 _NOT_OURS = (
@@ -66,6 +68,9 @@ CREATE INDEX calls_tool ON calls (source, tool, seconds, step, cause, num_retrie
 CREATE INDEX calls_name ON calls (tool, episode);
 CREATE INDEX calls_episode ON calls (episode, tool);
 CREATE INDEX calls_file ON calls (file);
+CREATE TABLE traces (step INTEGER, episode TEXT, file INTEGER, offset INTEGER, length INTEGER,
+  PRIMARY KEY (step, episode)) WITHOUT ROWID;
+CREATE INDEX traces_file ON traces (file);
 """
 
 
@@ -155,7 +160,7 @@ class Index:
 
     def _listed(self, connection: sqlite3.Connection) -> tuple[list[str], bool]:
         """The files, and whether some that were known are gone; looked up anew where a folder has changed."""
-        folders = [self.run, *(self.run / name for name in ("evaluations", "trajectories"))]
+        folders = [self.run, *(self.run / name for name in _FOLDERS)]
         now = [folder.stat().st_mtime_ns if folder.is_dir() else 0 for folder in folders]
         if now == self._folders and self._num_refreshed % 30:
             return self._known_files, False
@@ -164,9 +169,9 @@ class Index:
         return self._known_files, self._forget_lost(connection, self._known_files)
 
     def _files(self) -> list[str]:
-        """The figures first, so that the page has something to show; then episodes, oldest step first."""
+        """The figures first, so that the page has something to show; then episodes by step; tokens last."""
         found = ["metrics.jsonl"] if (self.run / "metrics.jsonl").exists() else []
-        for folder in ("evaluations", "trajectories"):
+        for folder in _FOLDERS:
             with contextlib.suppress(FileNotFoundError):
                 names = sorted(entry.name for entry in os.scandir(self.run / folder))
                 found += [f"{folder}/{name}" for name in names if name.endswith(".jsonl")]
@@ -175,7 +180,8 @@ class Index:
     def _due(self, files: list[str]) -> list[tuple[str, tuple[int, int]]]:
         """Those that are not as last seen, and how they are; old steps' are looked at only now and then."""
         is_sweep = self._num_refreshed % 30 == 0
-        late = set(files[:8] + files[-_NUM_LAST:])
+        folders = itertools.groupby(files, key=lambda file: file.rpartition("/")[0])
+        late = {file for _, names in folders for file in list(names)[-_NUM_LAST:]}
         due = []
         for file in files:
             if is_sweep or file in late or file not in self._seen:
@@ -238,6 +244,8 @@ class Index:
             record = json.loads(line.content)
             if name == "metrics.jsonl":
                 self._keep_figures(connection, record)
+            elif name.startswith("tokens/"):
+                _keep_traced(connection, file, line, record)
             else:
                 self._keep_played(connection, file, name, line, record)
         except _NOT_OURS as error:
@@ -313,6 +321,14 @@ def offer(index: Index, connection: sqlite3.Connection, file: int, digest: str) 
     return index.line(file, row["offset"], row["length"]) if row else None
 
 
+def _keep_traced(connection: sqlite3.Connection, file: int, line: Line, record: Mapping[str, Any]) -> None:
+    """Where it stands; the tokens themselves are read when they are looked at."""
+    if record["kind"] != "tokens":
+        raise ValueError("not a line of tokens")
+    values = (int(record["step"]), text(record["episode"]), file, line.offset, len(line.content))
+    connection.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?)", values)
+
+
 def _source(name: str, step: int) -> tuple[str, int | None]:
     """`train` and the step for training; an evaluation's name, and the steps that were done where it says."""
     folder, _, file = name.partition("/")
@@ -339,7 +355,7 @@ def _forget(connection: sqlite3.Connection, file: int, name: str) -> None:
         for table in ("figures", "times", "histograms", "alarms"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
     else:
-        for table in ("episodes", "calls", "offers"):
+        for table in ("episodes", "calls", "offers", "traces"):
             connection.execute(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608
     connection.execute("DELETE FROM files WHERE id = ?", (file,))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from turnwise.dashboard.index import Index
 
-MAX_POINTS = 600
+MAX_POINTS = 400
 """About a chart's width in pixels."""
 
 MAX_COLUMNS = 160
@@ -16,7 +16,9 @@ MAX_COLUMNS = 160
 
 def names(index: Index) -> list[str]:
     with index.reading() as connection:
-        rows = connection.execute("SELECT name FROM names WHERE id IN (SELECT DISTINCT name FROM figures)")
+        rows = connection.execute(
+            "SELECT name FROM names WHERE EXISTS (SELECT 1 FROM figures WHERE figures.name = names.id)"
+        )
         return sorted(row["name"] for row in rows)
 
 

@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import mimetypes
 from collections.abc import AsyncIterator, Callable
-from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
@@ -18,14 +16,13 @@ from turnwise.dashboard import conversation, listing, measured, series
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.script import PAGE, bundle
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.lines import plain
 
-PAGE = files("turnwise.dashboard") / "page"
-
 _HEARTBEAT_SECONDS = 15.0
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+_TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
 
 
 class Asked:
@@ -173,14 +170,17 @@ def application(
         *(Route(f"/api/{path}", _answering(getattr(answers, path), runs)) for path in PATHS),
         Route("/api/events", _events(watch, is_ending)),
         Route("/", _page("index.html")),
-        *(Route(f"/{each.name}", _page(each.name)) for each in PAGE.iterdir()),
+        *(Route(f"/{name}", _page(name)) for name in ("main.js", "style.css", "icon.svg")),
     ]
     return guard.over(Starlette(routes=routes, lifespan=lifespan))
 
 
 def as_json(answer: Any) -> bytes:
     """In ASCII: what a model wrote may hold halves of characters, which no other encoding takes."""
-    return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()
+    try:
+        return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError:  # a number that is none, which is rare: looking for one takes longer than writing
+        return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()
 
 
 def _answering(answer: Callable[[Asked], Any], runs: Runs) -> Any:
@@ -217,10 +217,10 @@ def _events(watch: Watch, is_ending: Callable[[], bool]) -> Any:
 
 
 def _page(name: str) -> Any:
-    file = PAGE / name
+    content = bundle().encode() if name == "main.js" else (PAGE / name).read_bytes()
+    kind = _TYPES[name.rpartition(".")[2]]
 
     async def endpoint(request: Request) -> Response:
-        kind = _TYPES.get("." + name.rpartition(".")[2]) or mimetypes.guess_type(name)[0]
-        return Response(await run_in_threadpool(file.read_bytes), media_type=kind)
+        return Response(content, media_type=kind)
 
     return endpoint

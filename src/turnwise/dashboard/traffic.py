@@ -1,4 +1,4 @@
-"""Takes an index, gives how each tool did: calls, errors by class, latency, retries, share of the time."""
+"""Takes an index, gives how each tool and server did: calls, errors by class, latency, retries, breakers."""
 
 import math
 import sqlite3
@@ -11,7 +11,7 @@ from turnwise.dashboard.index import Index
 def traffic(
     index: Index, *, source: str = "train", first: int = 0, last: int | None = None
 ) -> dict[str, Any]:
-    """One row a tool, and the time that episodes spent waiting on them."""
+    """One row a tool, one a server, and the time that episodes spent waiting on them."""
     end = 2**62 if last is None else last
     with index.reading() as connection:
         tools = _tools(connection, source, first, end)
@@ -20,8 +20,10 @@ def traffic(
             "WHERE source = ? AND ifnull(step, 0) BETWEEN ? AND ?",
             (source, first, end),
         ).fetchone()
+        breakers = _breakers(connection, first, end) if source == "train" else {}
     return {
         "tools": tools,
+        "servers": _servers(tools, breakers),
         "num_episodes": num_episodes,
         "episode_seconds": seconds or 0.0,
         "engine_seconds": engine or 0.0,
@@ -62,6 +64,45 @@ def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -
         }
         for row in rows
     ]
+
+
+def _servers(
+    tools: list[dict[str, Any]], breakers: dict[str, dict[str, dict[str, float]]]
+) -> list[dict[str, Any]]:
+    """What each server's breaker did; null where the run has not logged it."""
+    openings, opened = breakers.get("openings", {}), breakers.get("open", {})
+    names = sorted(({tool["server"] for tool in tools} | openings.keys() | opened.keys()) - {""})
+    return [
+        {
+            "server": name,
+            "is_open": bool(opened[name]["last"]) if name in opened else None,
+            "step": opened[name]["step"] if name in opened else None,
+            "num_steps_open": opened[name]["total"] if name in opened else None,
+            "num_openings": openings[name]["total"] if name in openings else None,
+            "num_calls": sum(tool["num_calls"] for tool in tools if tool["server"] == name),
+            "num_infra": sum(tool["num_infra"] for tool in tools if tool["server"] == name),
+            "num_refused": sum(tool["num_refused"] for tool in tools if tool["server"] == name),
+        }
+        for name in names
+    ]
+
+
+def _breakers(
+    connection: sqlite3.Connection, first: int, last: int
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Of `breaker/open/SERVER` and `breaker/openings/SERVER`: the last value, its step, and the sum."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    rows = connection.execute(
+        # beside max(step) a bare column is that step's: sqlite.org/lang_select.html#bareagg
+        "SELECT names.name AS name, max(step) AS step, value AS last, sum(value) AS total FROM figures "
+        "JOIN names ON names.id = figures.name "
+        "WHERE names.name LIKE 'breaker/%/%' AND step BETWEEN ? AND ? GROUP BY names.id",
+        (first, last),
+    )
+    for row in rows:
+        _, what, server = row["name"].split("/", 2)
+        found.setdefault(what, {})[server] = {key: row[key] for key in ("step", "last", "total")}
+    return found
 
 
 def _percentile(

@@ -24,7 +24,9 @@ class Breaker:
         self._open_seconds = open_seconds
         self._clock = clock
         self._num_failures = 0
-        self._num_openings = 0
+        self._num_openings_in_a_row = 0
+        self.num_openings = 0
+        """In all."""
         self._opened_at: float | None = None
         self._is_trying = False
 
@@ -45,7 +47,7 @@ class Breaker:
         return True
 
     def succeeded(self) -> None:
-        self._num_failures = self._num_openings = 0
+        self._num_failures = self._num_openings_in_a_row = 0
         self._opened_at = None
         self._is_trying = False
 
@@ -58,12 +60,13 @@ class Breaker:
             is_opening = self._left_seconds(self._opened_at) <= 0
         if is_opening:
             self._opened_at = self._clock()
-            self._num_openings += 1
+            self._num_openings_in_a_row += 1
+            self.num_openings += 1
         self._is_trying = False
 
     def _left_seconds(self, opened_at: float) -> float:
         # Doubling, to at most 16 times: a server that stays dead costs one trial every few minutes.
-        wait_seconds = self._open_seconds * float(2 ** min(self._num_openings - 1, 4))
+        wait_seconds = self._open_seconds * float(2 ** min(self._num_openings_in_a_row - 1, 4))
         return opened_at + wait_seconds - self._clock()
 
     def withdrawn(self) -> None:

@@ -14,6 +14,7 @@ import mcp_types as wire
 
 from turnwise.mcp.arguments import ArgumentChecker
 from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.gate import Breaker
 from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens, secrets_of
 from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
@@ -105,6 +106,11 @@ class Pool:
     def isolation(self, server: str) -> Isolation:
         """What a connected server's isolation is; settles what `auto` came to mean."""
         return self._supplies[server].isolation
+
+    @property
+    def breakers(self) -> Mapping[str, Breaker]:
+        """Each server's, to be looked at; none where calls are replayed."""
+        return {name: supply.gate.breaker for name, supply in self._supplies.items()}
 
     @property
     def max_leases(self) -> int | None:

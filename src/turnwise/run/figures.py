@@ -1,9 +1,10 @@
 """Takes what was played, gives its figures by name: rewards, success, tools, format, lengths, losses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
+from turnwise.mcp.gate import Breaker
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Progress
 from turnwise.types import Fault, Group, Reward, Stop, Trajectory
@@ -32,6 +33,15 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
         **_lengths(trajectories),
         "rollout/tokens_per_second": progress.num_tokens / max(seconds, 1e-9),
     }
+
+
+def breaker_figures(breakers: Mapping[str, Breaker], num_before: Mapping[str, int]) -> dict[str, float]:
+    """Of each server: whether its breaker is open now, and how often it has opened since `num_before`."""
+    figures = {}
+    for server, breaker in breakers.items():
+        figures[f"breaker/open/{server}"] = float(breaker.is_open)
+        figures[f"breaker/openings/{server}"] = float(breaker.num_openings - num_before.get(server, 0))
+    return figures
 
 
 def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:

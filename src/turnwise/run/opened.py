@@ -19,8 +19,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
-from turnwise.run.beside import run_beside
-from turnwise.run.figures import rollout_figures
+from turnwise.run.figures import breaker_figures, rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
 from turnwise.run.tracked import evaluation_figures
@@ -30,6 +29,7 @@ from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample, samples_of
+from turnwise.training.tokens import write_tokens
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
 from turnwise.workbench import Workbench, load_model, open_workbench, publishes_adapters
@@ -56,6 +56,7 @@ class Run:
         self.lessons = lessons
         self.screen = screen
         self._writers: dict[int, TrajectoryWriter] = {}
+        self._num_openings: dict[str, int] = {}
 
     def close(self) -> None:
         for writer in self._writers.values():
@@ -82,9 +83,16 @@ class Run:
     def log_rollouts(self, batch: Batch) -> dict[str, float]:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
-        figures = rollout_figures(batch.played, batch.progress, batch.seconds)
+        figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
         self.folder.log(batch.step, "rollout", figures)
         self.folder.trackers.episodes(batch.step, batch.played, succeeded)
+        return figures
+
+    def _breakers(self) -> dict[str, float]:
+        """How the servers' breakers stand, and what they did since this was last asked."""
+        breakers = self.bench.pool.breakers
+        figures = breaker_figures(breakers, self._num_openings)
+        self._num_openings = {server: breaker.num_openings for server, breaker in breakers.items()}
         return figures
 
     # --- learning ----------------------------------------------------------------------------------------
@@ -94,12 +102,21 @@ class Run:
         samples = samples_of(batch.groups)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # until the publication that follows
+<<<<<<< HEAD
         return await run_beside(self._update, batch.step, samples)
+=======
+        return await asyncio.to_thread(self._update, batch, samples)
+>>>>>>> 2babbf63f9aacd0c31fb2c3bbd35314cc4cd49fc
 
-    def _update(self, step: int, samples: Sequence[Sample]) -> StepResult:
+    def _update(self, batch: Batch, samples: Sequence[Sample]) -> StepResult:
+        step = batch.step
         # by the step's number, so that a resumed run draws what an unbroken one would
         torch.manual_seed(step_seed(self.recipe.seed, step))
-        return self.trainer.update(samples, step=step, imitation=self._lessons(step))
+        result = self.trainer.update(samples, step=step, imitation=self._lessons(step))
+        if result.tokens:
+            episodes = [each.episode_id for group in batch.groups for each in group.trajectories]
+            write_tokens(self.folder.tokens(step), step, episodes, result.tokens)
+        return result
 
     def _lessons(self, step: int) -> list[Sample]:
         imitation = self.recipe.imitation
@@ -191,6 +208,7 @@ class Run:
             yield
         except CollectionFailed:
             self.save(standing)
+            self.folder.log(standing.next_step, "lost", self._breakers())  # a resume plays this step again
             raise
 
     def restore(self) -> Standing:

@@ -37,7 +37,8 @@ class Panel(Screen):
         self._ended_at: list[float] = []
         self._num_done = 0
         self._alarms: Sequence[Alarm] = ()
-        self._playing: tuple[Progress, int] | None = None
+        self._playing: list[tuple[Progress, int]] = []
+        """Where batches are collected ahead, a measurement may be one of several."""
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -56,14 +57,15 @@ class Panel(Screen):
                 self._refresh()
                 await asyncio.sleep(_REFRESH_SECONDS)
 
-        self._playing = (progress, num_episodes)
+        shown = (progress, num_episodes)
+        self._playing.append(shown)
         following = asyncio.create_task(follow(), name="panel")
         try:
             yield
         finally:
             following.cancel()
             await asyncio.wait([following])
-            self._playing = None
+            self._playing = [each for each in self._playing if each is not shown]
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         self._steps.append(figures)
@@ -88,8 +90,7 @@ class Panel(Screen):
         rows.add_row("a step", Text(f"{played:.1f} s played, {updated:.1f} s learned"))
         rows.add_row("health", self._health())
         rows.add_row("tools", Text(_tools(last)))
-        if self._playing is not None:
-            progress, num_episodes = self._playing
+        for progress, num_episodes in self._playing:
             figures = figures_of(progress, num_episodes)
             rows.add_row("playing", Text("  ".join(f"{name} {value}" for name, value in figures.items())))
         bar = ProgressBar(total=self._num_steps, completed=self._num_done, width=_NUM_SHOWN)

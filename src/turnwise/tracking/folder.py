@@ -4,6 +4,7 @@
       recipe.json  versions.json            what is run, and by which packages, commit and seed
       metrics.jsonl  training.log           as the run goes
       trajectories/step-000001.jsonl        every episode
+      tokens/step-000001.jsonl              what the update made of some episodes, token by token
       checkpoints/  evaluations/  summary.json
       wandb/  tensorboard/                  what the recipe's trackers keep here
       lock                                  who writes now
@@ -29,7 +30,7 @@ from turnwise.tracking.whole import write_json
 
 logger = logging.getLogger(__name__)
 
-_STEP = re.compile(r"step-(\d{6,})\.")
+_STEP = re.compile(r"step-(\d{6,})\.(?!.*\.part$)")
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -48,7 +49,7 @@ class RunFolder:
         """A new folder `root/name-date-time`, or just `root/name`, which must not be there yet."""
         check(recipe.trackers)
         path = _new_folder(root, name) if is_dated else _exact_folder(root, name)
-        for part in ("checkpoints", "evaluations", "trajectories"):
+        for part in ("checkpoints", "evaluations", "tokens", "trajectories"):
             (path / part).mkdir()
         folder = cls(path, Lock(path / "lock"))
         write_json(path / "versions.json", versions_now(recipe.seed))
@@ -112,6 +113,10 @@ class RunFolder:
         """Where the step's episodes go."""
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
 
+    def tokens(self, step: int) -> Path:
+        """Where what the step's update made of each token goes."""
+        return self.path / "tokens" / f"step-{step:06d}.jsonl"
+
     @property
     def recipe(self) -> Recipe:
         """As it was resolved when the run was begun."""
@@ -154,7 +159,7 @@ class RunFolder:
         self._lines.cut(num_steps)
         self.trackers.cut(num_steps)
         self.summary.unlink(missing_ok=True)
-        for file in (self.path / "trajectories").iterdir():
+        for file in [*(self.path / "trajectories").iterdir(), *(self.path / "tokens").glob("*")]:
             if (step := _step_of(file)) is None or step >= num_steps:
                 file.unlink()
         for file in self.evaluations.iterdir():

@@ -52,6 +52,9 @@ class Trace:
         self.is_dual_BT = torch.zeros_like(batch.mask_BT)
         self.is_late_BT = torch.zeros_like(batch.mask_BT)
         """Seen after an optimizer step with a gradient: the ratio must have moved."""
+        self.own_BT = batch.mask_BT
+        self.seen_BT = torch.zeros_like(batch.mask_BT)
+        """Own tokens that a pass has gone over: past the KL cap there are others."""
 
     def keep(
         self, rows: Sequence[int], live: Scores, found: Found, minibatch: Minibatch, *, is_late: bool
@@ -69,6 +72,7 @@ class Trace:
             own[chosen] = widened(given.detach(), width).to(own.dtype)
         self.learnable_BT[chosen] = minibatch.learnable_BT[chosen]
         self.is_late_BT[chosen] = is_late
+        self.seen_BT[chosen] = self.own_BT[chosen]
 
 
 def metrics_of(lesson: Lesson, trace: Trace, *, version: int, loss_name: str) -> dict[str, float]:
@@ -77,7 +81,7 @@ def metrics_of(lesson: Lesson, trace: Trace, *, version: int, loss_name: str) ->
         **_ratios(lesson, trace),
         **_clips(lesson, trace, loss_name),
         **_divergences(lesson, trace),
-        **_agreement(lesson.batch, trace, version),
+        **_agreement(lesson, trace, version),
         **_masks(lesson.batch, trace),
         **_advantages(lesson, trace),
         **_values(lesson),
@@ -131,21 +135,31 @@ def _clips(lesson: Lesson, trace: Trace, loss_name: str) -> dict[str, float]:
 
 
 def _divergences(lesson: Lesson, trace: Trace) -> dict[str, float]:
-    """Each over learnable tokens, and over all own tokens as `_unmasked`."""
-    sampler_BT, old_BT = lesson.batch.sampler_logprobs_BT, trace.old_logprobs_BT
-    pairs = {"kl/sampler": (sampler_BT, old_BT), "kl/old": (old_BT, trace.logprobs_BT)}
+    """Each over learnable tokens, and over all own tokens that can be told of as `_unmasked`."""
+    batch, old_BT = lesson.batch, _old_logprobs(lesson, trace)
+    trios = {
+        "kl/sampler": (batch.sampler_logprobs_BT, old_BT, batch.mask_BT),
+        "kl/old": (old_BT, trace.logprobs_BT, trace.seen_BT),
+    }
     if lesson.before.ref_logprobs_BT is not None:
-        pairs["kl/reference"] = (trace.logprobs_BT, lesson.before.ref_logprobs_BT)
+        trios["kl/reference"] = (trace.logprobs_BT, lesson.before.ref_logprobs_BT, trace.seen_BT)
     found = {}
-    for name, (left_BT, right_BT) in pairs.items():
+    for name, (left_BT, right_BT, all_BT) in trios.items():
         found[name] = divergence(left_BT, right_BT, trace.learnable_BT)
-        found[f"{name}_unmasked"] = divergence(left_BT, right_BT, lesson.batch.mask_BT)
+        found[f"{name}_unmasked"] = divergence(left_BT, right_BT, all_BT)
     return found
 
 
-def _agreement(batch: Batch, trace: Trace, version: int) -> dict[str, float]:
+def _old_logprobs(lesson: Lesson, trace: Trace) -> Tensor:
+    """π_old's of every own token; where the update is one step, that step has gone over them all."""
+    before_BT = lesson.before.old_logprobs_BT
+    return trace.old_logprobs_BT if before_BT is None else before_BT
+
+
+def _agreement(lesson: Lesson, trace: Trace, version: int) -> dict[str, float]:
     """Of sampler and trainer, over all own tokens."""
-    apart_BT = (trace.old_logprobs_BT - batch.sampler_logprobs_BT).abs()
+    batch = lesson.batch
+    apart_BT = (_old_logprobs(lesson, trace) - batch.sampler_logprobs_BT).abs()
     apart = apart_BT[batch.mask_BT]
     ages_B1 = apart_BT.new_tensor([[version - sample.policy_version] for sample in batch.samples])
     is_near_BT = apart_BT < MAX_DISAGREEMENT * (1 + ages_B1)

@@ -28,6 +28,7 @@ from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
 from turnwise.training.statistics import Histogram, Trace, metrics_of, ratio_histogram
 from turnwise.training.steps import EMPTY, REASONS, Step, Steps
+from turnwise.training.tokens import TokenFigures, token_figures
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class StepResult:
     histograms: dict[str, Histogram]
     skipped: str
     """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
+    tokens: tuple[TokenFigures, ...] = ()
+    """Of the first groups, as many as `run.num_token_groups` says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,10 @@ class Trainer:
         steps = self._steps.take(lesson, trace, imitation, step)
         metrics = metrics_of(lesson, trace, version=self.version, loss_name=self._recipe.algorithm.loss)
         metrics |= {"kl/coefficient": lesson.kl_coefficient} if self._reference.exists else {}
-        return self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started)
+        tokens = token_figures(lesson, trace, self._recipe.run.num_token_groups)
+        return replace(
+            self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started), tokens=tokens
+        )
 
     # --- before the first step -----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ const WIDTH = 420, HEIGHT = 200, LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
 
 // lines: [{ label, colour, dash, steps, values, lows, highs }]; limits: [{ value, label }]; ticks: [step].
 export function chart({ title, note, lines, limits = [], ticks = [], smooth = 0, key }) {
-  const drawn = lines.filter((line) => line.steps.length).map((line) => ({ ...line, smoothed: smoothed(line.values, smooth) }));
+  const drawn = lines.filter((line) => line.steps.length).map((line) => ({ ...line, smoothed: smoothed(line.values, line.values.length > 2 ? smooth : 0) }));
   const readout = make("ul", { class: "readout" });
   const box = make("figure", { class: "chart", tabindex: "0", id: "chart-" + key, "aria-label": title + ". " + note },
     make("figcaption", {}, make("h3", {}, title), make("p", { class: "note" }, note)));
@@ -49,7 +49,7 @@ export function chart({ title, note, lines, limits = [], ticks = [], smooth = 0,
   return box;
 }
 
-// An exponential mean that starts at the first value; null stays null.
+// An exponential mean that starts at the first value; null stays null. Two points, such as before and after, are not noise.
 export function smoothed(values, share) {
   if (!share) return values;
   let mean = 0, weight = 0;

@@ -1,11 +1,9 @@
 // One episode as a conversation, with its time line, its tokens, its group and the same task elsewhere.
 
 import { ask } from "./api.js";
-import { badge, cells, draw, figure, longText, make, number, seconds, table } from "./dom.js";
+import { badge, cells, draw, figure, longText, make, number, seconds, table, toneOf, verdict } from "./dom.js";
 import { go, moved } from "./place.js";
-
-const MANY = 3000;
-const COLOURINGS = { "": "no tokens", logprob: "tokens by log-prob", advantage: "tokens by advantage", mask: "tokens by loss mask" };
+import { COLOURINGS, legend, tokensOf } from "./tokens.js";
 
 export async function conversation(runs, settings) {
   const run = settings.run || runs[0].name;
@@ -21,7 +19,7 @@ export async function conversation(runs, settings) {
 
 function heading(found) {
   const where = found.source === "train" ? "training, step " + found.step : "evaluation " + found.source;
-  return make("p", {}, badge(found.is_success ? "success" : "no success", found.is_success ? "good" : "bad"), " ", badge(found.stop, found.stop === "answered" ? "plain" : "warn"),
+  return make("p", {}, verdict(found.is_success), " ", badge(found.stop, found.stop === "answered" ? "plain" : "warn"),
     " " + [found.task.family, found.task.difficulty, where, found.turns.length + " turns"].filter(Boolean).join(" · ") + " · ", seconds(found.seconds));
 }
 
@@ -29,13 +27,6 @@ function chooser(settings, tokens) {
   return make("p", { class: "settings" }, make("label", {}, "show ", make("select", { id: "tokens", onchange: (event) => go({ tokens: event.target.value }) },
     Object.entries(COLOURINGS).map(([value, words]) => make("option", { value, selected: (settings.tokens || "") === value }, words)))),
   tokens ? make("span", { class: "note" }, legend(settings.tokens, tokens)) : "");
-}
-
-function legend(kind, tokens) {
-  const ids = tokens.has_pieces ? "" : " The model's tokenizer is not on this machine, so ids stand for tokens.";
-  if (kind === "mask") return "Outlined: sampled by the policy and trained on; plain: prompt, tool output and template." + ids;
-  if (kind === "advantage") return (tokens.advantage === null ? "Not known: " : "Advantage " + figure(tokens.advantage) + ", ") + tokens.advantage_note + "." + ids;
-  return "The darker, the less likely the token was when it was sampled; id and log-prob on hover." + ids;
 }
 
 function opening(task) {
@@ -58,30 +49,6 @@ function callOf(call) {
     result.fault === "none" ? "" : [" ", badge(result.fault === "model" ? "the model's fault" : "infrastructure's fault", "warn")], " ", seconds(result.seconds),
     result.num_retries ? " · " + result.num_retries + " retries" : "", result.is_replayed ? " · replayed" : "", result.repairs.length ? " · mended " + result.repairs.join(", ") : ""] : badge("no result", "bad"));
   return make("div", { class: "calling" }, head, longText(call.arguments, "arguments"), result ? longText(result.content, "result") : "");
-}
-
-function tokensOf(turn, kind, advantage) {
-  const line = make("div", { class: "tokens", dir: "ltr" });
-  const add = (ids, pieces, logprobs, isOwn) => {
-    const parts = ids.slice(0, MANY).map((id, place) => token(id, pieces ? pieces[place] : null, logprobs ? logprobs[place] : null, isOwn, kind, advantage));
-    line.append(...parts);
-    if (ids.length > MANY) line.append(make("span", { class: "note" }, " … " + (ids.length - MANY) + " more tokens "));
-  };
-  if (kind === "mask") add(turn.prompt_ids, turn.prompt_pieces, null, false);
-  add(turn.ids, turn.pieces, turn.logprobs, true);
-  return line;
-}
-
-function token(id, piece, logprob, isOwn, kind, advantage) {
-  const words = ["id " + id];
-  if (logprob !== null) words.push("log-prob " + logprob, "probability " + figure(Math.exp(logprob)));
-  if (isOwn && advantage !== null && kind === "advantage") words.push("advantage " + advantage);
-  words.push(isOwn ? "trained on" : "not trained on");
-  let shade = "";
-  if (kind === "logprob" && logprob !== null) shade = "low" + Math.min(9, Math.round(-logprob * 2));
-  if (kind === "mask" && isOwn) shade = "own";
-  if (kind === "advantage" && advantage !== null) shade = (advantage > 0 ? "plus" : advantage < 0 ? "minus" : "null") + Math.min(3, Math.ceil(Math.abs(advantage) * 2));
-  return make("span", { class: "token " + shade, title: words.join(" · "), "data-id": id }, piece === null ? id + " " : piece.replaceAll("\n", "⏎\n"));
 }
 
 // What the episode waited for, turn by turn: the engine, then the tools.
@@ -109,7 +76,7 @@ function rewards(found) {
 
 function groupOf(found, run) {
   return make("div", { id: "group" }, make("h3", {}, "Its group"), make("p", { class: "chips" }, found.group.map((member) =>
-    make("a", { class: "chip " + (member.is_success ? "good" : "poor") + (member.id === found.id ? " here" : ""), href: moved({ run, id: member.id }), title: member.episode + ", " + member.stop }, figure(member.reward)))),
+    make("a", { class: "chip " + toneOf(member.is_success) + (member.id === found.id ? " here" : ""), href: moved({ run, id: member.id }), title: member.episode + ", " + member.stop }, figure(member.reward)))),
   make("a", { id: "side", href: moved({ run, id: found.id, group: 1 }) }, "side by side"));
 }
 
@@ -130,6 +97,6 @@ async function sideBySide(run, settings) {
   return make("section", {}, make("h2", {}, "A group side by side"), make("p", {}, make("a", { href: moved({ group: "" }) }, "back to the episode")),
     make("div", { class: "sides" }, members.map((member) => make("article", { class: "side" },
       make("h3", {}, make("a", { href: moved({ group: "", id: member.id }) }, member.episode)),
-      make("p", {}, badge(figure(member.reward), member.is_success ? "good" : "bad"), " ", badge(member.stop, member.stop === "answered" ? "plain" : "warn"), " " + figure(member.num_tokens) + " tokens, ", seconds(member.seconds)),
+      make("p", {}, badge(figure(member.reward), toneOf(member.is_success)), " ", badge(member.stop, member.stop === "answered" ? "plain" : "warn"), " " + figure(member.num_tokens) + " tokens, ", seconds(member.seconds)),
       member.turns.map((turn, place) => turnOf(turn, place, null, ""))))));
 }

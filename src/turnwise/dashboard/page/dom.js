@@ -85,6 +85,16 @@ export function cells(...values) {
   return values.map((value) => make("td", {}, value));
 }
 
+// Of an episode: a success, none, or what could not be judged because the judging itself failed.
+export function verdict(isSuccess) {
+  if (isSuccess === null) return make("span", { class: "badge warn", title: "what tells success failed here, so this counts neither way" }, "not judged");
+  return badge(isSuccess ? "success" : "no success", isSuccess ? "good" : "bad");
+}
+
+export function toneOf(isSuccess) {
+  return isSuccess === null ? "warn" : isSuccess ? "good" : "poor";
+}
+
 export function badge(word, kind) {
   return make("span", { class: "badge " + kind }, word);
 }

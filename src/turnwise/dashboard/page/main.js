@@ -16,7 +16,7 @@ const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectori
 const STATES = { live: "● live", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
 const main = document.getElementById("main");
-let runs = [], drawing = 0, waiting = null, shownView = "";
+let runs = [], drawing = 0, numAtWork = 0, waiting = null, shownView = "";
 
 function chosen() {
   const wanted = (place().settings.runs || "").split(",").filter(Boolean);
@@ -26,6 +26,7 @@ function chosen() {
 
 async function draw_(isGrowth) {
   const own = ++drawing, { view, settings } = place();
+  numAtWork += 1;
   try {
     if (!runs.length || isGrowth) runs = (await ask("runs")).map((standing, colour) => ({ name: standing.name, standing, colour }));
     const content = await (VIEWS[view] || overview)(chosen(), settings);
@@ -34,6 +35,8 @@ async function draw_(isGrowth) {
   } catch (error) {
     if (own !== drawing) return;
     if (!isGrowth) main.replaceChildren(make("p", { class: "poor", role: "alert" }, "This could not be shown: " + error.message));
+  } finally {
+    numAtWork -= 1;
   }
   heads(view);
 }
@@ -64,14 +67,16 @@ function toggle(run, isOn) {
 }
 
 // New lines come every second; the page follows every two, and not while a form is being filled in or an episode read.
+// Growth never takes the place of a drawing that is under way: where that takes long, nothing would ever be shown.
 function grew() {
   if (waiting) return;
   waiting = setTimeout(() => {
     waiting = null;
+    if (numAtWork) return grew();
     const isTyping = document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && main.contains(document.activeElement);
     if (!isTyping && place().view !== "trajectory") draw_(true);
     else if (!runs.length) draw_(false);
-  }, shownView ? 2000 : 0);
+  }, 2000);
 }
 
 function theme(next) {

@@ -9,6 +9,7 @@ const PANELS = [
   { key: "tool-errors", title: "Errors", names: ["tools/error_rate"], note: "Share of calls that failed by the model's own doing." },
   { key: "tool-seconds", title: "Seconds a call", names: ["tools/seconds"], note: "Mean time from a call to its result." },
   { key: "tool-calls", title: "Calls an episode", names: ["tools/calls"], note: "How many calls an episode makes, on average." },
+  { key: "breakers", title: "Breaker openings", names: ["breaker/openings/*"], note: "How often each server's breaker opened while a step was played; 0 is a server that answers." },
 ];
 
 export async function tools(runs, settings) {
@@ -27,8 +28,21 @@ export async function tools(runs, settings) {
       seconds(found.episode_seconds), ", over ", number(found.num_episodes), " episodes."),
     rows.length ? table(["server", "tool", "calls", "errors by class", "p50", "p95", "p99", "retries", "refused by breaker", "share of tool time"], rows, { id: "tools" })
       : make("p", {}, "No tool was called."),
-    make("p", { class: "note" }, "p95: nineteen of twenty calls took no longer. A breaker refuses calls to a server that keeps failing."),
-    settingsOf(settings), charts);
+    make("p", { class: "note" }, "p95: nineteen of twenty calls took no longer. Retries are made where a call can be made again without harm."),
+    serversOf(found.servers), settingsOf(settings), charts);
+}
+
+function serversOf(servers) {
+  if (!servers.length) return "";
+  const rows = servers.map((each) => make("tr", { "data-server": each.server }, cells(each.server || "–", breakerOf(each), number(each.num_openings),
+    number(each.num_steps_open), number(each.num_refused), number(each.num_infra), number(each.num_calls))));
+  return make("div", {}, make("h3", {}, "Breakers"), table(["server", "breaker", "times opened", "steps it ended open", "calls refused", "calls lost to infrastructure", "calls"], rows, { id: "servers" }),
+    make("p", { class: "note" }, "A breaker opens after several failures of the server itself in a row, refuses calls for a while, then lets one try; closed is as it should be."));
+}
+
+function breakerOf(each) {
+  if (each.is_open === null) return make("span", { class: "note" }, "not logged");
+  return [badge(each.is_open ? "open" : "closed", each.is_open ? "bad" : "good"), " ", make("small", {}, "at step " + each.step)];
 }
 
 function errorsOf(tool) {

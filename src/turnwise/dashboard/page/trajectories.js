@@ -1,7 +1,7 @@
 // The list of episodes, filtered and paged.
 
 import { ask } from "./api.js";
-import { badge, cells, make, number, seconds, table } from "./dom.js";
+import { badge, cells, make, number, seconds, table, toneOf } from "./dom.js";
 import { go, moved } from "./place.js";
 
 const PAGE = 50;
@@ -24,7 +24,7 @@ function rowOf(row, run) {
   const address = moved({ run: run.name, id: row.id }, "trajectory");
   return make("tr", { onclick: (event) => { if (event.target.tagName !== "A") location.hash = address; } }, cells(
     row.source === "train" ? number(row.step) : row.source, make("a", { href: address }, row.task), row.family,
-    make("span", { class: row.is_success ? "good" : "poor" }, number(row.reward)),
+    make("span", { class: toneOf(row.is_success) }, number(row.reward)),
     row.stop === "answered" ? row.stop : badge(row.stop, "warn"), row.fault === "none" ? "" : badge(row.fault, "bad"),
     number(row.num_turns), number(row.num_calls), number(row.num_tokens), seconds(row.seconds)));
 }

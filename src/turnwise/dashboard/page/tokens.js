@@ -1,0 +1,76 @@
+// Takes an episode's tokens, gives them coloured: by log-prob, by their part in the update, or by loss mask.
+
+import { figure, make } from "./dom.js";
+
+const MANY = 3000;
+export const COLOURINGS = { "": "no tokens", logprob: "tokens by log-prob", advantage: "tokens by advantage", ratio: "tokens by ratio", mask: "tokens by loss mask" };
+const CLIPS = { l: "clipped low", h: "clipped high", d: "clipped dual", x: "dropped before the loss" };
+
+export function legend(kind, tokens) {
+  const ids = tokens.has_pieces ? "" : " The model's tokenizer is not on this machine, so ids stand for tokens.";
+  if (kind === "mask") return "Outlined: sampled by the policy and trained on; plain: prompt, tool output and template." + ids;
+  if (kind === "advantage") return advantageWords(tokens) + ids;
+  if (kind === "ratio") return ratioWords(tokens) + ids;
+  return "The darker, the less likely the token was when it was sampled; id and log-prob on hover." + ids;
+}
+
+function advantageWords(tokens) {
+  if (tokens.is_traced) {
+    const [least, most] = ends(tokens.turns.flatMap((turn) => turn.update.advantages));
+    return "Green: made likelier by the update, red: less likely. Advantage " + (least === most ? figure(most) + " for every token" : figure(least) + " to " + figure(most)) + ", as the update had it.";
+  }
+  return tokens.advantage === null ? "Not known: " + tokens.missing + "." : "Advantage " + figure(tokens.advantage) + ", " + tokens.advantage_note + ".";
+}
+
+// The least and the most; not by Math.min(...), which takes only so many arguments.
+function ends(values) {
+  return values.filter(Number.isFinite).reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+}
+
+function ratioWords(tokens) {
+  if (!tokens.is_traced) return "Not known: " + tokens.missing + ".";
+  const all = tokens.turns.flatMap((turn) => turn.update.ratios);
+  if (all.every((ratio) => ratio === 1)) return "Every ratio is 1: the update took one optimizer step, so nothing had moved when the tokens were gone over.";
+  const stopped = tokens.turns.flatMap((turn) => [...turn.update.clips]).filter((sign) => sign !== ".").length;
+  return "New over old probability in the update's last pass: green above 1, red below, from " + ends(all).map(figure).join(" to ") + "; underlined: clipped or dropped, " + stopped + " of " + all.length + " tokens.";
+}
+
+export function tokensOf(turn, kind, advantage) {
+  const line = make("div", { class: "tokens", dir: "ltr" });
+  const add = (ids, pieces, logprobs, isOwn) => {
+    const parts = ids.slice(0, MANY).map((id, place) => token(id, pieces ? pieces[place] : null, logprobs ? logprobs[place] : null, isOwn, kind, isOwn ? partOf(turn.update, place, advantage) : {}));
+    line.append(...parts);
+    if (ids.length > MANY) line.append(make("span", { class: "note" }, " … " + (ids.length - MANY) + " more tokens "));
+  };
+  if (kind === "mask") add(turn.prompt_ids, turn.prompt_pieces, null, false);
+  add(turn.ids, turn.pieces, turn.logprobs, true);
+  return line;
+}
+
+// What one token was to the update; of an episode whose tokens were not kept, the advantage its group gives.
+function partOf(update, place, advantage) {
+  if (!update) return advantage === null ? {} : { advantage };
+  return { old: update.olds[place], now: update.news[place], ratio: update.ratios[place], advantage: update.advantages[place], clip: update.clips[place] };
+}
+
+function token(id, piece, logprob, isOwn, kind, part) {
+  const words = ["id " + id];
+  if (logprob !== null) words.push("log-prob " + logprob + " as sampled", "probability " + figure(Math.exp(logprob)));
+  for (const [name, value] of [["log-prob before the update", part.old], ["in its last pass", part.now], ["ratio", part.ratio], ["advantage", part.advantage]]) {
+    if (value !== undefined && value !== null) words.push(name + " " + value);
+  }
+  if (CLIPS[part.clip]) words.push(CLIPS[part.clip]);
+  words.push(isOwn && part.clip !== "x" ? "loss mask 1" : "loss mask 0");
+  return make("span", { class: "token " + shadeOf(kind, logprob, isOwn, part), title: words.join(" · "), "data-id": id }, piece === null ? id + " " : piece.replaceAll("\n", "⏎\n"));
+}
+
+function shadeOf(kind, logprob, isOwn, part) {
+  const signed = (value, steps) => (value > 0 ? "plus" : value < 0 ? "minus" : "null") + Math.min(3, steps.filter((step) => Math.abs(value) > step).length);
+  const { advantage, ratio } = part;
+  const stopped = (kind === "ratio" || kind === "advantage") && CLIPS[part.clip] ? " stopped" : "";
+  if (kind === "logprob" && logprob !== null) return "low" + Math.min(9, Math.round(-logprob * 2));
+  if (kind === "mask" && isOwn && part.clip !== "x") return "own";
+  if (kind === "advantage" && Number.isFinite(advantage)) return signed(advantage, [0, 0.5, 1]) + stopped;
+  if (kind === "ratio" && Number.isFinite(ratio)) return signed(Math.log(Math.max(ratio, 1e-4)), [0, 0.05, 0.18]) + stopped;
+  return "";
+}

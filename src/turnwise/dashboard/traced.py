@@ -1,0 +1,84 @@
+"""Takes an episode and the line that its update left of it, gives each token's part in that update."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnwise.algorithms import advantages
+from turnwise.dashboard.index import Index
+
+_OF_A_GROUP = {
+    "mean": advantages.mean,
+    "grpo": advantages.grpo,
+    "rloo": advantages.rloo,
+    "maxrl": advantages.maxrl,
+}
+"""Advantages that a group's rewards alone give; others need the batch, the values or each turn's reward."""
+
+_COLUMNS = {"old": "olds", "new": "news", "ratio": "ratios", "advantage": "advantages"}
+"""By what the line calls them, what the page does."""
+
+
+def traced(index: Index, row: Mapping[str, Any], lengths: Sequence[int]) -> list[dict[str, Any]] | None:
+    """Columns of each turn, which has so many own tokens; None where the run kept none that fit."""
+    if row["source"] != "train":
+        return None
+    with index.reading() as connection:
+        place = connection.execute(
+            "SELECT file, offset, length FROM traces WHERE step = ? AND episode = ?",
+            (row["step"], row["episode"]),
+        ).fetchone()
+    if place is None:
+        return None
+    try:
+        line = index.line(place["file"], place["offset"], place["length"])
+        return _by_turn(line, lengths)
+    except (LookupError, TypeError, ValueError):  # cut since it was indexed, or none of ours
+        return None
+
+
+def why_not(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """What to say of an episode whose tokens were not kept."""
+    if row["source"] != "train":
+        return "episodes of an evaluation are not learned from"
+    num = recipe.get("run", {}).get("num_token_groups")
+    if not isinstance(num, int):
+        return "this run kept no tokens"
+    return (
+        f"kept of the first {num} groups that each step learns from (run.num_token_groups), not of this one"
+    )
+
+
+def group_advantage(
+    rows: Sequence[Mapping[str, Any]], episode: int, recipe: Mapping[str, Any]
+) -> tuple[float | None, str]:
+    """The advantage that the rewards of its group give, and how; none where that takes more than rewards."""
+    algorithm = recipe.get("algorithm", {})
+    kind = str(algorithm.get("advantage", ""))
+    if kind not in _OF_A_GROUP or algorithm.get("kl", {}).get("placement") == "reward":
+        return None, ""
+    [values] = _OF_A_GROUP[kind]([[row["reward"] for row in rows]])
+    note = f"{kind}: from the rewards of its group of {len(rows)}, the same for every token"
+    return values[[row["id"] for row in rows].index(episode)], note
+
+
+def _by_turn(line: Mapping[str, Any], lengths: Sequence[int]) -> list[dict[str, Any]]:
+    """ValueError, KeyError or TypeError where the line is not of these tokens."""
+    num, clips = sum(lengths), line["clip"]
+    columns = {ours: _spread(line[theirs], num) for theirs, ours in _COLUMNS.items()}
+    if line["num_tokens"] != num or len(clips) != num:
+        raise ValueError("of another number of tokens")
+    turns, end = [], 0
+    for length in lengths:
+        start, end = end, end + length
+        turns.append(
+            {name: column[start:end] for name, column in columns.items()} | {"clips": clips[start:end]}
+        )
+    return turns
+
+
+def _spread(column: Any, num: int) -> list[float | None]:
+    """One number stands for all."""
+    values = column if isinstance(column, list) else [column] * num
+    if len(values) != num:
+        raise ValueError("of another number of tokens")
+    return [None if value is None else float(value) for value in values]

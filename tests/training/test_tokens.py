@@ -1,0 +1,135 @@
+"""What an update made of each token: the numbers its metrics come from, in four digits, as many as asked."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.updates import centred, new_trainer, recipe_of, some_samples
+from turnwise.training import tokens as of_tokens
+from turnwise.training.samples import Sample
+from turnwise.training.tokens import Column, TokenFigures, write_tokens
+from turnwise.training.trainer import StepResult
+
+TWICE = {"update": {"num_epochs": 2}, "optimizer": {"learning_rate": 1e-2}}
+
+
+def result_of(samples: Sequence[Sample], **sections: Any) -> StepResult:
+    return new_trainer(recipe_of(**sections)).update(samples, step=0)
+
+
+def spread(column: Column, num: int) -> list[float]:
+    values = column if isinstance(column, list) else [column] * num
+    assert len(values) == num
+    return [value for value in values if value is not None]
+
+
+def all_of(found: Sequence[TokenFigures], name: str) -> list[float]:
+    return [value for each in found for value in spread(getattr(each, name), each.num_tokens)]
+
+
+@pytest.mark.parametrize("loss", ["clip", "gspo", "cispo"])
+def test_the_tokens_come_to_what_the_metrics_say(loss: str) -> None:
+    samples = some_samples()
+    bounds = {"clip_low": 0.01, "clip_high": 0.02}
+    result = result_of(samples, **TWICE, algorithm={"loss": loss, **bounds})
+    found, metrics = result.tokens, result.metrics
+    assert [each.row for each in found] == list(range(len(samples)))
+    assert [each.num_tokens for each in found] == [sample.num_own_tokens for sample in samples]
+    ratios = all_of(found, "ratios")
+    assert fmean(ratios) == pytest.approx(metrics["ratio/mean"], abs=1e-4)
+    assert max(ratios) == pytest.approx(metrics["ratio/max"], abs=1e-4)
+    assert len(set(ratios)) > 3, "nothing moved, so nothing was tried"
+    advantages = all_of(found, "advantages")
+    assert min(advantages) == pytest.approx(metrics["advantage/min"], abs=1e-4)
+    assert max(advantages) == pytest.approx(metrics["advantage/max"], abs=1e-4)
+    signs = "".join(each.clips for each in found)
+    assert signs.count("l") / len(signs) == pytest.approx(metrics["clip/low_fraction"])
+    assert signs.count("h") / len(signs) == pytest.approx(metrics["clip/high_fraction"])
+    assert {"l", "h"} <= set(signs), "nothing was clipped, so nothing was tried"
+
+
+def test_each_token_has_its_own_log_probs_ratio_and_advantage() -> None:
+    samples = some_samples()
+    found = result_of(samples, **TWICE).tokens
+    for sample, each, advantage in zip(samples, found, centred(samples), strict=True):
+        sampled = [value for value, is_own in zip(sample.logprobs, sample.loss_mask, strict=True) if is_own]
+        old, new = spread(each.old_logprobs, len(sampled)), spread(each.logprobs, len(sampled))
+        assert old == pytest.approx(sampled, abs=1e-3), "what was sampled is what is trained"
+        ratios = spread(each.ratios, len(sampled))
+        assert ratios == pytest.approx([math.exp(b - a) for a, b in zip(old, new, strict=True)], abs=1e-3)
+        assert each.advantages == pytest.approx(advantage, abs=1e-4)
+
+
+def test_one_optimizer_step_has_a_ratio_of_one_that_is_written_once() -> None:
+    found = result_of(some_samples()).tokens
+    assert {each.ratios for each in found if isinstance(each.ratios, float)} == {1.0}
+    assert all(each.ratios == 1.0 for each in found)
+
+
+def test_advantages_of_single_tokens_are_kept_as_such() -> None:
+    found = result_of(some_samples(), algorithm={"advantage": "gae", "lam": 0.9}).tokens
+    assert any(isinstance(each.advantages, list) and len(set(each.advantages)) > 2 for each in found)
+
+
+def test_a_token_that_a_bound_drops_is_marked() -> None:
+    samples = some_samples()
+    result = result_of(samples, **TWICE, algorithm={"min_ratio": 0.8, "max_ratio": 1.2})
+    signs = "".join(each.clips for each in result.tokens)
+    assert 0 < signs.count("x") / len(signs) == pytest.approx(result.metrics["mask/dropped_fraction"])
+
+
+@pytest.mark.parametrize("num", [0, 1, 2, 100])
+def test_only_the_first_groups_are_kept(num: int) -> None:
+    samples = some_samples()
+    found = result_of(samples, run={"num_token_groups": num}).tokens
+    groups = sorted({sample.group for sample in samples})
+    assert {samples[each.row].group for each in found} == set(groups[:num])
+
+
+def test_a_step_of_very_many_tokens_keeps_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = some_samples()
+    limit = samples[0].num_own_tokens + samples[1].num_own_tokens
+    monkeypatch.setattr(of_tokens, "MAX_TOKENS", limit)
+    assert [each.row for each in result_of(samples).tokens] == [0, 1]
+
+
+def test_samples_that_the_kl_cap_kept_from_a_pass_are_left_out() -> None:
+    samples = some_samples()
+    three = {"num_minibatches": 3}
+    assert len(result_of(samples, update=three).tokens) == len(samples)
+    result = result_of(samples, update=three, optimizer={"learning_rate": 1.0})
+    assert result.metrics["skipped/kl_cap"] == 1
+    assert 0 < len(result.tokens) < len(samples)
+    assert all(value != 0.0 for value in all_of(result.tokens, "old_logprobs")), (
+        "a row that nothing was kept of"
+    )
+
+
+def test_lines_are_json_of_four_digits_and_name_their_episodes(tmp_path: Path) -> None:
+    nan = float("nan")
+    found = [
+        TokenFigures(1, 2, [-0.1234, None], -0.5, 1.0, 0.25, ".h"),
+        TokenFigures(2, 0, [], [], [], [], ""),
+    ]
+    path = tmp_path / "tokens" / "step-000004.jsonl"
+    write_tokens(path, 4, ["a", "b\ud800", "c"], found)
+    first, second = [json.loads(line) for line in path.read_text().splitlines()]
+    assert (first["step"], first["episode"], second["episode"]) == (4, "b\ud800", "c")
+    assert first["old"] == [-0.1234, None]
+    assert (first["new"], first["ratio"], first["advantage"], first["clip"]) == (-0.5, 1.0, 0.25, ".h")
+    with pytest.raises(ValueError, match="JSON"):
+        write_tokens(path, 4, ["a"], [TokenFigures(0, 1, nan, 0.0, 1.0, 0.0, ".")])
+    assert len(path.read_text().splitlines()) == 2, "what stood there was lost"
+
+
+def test_what_is_no_number_becomes_none() -> None:
+    values = torch.tensor([0.12344, float("inf"), -1e-6, float("nan")])
+    assert of_tokens._column(values) == [0.1234, None, 0.0, None]
+    assert str(of_tokens._column(torch.tensor([-1e-6, -1e-7]))) == "0.0"
+    assert of_tokens._column(torch.tensor([float("nan")])) is None
