@@ -4,16 +4,21 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+
 from tests.engines.models import qwen3
 from turnwise.engines.handover import write_model
-from turnwise.engines.remote import TOKEN_VARIABLE
+from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
+from turnwise.protocols import Adapter
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,3 +78,34 @@ def serving(recipe: Path, *args: str, **options: Any) -> Iterator[Serving]:
         yield server
     finally:
         server.end()
+
+
+@contextlib.asynccontextmanager
+async def asking(url: str, **options: Any) -> AsyncIterator[RemoteEngine]:
+    engine = RemoteEngine(url, **({"wait_seconds": 30.0} | options))
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+def adapter(seed: int) -> Adapter:
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for layer in range(3):
+        module = f"model.layers.{layer}.self_attn.o_proj"
+        tensors[f"{module}.lora_A"] = torch.randn(4, 64, generator=generator) * 0.3
+        tensors[f"{module}.lora_B"] = torch.randn(64, 4, generator=generator) * 0.3
+    return Adapter(tensors, 4, 8.0)
+
+
+async def refused(awaitable: Awaitable[Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        await awaitable
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
