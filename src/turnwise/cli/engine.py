@@ -25,16 +25,13 @@ def engine(
     step: Step = None,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Serve the recipe's engine over HTTP, to train or evaluate with it from another process, GPU or machine.
+    """Serve the recipe's engine over HTTP, to sample on another GPU or machine than the one that learns.
 
-    Give both sides the same recipe. This side opens its engine (vllm or transformers) and its model; the
-    other one says engine.kind=remote, and publishes what it learns to here. The token is read from
-    TURNWISE_ENGINE_TOKEN on both sides.
+    Both sides are given the same recipe; the one that learns says engine.kind=remote.
 
-    Example, on the GPU for sampling: turnwise engine recipe.toml --port 8100
+    A token is read from TURNWISE_ENGINE_TOKEN, on both sides.
 
-    And on the one for training: turnwise train recipe.toml --set engine.kind=remote --set
-    engine.remote.url=http://127.0.0.1:8100
+    Example: turnwise engine recipe.toml, and turnwise train recipe.toml --set engine.kind=remote
     """
     import os
 

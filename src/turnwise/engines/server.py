@@ -124,7 +124,9 @@ class Server:
         async with self._publishing:
             is_adapter = isinstance(unpacked.weights, Adapter)
             if is_adapter and unpacked.over != self._base:
-                return Line(wrong="weights: an adapter over other whole weights than those held")
+                return Line(
+                    wrong="weights: an adapter over other whole weights than those held: start it again"
+                )
             try:
                 await self._engine.publish(unpacked.weights, unpacked.version)
             except ValueError as error:
