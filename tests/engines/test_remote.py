@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import torch
 
 from tests.engines.models import VOCAB, qwen3, running, some_ids, worst_gap
 from tests.engines.served import Serving, adapter, asking, model_recipe, refused, serving
-from turnwise.engines.remote import RemoteEngine
+from turnwise.config import Recipe
+from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
 from turnwise.engines.wire import content_digest, digest_of, pack, read_asks, unpack, write_asks
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Sampling
+from turnwise.workbench import open_engine
 
 TOKEN = "a-token-that-nobody-guesses"
 PROMPT = some_ids(random.Random(7), 60)
@@ -152,6 +155,20 @@ def test_a_client_that_goes_away_gives_back_its_place(server: Serving) -> None:
             # four rows at once: left to themselves, those before it would take thirty times as long as that
             assert time.perf_counter() - started < 10 * seconds
 
+    asyncio.run(scenario())
+
+
+def test_a_model_of_ones_own_is_published_where_a_recipe_is_opened(
+    server: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        remote = {"kind": "remote", "remote": {"url": server.url}}
+        async with AsyncExitStack() as exits:
+            engine = await open_engine(Recipe.model_validate({"engine": remote}), exits, qwen3(3))
+            completion = await engine.complete(PROMPT, Sampling(max_tokens=8), 0)
+            assert worst_gap(qwen3(3), PROMPT, completion) < 1e-4
+
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
     asyncio.run(scenario())
 
 

@@ -1,5 +1,6 @@
 """A run that samples elsewhere learns what it learns with the engine in process, bit for bit."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from tests.engines.served import serving
 from tests.run.stage import write_recipe
 from tests.run.test_train import run_it
 from turnwise.config import Recipe, load_recipe
+from turnwise.doctor import Level
+from turnwise.doctor.setup import check_remote
 from turnwise.rollout.store import read
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
@@ -33,6 +36,7 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
     with serving(file) as server:
         _, adapters = run_it(elsewhere(file, server.url, "run.name=one", "rollout.lockstep=false"))
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")
+        assert asyncio.run(check_remote(elsewhere(file, server.url))).level is Level.GOOD
         # a server that another run has used
         _, folder = run_it(elsewhere(file, server.url, "run.name=two", "engine.remote.adapters=false"))
         with pytest.raises(ValueError, match="over other whole weights"):

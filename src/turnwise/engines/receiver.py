@@ -1,9 +1,9 @@
 """Takes what is told to vLLM's own process: weights to load, what it holds, when to end."""
 
 import os
+import select
 import signal
 import threading
-import time
 from typing import Any
 
 import torch
@@ -30,15 +30,25 @@ class Receiver:
             held["reserved"] = torch.cuda.memory_reserved()
         return held
 
-    def end_with_parent(self) -> None:
-        """From now on: a process whose parent was killed would hold the GPU for ever."""
-        threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
+    def end_with(self, owner: int) -> None:
+        """From now on; else the processes of an owner that was killed would hold the GPU for ever."""
+        try:
+            watched = os.pidfd_open(owner)
+        except OSError:  # an old kernel or a strict container: as vLLM does it, then
+            return
+        # The worker is a process below the engine's, or the same.
+        engine = os.getppid() if os.getppid() != owner else os.getpid()
+        threading.Thread(target=_end_after, args=(watched, engine), daemon=True).start()
 
 
-def _end_after(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os.kill(os.getpid(), signal.SIGKILL)  # it has nobody left to tell, and must not wait to
+def _end_after(watched: int, engine: int) -> None:
+    ended = select.poll()
+    ended.register(watched, select.POLLIN)
+    ended.poll()
+    # There is nobody left to tell, and nothing to wait for.
+    if engine == os.getppid():
+        os.kill(engine, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _tensors(found: Any) -> list[torch.Tensor]:

@@ -112,8 +112,9 @@ class Server:
         digest = await asyncio.to_thread(digest_of, content)
         if request.headers.get("content-digest") != content_digest(digest):
             return PlainTextResponse("the body is not the one that its Content-Digest is of", 422)
-        unpacked = await asyncio.to_thread(unpack, bytes(content))
-        del content
+        whole = bytes(content)
+        content.clear()
+        unpacked = await asyncio.to_thread(unpack, whole)
         # To its end, whether or not the client stays: half a publication would be nobody's.
         taking = asyncio.ensure_future(self._take(unpacked, digest))
         self._publications.add(taking)

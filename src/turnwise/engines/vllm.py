@@ -322,7 +322,7 @@ class VllmEngine:
         llm = None
         try:
             llm = await asyncio.to_thread(_start_vllm, self._model, self._settings)
-            await _unless_dead(llm, llm.collective_rpc("end_with_parent"))
+            await _unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
             await _load(llm, self._kept)
         except Exception as error:  # whatever vLLM raises as it starts, the engine is not there
             if llm is not None:
