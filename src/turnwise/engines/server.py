@@ -11,6 +11,7 @@ says what the server must hold for it, so that nothing is ever sampled from othe
 """
 
 import asyncio
+import hashlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,10 +29,8 @@ from turnwise.engines.wire import (
     MAX_ASKS_BYTES,
     PROTOCOL,
     Line,
-    Unpacked,
     completion_line,
     content_digest,
-    digest_of,
     read_asks,
     unpack,
     write_line,
@@ -108,21 +107,22 @@ class Server:
     # --- weights -----------------------------------------------------------------------------------------
 
     async def _publish(self, request: Request) -> ASGIApp:
-        content = await _body(request, self._max_weights_bytes)
-        digest = await asyncio.to_thread(digest_of, content)
-        if request.headers.get("content-digest") != content_digest(digest):
+        seen = hashlib.sha256()
+        content = bytes(await _body(request, self._max_weights_bytes, seen.update))
+        if request.headers.get("content-digest") != content_digest(seen.hexdigest()):
             return PlainTextResponse("the body is not the one that its Content-Digest is of", 422)
-        whole = bytes(content)
-        content.clear()
-        unpacked = await asyncio.to_thread(unpack, whole)
         # To its end, whether or not the client stays: half a publication would be nobody's.
-        taking = asyncio.ensure_future(self._take(unpacked, digest))
+        taking = asyncio.ensure_future(self._take(content, seen.hexdigest()))
         self._publications.add(taking)
         taking.add_done_callback(self._publications.discard)
         return Streamed({asyncio.ensure_future(_shielded(taking)): 0}, lambda _, line: line)
 
-    async def _take(self, unpacked: Unpacked, digest: str) -> Line:
+    async def _take(self, content: bytes, digest: str) -> Line:
         async with self._publishing:
+            try:
+                unpacked = await asyncio.to_thread(unpack, content)
+            except ValueError as error:
+                return Line(wrong=str(error))
             is_adapter = isinstance(unpacked.weights, Adapter)
             if is_adapter and unpacked.over != self._base:
                 return Line(
@@ -204,7 +204,7 @@ class _TooLarge(Exception):
     """A body beyond what is taken."""
 
 
-async def _body(request: Request, limit: int) -> bytearray:
+async def _body(request: Request, limit: int, on_part: Callable[[bytes], None] = lambda _: None) -> bytearray:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > limit:
         raise _TooLarge(f"a body of {declared} bytes; at most {limit} are taken")
@@ -213,6 +213,7 @@ async def _body(request: Request, limit: int) -> bytearray:
         content += part
         if len(content) > limit:
             raise _TooLarge(f"a body of more than {limit} bytes")
+        on_part(part)
     return content
 
 
