@@ -88,7 +88,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["--help"], ["-h"], ["tools", "--help"], ["call", "-h"], ["serve", "--help"]]
+    "args", [["--help"], ["-h"], ["tools", "--help"], ["call", "-h"], ["serve", "--help"], ["engine", "-h"]]
 )
 def test_help_explains_itself_with_exit_code_0(tmp_path: Path, args: list[str]) -> None:
     ran = turnwise(*args, cwd=tmp_path)
@@ -228,6 +228,13 @@ def test_a_key_from_dotenv_reaches_the_server(folder: Path) -> None:
         (["serve", "fmp", "--backend", "dead"], ["backend", "'dead'", "embedded"]),
         (["serve", "fmp", "--backend", "live"], ["backend", "FMP_API_KEY"]),
         (["serve", "python", "--backend", "live"], ["backend", "python"]),
+        (["engine", "--set", "engine.kind=scripted"], ["engine.kind", "'scripted'", "transformers and vllm"]),
+        (["engine", "--set", "engine.kind=remote"], ["engine.kind", "'remote'", "transformers and vllm"]),
+        (["engine", "--host", "0.0.0.0"], ["0.0.0.0", "token", "TURNWISE_ENGINE_TOKEN"]),
+        (["engine", "--host", "192.0.2.1", "--set", "engine.kind=vllm"], ["192.0.2.1", "token"]),
+        (["engine", "--set", "engine.remote.url=http://me:pw@there:1"], ["engine.remote.url", "password"]),
+        (["engine", "--set", "engine.remote.url=there:1"], ["engine.remote.url", "http://HOST:PORT"]),
+        (["engine", "--set", "engine.remote.tokn=x"], ["engine.remote.tokn", "no such key"]),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_one_line_that_names_field_and_value(

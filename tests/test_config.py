@@ -57,7 +57,7 @@ def test_relative_paths_are_seen_from_the_recipes_folder(tmp_path: Path) -> None
         ),
         (
             '[engine]\nkind = "vlm"\n',
-            "engine.kind: Input should be 'transformers', 'vllm' or 'scripted', got 'vlm'",
+            "engine.kind: Input should be 'transformers', 'vllm', 'remote' or 'scripted', got 'vlm'",
         ),
         ("seed = [", "not TOML"),
     ],

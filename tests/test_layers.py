@@ -10,13 +10,13 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "models"},
+    {"types", "config", "models", "addresses"},
     {"protocols"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"workbench"},
     {"evaluate", "lessons", "trained", "inspection"},
-    {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "integrations"},
+    {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from turnwise.mcp.pool import Pool, is_offered
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import load
 from turnwise.mcp.toolbox import LeasedToolbox
-from turnwise.protocols import BatchEngine, Engine
+from turnwise.protocols import BatchEngine, Engine, EngineDown
 from turnwise.rewards import Part, Rewards
 from turnwise.rollout.collector import Collector, LeaseFailed, Plan
 from turnwise.rollout.episode import Limits, player
@@ -126,12 +127,20 @@ async def open_workbench(
         )
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
-        elif recipe.engine.kind == "vllm":
-            engine = vllm_engine(recipe, exits, model)
+            exits.push_async_callback(engine.close)
         else:
-            engine = transformers_engine(recipe, model)
-        exits.push_async_callback(engine.close)
+            engine = await open_engine(recipe, exits, model)
         yield Workbench(recipe, engine, chat, pool, rewards)
+
+
+async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
+    """The engine that samples from the recipe's model, or from this one, for as long as `exits` lasts."""
+    if recipe.engine.kind == "remote":
+        return await remote_engine(recipe, exits, model)
+    is_vllm = recipe.engine.kind == "vllm"
+    engine = vllm_engine(recipe, exits, model) if is_vllm else transformers_engine(recipe, model)
+    exits.push_async_callback(engine.close)
+    return engine
 
 
 def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[Tool]) -> Engine:
@@ -196,10 +205,34 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
     return engine
 
 
+async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
+    """The one behind engine.remote.url, whose server has the recipe's model; this one is published to it."""
+    from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
+
+    chosen = recipe.engine.remote
+    engine = RemoteEngine(
+        chosen.url,
+        token=os.environ.get(TOKEN_VARIABLE, ""),
+        wait_seconds=chosen.wait_seconds,
+        silence_seconds=chosen.silence_seconds,
+    )
+    exits.push_async_callback(engine.close)
+    try:
+        state = await engine.connect()
+    except EngineDown as error:
+        raise ValueError(f"engine.remote.url: {error}") from None
+    if recipe.rollout.lockstep and not state.takes_batches:
+        raise ValueError(f"rollout.lockstep: engine {state.kind!r} at {chosen.url} takes no whole batches")
+    if model is not None:
+        await engine.publish(dict(model.named_parameters()), 0)
+    return engine
+
+
 def publishes_adapters(recipe: Recipe) -> bool:
     """Whether the engine takes what a policy has learned by itself, or merged into whole weights."""
     engine = recipe.engine
-    return engine.kind == "vllm" and engine.vllm.adapters and recipe.policy.tuning == "lora"
+    takes = {"vllm": engine.vllm.adapters, "remote": engine.remote.adapters}
+    return takes.get(engine.kind, False) and recipe.policy.tuning == "lora"
 
 
 def load_model(config: ModelConfig) -> Any:

@@ -21,7 +21,14 @@ from tests.test_cli import SECRET, is_plain, turnwise
 from turnwise.config import Recipe
 from turnwise.doctor import Finding, Level, examine, print_finding
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
-from turnwise.doctor.setup import check_model, check_rollout, check_tasks, reach_servers, some_task
+from turnwise.doctor.setup import (
+    check_model,
+    check_remote,
+    check_rollout,
+    check_tasks,
+    reach_servers,
+    some_task,
+)
 from turnwise.mcp.spec import load
 from turnwise.tasks.load import save
 from turnwise.types import Cause, DemoTurn, ToolCall, ToolResult
@@ -239,3 +246,11 @@ def test_wrong_usage_of_the_doctor_is_one_line(folder: Path, args: list[str]) ->
     assert ran.code == 2
     assert ran.err.startswith("turnwise: ")
     assert ran.err.count("\n") == 1
+
+
+def test_an_engine_elsewhere_that_does_not_answer_is_found_at_once(folder: Path) -> None:
+    recipe = recipe_in(folder, "engine.kind=remote", "engine.remote.url=http://127.0.0.1:9")
+    finding = asyncio.run(check_remote(recipe))
+    assert finding.level is Level.BAD
+    assert "http://127.0.0.1:9 is not there" in finding.detail
+    assert "turnwise engine" in finding.advice

@@ -1,12 +1,13 @@
 """What every engine owes its callers, whichever it is; a new one in ENGINES is tested on arrival."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.engines.models import qwen3
+from tests.engines.served import Serving, model_recipe
 from turnwise.engines import ENGINES, engine_class
 from turnwise.engines.openai import NOT_FOR_TRAINING, OpenAIEndpoint
 from turnwise.protocols import Ask, BatchEngine, Engine, EngineDown
@@ -27,7 +28,33 @@ def transformers() -> Engine:
     return engine
 
 
-MAKERS: dict[str, Callable[[], Engine]] = {"scripted": scripted, "transformers": transformers}
+SERVER: dict[str, Any] = {}
+"""The recipe, and the process that serves it while one does."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    SERVER["recipe"] = model_recipe(tmp_path_factory.mktemp("served"))
+    yield
+    if "process" in SERVER:
+        SERVER["process"].end()
+
+
+def remote() -> Engine:
+    """Over a real server, started again where another test's weights are in it."""
+    if "process" in SERVER and SERVER["process"].health()["holding"]:
+        SERVER.pop("process").end()
+    if "process" not in SERVER:
+        SERVER["process"] = Serving(str(SERVER["recipe"]), "--port", "0")
+    engine: Engine = engine_class("remote")(SERVER["process"].url)
+    return engine
+
+
+MAKERS: dict[str, Callable[[], Engine]] = {
+    "scripted": scripted,
+    "transformers": transformers,
+    "remote": remote,
+}
 ELSEWHERE = {"vllm"}
 """It needs an environment of its own; tests/engines/test_vllm.py holds it to the same."""
 ENDPOINTS = {"openai"}
@@ -39,7 +66,7 @@ def test_every_engine_is_under_this_contract() -> None:
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="'vlm' is none of openai, scripted, transformers, vllm"):
+    with pytest.raises(ValueError, match="'vlm' is none of openai, remote, scripted, transformers, vllm"):
         engine_class("vlm")
 
 

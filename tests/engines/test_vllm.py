@@ -1,11 +1,18 @@
 """vLLM is held to what every engine owes, in the environment that tests/engines/vllm_env.sh makes."""
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.engines.served import Serving, asking, model_recipe, refused, serving
+from tests.engines.vllm_scenarios import PROMPT, TOLERANCE, children, gap, model, policy_of
+from turnwise.protocols import EngineDown
+from turnwise.types import Sampling
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".tools" / "vllm" / "bin" / "python"
@@ -18,6 +25,7 @@ SCENARIOS = (
     "mistakes_are_named",
     "a_cancelled_completion_makes_room",
     "publications_change_the_logprobs_to_the_trainers",
+    "an_engine_that_dies_in_a_publication_comes_back_with_it",
     "a_closed_engine_is_down_and_may_be_closed_again",
     "adapters_change_the_logprobs_to_the_trainers",
     "what_has_begun_goes_on_with_its_own_adapter",
@@ -55,3 +63,46 @@ def test_with_vllm(played: dict[str, str], scenario: str) -> None:
 
 def test_no_scenario_is_left_out(played: dict[str, str]) -> None:
     assert set(played) == set(SCENARIOS)
+
+
+def alive(processes: list[int]) -> list[int]:
+    return [process for process in processes if Path(f"/proc/{process}").exists()]
+
+
+def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_path: Path) -> None:
+    recipe = model_recipe(
+        tmp_path,
+        model(),
+        engine={"kind": "vllm", "max_batch": 8},
+        **{"engine.vllm": {"eager": True, "gpu_memory_utilization": 0.1}},
+        rollout={"tokens_per_episode": 1024},
+        policy={"lora_rank": 4},
+    )
+
+    async def scenario(server: Serving) -> None:
+        wanted = Sampling(max_tokens=12)
+        async with asking(server.url, wait_seconds=300.0) as engine:
+            assert gap(model(), await engine.complete(PROMPT, wanted, 0)) < TOLERANCE
+            await engine.publish(policy_of(2).adapter(), 2)
+            expected = await engine.complete(PROMPT, wanted, 0)
+            assert expected.policy_version == 2
+            assert gap(policy_of(2).model, expected) < TOLERANCE
+            await refused(engine.publish(model().state_dict(), 3), ValueError, "adapters up to rank 4")
+            of_vllm = children(server.process.pid)
+            begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), 0))
+            await asyncio.sleep(0.5)
+            for process in of_vllm:
+                os.kill(process, signal.SIGKILL)
+            await refused(begun, EngineDown, "died")
+            again = await engine.complete(PROMPT, wanted, 0)
+            assert (again.token_ids, again.policy_version) == (expected.token_ids, 2)
+            of_vllm = children(server.process.pid)
+            await asyncio.to_thread(server.end)
+            other = await asyncio.to_thread(Serving, str(recipe), "--port", str(server.port), python=PYTHON)
+            assert alive(of_vllm) == [], "it outlived its server"
+            again = await engine.complete(PROMPT, wanted, 0)
+            assert (again.token_ids, again.policy_version) == (expected.token_ids, 2)
+            assert await asyncio.to_thread(other.end, signal.SIGTERM) == (0, "")
+
+    with serving(recipe, python=PYTHON) as server:
+        asyncio.run(scenario(server))

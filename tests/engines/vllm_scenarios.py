@@ -134,6 +134,20 @@ async def publications_change_the_logprobs_to_the_trainers(engine: VllmEngine) -
     assert gap(model(), await begun) < TOLERANCE
 
 
+async def an_engine_that_dies_in_a_publication_comes_back_with_it(engine: VllmEngine) -> None:
+    for process in children(os.getpid()):
+        os.kill(process, signal.SIGSTOP)
+    publishing = asyncio.ensure_future(engine.publish(model(5).state_dict(), 5))
+    await asyncio.sleep(0.5)
+    assert not publishing.done()
+    for process in children(os.getpid()):
+        os.kill(process, signal.SIGKILL)
+    await publishing
+    completion = await engine.complete(PROMPT, Sampling(max_tokens=20), 0)
+    assert completion.policy_version == 5
+    assert gap(model(5), completion) < TOLERANCE
+
+
 async def a_closed_engine_is_down_and_may_be_closed_again(engine: VllmEngine) -> None:
     begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), 0))
     await asyncio.sleep(0.2)
@@ -233,6 +247,7 @@ WHOLE: tuple[Scenario, ...] = (
     mistakes_are_named,
     a_cancelled_completion_makes_room,
     publications_change_the_logprobs_to_the_trainers,
+    an_engine_that_dies_in_a_publication_comes_back_with_it,
     a_closed_engine_is_down_and_may_be_closed_again,
 )
 ADAPTERS: tuple[Scenario, ...] = (

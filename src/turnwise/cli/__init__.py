@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from turnwise.cli import check, learn, model, models, play, servers, tasks, view
+from turnwise.cli import check, engine, learn, model, models, play, servers, tasks, view
 
 app = typer.Typer(
     help="Train language models to use tools over many turns, against real MCP servers.",
@@ -23,6 +23,7 @@ for command in (
     models.export,
     models.chat,
     play.rollout,
+    engine.engine,
     view.view,
 ):
     app.command()(command)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
 """Unknown keys are errors, and values do not change."""
@@ -44,18 +45,47 @@ class VllmConfig(BaseModel):
     """Whether the memory is given back during an update; for GPUs too small for both: async runs wait."""
 
 
+class RemoteConfig(BaseModel):
+    """Where an engine's server is; for engine.kind = 'remote'. The environment has its token."""
+
+    model_config = STRICT
+
+    url: str = "http://127.0.0.1:8100"
+    """As `turnwise engine` says it; its token is read from TURNWISE_ENGINE_TOKEN."""
+    adapters: bool = True
+    """Whether a LoRA policy is published as an adapter, a hundredth of the bytes; else merged."""
+    wait_seconds: float = Field(default=120.0, ge=0)
+    """For which a server that is gone is waited for; vLLM may take two minutes to start."""
+    silence_seconds: float = Field(default=30.0, gt=0)
+    """Without a sign of life, which come every two seconds, after which a server is gone."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if "@" in parts.netloc:  # what a recipe says is kept and shown
+            raise ValueError(
+                "a name or a password has no place in it; a token goes into TURNWISE_ENGINE_TOKEN"
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("expected http://HOST:PORT, or https")
+        return url
+
+
 class EngineConfig(BaseModel):
     """What samples the policy."""
 
     model_config = STRICT
 
-    kind: Literal["transformers", "vllm", "scripted"] = "transformers"
-    """transformers; vllm, for a GPU; or scripted: plays each task's own demonstration."""
+    kind: Literal["transformers", "vllm", "remote", "scripted"] = "transformers"
+    """transformers; vllm, for a GPU; remote: one of these on another GPU or machine, see `turnwise engine`;
+    or scripted: plays each task's own demonstration."""
     max_batch: int = Field(default=64, ge=1)
     """Rows in one decoding step."""
     cache_tokens: int = Field(default=200_000, ge=1_024)
     """Tokens of KV cache kept between turns; least recently used go first. vLLM has its share instead."""
     vllm: VllmConfig = VllmConfig()
+    remote: RemoteConfig = RemoteConfig()
 
 
 class ToolsConfig(BaseModel):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import uvicorn
 
+from turnwise.addresses import is_loopback
 from turnwise.dashboard.export import export
-from turnwise.dashboard.guard import Guard, is_loopback
+from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.runs import Runs, default_cache
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch

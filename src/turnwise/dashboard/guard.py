@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from turnwise.addresses import LOOPBACK_NAMES, host_of, is_loopback
+
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -23,23 +25,12 @@ HEADERS = {
 }
 """On every answer: only our own files run, no other page frames or reads it, nothing is kept."""
 
-_LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
 
 class Guard:
     """Lets through what is addressed to us by name and, where there is a token, carries it."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
-        self._names = _LOOPBACK_NAMES if is_loopback(host) else _LOOPBACK_NAMES | {host, platform.node()}
+        self._names = LOOPBACK_NAMES if is_loopback(host) else LOOPBACK_NAMES | {host, platform.node()}
         self._takes_addresses = not is_loopback(host)
         self._token = token.encode()
         self._cookie = f"turnwise_view_{port}"  # cookies know no ports: two servers need two names
@@ -88,8 +79,7 @@ class Guard:
         return response
 
     def _is_ours(self, header: str) -> bool:
-        name = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
-        name = name.removeprefix("[").removesuffix("]").lower()
+        name = host_of(header)
         if name in {each.lower() for each in self._names}:
             return True
         if not self._takes_addresses:

@@ -22,6 +22,8 @@ async def examine(
         yield finding
     if recipe is not None and recipe.engine.kind == "vllm":
         yield machine.check_vllm()
+    if recipe is not None and recipe.engine.kind == "remote":
+        yield await setup.check_remote(recipe)
     if machine.has_model_packages():
         yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
     if recipe is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
-from turnwise.config import Recipe
+from turnwise.config import Recipe, changed_recipe
 from turnwise.doctor.findings import Finding, Level
 from turnwise.doctor.machine import free_memory
 from turnwise.lessons import demonstrating
@@ -22,7 +22,7 @@ from turnwise.rollout.collector import CollectionFailed
 from turnwise.tasks.check import check_files
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import Message, Sampling, Stop, Task, Tool, Trajectory
-from turnwise.workbench import load_model, offered_tools, open_workbench, transformers_engine
+from turnwise.workbench import load_model, offered_tools, open_workbench, remote_engine, transformers_engine
 
 _NUM_TOKENS = 8
 """Sampled to see that the model can."""
@@ -41,6 +41,17 @@ class Reached:
     @property
     def is_whole(self) -> bool:
         return all(finding.level is not Level.BAD for finding in self.findings)
+
+
+async def check_remote(recipe: Recipe) -> Finding:
+    """Whether an engine answers where the recipe says, at once."""
+    hasty = changed_recipe(recipe, ["engine.remote.wait_seconds=0"])
+    async with contextlib.AsyncExitStack() as exits:
+        try:
+            await remote_engine(hasty, exits)
+        except ValueError as error:
+            return Finding("engine", Level.BAD, str(error), "start it there: turnwise engine RECIPE")
+    return Finding("engine", Level.GOOD, f"one answers at {recipe.engine.remote.url}")
 
 
 async def reach_servers(specs: Sequence[ServerSpec]) -> Reached:

@@ -6,6 +6,7 @@ from typing import Any
 ENGINES = {
     "transformers": "turnwise.engines.transformers:TransformersEngine",
     "vllm": "turnwise.engines.vllm:VllmEngine",
+    "remote": "turnwise.engines.remote:RemoteEngine",
     "scripted": "turnwise.engines.scripted:ScriptedEngine",
     "openai": "turnwise.engines.openai:OpenAIEndpoint",
 }

@@ -13,7 +13,7 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -21,8 +21,9 @@ from typing import Any
 
 import torch
 
-from turnwise.engines.handover import Block, Table, lay_out, read_block, write_adapter
+from turnwise.engines.handover import Block, lay_out, write_adapter
 from turnwise.engines.limits import check_request
+from turnwise.engines.receiver import Receiver
 from turnwise.protocols import Adapter, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
@@ -32,6 +33,8 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """That vLLM has kernels for; a smaller adapter is padded with zeros."""
 ADAPTER_SLOTS = 2
 """The adapter in use, and the one before it, for as long as completions begun under it last."""
+LOOK_SECONDS = 0.2
+"""Between two looks whether the process still lives that a call waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +200,7 @@ class VllmEngine:
             await self._released.wait()
         if self._standing is not None:
             with contextlib.suppress(EngineDeadError):  # then it is unloaded, too
-                await self._standing.llm.remove_lora(number)
+                await _unless_dead(self._standing.llm, self._standing.llm.remove_lora(number))
         shutil.rmtree(self._folder / str(number), ignore_errors=True)
         self._retired = None
 
@@ -240,20 +243,31 @@ class VllmEngine:
         """Give the GPU's memory to the trainer until the next publication; requests wait meanwhile."""
         if not self._settings.can_sleep or self._is_asleep:
             return
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         async with self._changing:
-            standing = await self._started()
+            standing = self._standing
+            if standing is None:  # it died or was not started: it holds nothing
+                return
             self._open.clear()
-            await self._quiet.wait()
-            # Whole weights are published again anyway; an adapter's base must come back as it was.
-            await standing.llm.sleep(level=1 if self._settings.lora_rank else 2)
-            self._is_asleep = True
+            try:
+                await self._quiet.wait()
+                # Whole weights are published again anyway; an adapter's base must come back as it was.
+                level = 1 if self._settings.lora_rank else 2
+                await _unless_dead(standing.llm, standing.llm.sleep(level=level))
+                self._is_asleep = True
+            except EngineDeadError:
+                await self._bury(standing)
+            finally:
+                if not self._is_asleep:
+                    self._open.set()
 
     async def _wake(self, standing: _Standing) -> None:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if self._is_asleep:
             try:
-                await standing.llm.wake_up()
+                await _unless_dead(standing.llm, standing.llm.wake_up())
             except EngineDeadError:
                 await self._bury(standing)
             self._is_asleep = False
@@ -263,7 +277,7 @@ class VllmEngine:
     async def memory(self) -> dict[str, float]:
         """What the engine holds, in GiB, as metrics."""
         standing = await self._admit()
-        [found] = await standing.llm.collective_rpc("held_bytes")
+        [found] = await _unless_dead(standing.llm, standing.llm.collective_rpc("held_bytes"))
         return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
 
     # --- life --------------------------------------------------------------------------------------------
@@ -305,10 +319,14 @@ class VllmEngine:
         if self._num_starts_in_vain >= MAX_RESTARTS:
             raise EngineDown(f"vLLM died {MAX_RESTARTS} times in a row")
         self._num_starts_in_vain += 1
+        llm = None
         try:
             llm = await asyncio.to_thread(_start_vllm, self._model, self._settings)
+            await _unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
             await _load(llm, self._kept)
         except Exception as error:  # whatever vLLM raises as it starts, the engine is not there
+            if llm is not None:
+                await _end(llm)
             raise EngineDown(f"vLLM could not be started: {error}") from error
         self._is_asleep = False
         self._standing = _Standing(llm, self._kept)
@@ -319,32 +337,6 @@ class VllmEngine:
         if standing is not None and self._standing is not None and self._standing.llm is standing.llm:
             self._standing = None
             await _end(standing.llm)
-
-
-class Receiver:
-    """Mixed into vLLM's worker, by name: these run in the engine's process."""
-
-    model_runner: Any
-
-    def take_weights(self, path: str, table: Table) -> None:
-        """Load weights, under the names of transformers, from the block of memory at `path`."""
-        self.model_runner.reload_weights(weights_iterator=read_block(path, table))
-
-    def held_bytes(self) -> dict[str, int]:
-        caches = {id(each): each for each in _tensors(getattr(self.model_runner, "kv_caches", ()))}
-        held = {
-            "weights": int(getattr(self.model_runner, "model_memory_usage", 0)),
-            "cache": sum(each.numel() * each.element_size() for each in caches.values()),
-        }
-        if torch.cuda.is_available():
-            held["reserved"] = torch.cuda.memory_reserved()
-        return held
-
-
-def _tensors(found: Any) -> list[torch.Tensor]:
-    if isinstance(found, torch.Tensor):
-        return [found]
-    return [tensor for each in found for tensor in _tensors(each)]
 
 
 def _start_vllm(model: str, settings: VllmSettings) -> Any:
@@ -375,7 +367,7 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
         enable_prefix_caching=True,
         enforce_eager=settings.is_eager,
         enable_sleep_mode=settings.can_sleep,
-        worker_extension_cls=f"{__name__}.{Receiver.__name__}",
+        worker_extension_cls=f"{Receiver.__module__}.{Receiver.__name__}",
         disable_log_stats=True,
         **options,
     )
@@ -424,7 +416,22 @@ def _completion(output: Any, version: int) -> Completion:
 
 async def _load(llm: Any, kept: _Kept) -> None:
     if kept.block is not None:
-        await llm.collective_rpc("take_weights", args=(kept.block.path, kept.block.table))
-        await llm.reset_prefix_cache()
+        taking = llm.collective_rpc("take_weights", args=(kept.block.path, kept.block.table))
+        await _unless_dead(llm, taking)
+        await _unless_dead(llm, llm.reset_prefix_cache())
     if kept.adapter is not None:
-        await llm.add_lora(kept.adapter)
+        await _unless_dead(llm, llm.add_lora(kept.adapter))
+
+
+async def _unless_dead(llm: Any, call: Coroutine[Any, Any, Any]) -> Any:
+    """What the call gives, or EngineDeadError: vLLM itself never ends one that its process died in."""
+    from vllm.v1.engine.exceptions import EngineDeadError
+
+    calling = asyncio.ensure_future(call)
+    try:
+        while not (await asyncio.wait([calling], timeout=LOOK_SECONDS))[0]:
+            if llm.errored:
+                raise EngineDeadError
+        return calling.result()
+    finally:
+        calling.cancel()

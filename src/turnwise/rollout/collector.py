@@ -148,7 +148,7 @@ class Collector:
         except ExceptionGroup as errors:
             # CollectionFailed, or a bug of ours or in the user's reward: it comes out as itself, unwrapped.
             done.put_nowait(_innermost(errors))
-        except EngineDown as error:  # before any episode could be lost to it
+        except (EngineDown, ValueError) as error:  # before any episode could be lost to it
             done.put_nowait(error)
         else:
             done.put_nowait(None)

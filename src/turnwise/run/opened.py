@@ -19,6 +19,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
+from turnwise.run.beside import run_beside
 from turnwise.run.figures import breaker_figures, rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
@@ -102,11 +103,7 @@ class Run:
         samples = samples_of(batch.groups)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # until the publication that follows
-<<<<<<< HEAD
-        return await run_beside(self._update, batch.step, samples)
-=======
-        return await asyncio.to_thread(self._update, batch, samples)
->>>>>>> 2babbf63f9aacd0c31fb2c3bbd35314cc4cd49fc
+        return await run_beside(self._update, batch, samples)
 
     def _update(self, batch: Batch, samples: Sequence[Sample]) -> StepResult:
         step = batch.step

@@ -1,0 +1,60 @@
+"""`turnwise engine`: a recipe's engine as a server of its own, from the command line."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.cli.options import Overrides, fail
+from turnwise.cli.recipes import Best, Step, read_agent
+
+
+def engine(
+    recipe: Annotated[
+        Path | None, typer.Argument(help="The recipe (TOML) of the run that will ask, or a run's folder.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="0 takes any free one.", min=0, max=65535)] = 8100,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; elsewhere than on this machine a token is needed.")
+    ] = "127.0.0.1",
+    max_weights_gb: Annotated[
+        float, typer.Option(help="Most that a publication may hold.", min=0.001)
+    ] = 16.0,
+    best: Best = False,
+    step: Step = None,
+    overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
+) -> None:
+    """Serve the recipe's engine over HTTP, to sample on another GPU or machine than the one that learns.
+
+    Both sides are given the same recipe; the one that learns says engine.kind=remote.
+
+    A token is read from TURNWISE_ENGINE_TOKEN, on both sides.
+
+    Example: turnwise engine recipe.toml, and turnwise train recipe.toml --set engine.kind=remote
+    """
+    import os
+
+    from turnwise.engines.remote import TOKEN_VARIABLE
+    from turnwise.served import serve_engine
+
+    agent = read_agent(recipe, best=best, step=step, overrides=overrides)
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    serving = serve_engine(
+        agent.recipe,
+        agent.model,
+        host=host,
+        port=port,
+        token=token,
+        max_weights_bytes=int(max_weights_gb * 1e9),
+        say=lambda words: print(words, flush=True),
+    )
+    try:
+        asyncio.run(serving)
+    except ValueError as error:
+        hint = f" (set {TOKEN_VARIABLE})" if not token and "token is needed" in str(error) else ""
+        fail(f"{error}{hint}")
+    except OSError as error:  # transformers' word for a model that is not there
+        fail(f"model.path: {error}")
+    except KeyboardInterrupt:  # before it served
+        raise typer.Exit(130) from None

@@ -1,0 +1,42 @@
+"""Takes every request to an engine's server before anything else does: who may ask, and under which name."""
+
+import secrets
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnwise.addresses import host_of, is_loopback
+
+
+class Admission:
+    """Lets through programs that carry the token, where there is one; never a browser's page."""
+
+    def __init__(self, host: str, token: str) -> None:
+        if not token and not is_loopback(host):
+            raise ValueError(f"host {host!r} can be reached from elsewhere: a token is needed")
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise ValueError("the token has characters that no header can carry")
+        self._token = token.encode()
+        self._is_local = is_loopback(host)
+
+    def over(self, app: ASGIApp) -> ASGIApp:
+        """The application, behind it."""
+
+        async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
+            refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+            await (refusal or app)(scope, receive, send)
+
+        return admitted
+
+    def _refusal(self, request: Request) -> Response | None:
+        headers = request.headers
+        if "origin" in headers:  # only browsers send one: some site's page is asking
+            return PlainTextResponse("not for pages", 403)
+        if self._is_local and not is_loopback(host_of(headers.get("host", ""))):
+            # a foreign name that resolves to this machine: DNS rebinding
+            return PlainTextResponse("this name is not this server's", 421)
+        given = headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
+        if self._token and not secrets.compare_digest(given, self._token):
+            return PlainTextResponse("a bearer token is needed, and the right one", 401)
+        return None

@@ -1,0 +1,57 @@
+"""Takes what is told to vLLM's own process: weights to load, what it holds, when to end."""
+
+import os
+import select
+import signal
+import threading
+from typing import Any
+
+import torch
+
+from turnwise.engines.handover import Table, read_block
+
+
+class Receiver:
+    """Mixed into vLLM's worker, by name: these run in the engine's process."""
+
+    model_runner: Any
+
+    def take_weights(self, path: str, table: Table) -> None:
+        """Load weights, under the names of transformers, from the block of memory at `path`."""
+        self.model_runner.reload_weights(weights_iterator=read_block(path, table))
+
+    def held_bytes(self) -> dict[str, int]:
+        caches = {id(each): each for each in _tensors(getattr(self.model_runner, "kv_caches", ()))}
+        held = {
+            "weights": int(getattr(self.model_runner, "model_memory_usage", 0)),
+            "cache": sum(each.numel() * each.element_size() for each in caches.values()),
+        }
+        if torch.cuda.is_available():
+            held["reserved"] = torch.cuda.memory_reserved()
+        return held
+
+    def end_with(self, owner: int) -> None:
+        """From now on; else the processes of an owner that was killed would hold the GPU for ever."""
+        try:
+            watched = os.pidfd_open(owner)
+        except OSError:  # an old kernel or a strict container: as vLLM does it, then
+            return
+        # The worker is a process below the engine's, or the same.
+        engine = os.getppid() if os.getppid() != owner else os.getpid()
+        threading.Thread(target=_end_after, args=(watched, engine), daemon=True).start()
+
+
+def _end_after(watched: int, engine: int) -> None:
+    ended = select.poll()
+    ended.register(watched, select.POLLIN)
+    ended.poll()
+    # There is nobody left to tell, and nothing to wait for.
+    if engine == os.getppid():
+        os.kill(engine, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _tensors(found: Any) -> list[torch.Tensor]:
+    if isinstance(found, torch.Tensor):
+        return [found]
+    return [tensor for each in found for tensor in _tensors(each)]

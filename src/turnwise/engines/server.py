@@ -1,0 +1,233 @@
+"""Takes an engine, gives it over HTTP: token ids in, token ids and log-probs out, weights as safetensors.
+
+    GET  /health     what it is and what it holds
+    POST /complete   asks; a line for each as it is finished
+    POST /publish    the bytes of a safetensors file, with their digest in Content-Digest
+    POST /forget     drop what is cached
+    POST /sleep      give memory back until the next publication
+
+Answers that take a while are lines of JSON with blank ones between them as signs of life. Who sends a request
+says what the server must hold for it, so that nothing is ever sampled from other weights than it means.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from turnwise.engines.admission import Admission
+from turnwise.engines.wire import (
+    BEAT_SECONDS,
+    MAX_ASKS_BYTES,
+    PROTOCOL,
+    Line,
+    completion_line,
+    content_digest,
+    read_asks,
+    unpack,
+    write_line,
+)
+from turnwise.protocols import Adapter, Ask, BatchEngine, Engine, EngineDown, SleepingEngine
+from turnwise.types import Completion
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN = "unknown"
+"""What is held after a publication that failed half-way; nobody means that."""
+
+
+class Server:
+    """One engine, what it holds, and each thing that can be asked of it."""
+
+    def __init__(self, engine: Engine, *, kind: str, model: str, max_weights_bytes: int) -> None:
+        self._engine = engine
+        self._kind, self._model = kind, model
+        self._max_weights_bytes = max_weights_bytes
+        self._holding, self._base, self._version = "", "", 0
+        self._publishing = asyncio.Lock()
+        self._publications: set[asyncio.Future[Line]] = set()
+
+    def application(self, admission: Admission) -> ASGIApp:
+        answers: Mapping[str, Callable[[Request], Awaitable[Any]]] = {
+            "/complete": self._complete,
+            "/publish": self._publish,
+            "/forget": self._forget,
+            "/sleep": self._sleep,
+        }
+        routes = [Route(path, _answering(answer), methods=["POST"]) for path, answer in answers.items()]
+        return admission.over(Starlette(routes=[Route("/health", self._health), *routes]))
+
+    async def _health(self, request: Request) -> Response:
+        state = {
+            "protocol": PROTOCOL,
+            "kind": self._kind,
+            "model": self._model,
+            "holding": self._holding,
+            "base": self._base,
+            "version": self._version,
+            "takes_batches": isinstance(self._engine, BatchEngine),
+            "max_weights_bytes": self._max_weights_bytes,
+        }
+        return Response(json.dumps(state), media_type="application/json")
+
+    # --- sampling ----------------------------------------------------------------------------------------
+
+    async def _complete(self, request: Request) -> ASGIApp:
+        asks, wanted = read_asks(bytes(await _body(request, MAX_ASKS_BYTES)))
+        if wanted != self._holding:
+            return PlainTextResponse("other weights are held than those meant", 409)
+        return Streamed({future: number for number, future in enumerate(self._begin(asks))}, _sampled)
+
+    def _begin(self, asks: list[Ask]) -> list[asyncio.Future[Completion]]:
+        if len(asks) == 1:
+            [ask] = asks
+            return [asyncio.ensure_future(self._engine.complete(ask.prompt_ids, ask.sampling, ask.seed))]
+        if not isinstance(self._engine, BatchEngine):
+            raise ValueError(f"engine {self._kind!r} takes no whole batches")
+        return self._engine.submit(asks)
+
+    async def _forget(self, request: Request) -> ASGIApp:
+        if not isinstance(self._engine, BatchEngine):
+            raise ValueError(f"engine {self._kind!r} takes no whole batches")
+        return Streamed({asyncio.ensure_future(self._engine.forget()): 0}, _done)
+
+    async def _sleep(self, request: Request) -> ASGIApp:
+        if not isinstance(self._engine, SleepingEngine):
+            return Streamed({}, _done)
+        return Streamed({asyncio.ensure_future(self._engine.sleep()): 0}, _done)
+
+    # --- weights -----------------------------------------------------------------------------------------
+
+    async def _publish(self, request: Request) -> ASGIApp:
+        seen = hashlib.sha256()
+        content = bytes(await _body(request, self._max_weights_bytes, seen.update))
+        if request.headers.get("content-digest") != content_digest(seen.hexdigest()):
+            return PlainTextResponse("the body is not the one that its Content-Digest is of", 422)
+        # To its end, whether or not the client stays: half a publication would be nobody's.
+        taking = asyncio.ensure_future(self._take(content, seen.hexdigest()))
+        self._publications.add(taking)
+        taking.add_done_callback(self._publications.discard)
+        return Streamed({asyncio.ensure_future(_shielded(taking)): 0}, lambda _, line: line)
+
+    async def _take(self, content: bytes, digest: str) -> Line:
+        async with self._publishing:
+            try:
+                unpacked = await asyncio.to_thread(unpack, content)
+            except ValueError as error:
+                return Line(wrong=str(error))
+            is_adapter = isinstance(unpacked.weights, Adapter)
+            if is_adapter and unpacked.over != self._base:
+                return Line(
+                    wrong="weights: an adapter over other whole weights than those held: start it again"
+                )
+            try:
+                await self._engine.publish(unpacked.weights, unpacked.version)
+            except ValueError as error:
+                return Line(wrong=str(error))
+            except EngineDown as error:
+                self._holding = self._base = UNKNOWN
+                return Line(down=str(error))
+            self._holding, self._version = digest, unpacked.version
+            self._base = self._base if is_adapter else digest
+            return Line()
+
+
+class Streamed:
+    """An answer written as it comes about; what it waits for is cancelled once the client is gone."""
+
+    def __init__(
+        self, pending: Mapping["asyncio.Future[Any]", int], line_of: Callable[[int, Any], Line]
+    ) -> None:
+        self._numbers = dict(pending)
+        self._line_of = line_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        jobs = [asyncio.ensure_future(self._write(send)), asyncio.ensure_future(_gone(receive))]
+        try:
+            await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in (*jobs, *self._numbers):
+                each.cancel()
+            await asyncio.gather(*jobs, *self._numbers, return_exceptions=True)
+
+    async def _write(self, send: Send) -> None:
+        headers = [(b"content-type", b"application/x-ndjson")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        pending = set(self._numbers)
+        while pending:
+            done, pending = await asyncio.wait(
+                pending, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            content = b"".join(write_line(self._line(each)) for each in done) or b"\n"
+            await send({"type": "http.response.body", "body": content, "more_body": True})
+        await send({"type": "http.response.body", "body": b"" if self._numbers else write_line(Line())})
+
+    def _line(self, done: "asyncio.Future[Any]") -> Line:
+        number = self._numbers[done]
+        try:
+            return self._line_of(number, done.result())
+        except ValueError as error:
+            return Line(number=number, wrong=str(error))
+        except EngineDown as error:
+            return Line(number=number, down=str(error))
+        except (Exception, asyncio.CancelledError) as error:  # a bug of ours: told, and kept with its place
+            logger.exception("an engine raised what none should")
+            return Line(number=number, down=f"{type(error).__name__} in the engine")
+
+
+def _sampled(number: int, completion: Completion) -> Line:
+    return completion_line(number, completion)
+
+
+def _done(number: int, _: None) -> Line:
+    return Line(number=number)
+
+
+async def _shielded(taking: "asyncio.Future[Line]") -> Line:
+    return await asyncio.shield(taking)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class _TooLarge(Exception):
+    """A body beyond what is taken."""
+
+
+async def _body(request: Request, limit: int, on_part: Callable[[bytes], None] = lambda _: None) -> bytearray:
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > limit:
+        raise _TooLarge(f"a body of {declared} bytes; at most {limit} are taken")
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > limit:
+            raise _TooLarge(f"a body of more than {limit} bytes")
+        on_part(part)
+    return content
+
+
+def _answering(answer: Callable[[Request], Awaitable[Any]]) -> Any:
+    async def endpoint(request: Request) -> Any:
+        try:
+            return await answer(request)
+        except _TooLarge as error:
+            return PlainTextResponse(str(error), 413)
+        except ValueError as error:
+            return PlainTextResponse(str(error), 400)
+        except EngineDown as error:
+            return PlainTextResponse(str(error), 503)
+        except ClientDisconnect:
+            return PlainTextResponse("", 400)  # nobody reads it
+
+    return endpoint
