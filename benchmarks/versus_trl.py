@@ -251,7 +251,7 @@ def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
     command += ["--tasks", str(tasks), "--samples", "2", "--out", str(out), "--json"]
     command += [f"--set={key}={value}" for key, value in keys.items()]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout)["success"]["value"])
+    return float(json.loads(done.stdout.splitlines()[-1])["all"]["success"]["value"])
 
 
 # --- what came of it ----------------------------------------------------------------------------------------

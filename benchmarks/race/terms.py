@@ -135,15 +135,14 @@ def memory_told(device: str) -> Iterator[None]:
 
     def watch() -> None:
         nonlocal peak
-        import torch
-
         while not is_over.wait(0.1):
-            free, total = torch.cuda.mem_get_info()
-            peak = max(peak, total - free)
+            torch = sys.modules.get("torch")
+            if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
+                free, total = torch.cuda.mem_get_info()
+                peak = max(peak, total - free)
 
-    watcher = threading.Thread(target=watch, daemon=True)
     if device == "cuda":
-        watcher.start()
+        threading.Thread(target=watch, daemon=True).start()
     yield
     is_over.set()
     tell(peak_mib=(peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024) / 2**20)
