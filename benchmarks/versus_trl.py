@@ -211,8 +211,8 @@ def prepare(options: argparse.Namespace) -> Terms:
 # --- the sides ----------------------------------------------------------------------------------------------
 
 
-def run_side(side: str, latency: int, terms: Terms, options: argparse.Namespace) -> Row:
-    """In a process of its own; its stdout has the figures, its stderr is kept beside them."""
+def run_side(side: str, latency: int, terms: Terms, options: argparse.Namespace) -> Row | None:
+    """In a process of its own, its stdout the figures, its stderr kept beside them; None if it fails."""
     script, backend = SIDES[side]
     folder = options.out.resolve() / f"{side}-{latency}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -227,7 +227,8 @@ def run_side(side: str, latency: int, terms: Terms, options: argparse.Namespace)
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, env=environment, stdout=figures, stderr=errors, check=False)
     if done.returncode:
-        raise SystemExit(f"{side} failed:\n{log.read_text()[-2000:]}")
+        print(log.read_text()[-2000:], file=sys.stderr)
+        return None
     # libraries say things there too
     lines = [json.loads(line) for line in told.read_text().splitlines() if line.startswith('{"')]
     steps = tuple(Step(**line["step"]) for line in lines if "step" in line)
@@ -297,6 +298,17 @@ def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
             yield f"goal at {latency} ms: >= {goal:g}x TRL's best ({best.side}): {ratio:.1f}x {verdict}"
 
 
+def check_same(options: argparse.Namespace) -> None:
+    """Rows of other terms must not stand in one table."""
+    names = ("device", "model", "epochs", "tasks_per_step", "rows", "tuning", "warm", "steps")
+    asked = {name: getattr(options, name) for name in names}
+    file = options.out / "options.json"
+    if not file.exists():
+        file.write_text(json.dumps(asked))
+    if (kept := json.loads(file.read_text())) != asked:
+        raise SystemExit(f"{options.out} has rows of other options, give another --out: {kept}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -304,7 +316,7 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--model", default="embedded", help=f"embedded, smollm2, {QWEN} or a folder")
     parser.add_argument("--epochs", type=int, default=0, help="of a warm start on demonstrations before it")
-    parser.add_argument("--sides", help=f"of {', '.join(SIDES)}")
+    parser.add_argument("--sides", help=f"with commas between, of {', '.join(SIDES)}")
     parser.add_argument("--latencies", default="0,50,500", help="of a tool, milliseconds")
     parser.add_argument("--warm", type=int, default=2, help="steps that do not count")
     parser.add_argument("--steps", type=int, default=3, help="steps that do")
@@ -312,9 +324,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="of a micro-batch of TRL's; 8 on a CPU, 32 on a GPU")
     parser.add_argument("--tuning", choices=["full", "lora"], help="full on a CPU, lora on a GPU")
     parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: not asked")
-    parser.add_argument("--out", type=Path, default=Path("runs/versus_trl"))
+    parser.add_argument("--out", type=Path, help="runs/versus_trl/MODEL-DEVICE by default")
     options = parser.parse_args()
+    options.out = options.out or Path("runs/versus_trl") / f"{Path(options.model).name}-{options.device}"
     options.out.mkdir(parents=True, exist_ok=True)
+    check_same(options)
     sides = (options.sides or DEFAULT_SIDES[options.device]).split(",")
     rivals = [(side, latency) for latency in map(int, options.latencies.split(",")) for side in sides]
     files = {each: options.out / f"{each[0]}-{each[1]}.json" for each in rivals}
@@ -323,10 +337,14 @@ def main() -> None:
     for side, latency in missing:
         assert terms is not None
         row = run_side(side, latency, terms, options)
-        files[side, latency].write_text(json.dumps(asdict(row), indent=1) + "\n")
-        print(f"{side}, {latency} ms: {row.mean('seconds'):.2f} s a step", flush=True)
-    rows = [read_row(file) for file in files.values()]
+        said = "FAILED"
+        if row is not None:
+            said = f"{row.mean('seconds'):.2f} s a step"
+            files[side, latency].write_text(json.dumps(asdict(row), indent=1) + "\n")
+        print(f"{side}, {latency} ms: {said}", flush=True)
+    rows = [read_row(file) for file in files.values() if file.exists()]
     print(table(rows, options.target), *verdicts(rows, options.device), sep="\n")
+    sys.exit(len(rows) < len(files))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.mcp.leaks import nothing_leaks
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import parse
@@ -64,6 +66,15 @@ def test_the_time_to_a_target_counts_warm_steps_and_wants_three_in_a_row(tmp_pat
     assert cells(text, "turnwise")["s to 0.86"] == "8"
     assert cells(text, "trl-generate")["s to 0.86"] == "never"
     assert cells(text, "turnwise")["held out"] == "0.875"
+
+
+def test_rows_of_other_options_never_stand_in_one_table(tmp_path: Path) -> None:
+    write_row(tmp_path, "turnwise", 0, 2.0, (0.0, 0.5))
+    asked = ("--latencies", "0", "--sides", "turnwise")
+    race(tmp_path, *asked)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        race(tmp_path, *asked, "--steps", "9")
+    assert "rows of other options" in refused.value.stderr
 
 
 def test_delayed_results_wait_beside_one_another_and_are_the_servers_own() -> None:
