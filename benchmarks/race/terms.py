@@ -1,0 +1,148 @@
+"""The terms of a race, the same for every side, and what each side tells of it: JSON lines on stdout."""
+
+import contextlib
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Threads that wait give their core away, for all sides alike.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What is raced over; written by versus_trl.py, read by the sides."""
+
+    folder: str
+    """Scratch, of this row alone."""
+    model: str
+    """A folder that transformers can load, weights and tokenizer."""
+    tasks: str
+    mcp: str
+    backend: str
+    """What samples: transformers, generate, continuous or vllm."""
+    device: str
+    dtype: str
+    tuning: str
+    num_steps: int
+    prompt_tokens: int
+    """Of the longest prompt."""
+    tasks_per_step: int = 8
+    group_size: int = 8
+    max_turns: int = 8
+    tokens_per_turn: int = 96
+    completion_tokens: int = 1024
+    """All that follows the prompt, tool output included, as TRL counts it."""
+    result_tokens: int = 512
+    """Of one tool result."""
+    learning_rate: float = 2e-4
+    rows: int = 8
+    """Of a micro-batch of TRL's; 8 is its default."""
+    memory_share: float = 0.3
+    """Of the GPU, for vLLM."""
+
+    @property
+    def num_episodes(self) -> int:
+        return self.tasks_per_step * self.group_size
+
+
+def read_terms() -> Terms:
+    return Terms(**json.loads(Path(sys.argv[1]).read_text()))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a side: its wall time and where that went, and what was played."""
+
+    seconds: float
+    cpu_seconds: float
+    """Of all threads of the side, not of the servers: says more where others use the machine too."""
+    generation: float
+    """At least one completion was being sampled."""
+    tools: float
+    """Nothing was sampled: tool calls, rendering, reading, rewards."""
+    update: float
+    """The rest: forward, backward, the optimizer's step, publication."""
+    num_episodes: float
+    success: float
+    calls: float
+    """Tool calls an episode."""
+    tokens: float
+    """Sampled an episode."""
+
+
+class Busy:
+    """Seconds in which at least one of something was under way."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._since = 0.0
+        self._num_running = 0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        if not self._num_running:
+            self._since = time.perf_counter()
+        self._num_running += 1
+        try:
+            yield
+        finally:
+            self._num_running -= 1
+            if not self._num_running:
+                self._seconds += time.perf_counter() - self._since
+
+    def take(self) -> float:
+        """What came together since the last time."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+
+class Laps:
+    """Tells each step as it ends."""
+
+    def __init__(self) -> None:
+        self.sampling = Busy()
+        self.playing = Busy()
+        """The whole of the rollouts, sampling included."""
+
+    def begin(self) -> None:
+        self._began = (time.perf_counter(), time.process_time())
+
+    def end(self, **played: float) -> None:
+        seconds, cpu_seconds = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
+        generation, playing = self.sampling.take(), self.playing.take()
+        times = (seconds, cpu_seconds, generation, playing - generation, seconds - playing)
+        tell(step=asdict(Step(*times, **played)))
+        self.begin()
+
+
+def tell(**figures: Any) -> None:
+    print(json.dumps(figures), flush=True)
+
+
+@contextlib.contextmanager
+def memory_told(device: str) -> Iterator[None]:
+    """At the end: the peak of this process, or of the whole GPU, where vLLM has a process of its own."""
+    peak, is_over = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not is_over.wait(0.1):
+            torch = sys.modules.get("torch")
+            if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
+                free, total = torch.cuda.mem_get_info()
+                peak = max(peak, total - free)
+
+    if device == "cuda":
+        threading.Thread(target=watch, daemon=True).start()
+    yield
+    is_over.set()
+    tell(peak_mib=(peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024) / 2**20)

@@ -1,0 +1,276 @@
+"""TRL's side of the race: `python benchmarks/race/trl_side.py TERMS.json`; versus_trl.py starts it.
+
+GRPOTrainer as its users would set it up for tools that live in MCP servers: an `environment_factory` whose
+methods are the tools, asynchronous, over sessions that stay open for the whole run; TRL keeps the
+environments and resets them. So that only the training loops differ, it gets turnwise's MCP client, its
+results' texts, its rewards and the servers' own schemas, and no `reset` waits for the new episode's lease.
+"""
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from terms import Laps, Terms, memory_told, read_terms, tell
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from turnwise.chat import open_chat
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import load as load_servers
+from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.rewards import Rewards
+from turnwise.rollout.episode import Limits, settle
+from turnwise.tasks.curriculum import Schedule, State, draw
+from turnwise.tasks.load import load as load_tasks
+from turnwise.types import Completion, Finish, Parsed, Stop, Task, Tool, ToolCall, ToolResult, Turn
+from turnwise.workbench import offered_tools
+
+
+class Servers:
+    """The open sessions, in an event loop of their own: they are there before TRL's is, and after it."""
+
+    def __init__(self, terms: Terms, chat: Any) -> None:
+        self.chat = chat
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        opened: Future[Pool] = Future()
+        self._closing = asyncio.Event()
+        self._held = self.start(self._hold(terms, opened))
+        wait([opened, self._held], return_when=FIRST_COMPLETED)
+        if self._held.done():
+            self._held.result()  # raises why they could not be had
+        self.pool = opened.result()
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._closing.set)
+        self._held.result()
+
+    async def _hold(self, terms: Terms, opened: "Future[Pool]") -> None:
+        async with Pool(
+            load_servers(Path(terms.mcp)),
+            max_result_tokens=terms.result_tokens,
+            count_tokens=self.chat.count_tokens,
+            special_tokens=self.chat.special_tokens,
+        ) as pool:
+            assert not await pool.connect()
+            opened.set_result(pool)
+            await self._closing.wait()
+
+
+class Episode:
+    """TRL's environment: one episode after another, each with a lease of its own."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, servers: Servers, tasks: Sequence[Task]) -> None:
+        self._servers = servers
+        self._tasks = tasks
+        self._lease: Any = None
+
+    def reset(self, task: int, **_: Any) -> None:
+        self._task = self._tasks[task]
+        self._name = f"{self._task.id}/{next(self._numbers)}"
+        self._calls: list[tuple[ToolCall, ToolResult]] = []
+        before = self._lease
+        self._lease = self._servers.pool.lease(self._task.servers, self._name, allow=self._task.tools)
+        self._toolbox = self._servers.start(self._renew(before, self._lease))
+
+    async def _renew(self, before: Any, lease: Any) -> LeasedToolbox:
+        if before is not None:
+            await before.__aexit__(None, None, None)
+        toolbox: LeasedToolbox = await lease.__aenter__()
+        return toolbox
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> str:
+        toolbox = await asyncio.wrap_future(self._toolbox)
+        call = ToolCall(str(len(self._calls)), name, arguments)
+        [result] = await asyncio.wrap_future(self._servers.start(toolbox.call([call])))
+        self._calls.append((call, result))
+        return str(result.content)
+
+    async def _score(self, last: Mapping[str, Any], is_ended: bool, rewards: Rewards) -> float:
+        """By turnwise's own rewards, the probes of what the episode left behind included."""
+        nothing = Completion((), (), Finish.STOP, 0)
+        turns = [Turn((), nothing, Parsed(calls=(call,)), (result,)) for call, result in self._calls]
+        turns.append(Turn((), nothing, Parsed(text=last.get("content", ""))))
+
+        async def stop() -> Stop:
+            return Stop.ANSWERED if is_ended and not last.get("tool_calls") else Stop.TRUNCATED
+
+        toolbox = await asyncio.wrap_future(self._toolbox)
+        trajectory = await settle(
+            stop(), turns, self._task, toolbox, episode_id=self._name, seed=0, limits=Limits()
+        )
+        return (await rewards.score(trajectory)).total
+
+
+def environment_of(tools: Sequence[Tool]) -> type[Episode]:
+    """Episode with a method for each tool, which is how TRL finds them."""
+
+    def method(name: str) -> Any:
+        async def call(self: Episode, **arguments: Any) -> str:
+            return await self._call(name, arguments)
+
+        call.__name__ = name
+        return call
+
+    return type("Environment", (Episode,), {tool.name: method(tool.name) for tool in tools})
+
+
+class TimedTrainer(GRPOTrainer):
+    """Notes when it samples and when it plays; nothing else is changed."""
+
+    laps = Laps()
+
+    def _generate_single_turn(self, *arguments: Any, **options: Any) -> Any:
+        with self.laps.sampling.running():
+            return super()._generate_single_turn(*arguments, **options)
+
+    def _generate(self, *arguments: Any, **options: Any) -> Any:
+        with self.laps.playing.running():
+            return super()._generate(*arguments, **options)
+
+    def _calculate_rewards(self, *arguments: Any, **options: Any) -> Any:
+        with self.laps.playing.running():
+            return super()._calculate_rewards(*arguments, **options)
+
+
+class Telling(TrainerCallback):
+    """Tells each step's figures."""
+
+    def __init__(self, num_episodes: int) -> None:
+        self.num_episodes = num_episodes
+        self.success = 0.0
+        self.metrics: dict[str, list[float]] = {}
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        TimedTrainer.laps.begin()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        TimedTrainer.laps.end(
+            num_episodes=self.num_episodes,
+            success=self.success,
+            calls=self.metrics["tools/call_frequency"][-1],
+            tokens=self.metrics["completions/mean_length"][-1],
+        )
+
+
+def options_of(terms: Terms) -> GRPOConfig:
+    is_vllm = terms.backend == "vllm"
+    return GRPOConfig(
+        f"{terms.folder}/trl",
+        loss_type="dapo",
+        scale_rewards="none",
+        beta=0.0,
+        num_iterations=1,
+        temperature=1.0,
+        epsilon=0.2,
+        epsilon_high=0.28,
+        learning_rate=terms.learning_rate,
+        lr_scheduler_type="constant",
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        per_device_train_batch_size=terms.rows,
+        gradient_accumulation_steps=terms.num_episodes // terms.rows,
+        num_generations=terms.group_size,
+        max_completion_length=terms.completion_tokens,
+        generation_kwargs={"max_tokens" if is_vllm else "max_new_tokens": terms.tokens_per_turn},
+        max_tool_calling_iterations=terms.max_turns - 1,
+        chat_template_kwargs={"enable_thinking": False},
+        max_steps=terms.num_steps,
+        shuffle_dataset=False,  # the order is settled
+        use_transformers_continuous_batching=terms.backend == "continuous",
+        transformers_continuous_batching_config=paging_of(terms) if terms.device == "cpu" else None,
+        use_vllm=is_vllm,
+        vllm_mode="colocate",
+        vllm_gpu_memory_utilization=terms.memory_share,
+        vllm_max_model_length=terms.prompt_tokens + terms.completion_tokens,
+        vllm_importance_sampling_mode="token_truncate",
+        vllm_importance_sampling_clip_max=2.0,
+        gradient_checkpointing=False,  # there is memory enough: it would only cost time
+        bf16=terms.dtype == "bfloat16",
+        use_cpu=terms.device == "cpu",
+        log_completions=False,
+        logging_strategy="no",
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def paging_of(terms: Terms) -> dict[str, int]:
+    """Room for every episode in whole; left alone it takes half of a CPU's memory, and more time."""
+    pages = (terms.prompt_tokens + terms.completion_tokens) // 256 + 2
+    return {"num_blocks": terms.num_episodes * pages, "max_batch_tokens": 512}
+
+
+def schema_of(tool: Tool) -> dict[str, Any]:
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
+    # All that will be played, in the order in which turnwise's side draws it.
+    num_drawn = terms.num_steps * terms.tasks_per_step
+    tasks, _ = draw(load_tasks(Path(terms.tasks)), Schedule(), State(), step=0, count=num_drawn)
+    tools = offered_tools(tasks[0], servers.pool.tools)
+    environment, telling, rewards = environment_of(tools), Telling(terms.num_episodes), Rewards()
+
+    async def outcome(completions: Any, completion_ids: Any, environments: Any, **_: Any) -> list[float]:
+        is_ended = [ids[-1] in trainer.eos_token_ids for ids in completion_ids]
+        scoring = [
+            servers.start(episode._score(messages[-1], ended, rewards))
+            for episode, messages, ended in zip(environments, completions, is_ended, strict=True)
+        ]
+        scores = await asyncio.gather(*map(asyncio.wrap_future, scoring))
+        telling.success = sum(scores) / len(scores)
+        return list(scores)
+
+    prompts = [[{"role": each.role, "content": each.content} for each in task.prompt] for task in tasks]
+    adapter = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")
+    trainer = TimedTrainer(
+        AutoModelForCausalLM.from_pretrained(terms.model, dtype=getattr(torch, terms.dtype)),
+        outcome,
+        options_of(terms),
+        Dataset.from_dict({"prompt": prompts, "task": list(range(len(tasks)))}),
+        processing_class=tokenizer,
+        callbacks=[telling],
+        environment_factory=lambda: environment(servers, tasks),
+        peft_config=adapter if terms.tuning == "lora" else None,
+    )
+    telling.metrics = trainer._metrics["train"]
+    # What the servers say of their tools, not what TRL would read off the methods.
+    trainer._env_tools = {None: [schema_of(tool) for tool in tools]}
+    trainer._batch_environments = [None]
+    [ids], _, _ = trainer._tokenize_prompts(prompts[:1])
+    assert tuple(ids) == tuple(servers.chat.open(tasks[0].prompt, tools)), "both sides read the same tokens"
+    return trainer
+
+
+def race(terms: Terms) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(terms.model)
+    servers = Servers(terms, open_chat(tokenizer))
+    trainer = trainer_of(terms, servers, tokenizer)
+    trainer.train()
+    learned = f"{terms.folder}/learned"
+    model = trainer.model.merge_and_unload() if terms.tuning == "lora" else trainer.model
+    model.save_pretrained(learned)
+    tokenizer.save_pretrained(learned)
+    tell(learned=learned)
+    servers.close()
+
+
+if __name__ == "__main__":
+    terms = read_terms()
+    with memory_told(terms.device):
+        race(terms)

@@ -1,0 +1,100 @@
+"""turnwise's side of the race: `python benchmarks/race/turnwise_side.py TERMS.json`; versus_trl.py starts it.
+
+A run as `turnwise train` makes it, its trajectories written to disk as always; only the engine is told to
+note when it samples.
+"""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from terms import Laps, Terms, memory_told, read_terms, tell
+
+from turnwise.config import Recipe, load_recipe
+from turnwise.diagnostics.health import Alarm
+from turnwise.rollout.collector import Progress
+from turnwise.run.loop import train
+from turnwise.run.opened import open_run
+from turnwise.run.screen import Figures, Quiet
+from turnwise.run.stopping import Stopping
+from turnwise.tracking.folder import RunFolder
+
+
+class Telling(Quiet):
+    """Tells each step's figures."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__(Console(stderr=True), recipe)
+        self.laps = Laps()
+
+    @contextlib.asynccontextmanager
+    async def playing(self, progress: Progress, num_episodes: int) -> AsyncIterator[None]:
+        with self.laps.playing.running():
+            yield
+
+    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
+        super().learned(step, figures, alarms, skipped)
+        self.laps.end(
+            num_episodes=figures["episodes/finished"],
+            success=figures["success/rate"],
+            calls=figures["tools/calls"],
+            tokens=figures["length/own_tokens"],
+        )
+
+
+def recipe_of(terms: Terms) -> Recipe:
+    keys = {
+        "model.path": terms.model,
+        "model.dtype": terms.dtype,
+        "model.device": terms.device,
+        "engine.kind": terms.backend,
+        "engine.max_batch": terms.num_episodes,
+        "engine.vllm.gpu_memory_utilization": terms.memory_share,
+        "engine.vllm.adapters": "false",  # as in recipes/smollm2.toml: merged, it samples faster
+        "tools.mcp": terms.mcp,
+        "tools.max_result_tokens": terms.result_tokens,
+        "tasks.train": terms.tasks,
+        "rollout.group_size": terms.group_size,
+        "rollout.num_parallel_episodes": terms.num_episodes,
+        "rollout.tokens_per_turn": terms.tokens_per_turn,
+        "rollout.tokens_per_episode": terms.prompt_tokens + terms.completion_tokens,
+        "rollout.dynamic_sampling": "false",  # TRL has nothing like it
+        "policy.tuning": terms.tuning,
+        # As TRL: with vLLM its own log-probs are corrected for, else they are taken to be the trainer's.
+        "algorithm.correction": "decoupled" if terms.backend == "vllm" else "none",
+        "optimizer.learning_rate": terms.learning_rate,
+        "run.num_steps": terms.num_steps,
+        "run.tasks_per_step": terms.tasks_per_step,
+        "run.checkpoint_every": terms.num_steps,
+        "evaluation.is_before_and_after": "false",
+    }
+    return load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
+
+
+async def race(terms: Terms) -> None:
+    recipe = recipe_of(terms)
+    screen = Telling(recipe)
+    with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
+        async with open_run(recipe, folder, screen) as run:
+            engine: Any = run.bench.engine
+            complete = engine.complete
+
+            @functools.wraps(complete)
+            async def noted(*arguments: Any) -> Any:
+                with screen.laps.sampling.running():
+                    return await complete(*arguments)
+
+            engine.complete = noted
+            screen.laps.begin()
+            await train(run, Stopping())
+        tell(learned=str(folder.path))
+
+
+if __name__ == "__main__":
+    terms = read_terms()
+    with memory_told(terms.device):
+        asyncio.run(race(terms))

@@ -1,0 +1,50 @@
+"""Stands before a stdio server and holds each tool result back: `delayed.py MILLISECONDS COMMAND ARGS...`.
+
+Everything else passes at once, and results wait beside one another, not one after the other.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+_LINE_BYTES = 1 << 24
+
+
+def send(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+async def main(seconds: float, command: list[str]) -> None:
+    loop = asyncio.get_running_loop()
+    pipe = asyncio.subprocess.PIPE
+    server = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
+    assert server.stdin is not None
+    assert server.stdout is not None
+    requests = asyncio.StreamReader(_LINE_BYTES)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    called: set[Any] = set()
+
+    async def forward(inbound: asyncio.StreamWriter) -> None:
+        async for line in requests:
+            message = json.loads(line)
+            if message.get("method") == "tools/call":
+                called.add(message["id"])
+            inbound.write(line)
+            await inbound.drain()
+        inbound.close()  # as the client did
+
+    forwarding = asyncio.create_task(forward(server.stdin))
+    async for line in server.stdout:
+        message = json.loads(line)
+        if message.get("id") in called and "method" not in message:
+            called.discard(message["id"])
+            loop.call_later(seconds, send, line)
+        else:
+            send(line)
+    forwarding.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(float(sys.argv[1]) / 1000, sys.argv[2:]))

@@ -1,0 +1,351 @@
+"""Races turnwise against TRL 1.16.0: whole training steps with real tools, side by side in one run.
+
+    pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash
+    python benchmarks/versus_trl.py                                            # CPU, the embedded model
+    python benchmarks/versus_trl.py --device cuda --model smollm2 --epochs 4   # GPU, vLLM on both sides
+    python benchmarks/versus_trl.py --steps 60 --target 0.9 --latencies 0
+
+A step plays 8 tasks × 8 episodes with the five built-in servers and learns from them. Every side runs in a
+process of its own with the same weights, tokenizer, chat template, tasks in the same order, tool schemas,
+servers, MCP client, rewards, limits of tokens and turns, AdamW, learning rate and clipping. Both are
+synchronous and take no refills. TRL is set up as its users would at its best, see race/trl_side.py: on a CPU
+it samples by `generate` and by continuous batching, and the better one counts; on a GPU by vLLM, colocated,
+with the same share of the memory (its supported range, 0.22 to 0.31, has the GPU host's 0.22.1). Its
+experimental AsyncGRPOTrainer is not raced: it wants a vLLM server beside it, and learns from stale samples.
+
+`--latencies` holds every tool result back for so long, at the server, for all sides. Latencies and sides take
+turns, so that a noisy hour falls on all of them; what is finished stays in --out, and the same command goes
+on where it was broken off. `--epochs` is for a model that knows no tools: it learns to call them from the
+tasks' demonstrations before the race. `--target` needs many steps: it adds the seconds until three steps in
+a row came to that success on average, and the held-out success afterwards, measured alike for all.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RIVAL = HERE.parent / ".tools" / "trl"
+sys.path[:1] = [str(HERE / "race")]  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.append(str(RIVAL))
+
+from terms import Step, Terms  # noqa: E402 (found by the path above)
+
+SIDES = {
+    "turnwise": ("turnwise_side.py", "transformers"),
+    "turnwise-vllm": ("turnwise_side.py", "vllm"),
+    "trl-generate": ("trl_side.py", "generate"),
+    "trl-continuous": ("trl_side.py", "continuous"),
+    "trl-vllm": ("trl_side.py", "vllm"),
+}
+"""The script of each, and what it samples with."""
+
+DEFAULT_SIDES = {"cpu": "turnwise,trl-generate,trl-continuous", "cuda": "turnwise-vllm,trl-vllm"}
+
+QWEN = "qwen3-0.6b"
+QWEN_SHAPE = {
+    "vocab_size": 151_936,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+"""Random weights: no hub is needed. It speaks the embedded model's tokens, the first of its own."""
+
+GOALS = {("cpu", 0): 5.0, ("cpu", 500): 15.0, ("cuda", 0): 2.0, ("cuda", 500): 8.0}
+"""Episodes a second over TRL's, by device and milliseconds of a tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One side at one latency."""
+
+    side: str
+    latency: int
+    load: float
+    """Of the machine when it began."""
+    warm: tuple[Step, ...]
+    steps: tuple[Step, ...]
+    """Those that count."""
+    peak_mib: float
+    held_out: float | None
+
+    def mean(self, name: str) -> float:
+        return statistics.fmean(getattr(step, name) for step in self.steps)
+
+    @property
+    def speed(self) -> float:
+        """Episodes a second."""
+        return self.mean("num_episodes") / self.mean("seconds")
+
+    def seconds_to(self, target: float) -> float | None:
+        """Of training, until three steps in a row came to the target on average."""
+        steps = self.warm + self.steps
+        for end in range(3, len(steps) + 1):
+            if statistics.fmean(step.success for step in steps[end - 3 : end]) >= target:
+                return sum(step.seconds for step in steps[:end])
+        return None
+
+
+# --- what all sides get -------------------------------------------------------------------------------------
+
+
+def write_model(name: str, folder: Path, dtype: str) -> None:
+    """Weights, and a tokenizer with the template that TRL knows as Qwen3's."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from turnwise.chat import load_tokenizer
+    from turnwise.config import ModelConfig
+    from turnwise.engines.handover import write_model as write_weights
+    from turnwise.workbench import load_model
+
+    rival = find_spec("trl")
+    if rival is None or not rival.submodule_search_locations:
+        raise SystemExit(f"TRL is not there: {(__doc__ or '').splitlines()[2].strip()}")
+    template = Path(rival.submodule_search_locations[0]) / "chat_templates" / "qwen3.jinja"
+    tokenizer = load_tokenizer("embedded" if name == QWEN else name)
+    tokenizer.chat_template = template.read_text()
+    folder.mkdir(parents=True, exist_ok=True)
+    if name == QWEN:
+        ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+        model = Qwen3ForCausalLM(Qwen3Config(**QWEN_SHAPE, **ends)).to(getattr(torch, dtype))
+    else:
+        model = load_model(ModelConfig(path=name, dtype=dtype))
+    write_weights(model, folder)
+    tokenizer.save_pretrained(folder)
+
+
+def teach(model: Path, learned: Path, terms: Terms, num_epochs: int) -> None:
+    """A warm start on the tasks' demonstrations, so that a model that knows no tools comes to call some."""
+    keys = {
+        "model.path": model,
+        "model.device": terms.device,
+        "tasks.train": terms.tasks,
+        "tools.mcp": terms.mcp,
+        "policy.tuning": "full",
+        "rollout.tokens_per_episode": 4096,
+        "sft.num_epochs": num_epochs,
+        "sft.learning_rate": 2e-4,
+    }
+    recipe = str(HERE.parent / "recipes" / "cpu.toml")
+    command = [sys.executable, "-m", "turnwise", "sft", recipe, "--no-verify", "--out", str(learned)]
+    subprocess.run([*command, *(f"--set={key}={value}" for key, value in keys.items())], check=True)
+
+
+def write_tasks(file: Path, terms: Terms) -> None:
+    """With one limit of turns for all: TRL knows only one."""
+    from turnwise.tasks.load import load, save
+
+    tasks = load(HERE.parent / "recipes" / "cpu" / "train.jsonl")
+    save([replace(task, max_turns=terms.max_turns) for task in tasks], file)
+
+
+def write_servers(file: Path, latency: int) -> None:
+    """The built-in ones without keys, so over their embedded world; behind a delay where one is wanted."""
+    delay = [sys.executable, str(HERE / "servers" / "delayed.py"), str(latency)] if latency else []
+    blocks = {}
+    for name in ("fmp", "polygon", "tavily", "python", "slack"):
+        command, *args = [*delay, "turnwise", "serve", name]
+        blocks[name] = {"command": command, "args": args}
+    file.write_text(json.dumps({"mcpServers": blocks}, indent=1))
+
+
+async def longest_prompt(terms: Terms) -> int:
+    from turnwise.chat import load_tokenizer, open_chat
+    from turnwise.mcp.pool import Pool
+    from turnwise.mcp.spec import load as load_servers
+    from turnwise.tasks.load import load
+    from turnwise.workbench import offered_tools
+
+    chat = open_chat(load_tokenizer(terms.model))
+    async with Pool(load_servers(Path(terms.mcp)), special_tokens=chat.special_tokens) as pool:
+        await pool.connect()
+        tasks = load(Path(terms.tasks))
+        return max(len(chat.open(task.prompt, offered_tools(task, pool.tools))) for task in tasks)
+
+
+def prepare(options: argparse.Namespace) -> Terms:
+    out: Path = options.out.resolve()
+    is_cpu = options.device == "cpu"
+    terms = Terms(
+        folder="",
+        model=str(out / "model"),
+        tasks=str(out / "tasks.jsonl"),
+        mcp=str(out / "mcp.json"),
+        backend="",
+        device=options.device,
+        dtype="float32" if is_cpu else "bfloat16",
+        tuning=options.tuning or ("full" if is_cpu else "lora"),
+        num_steps=options.warm + options.steps,
+        prompt_tokens=0,
+        tasks_per_step=options.tasks_per_step,
+        rows=options.rows or (8 if is_cpu else 32),
+    )
+    if not (out / "model").exists():
+        write_servers(Path(terms.mcp), 0)
+        write_tasks(Path(terms.tasks), terms)
+        source = options.model
+        if options.epochs:
+            write_model(options.model, out / "untaught", "float32")
+            teach(out / "untaught", out / "taught", terms, options.epochs)
+            source = str(out / "taught")
+        write_model(source, out / "unfinished", terms.dtype)
+        (out / "unfinished").rename(out / "model")
+    return replace(terms, prompt_tokens=asyncio.run(longest_prompt(terms)))
+
+
+# --- the sides ----------------------------------------------------------------------------------------------
+
+
+def run_side(side: str, latency: int, terms: Terms, options: argparse.Namespace) -> Row | None:
+    """In a process of its own, its stdout the figures, its stderr kept beside them; None if it fails."""
+    script, backend = SIDES[side]
+    folder = options.out.resolve() / f"{side}-{latency}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    file, mcp, told, log = (folder / name for name in ("terms.json", "mcp.json", "told.jsonl", "log"))
+    write_servers(mcp, latency)
+    file.write_text(json.dumps(asdict(replace(terms, folder=str(folder), mcp=str(mcp), backend=backend))))
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(RIVAL)]))
+    command = [sys.executable, str(HERE / "race" / script), str(file)]
+    load = os.getloadavg()[0]
+    with told.open("w") as figures, log.open("w") as errors:
+        environment = {**os.environ, "PYTHONPATH": path}
+        done = subprocess.run(command, env=environment, stdout=figures, stderr=errors, check=False)
+    if done.returncode:
+        print(log.read_text()[-2000:], file=sys.stderr)
+        return None
+    # libraries say things there too
+    lines = [json.loads(line) for line in told.read_text().splitlines() if line.startswith('{"')]
+    steps = tuple(Step(**line["step"]) for line in lines if "step" in line)
+    last = {key: value for line in lines for key, value in line.items()}
+    success = held_out(side, last["learned"], terms, folder) if options.target else None
+    return Row(side, latency, load, steps[: options.warm], steps[options.warm :], last["peak_mib"], success)
+
+
+def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
+    """By `turnwise eval` for every side, without delay."""
+    keys = {
+        "rollout.tokens_per_turn": terms.tokens_per_turn,
+        "rollout.tokens_per_episode": terms.prompt_tokens + terms.completion_tokens,
+        "tools.mcp": terms.mcp,
+        "model.device": terms.device,
+    }
+    is_run = side.startswith("turnwise")  # else a model's folder
+    keys |= {} if is_run else {"model.path": learned}
+    tasks, out = HERE.parent / "recipes" / "cpu" / "test.jsonl", folder / "eval.json"
+    command = [sys.executable, "-m", "turnwise", "eval", *([learned] if is_run else [])]
+    command += ["--tasks", str(tasks), "--samples", "2", "--out", str(out), "--json"]
+    command += [f"--set={key}={value}" for key, value in keys.items()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1])["all"]["success"]["value"])
+
+
+# --- what came of it ----------------------------------------------------------------------------------------
+
+
+def read_row(file: Path) -> Row:
+    found = json.loads(file.read_text())
+    steps = {name: tuple(Step(**step) for step in found[name]) for name in ("warm", "steps")}
+    return Row(**{**found, **steps})
+
+
+def our_row(rows: Sequence[Row], latency: int) -> Row | None:
+    return next((row for row in rows if row.latency == latency and row.side.startswith("turnwise")), None)
+
+
+def table(rows: Sequence[Row], target: float) -> str:
+    heads = ["tools ms", "side", "s/step", "CPU s", "generation", "tools", "update", "episodes/s"]
+    heads += ["turnwise is", "peak MiB", "calls", "tokens", "success", "load"]
+    heads += [f"s to {target}", "held out"] if target else []
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for row in rows:
+        ours = our_row(rows, row.latency)
+        times = ("seconds", "cpu_seconds", "generation", "tools", "update")
+        cells = [str(row.latency), row.side, *(f"{row.mean(name):.2f}" for name in times)]
+        cells += [f"{row.speed:.2f}", f"{ours.speed / row.speed:.1f}×" if ours and ours != row else ""]
+        cells += [f"{row.peak_mib:,.0f}", f"{row.mean('calls'):.2f}", f"{row.mean('tokens'):.0f}"]
+        cells += [f"{row.mean('success'):.2f}", f"{row.load:.1f}"]
+        if target:
+            seconds = row.seconds_to(target)
+            cells += ["never" if seconds is None else f"{seconds:.0f}", f"{row.held_out:.3f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
+    for (where, latency), goal in GOALS.items():
+        ours = our_row(rows, latency)
+        theirs = [row for row in rows if row.latency == latency and row.side.startswith("trl")]
+        if where == device and ours and theirs:
+            best = max(theirs, key=lambda row: row.speed)
+            ratio = ours.speed / best.speed
+            verdict = "met" if ratio >= goal else "NOT MET"
+            yield f"goal at {latency} ms: >= {goal:g}x TRL's best ({best.side}): {ratio:.1f}x {verdict}"
+
+
+def check_same(options: argparse.Namespace) -> None:
+    """Rows of other terms must not stand in one table."""
+    names = ("device", "model", "epochs", "tasks_per_step", "rows", "tuning", "warm", "steps")
+    asked = {name: getattr(options, name) for name in names}
+    file = options.out / "options.json"
+    if not file.exists():
+        file.write_text(json.dumps(asked))
+    if (kept := json.loads(file.read_text())) != asked:
+        raise SystemExit(f"{options.out} has rows of other options, give another --out: {kept}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--model", default="embedded", help=f"embedded, smollm2, {QWEN} or a folder")
+    parser.add_argument("--epochs", type=int, default=0, help="of a warm start on demonstrations before it")
+    parser.add_argument("--sides", help=f"with commas between, of {', '.join(SIDES)}")
+    parser.add_argument("--latencies", default="0,50,500", help="of a tool, milliseconds")
+    parser.add_argument("--warm", type=int, default=2, help="steps that do not count")
+    parser.add_argument("--steps", type=int, default=3, help="steps that do")
+    parser.add_argument("--tasks-per-step", type=int, default=8, help="each played 8 times")
+    parser.add_argument("--rows", type=int, help="of a micro-batch of TRL's; 8 on a CPU, 32 on a GPU")
+    parser.add_argument("--tuning", choices=["full", "lora"], help="full on a CPU, lora on a GPU")
+    parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: not asked")
+    parser.add_argument("--out", type=Path, help="runs/versus_trl/MODEL-DEVICE by default")
+    options = parser.parse_args()
+    options.out = options.out or Path("runs/versus_trl") / f"{Path(options.model).name}-{options.device}"
+    options.out.mkdir(parents=True, exist_ok=True)
+    check_same(options)
+    sides = (options.sides or DEFAULT_SIDES[options.device]).split(",")
+    rivals = [(side, latency) for latency in map(int, options.latencies.split(",")) for side in sides]
+    files = {each: options.out / f"{each[0]}-{each[1]}.json" for each in rivals}
+    missing = [each for each, file in files.items() if not file.exists()]
+    terms = prepare(options) if missing else None
+    for side, latency in missing:
+        assert terms is not None
+        row = run_side(side, latency, terms, options)
+        said = "FAILED"
+        if row is not None:
+            said = f"{row.mean('seconds'):.2f} s a step"
+            files[side, latency].write_text(json.dumps(asdict(row), indent=1) + "\n")
+        print(f"{side}, {latency} ms: {said}", flush=True)
+    rows = [read_row(file) for file in files.values() if file.exists()]
+    print(table(rows, options.target), *verdicts(rows, options.device), sep="\n")
+    sys.exit(len(rows) < len(files))
+
+
+if __name__ == "__main__":
+    main()

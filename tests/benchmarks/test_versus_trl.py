@@ -1,0 +1,97 @@
+"""The race's own arithmetic, on rows made by hand, and the delay that all of its sides get alike."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.leaks import nothing_leaks
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import parse
+from turnwise.types import ToolCall
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def write_row(out: Path, side: str, latency: int, seconds: float, successes: tuple[float, ...]) -> None:
+    def step(success: float) -> dict[str, Any]:
+        parts = {"cpu_seconds": 1.0, "generation": 0.5, "tools": 0.25, "update": seconds - 0.75}
+        played = {"num_episodes": 64, "success": success, "calls": 1.0, "tokens": 20.0}
+        return {"seconds": seconds, **parts, **played}
+
+    first, *rest = map(step, successes)
+    row = {"side": side, "latency": latency, "load": 0.0, "warm": [first], "steps": rest}
+    row |= {"peak_mib": 1000.0, "held_out": 0.875}
+    (out / f"{side}-{latency}.json").write_text(json.dumps(row))
+
+
+def race(out: Path, *options: str) -> str:
+    command = [sys.executable, str(BENCHMARKS / "versus_trl.py"), "--out", str(out), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def cells(text: str, side: str) -> dict[str, str]:
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if "|" in line
+    ]
+    [row] = [row for row in rows if row[1] == side]
+    return dict(zip(rows[0], row, strict=True))
+
+
+def test_kept_rows_are_counted_and_the_better_of_trl_is_what_we_are_measured_against(tmp_path: Path) -> None:
+    for side, seconds in (("turnwise", 2.0), ("trl-generate", 12.0), ("trl-continuous", 9.0)):
+        write_row(tmp_path, side, 0, seconds, (0.0, 0.5, 0.5))
+    text = race(tmp_path, "--latencies", "0")
+    assert cells(text, "turnwise")["episodes/s"] == "32.00"
+    assert cells(text, "trl-generate")["turnwise is"] == "6.0×"
+    assert "goal at 0 ms: >= 5x TRL's best (trl-continuous): 4.5x NOT MET" in text
+
+
+def test_a_latency_has_its_own_goal(tmp_path: Path) -> None:
+    for side, seconds in (("turnwise", 2.0), ("trl-generate", 40.0)):
+        write_row(tmp_path, side, 500, seconds, (0.0, 0.5))
+    text = race(tmp_path, "--latencies", "500", "--sides", "turnwise,trl-generate")
+    assert "goal at 500 ms: >= 15x TRL's best (trl-generate): 20.0x met" in text
+
+
+def test_the_time_to_a_target_counts_warm_steps_and_wants_three_in_a_row(tmp_path: Path) -> None:
+    write_row(tmp_path, "turnwise", 0, 2.0, (0.0, 0.9, 0.8, 0.9, 0.9, 1.0))
+    write_row(tmp_path, "trl-generate", 0, 9.0, (0.0, 0.9, 0.0, 0.9, 0.0, 0.9))
+    text = race(tmp_path, "--latencies", "0", "--sides", "turnwise,trl-generate", "--target", "0.86")
+    assert cells(text, "turnwise")["s to 0.86"] == "8"
+    assert cells(text, "trl-generate")["s to 0.86"] == "never"
+    assert cells(text, "turnwise")["held out"] == "0.875"
+
+
+def test_rows_of_other_options_never_stand_in_one_table(tmp_path: Path) -> None:
+    write_row(tmp_path, "turnwise", 0, 2.0, (0.0, 0.5))
+    asked = ("--latencies", "0", "--sides", "turnwise")
+    race(tmp_path, *asked)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        race(tmp_path, *asked, "--steps", "9")
+    assert "rows of other options" in refused.value.stderr
+
+
+def test_delayed_results_wait_beside_one_another_and_are_the_servers_own() -> None:
+    server = [sys.executable, str(BENCHMARKS / "servers" / "sleeper.py")]
+    arguments = [str(BENCHMARKS / "servers" / "delayed.py"), "600", *server]
+    specs = parse({"sleeper": {"command": sys.executable, "args": arguments}}, {}, directory=Path.cwd())
+
+    async def main() -> None:
+        async with nothing_leaks(), Pool(specs) as pool:
+            assert not await pool.connect()
+            async with pool.lease(["sleeper"], "one") as toolbox:
+                calls = [ToolCall(str(number), "echo", {"text": f"text {number}"}) for number in range(8)]
+                started = time.perf_counter()
+                results = await toolbox.call(calls)
+                seconds = time.perf_counter() - started
+            assert [result.content for result in results] == [f"text {number}" for number in range(8)]
+            assert all(result.seconds >= 0.6 for result in results)
+            assert seconds < 8 * 0.6
+
+    asyncio.run(main())
