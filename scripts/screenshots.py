@@ -1,7 +1,7 @@
 """Takes runs' folders, gives docs/images/: the page's views as a real browser shows them.
 
-Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last is for
-the tokens' ratios: its updates must be of several optimizer steps (update.num_epochs = 2).
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last is
+for the tokens' ratios: its updates must be of several optimizer steps (update.num_epochs = 2).
 """
 
 import shutil
