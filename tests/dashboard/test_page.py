@@ -397,8 +397,9 @@ def test_a_run_that_grows_faster_than_it_is_drawn_is_shown(page: Any, tmp_path: 
         log_step(folder, 0)
         for served in serving(folder.path):
             page.route("**/api/series*", slowly)
-            look(page, served, "overview")
-            assert len(asked) == 1
+            look(page, served, "overview")  # it is drawn, though whatever comes later has grown by then
+            assert asked
+            page.unroute_all(behavior="ignoreErrors")
             page.goto("about:blank")
 
 
