@@ -1,5 +1,6 @@
 """Servers of engines as users start them: `turnwise engine` in processes of their own, over a tiny model."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -56,7 +57,7 @@ class Serving:
         """Its exit status, and all it said on stderr."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=180)
         return self.process.returncode, said
 
 
@@ -78,6 +79,15 @@ def serving(recipe: Path, *args: str, **options: Any) -> Iterator[Serving]:
         yield server
     finally:
         server.end()
+
+
+async def started_again(
+    server: Serving, recipe: Path, exits: contextlib.ExitStack, **options: Any
+) -> Serving:
+    """Another in its place, at the same port, until `exits` end."""
+    again = await asyncio.to_thread(Serving, str(recipe), "--port", str(server.port), **options)
+    exits.callback(again.end)
+    return again
 
 
 @contextlib.asynccontextmanager

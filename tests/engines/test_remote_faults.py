@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from tests.engines.models import qwen3, running, some_ids
-from tests.engines.served import Serving, adapter, asking, free_port, model_recipe, refused, serving
+from tests.engines.served import (
+    Serving,
+    adapter,
+    asking,
+    free_port,
+    model_recipe,
+    refused,
+    serving,
+    started_again,
+)
 from tests.rollout.stage import leasing, notebook, small_chat, task
 from tests.rollout.test_exactness import EagerChat, plain_logprobs, tiny_model
 from turnwise.engines.server import Streamed
@@ -34,7 +43,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_server_that_died_gets_what_was_published_before_and_since(recipe: Path) -> None:
-    async def scenario(server: Serving) -> None:
+    async def scenario(server: Serving, exits: contextlib.ExitStack) -> None:
         wanted = Sampling(max_tokens=20)
         async with running(qwen3()) as here:
             await here.publish(qwen3(1).state_dict(), 4)
@@ -52,19 +61,18 @@ def test_a_server_that_died_gets_what_was_published_before_and_since(recipe: Pat
             assert not waiting.done()
             given_up.cancel()
             await engine.publish(adapter(3), 6)
-            again = await asyncio.to_thread(Serving, str(recipe), "--port", str(server.port))
+            await started_again(server, recipe, exits)
             assert await waiting == expected
             assert given_up.cancelled()
-            again.end()
 
-    with serving(recipe) as server:
-        asyncio.run(scenario(server))
+    with serving(recipe) as server, contextlib.ExitStack() as exits:
+        asyncio.run(scenario(server, exits))
 
 
 def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_begun(tmp_path: Path) -> None:
     tasks = [task(f"t{number}", max_turns=3) for number in range(8)]
 
-    async def scenario(server: Serving, recipe: Path) -> None:
+    async def scenario(server: Serving, recipe: Path, exits: contextlib.ExitStack) -> None:
         async with (
             asking(server.url, wait_seconds=60.0) as engine,
             Pool(notebook(), max_result_tokens=64) as pool,
@@ -78,9 +86,8 @@ def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_be
                 while collector.progress.num_finished < 4 or len(engine._jobs) < 3:
                     await asyncio.sleep(0.001)
                 server.end()
-                again = await asyncio.to_thread(Serving, str(recipe), "--port", str(server.port))
+                await started_again(server, recipe, exits)
                 collected = [group async for group in groups]
-            again.end()
         progress = collector.progress
         assert len(collected) == 5
         assert progress.failures[Stop.ENGINE_DOWN] >= 3
@@ -98,8 +105,8 @@ def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_be
             assert max(gaps) < 1e-4
 
     recipe = model_recipe(tmp_path, tiny_model(1))
-    with serving(recipe) as server:
-        asyncio.run(scenario(server, recipe))
+    with serving(recipe) as server, contextlib.ExitStack() as exits:
+        asyncio.run(scenario(server, recipe, exits))
 
 
 def test_a_port_where_nobody_listens_is_engine_down_in_time() -> None:

@@ -1,6 +1,7 @@
 """vLLM is held to what every engine owes, in the environment that tests/engines/vllm_env.sh makes."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.served import Serving, asking, model_recipe, refused, serving
+from tests.engines.served import Serving, asking, model_recipe, refused, serving, started_again
 from tests.engines.vllm_scenarios import PROMPT, TOLERANCE, children, gap, model, policy_of
 from turnwise.protocols import EngineDown
 from turnwise.types import Sampling
@@ -79,7 +80,7 @@ def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_p
         policy={"lora_rank": 4},
     )
 
-    async def scenario(server: Serving) -> None:
+    async def scenario(server: Serving, exits: contextlib.ExitStack) -> None:
         wanted = Sampling(max_tokens=12)
         async with asking(server.url, wait_seconds=300.0) as engine:
             assert gap(model(), await engine.complete(PROMPT, wanted, 0)) < TOLERANCE
@@ -98,11 +99,12 @@ def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_p
             assert (again.token_ids, again.policy_version) == (expected.token_ids, 2)
             of_vllm = children(server.process.pid)
             await asyncio.to_thread(server.end)
-            other = await asyncio.to_thread(Serving, str(recipe), "--port", str(server.port), python=PYTHON)
+            other = await started_again(server, recipe, exits, python=PYTHON)
             assert alive(of_vllm) == [], "it outlived its server"
             again = await engine.complete(PROMPT, wanted, 0)
             assert (again.token_ids, again.policy_version) == (expected.token_ids, 2)
-            assert await asyncio.to_thread(other.end, signal.SIGTERM) == (0, "")
+            code, _ = await asyncio.to_thread(other.end, signal.SIGTERM)
+            assert code == 0
 
-    with serving(recipe, python=PYTHON) as server:
-        asyncio.run(scenario(server))
+    with serving(recipe, python=PYTHON) as server, contextlib.ExitStack() as exits:
+        asyncio.run(scenario(server, exits))
