@@ -234,10 +234,10 @@ def test_cleaning_never_raises_and_cleaning_twice_changes_nothing(parts: list[st
 
 
 def test_hostile_repetition_is_cleaned_in_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for piece in ("<|", "<s ", "\x1b]", "\x1b[0", "[INST", "<" * 50, "\u200d", "<|a"):
         Sanitiser(secrets=("sk-secret-value",)).clean(piece * (1_000_000 // len(piece)))
-    assert time.perf_counter() - started < 10
+    assert time.thread_time() - started < 10
 
 
 # --- secrets -----------------------------------------------------------------------------------------------
@@ -426,6 +426,6 @@ def test_fifty_megabytes_are_cut_without_tokenising_them() -> None:
 def test_fifty_megabytes_are_cleaned_in_seconds() -> None:
     sanitiser = Sanitiser(("<|mine|>",), secrets_of([{"KEY": SECRET, "TOKEN": "sk-0123456789"}]))
     text = '{"price": 5.25, "name": "ACME <b>"}\r\n' * 1_350_000
-    started = time.perf_counter()
+    started = time.thread_time()
     sanitiser.clean(text)
-    assert time.perf_counter() - started < 20
+    assert time.thread_time() - started < 20

@@ -170,9 +170,9 @@ def test_a_list_of_different_numbers_never_states_one(numbers: list[int], joint:
 
 
 def test_a_long_hostile_message_is_read_quickly() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     many = " ".join(map(str, range(300)))
     assert stated_number(many, given=" ".join(map(str, range(301, 4_000)))) is None
     for piece in ("1,", "-$(", "1.1.", "```", "may 1 ", "1e1e", "\\boxed{", "($1"):
         stated_number((piece * MAX_CHARS)[:MAX_CHARS], given="1 " * 10_000)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
