@@ -53,7 +53,8 @@ def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, scre
             "bold green" if success["after"] > success["before"] else "bold red",
         )
     screen.say(f"the run is in {folder.path}: summary.json, metrics.jsonl, trajectories/, evaluations/")
-    screen.say(f"next: turnwise chat {folder.path}   turnwise export {folder.path} --out model")
+    for number, command in enumerate(("view {}", "chat {}", "export {} --out model")):
+        screen.say(f"{'' if number else 'next:':<5} turnwise {command.format(folder.path)}")
 
 
 def changed_example(evaluations: Path) -> tuple[Played, Played] | None:
