@@ -73,7 +73,7 @@ class Result:
         if self.variant == GATE[0]:
             return self.after >= GOAL, f"at least {GOAL}"
         if self.variant in GATE:
-            return self.gain_low <= 0, "no gain beyond noise"
+            return self.gain_low <= 0 <= self.gain_high, "within noise of the start"
         return self.gain_low > 0, "a gain beyond noise"
 
 
