@@ -1,4 +1,4 @@
-"""Takes the name or number of a host, says whether it is this machine alone that can reach it."""
+"""Takes the name of a host, or a token for it, says who can reach it and whether a header can carry it."""
 
 import ipaddress
 
@@ -18,3 +18,9 @@ def host_of(header: str) -> str:
     """The name in a request's `Host`, without its port and brackets."""
     name = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
     return name.removeprefix("[").removesuffix("]").lower()
+
+
+def check_token(token: str) -> None:
+    """ValueError if it does not fit into an Authorization header; none at all does."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError("the token has characters that no header can carry")

@@ -43,6 +43,8 @@ def build(
         fail(f"--out {out}: is not empty")
     from turnwise.embedded.build import BuildPlan, gather, stages_of
     from turnwise.embedded.build import build as teach
+    from turnwise.tasks.make import Mismatch
+    from turnwise.tasks.plan import ToolsDown
 
     def say(line: str) -> None:
         print(line, flush=True)
@@ -50,7 +52,7 @@ def build(
     started, plan = time.perf_counter(), BuildPlan(device=device)
     try:
         built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
-    except ValueError as error:
+    except (ValueError, Mismatch, ToolsDown) as error:
         fail(str(error))
     if not keep_stages:
         shutil.rmtree(stages_of(out))

@@ -91,14 +91,19 @@ async def gather(plan: BuildPlan, say: Say = lambda line: None) -> Lessons:
         say(f"world {world}: {len(made.tasks)} lessons")
         return made
 
-    right = [taught(world, ()) for world in plan.worlds]
-    mixed = [taught(world, slips()) for world in plan.slip_worlds]
-    gathered = await asyncio.gather(*right, *mixed)
-    return Lessons(_joined(gathered[: len(right)]), _joined(gathered[len(right) :]))
+    try:
+        async with asyncio.TaskGroup() as group:
+            right = [group.create_task(taught(world, ())) for world in plan.worlds]
+            mixed = [group.create_task(taught(world, slips())) for world in plan.slip_worlds]
+    except ExceptionGroup as failures:
+        # the first says it: the others are the same servers again
+        raise failures.exceptions[0] from failures
+    return Lessons(_joined(right), _joined(mixed))
 
 
-def _joined(gathered: Sequence[Taught]) -> Taught:
-    return Taught([task for each in gathered for task in each.tasks], gathered[0].tools)
+def _joined(gathered: Sequence[asyncio.Task[Taught]]) -> Taught:
+    worlds = [each.result() for each in gathered]
+    return Taught([task for each in worlds for task in each.tasks], worlds[0].tools)
 
 
 def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say = lambda line: None) -> Built:

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnwise.addresses import host_of, is_loopback
+from turnwise.addresses import check_token, host_of, is_loopback
 
 
 class Admission:
@@ -15,8 +15,7 @@ class Admission:
     def __init__(self, host: str, token: str) -> None:
         if not token and not is_loopback(host):
             raise ValueError(f"host {host!r} can be reached from elsewhere: a token is needed")
-        if not token.isascii() or not token.isprintable() or " " in token:
-            raise ValueError("the token has characters that no header can carry")
+        check_token(token)
         self._token = token.encode()
         self._is_local = is_loopback(host)
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from turnwise.addresses import check_token
 from turnwise.engines.wire import (
     MAX_LINE_BYTES,
     Line,
@@ -61,8 +62,7 @@ class RemoteEngine:
     def __init__(
         self, url: str, *, token: str = "", wait_seconds: float = 120.0, silence_seconds: float = 30.0
     ) -> None:
-        if not token.isascii() or not token.isprintable() or " " in token:
-            raise ValueError(f"{TOKEN_VARIABLE} has characters that no header can carry")
+        check_token(token)
         self._url = url.rstrip("/")
         self._wait_seconds = wait_seconds
         # Neither redirects nor proxies: prompts, weights and token go to the host that was named.
