@@ -1,6 +1,7 @@
 """Takes the name of a host, or a token for it, says who can reach it and whether a header can carry it."""
 
 import ipaddress
+import socket
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -12,6 +13,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def url_of(host: str, port: int) -> str:
+    """Where others find what listens there."""
+    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
+    return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def host_of(header: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 
+from turnwise.addresses import url_of
 from turnwise.config import Recipe
 from turnwise.engines.admission import Admission
 from turnwise.engines.server import Server
@@ -59,8 +60,7 @@ async def serve_engine(
             proxy_headers=False,
             lifespan="off",
         )
-        address = f"http://{_shown(host)}:{listener.getsockname()[1]}"
-        say(f"{address}  {kind}, {recipe.model.path}  (Ctrl-C ends it)")
+        say(f"{url_of(host, listener.getsockname()[1])}  {kind}, {recipe.model.path}  (Ctrl-C ends it)")
         await _Ending(config).serve(sockets=[listener])
 
 
@@ -91,8 +91,3 @@ def _bound(host: str, port: int) -> socket.socket:
         listener.close()
         raise ValueError(f"--host {host} --port {port}: {error.strerror}") from None
     return listener
-
-
-def _shown(host: str) -> str:
-    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
-    return f"[{name}]" if ":" in name else name

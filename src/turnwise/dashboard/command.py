@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvicorn
 
-from turnwise.addresses import is_loopback
+from turnwise.addresses import is_loopback, url_of
 from turnwise.dashboard.export import export
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.runs import Runs, default_cache
@@ -39,9 +39,7 @@ def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], 
 
 def address(host: str, port: int, token: str) -> str:
     """What to open."""
-    name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
-    name = f"[{name}]" if ":" in name else name
-    return f"http://{name}:{port}/{'?token=' + token if token else ''}"
+    return f"{url_of(host, port)}/{'?token=' + token if token else ''}"
 
 
 def write_export(runs: Runs, out: Path) -> int:
