@@ -51,12 +51,12 @@ class BuildPlan:
     """Where those come from that are a mixture of right and wrong."""
     lessons_per_family: int = 150
     """In each world."""
-    drills: Stage = field(default_factory=lambda: Stage(700, 2e-3, 32))
+    drills: Stage = field(default_factory=lambda: Stage(1400, 2e-3, 32))
     questions: Stage = field(default_factory=lambda: Stage(250, 2e-3, 24))
     lessons: Stage = field(default_factory=lambda: Stage(2000, 2e-3, 16))
     mixture: Stage = field(default_factory=lambda: Stage(40, 5e-4, 16))
-    worst_drills: float = 1.0
-    """Nats a token at their end; with some seeds copying comes late, and what follows would be in vain."""
+    worst_drills: float = 0.3
+    """Nats a token at their end; above it copying has not come, and what follows would be in vain."""
     num_threads: int = 2
     """Of torch: fixed, since sums in another order are other sums."""
     device: str = "cpu"
