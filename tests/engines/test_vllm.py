@@ -21,6 +21,7 @@ SCENARIOS = (
     "a_completion_is_as_long_as_asked_with_the_trainers_logprobs",
     "the_next_turn_agrees_though_its_prefix_is_cached",
     "a_seed_gives_its_tokens_whatever_is_sampled_beside",
+    "more_prompts_are_read_than_a_step_has_room_for",
     "the_stop_token_is_part_of_the_completion",
     "temperature_is_in_the_logprobs_but_for_the_likeliest",
     "mistakes_are_named",

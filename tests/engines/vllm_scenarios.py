@@ -87,6 +87,14 @@ async def a_seed_gives_its_tokens_whatever_is_sampled_beside(engine: VllmEngine)
         assert beside.token_ids == alone.token_ids
 
 
+async def more_prompts_are_read_than_a_step_has_room_for(engine: VllmEngine) -> None:
+    prompts = [some_ids(random.Random(n), 900) for n in range(12)]
+    wanted = Sampling(max_tokens=4)
+    found = await asyncio.gather(*(engine.complete(prompt, wanted, n) for n, prompt in enumerate(prompts)))
+    for prompt, completion in zip(prompts, found, strict=True):
+        assert gap(model(), completion, prompt) < TOLERANCE
+
+
 async def the_stop_token_is_part_of_the_completion(engine: VllmEngine) -> None:
     free = await engine.complete(PROMPT, Sampling(max_tokens=8), 1)
     stop = free.token_ids[3]
@@ -242,6 +250,7 @@ WHOLE: tuple[Scenario, ...] = (
     a_completion_is_as_long_as_asked_with_the_trainers_logprobs,
     the_next_turn_agrees_though_its_prefix_is_cached,
     a_seed_gives_its_tokens_whatever_is_sampled_beside,
+    more_prompts_are_read_than_a_step_has_room_for,
     the_stop_token_is_part_of_the_completion,
     temperature_is_in_the_logprobs_but_for_the_likeliest,
     mistakes_are_named,

@@ -33,6 +33,8 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """That vLLM has kernels for; a smaller adapter is padded with zeros."""
 ADAPTER_SLOTS = 2
 """The adapter in use, and the one before it, for as long as completions begun under it last."""
+MIN_STEP_TOKENS = 4_096
+"""Of prompts and completions in one step on a CPU."""
 LOOK_SECONDS = 0.2
 """Between two looks whether the process still lives that a call waits for."""
 
@@ -353,7 +355,11 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
     options: dict[str, Any] = {}
     if settings.lora_rank:
         rank = next(each for each in LORA_RANKS if each >= settings.lora_rank)
-        options = {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
+        options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
+    if not torch.cuda.is_available():
+        # On a CPU a prompt read in parts, of a request with a seed, ends the process: each is read whole.
+        budget = max(settings.max_model_len, MIN_STEP_TOKENS)
+        options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
     arguments = AsyncEngineArgs(
         model=model,
         dtype=settings.dtype,  # type: ignore[arg-type, unused-ignore]
