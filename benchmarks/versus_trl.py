@@ -38,7 +38,8 @@ RIVAL = HERE.parent / ".tools" / "trl"
 sys.path[:1] = [str(HERE / "race")]  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
 sys.path.append(str(RIVAL))
 
-from terms import Step, Terms  # noqa: E402 (found by the path above)
+from slow_servers import write_servers  # noqa: E402 (found by the path above)
+from terms import Step, Terms  # noqa: E402
 
 SIDES = {
     "turnwise": ("turnwise_side.py", "transformers"),
@@ -152,16 +153,6 @@ def write_tasks(file: Path, terms: Terms) -> None:
 
     tasks = load(HERE.parent / "recipes" / "cpu" / "train.jsonl")
     save([replace(task, max_turns=terms.max_turns) for task in tasks], file)
-
-
-def write_servers(file: Path, latency: int) -> None:
-    """The built-in ones without keys, so over their embedded world; behind a delay where one is wanted."""
-    delay = [sys.executable, str(HERE / "servers" / "delayed.py"), str(latency)] if latency else []
-    blocks = {}
-    for name in ("fmp", "polygon", "tavily", "python", "slack"):
-        command, *args = [*delay, "turnwise", "serve", name]
-        blocks[name] = {"command": command, "args": args}
-    file.write_text(json.dumps({"mcpServers": blocks}, indent=1))
 
 
 async def longest_prompt(terms: Terms) -> int:
