@@ -105,5 +105,7 @@ def _episodes(run: Run) -> dict[str, Any]:
         whole["group"] = [member for member in whole["group"] if member["id"] in present]
         whole["elsewhere"] = [each for each in whole["elsewhere"] if each["id"] in present]
         if whole["group"][0]["id"] == number:
-            kept["group"][number] = conversation.side_by_side(index, number)
+            kept["group"][number] = [
+                member for member in conversation.side_by_side(index, number) if member["id"] in present
+            ]
     return kept
