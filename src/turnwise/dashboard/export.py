@@ -81,7 +81,7 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
 
 def _episodes(run: Run) -> dict[str, Any]:
     """As many as fit, with all of their groups' members that are among them."""
-    index, pieces = run.index, Pieces(run.model)
+    index, pieces = run.index, Pieces(run.folder, run.model)
     failures = listing.Filter(is_success=False)
     sources = [each["value"] for each in listing.choices(index)["source"] if each["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}

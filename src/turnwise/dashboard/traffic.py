@@ -43,7 +43,8 @@ def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -
         causes.setdefault(row["tool"], {})[row["cause"]] = row["num"]
     rows = connection.execute(
         f"SELECT tool, max(server) AS server, count(*) AS num, sum(num_retries) AS num_retries, "  # noqa: S608
-        f"sum(seconds) AS seconds FROM calls WHERE {within} GROUP BY tool ORDER BY max(server) = '', max(server), tool",
+        f"sum(seconds) AS seconds FROM calls WHERE {within} GROUP BY tool "
+        "ORDER BY max(server) = '', max(server), tool",
         values,
     ).fetchall()
     return [

@@ -11,9 +11,11 @@ export async function conversation(runs, settings) {
   if (settings.group) return sideBySide(run, settings);
   const asked = { run, id: settings.id };
   const [found, tokens] = await Promise.all([ask("trajectory", asked), settings.tokens ? ask("tokens", asked) : null]);
+  const turns = found.turns.map((turn, place) => turnOf(turn, place, tokens, settings.tokens));
+  turns.forEach((turn, place) => { turn.id = "turn-" + (place + 1); }); // side by side there are several of each
   const section = make("section", { class: "conversation" },
     make("p", { class: "note" }, make("a", { id: "back", href: listAddress() }, "‹ back to the list"), " (Escape)"), make("h2", {}, brief(found.task.id)), heading(found), make("div", { class: "columns" },
-      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), found.turns.map((turn, place) => turnOf(turn, place, tokens, settings.tokens))),
+      make("div", {}, chooser(settings, tokens), timeline(found.turns), opening(found.task), turns),
       make("aside", {}, rewards(found), groupOf(found, run), elsewhere(found, run), details(found))));
   return section;
 }
@@ -41,7 +43,7 @@ function turnOf(turn, place, tokens, kind) {
   if (turn.text) parts.push(longText(turn.text, "said"));
   if (turn.error) parts.push(make("div", {}, badge(turn.error.kind, "bad"), longText(turn.error.message, "fault")));
   for (const call of turn.calls) parts.push(callOf(call));
-  return make("article", { class: "turn", id: "turn-" + (place + 1) }, parts);
+  return make("article", { class: "turn" }, parts);
 }
 
 function callOf(call) {
@@ -96,7 +98,7 @@ function details(found) {
 async function sideBySide(run, settings) {
   const asked = { run, id: settings.id };
   const [members, found] = await Promise.all([ask("group", asked), ask("trajectory", asked)]);
-  return make("section", {}, make("p", { class: "note" }, make("a", { id: "back", href: moved({ group: "" }) }, "‹ back to the episode"), " (Escape)"), make("h2", {}, "A group side by side"),
+  return make("section", { class: "conversation" }, make("p", { class: "note" }, make("a", { id: "back", href: moved({ group: "" }) }, "‹ back to the episode"), " (Escape)"), make("h2", {}, "A group side by side"),
     make("p", { class: "note" }, "Every try at one task, " + (found.source === "train" ? "in training step " + found.step : nameOf(found.source)) + ": what they did differently is what the rewards tell apart."), opening(found.task),
     make("div", { class: "sides" }, members.map(sideOf)));
 }

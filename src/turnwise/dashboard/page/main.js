@@ -102,7 +102,10 @@ function leave(isField) {
 
 function keys(event) {
   const isField = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
-  if (event.key === "Escape") return leave(isField);
+  if (event.key === "Escape") {
+    if (isField) event.preventDefault(); // a search field would be emptied
+    return leave(isField);
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || isField) return;
   const names = Object.keys(TABS), number = Number(event.key);
   if (number >= 1 && number <= names.length) go({}, names[number - 1]);
