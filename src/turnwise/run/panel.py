@@ -16,6 +16,7 @@ from rich.text import Text
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.display import printable
 from turnwise.rollout.live import figures_of
 from turnwise.run.screen import Figures, Screen
 
@@ -118,7 +119,8 @@ class Panel(Screen):
         reasons = ", ".join(
             f"{alarm.name} {alarm.value:.3g} (limit {alarm.threshold:.3g})" for alarm in self._alarms
         )
-        return Text(f"{'halt' if is_halt else 'warning'}: {reasons}", style="red" if is_halt else "yellow")
+        word, style = ("halt", "red") if is_halt else ("warning", "yellow")
+        return Text(printable(f"{word}: {reasons}"), style=style)
 
     def _time_left(self) -> str:
         recent = self._ended_at[-_NUM_RECENT - 1 :]
