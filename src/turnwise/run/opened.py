@@ -244,8 +244,8 @@ async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIt
     tasks = load(recipe.tasks.train)
     async with open_workbench(recipe, tasks) as bench:
         lessons = await _lessons(bench, tasks, screen) if recipe.imitation.weight else ()
-        if bench.chat.tokenizer_json and not folder.tokenizer.exists():
-            write_whole(folder.tokenizer, bench.chat.tokenizer_json.encode())
+        if not folder.tokenizer.exists() and (tokenizer := bench.chat.tokenizer_json):
+            write_whole(folder.tokenizer, tokenizer.encode())
         run = Run(recipe, folder, bench, new_trainer(recipe), tasks, lessons, screen)
         with contextlib.closing(run):
             yield run
