@@ -93,9 +93,10 @@ def _episodes(run: Run) -> dict[str, Any]:
     for number, row in list(rows.items())[:NUM_EPISODES]:
         whole = conversation.conversation(index, number)
         tokens = conversation.tokens(index, number, run.recipe, pieces)
-        num_bytes += len(json.dumps(whole)) + len(json.dumps(tokens))
-        if num_bytes > MAX_BYTES:
-            break
+        size = len(json.dumps(whole)) + len(json.dumps(tokens))
+        if num_bytes + size > MAX_BYTES:  # a smaller one may still fit
+            continue
+        num_bytes += size
         tools = sorted({call["name"] for turn in whole["turns"] for call in turn["calls"]})
         kept["rows"].append({**row, "tools": tools})
         kept["trajectory"][number] = whole

@@ -63,7 +63,7 @@ class Recorded {
     };
     rows.sort(orders[asked.sort || "newest"]);
     const start = Number(asked.offset || 0);
-    return { total: rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
+    return { total: rows.length, num_left_out: run.choices.num_episodes - run.rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
   }
 }
 

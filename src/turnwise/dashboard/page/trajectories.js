@@ -18,6 +18,7 @@ export async function trajectories(runs, settings) {
   const section = make("section", {}, make("h2", {}, "Trajectories"), filters(runs, run, settings, choices), pages(found, settings));
   section.append(found.total ? table(["played for", "task", "family", "reward", "stop", "fault", "turns", "calls", "tokens", "time"], found.rows.map((row) => rowOf(row, run)), { id: "list", class: "rows" })
     : make("p", { id: "list" }, "No episode fits."));
+  if (found.num_left_out) section.append(make("p", { class: "note", id: "left-out" }, "This file holds " + (choices.num_episodes - found.num_left_out).toLocaleString("en-US") + " of the run's " + choices.num_episodes.toLocaleString("en-US") + " episodes: failures of evaluations first, then the last steps."));
   if (choices.num_bad_lines) section.append(make("p", { class: "note" }, choices.num_bad_lines + " lines of the run's files could not be read and are left out."));
   return section;
 }
