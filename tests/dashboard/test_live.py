@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,16 @@ def test_a_real_training_is_followed_to_its_end(page: Any, tmp_path: Path) -> No
     recipe = write_recipe(tmp_path, run={"num_steps": 4}, evaluation={"num_samples": 2, "every": 2})
     command = [sys.executable, "-m", "turnwise", "train", str(recipe), "--quiet"]
     run = tmp_path / "runs" / "run"
+    page.set_default_timeout(300_000)  # a training on a busy machine
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         while not (run / "recipe.json").exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
+            time.sleep(0.1)
         for served in serving(run):
             page.goto(f"http://127.0.0.1:{served.port}/#/overview")
             page.wait_for_selector("#runs .chip:has-text('running')")
-            page.wait_for_selector("#chart-success .readout .step:has-text('step 0')", timeout=120_000)
-            page.wait_for_selector("#runs .chip:has-text('finished')", timeout=240_000)
+            page.wait_for_selector("#chart-success .readout .step:has-text('step 0')")
+            page.wait_for_selector("#runs .chip:has-text('finished')")
             assert process.wait(timeout=60) == 0
             page.wait_for_selector("#chart-success .readout .step:has-text('step 3')")
             shown = readout(page, "reward")
