@@ -159,7 +159,7 @@ def answers(run: Run, num_steps: int) -> float:
     show("tools", lambda: traffic(run.index), 3)
     newest = listing.page(run.index, Filter())["rows"][0]["id"]
     show("an episode", lambda: conversation.conversation(run.index, newest))
-    show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces("none")))
+    show("its tokens", lambda: conversation.tokens(run.index, newest, {}, Pieces(run.folder, "none")))
     show("nothing new", run.index.refresh)
     return slowest
 

@@ -65,7 +65,8 @@ def test_figures_come_out_as_logged(tmp_path: Path) -> None:
     assert found["no/such"]["steps"] == []
     assert last_step(index) == 3
     assert latest(index, ["reward/mean"]) == {"reward/mean": figures(3)["reward/mean"]}
-    assert set(names(index)) == figures(0).keys() | learned(0).keys()
+    measured = {"heldout/success", "heldout/reward"}
+    assert set(names(index)) == figures(0).keys() | learned(0).keys() | measured
 
 
 def test_of_a_name_logged_twice_in_a_step_the_rollouts_count(tmp_path: Path) -> None:
@@ -289,7 +290,7 @@ def test_success_is_what_the_run_counts_where_no_part_says_it(folder: RunFolder)
 def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -> None:
     index = index_of(write_run(tmp_path))
     [_, second] = page(index, Filter(task="ace", first=2, last=2))["rows"]
-    found = tokens(index, second["id"], {}, Pieces("nothing"))
+    found = tokens(index, second["id"], {}, Pieces(Path("nowhere"), "nothing"))
     assert found["is_traced"]
     first, last = [turn["update"] for turn in found["turns"]]
     assert (first["ratios"], last["ratios"]) == (RATIOS[:4], RATIOS[4:])
@@ -308,7 +309,7 @@ def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -
 def test_of_tokens_that_were_not_kept_it_is_said_why(recorded: Index, wanted: Filter, words: str) -> None:
     recipe = Recipe().model_dump(mode="json")
     for row in page(recorded, wanted)["rows"]:
-        found = tokens(recorded, row["id"], recipe, Pieces("nothing"))
+        found = tokens(recorded, row["id"], recipe, Pieces(Path("nowhere"), "nothing"))
         assert not found["is_traced"]
         assert words in found["missing"]
         assert {turn["update"] for turn in found["turns"]} == {None}
@@ -325,9 +326,9 @@ def test_tokens_that_do_not_fit_their_episode_are_not_shown(
     play_step(folder, 0, [good(task("a"))])
     trace_step(folder, 0, ["a/0.0"])
     path = folder.tokens(0)
-    assert tokens(index_of(folder.path), 1, {}, Pieces("nothing"))["is_traced"]
+    assert tokens(index_of(folder.path), 1, {}, Pieces(Path("nowhere"), "nothing"))["is_traced"]
     path.write_text(json.dumps({**json.loads(path.read_text()), **lie}) + "\n")
-    assert not tokens(index_of(folder.path), 1, {}, Pieces("nothing"))["is_traced"]
+    assert not tokens(index_of(folder.path), 1, {}, Pieces(Path("nowhere"), "nothing"))["is_traced"]
 
 
 def test_a_reward_that_fails_is_a_fault_and_no_failure(folder: RunFolder) -> None:

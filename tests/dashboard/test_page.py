@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.dashboard.looking import VIEWS, look, readout, shown
 from tests.dashboard.recorded import (
     HOSTILE,
     episode,
@@ -30,31 +30,6 @@ from turnwise.rollout.store import Played
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Reward, StateProbe, Truth
 
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here: bash scripts/system-packages.sh browser installs it"
-)
-
-VIEWS = {
-    "overview": ".chart",
-    "health": "#chart-ratios-0",
-    "trajectories": "table#list",
-    "tools": "table#tools",
-    "evaluations": "#change",
-}
-"""What stands in each view once it is whole."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as library:
-        # the sandbox needs rights that a container's root does not give
-        opened = library.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -62,41 +37,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     run = write_run(root)
     write_run(root, "second", num_steps=3)
     yield from serving(run, root / "second")
-
-
-@pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
-    """A page that fails the test for any script error or refused content, whatever else it shows."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    yield page
-    assert page.evaluate("window.broken") is None
-    context.close()
-    assert faults == []
-
-
-def look(page: Any, served: Served, view: str, **settings: object) -> None:
-    words = "&".join(f"{name}={value}" for name, value in {"runs": "run", **settings}.items())
-    page.goto(f"http://127.0.0.1:{served.port}/#/{view}?{words}")
-    page.wait_for_selector(f'main[data-view="{view}"] {VIEWS.get(view, ".conversation")}')
-
-
-def shown(value: float) -> str:
-    """As the page writes a number of four digits."""
-    return f"{float(f'{value:.4g}'):g}"
-
-
-def readout(page: Any, chart: str) -> dict[str, str]:
-    """Each line's name and the exact value beside it."""
-    items = page.query_selector_all(f"#chart-{chart} .readout [data-label]")
-    return {
-        item.get_attribute("data-label"): item.query_selector(".number").get_attribute("title")
-        for item in items
-    }
 
 
 def test_every_view_is_reached_by_click_and_by_key(page: Any, served: Served) -> None:
@@ -117,7 +57,7 @@ def test_the_overview_shows_what_was_logged(page: Any, served: Served) -> None:
     assert shown(figures(3)["reward/mean"]) in card
     assert readout(page, "success") == {
         "success/rate": str(figures(3)["success/rate"]),
-        "held-out success": str(5 / 6),
+        "heldout/success": str(5 / 6),
     }
     assert readout(page, "entropy") == {"entropy/mean": str(learned(3)["entropy/mean"])}
     assert set(readout(page, "time")) == {"time/rollout_seconds", "time/update_seconds"}
@@ -135,13 +75,15 @@ def test_the_overview_shows_what_was_logged(page: Any, served: Served) -> None:
 
 
 def test_every_chart_says_in_a_line_what_it_means(page: Any, served: Served) -> None:
-    for view in ("overview", "health"):
-        look(page, served, view)
-        charts = page.query_selector_all(".chart")
-        assert len(charts) > 5
+    [row] = served.ask("trajectories", task="evil")["rows"]
+    least = {"overview": 12, "health": 6, "tools": 4, "evaluations": 2, "trajectory": 1}
+    for view, num in least.items():
+        look(page, served, view, **({"id": row["id"]} if view == "trajectory" else {}))
+        charts = page.query_selector_all("figure")
+        assert len(charts) >= num
         for chart in charts:
-            note = chart.query_selector(".note").inner_text()
-            assert 20 < len(note) < 140
+            assert 20 < len(chart.query_selector(".note").inner_text()) < 140
+        assert len(page.query_selector_all("main svg")) == len(charts), "no picture without its words"
 
 
 def test_smoothing_and_range_change_what_is_drawn(page: Any, served: Served) -> None:

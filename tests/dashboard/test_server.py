@@ -14,7 +14,17 @@ from urllib.parse import urlencode
 import pytest
 import uvicorn
 
-from tests.dashboard.recorded import HOSTILE, figures, good, lines, log_step, play_step, task, write_run
+from tests.dashboard.recorded import (
+    HOSTILE,
+    figures,
+    good,
+    lines,
+    log_step,
+    play_step,
+    summary,
+    task,
+    write_run,
+)
 from turnwise.config import Recipe
 from turnwise.dashboard.command import address
 from turnwise.dashboard.guard import Guard
@@ -23,6 +33,7 @@ from turnwise.dashboard.script import MODULES, PAGE, bundle
 from turnwise.dashboard.server import PATHS, application
 from turnwise.dashboard.watch import Watch
 from turnwise.tracking.folder import RunFolder
+from turnwise.tracking.whole import write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +210,27 @@ def test_the_stream_says_when_a_run_has_grown(tmp_path: Path) -> None:
             assert row["task"] == "new"
             assert json.loads(served.get("/api/runs")[1])[0]["state"] == "running"
             connection.close()
+
+
+def test_the_stream_says_when_a_run_has_ended(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, "live", Recipe(), is_dated=False)
+    log_step(folder, 0)
+    for served in serving(folder.path):
+        stream = http.client.HTTPConnection("127.0.0.1", served.port, timeout=14)  # less than a heartbeat
+        stream.request("GET", "/api/events")
+        answer = stream.getresponse()
+        answer.readline()
+        assert json.loads(served.get("/api/runs")[1])[0]["state"] == "running"
+        write_json(folder.summary, summary(1))
+        folder.close()
+        answer.readline()
+        assert answer.readline().startswith(b"data: ")
+        for _ in range(100):  # the file and the lock may come with two ticks
+            if json.loads(served.get("/api/runs")[1])[0]["state"] == "finished":
+                break
+            time.sleep(0.05)
+        assert json.loads(served.get("/api/runs")[1])[0]["state"] == "finished"
+        stream.close()
 
 
 def test_runs_that_begin_later_appear_and_names_do_not_clash(tmp_path: Path) -> None:

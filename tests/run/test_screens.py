@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from io import StringIO
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.rollout.collector import Progress
 from turnwise.run.panel import Panel, duration, sparkline
-from turnwise.run.screen import Json
+from turnwise.run.screen import Json, Quiet, Screen
 
 ROOT = Path(__file__).parents[2]
 WARNING = Alarm("truncation", Level.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
@@ -51,7 +53,8 @@ def test_the_panel_shows_how_far_how_well_and_how_healthy(tmp_path: Path) -> Non
     assert "step 3/4" in text
     assert "▁▅█ 1.000" in text, "success is drawn on its whole scale"
     assert "2.0 calls an episode, 25% failed, 12 ms each" in text
-    assert "truncation 0.4" in text
+    assert "warning: truncation 0.4 (limit 0.3)" in text
+    assert "3.0 s played" in text
     assert "left" in text
 
 
@@ -79,6 +82,48 @@ def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over(tmp_p
 
     with panel.showing():
         asyncio.run(play())
+
+
+def test_the_time_left_is_judged_by_steps_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = new_panel(tmp_path)
+    now = 0.0
+    monkeypatch.setattr("turnwise.run.panel.time.monotonic", lambda: now)
+
+    async def play(*ends: float) -> None:
+        nonlocal now
+        for step, end in enumerate(ends):
+            async with panel.playing(Progress(), 64):
+                pass
+            now = end
+            panel.learned(step, {}, [], "")
+
+    with panel.showing():
+        now = 1000.0  # loading, and the measurement before the first step
+        asyncio.run(play(1010.0, 1020.0))
+    assert "20 s left" in drawn(panel)
+
+
+def test_a_resumed_run_begins_where_it_stood(tmp_path: Path) -> None:
+    panel = new_panel(tmp_path)
+    panel.resumed(3)
+    assert "step 3/4" in drawn(panel)
+    assert isinstance(panel.console.file, StringIO)
+    assert "going on after step 3" in panel.console.file.getvalue()
+
+
+@pytest.mark.parametrize("kind", [Panel, Screen, Quiet])
+def test_hostile_words_act_on_no_terminal(tmp_path: Path, kind: type[Screen]) -> None:
+    console = Console(file=StringIO(), width=110, force_terminal=True, color_system="standard")
+    screen = kind(console, recipe(tmp_path, run={"num_steps": 4}))
+    alarm = Alarm(HOSTILE, Level.HALT, 0.5, 0.99, HOSTILE)
+    with screen.showing():
+        screen.learned(0, {"success/rate": 0.5}, [alarm], HOSTILE)
+        screen.say(HOSTILE)
+    assert isinstance(console.file, StringIO)
+    moves = r"\x1b\[[0-9;?]*[a-zA-Z]"  # colours and the panel's own way up and down
+    text = re.sub(moves, "", console.file.getvalue()).replace("\r", "")
+    assert text.count("<script>window.broken") >= 2
+    assert not [char for char in text if char != "\n" and not char.isprintable()]
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(20, "20 s"), (100, "2 min"), (3660, "1 h 1 min")])

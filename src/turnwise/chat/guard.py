@@ -32,6 +32,11 @@ class Guard:
         found = "|".join(re.escape(string) for string in sorted(self.strings, key=len, reverse=True))
         self._strings = re.compile(f"(?={found})") if found else None
 
+    def as_json(self) -> str:
+        """The tokenizer as a tokenizer.json holds it; empty where it has no such form."""
+        backend = getattr(self._tokenizer, "backend_tokenizer", None)
+        return "" if backend is None else str(backend.to_str())
+
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 

@@ -56,6 +56,11 @@ class RenderedChat:
         """What tool output must not contain; for the Pool, which can defuse it before it is recorded."""
         return self._guard.strings
 
+    @property
+    def tokenizer_json(self) -> str:
+        """For whoever reads the token ids later, where this model may not be; empty where there is none."""
+        return self._guard.as_json()
+
     def count_tokens(self, text: str) -> int:
         return len(self._guard.encode(clean_unicode(text)))
 

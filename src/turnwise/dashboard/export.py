@@ -81,7 +81,7 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
 
 def _episodes(run: Run) -> dict[str, Any]:
     """As many as fit, with all of their groups' members that are among them."""
-    index, pieces = run.index, Pieces(run.model)
+    index, pieces = run.index, Pieces(run.folder, run.model)
     failures = listing.Filter(is_success=False)
     sources = [each["value"] for each in listing.choices(index)["source"] if each["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}
@@ -93,9 +93,10 @@ def _episodes(run: Run) -> dict[str, Any]:
     for number, row in list(rows.items())[:NUM_EPISODES]:
         whole = conversation.conversation(index, number)
         tokens = conversation.tokens(index, number, run.recipe, pieces)
-        num_bytes += len(json.dumps(whole)) + len(json.dumps(tokens))
-        if num_bytes > MAX_BYTES:
-            break
+        size = len(json.dumps(whole)) + len(json.dumps(tokens))
+        if num_bytes + size > MAX_BYTES:  # a smaller one may still fit
+            continue
+        num_bytes += size
         tools = sorted({call["name"] for turn in whole["turns"] for call in turn["calls"]})
         kept["rows"].append({**row, "tools": tools})
         kept["trajectory"][number] = whole
@@ -105,5 +106,7 @@ def _episodes(run: Run) -> dict[str, Any]:
         whole["group"] = [member for member in whole["group"] if member["id"] in present]
         whole["elsewhere"] = [each for each in whole["elsewhere"] if each["id"] in present]
         if whole["group"][0]["id"] == number:
-            kept["group"][number] = conversation.side_by_side(index, number)
+            kept["group"][number] = [
+                member for member in conversation.side_by_side(index, number) if member["id"] in present
+            ]
     return kept

@@ -26,7 +26,7 @@ from turnwise.types import Tool
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 """Of the tables: an index of another version is made anew."""
 
 _LINES_AT_ONCE = 2_000
@@ -297,7 +297,7 @@ class Index:
             raise ValueError("neither tools nor a trajectory")
         digest = text(record["tools"])
         found = episode_of(record, self._tools(connection, file, digest))
-        source, step = _source(name, found.step)
+        source, step = _source(connection, name, found.step)
         row = (file, *place, digest, source, step, *astuple(found)[1:-1])
         marks = ", ".join("?" * (len(row) + 1))
         number = _new_row(connection, f"INSERT INTO episodes VALUES ({marks})", None, *row)  # noqa: S608
@@ -329,13 +329,16 @@ def _keep_traced(connection: sqlite3.Connection, file: int, line: Line, record: 
     connection.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?)", values)
 
 
-def _source(name: str, step: int) -> tuple[str, int | None]:
-    """`train` and the step for training; an evaluation's name, and the steps that were done where it says."""
+def _source(connection: sqlite3.Connection, name: str, step: int) -> tuple[str, int | None]:
+    """`train` and the step for training; an evaluation's name, and the steps that were done by then."""
     folder, _, file = name.partition("/")
     if folder == "trajectories":
         return "train", step
     stem = file.partition(".")[0]
-    number = stem.removeprefix("step-")
+    if stem == "after":  # all of them, whose figures have been read by now
+        [last] = connection.execute("SELECT max(step) FROM times").fetchone()
+        return stem, None if last is None else last + 1
+    number = "0" if stem == "before" else stem.removeprefix("step-")
     return stem, int(number) if number.isdecimal() else None
 
 

@@ -99,7 +99,7 @@ def of_task(index: Index, task: str) -> list[dict[str, Any]]:
         rows = connection.execute(
             "SELECT source, step, count(*) AS num, avg(reward) AS reward, avg(is_success) AS success, "
             "min(id) AS id FROM episodes WHERE task = ? GROUP BY file "
-            "ORDER BY source <> 'before', source = 'after', step, source",
+            "ORDER BY step, source <> 'before', source = 'after', source",
             (task,),
         )
         return [dict(row) for row in rows]

@@ -1,4 +1,4 @@
-"""Takes a model's name or folder, gives the text of each token id, where its tokenizer is here."""
+"""Takes a run's folder and its model, gives the text of each token id, where the tokenizer is here."""
 
 import logging
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 class Pieces:
     """The text of single tokens. Nothing is downloaded: a page that only looks must not reach out."""
 
-    def __init__(self, model: str) -> None:
-        self._tokenizer = _open(model)
+    def __init__(self, run: Path, model: str) -> None:
+        self._tokenizer = _open(run, model)
         self._known: dict[int, str] = {}
 
     @property
@@ -30,8 +30,8 @@ class Pieces:
         return [self._known[number] for number in ids]
 
 
-def _open(model: str) -> Any:
-    file = _file(model)
+def _open(run: Path, model: str) -> Any:
+    file = _file(run, model)
     if file is None:
         return None
     try:
@@ -45,10 +45,11 @@ def _open(model: str) -> Any:
         return None
 
 
-def _file(model: str) -> Path | None:
-    folder = EMBEDDED_FOLDER if model == EMBEDDED else Path(model)
-    if (folder / "tokenizer.json").is_file():
-        return folder / "tokenizer.json"
+def _file(run: Path, model: str) -> Path | None:
+    """The run's own first: a model of the same name may have become another since."""
+    for folder in (run, EMBEDDED_FOLDER if model == EMBEDDED else Path(model)):
+        if (folder / "tokenizer.json").is_file():
+            return folder / "tokenizer.json"
     try:
         from huggingface_hub import try_to_load_from_cache
 

@@ -37,6 +37,11 @@ class Run:
     def model(self) -> str:
         return str(self.recipe.get("model", {}).get("path", ""))
 
+    @property
+    def state(self) -> str:
+        """`running`, `finished`, `stopped` or, where nothing says how it ended, `quiet`."""
+        return _state(self.folder, _json(self.folder / "summary.json"))
+
     def standing(self) -> dict[str, Any]:
         """What the page shows of every run, whichever is chosen."""
         recipe, summary = self.recipe, _json(self.folder / "summary.json")
@@ -127,7 +132,6 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _state(folder: Path, summary: Mapping[str, Any]) -> str:
-    """`running`, `finished`, `stopped` or, where nothing says how it ended, `quiet`."""
     if is_held(folder / "lock"):
         return "running"
     if not summary:

@@ -6,8 +6,8 @@ from importlib.resources import files
 PAGE = files("turnwise.dashboard") / "page"
 
 MODULES = (
-    *("dom", "recorded", "api", "place", "chart", "figures", "panels", "overview", "health", "trajectories"),
-    *("tokens", "conversation", "tools", "evaluations", "main"),
+    *("dom", "recorded", "api", "place", "source", "hold", "chart", "figures", "panels", "overview"),
+    *("health", "trajectories", "tokens", "conversation", "tools", "evaluations", "main"),
 )
 """In the order in which each knows those it imports."""
 

@@ -13,13 +13,21 @@ MAX_POINTS = 400
 MAX_COLUMNS = 160
 """Of a histogram over steps."""
 
+_MEASURED = {
+    "heldout/success": ("avg(is_success)", "source IN ('before', 'after')"),
+    "heldout/reward": ("avg(reward)", "source IN ('before', 'after')"),
+    "validation/reward": ("avg(reward)", "source LIKE 'step-%'"),
+}
+"""Figures that no line of the run's holds: they are taken from the episodes of its evaluations."""
+
 
 def names(index: Index) -> list[str]:
     with index.reading() as connection:
         rows = connection.execute(
             "SELECT name FROM names WHERE EXISTS (SELECT 1 FROM figures WHERE figures.name = names.id)"
         )
-        return sorted(row["name"] for row in rows)
+        logged = {row["name"] for row in rows}
+    return sorted(logged | {name for name in _MEASURED if _measured(index, name)})
 
 
 def series(
@@ -36,7 +44,15 @@ def series(
     """
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
-        return {name: _one(connection, name, first, last, max(1, num_points)) for name in wanted}
+        found = {name: _one(connection, name, first, last, max(1, num_points)) for name in wanted}
+    for name in wanted:
+        points = _measured(index, name) if name in _MEASURED and not found[name]["steps"] else ()
+        for step, value in points:
+            if first <= step <= last:
+                found[name]["steps"].append(step)
+                for column in ("values", "lows", "highs"):
+                    found[name][column].append(value)
+    return found
 
 
 def latest(index: Index, wanted: Sequence[str]) -> dict[str, float | None]:
@@ -115,6 +131,20 @@ def _one(
         "lows": [row["low"] for row in rows],
         "highs": [row["high"] for row in rows],
     }
+
+
+def _measured(index: Index, name: str) -> list[tuple[int, float]]:
+    """Of each evaluation that is finished: the last step before it, and its mean."""
+    mean, which = _MEASURED[name]
+    with index.reading() as connection:
+        rows = connection.execute(
+            # the words are ours; only evaluations' files are read, which are few
+            f"SELECT source, max(step - 1, 0) AS step, {mean} AS value FROM episodes "  # noqa: S608
+            f"WHERE file IN (SELECT id FROM files WHERE name LIKE 'evaluations/%') AND {which} "
+            "GROUP BY source ORDER BY step, source = 'after'",
+        ).fetchall()
+    done = [row for row in rows if (index.run / "evaluations" / f"{row['source']}.json").is_file()]
+    return [(row["step"], row["value"]) for row in done if None not in (row["step"], row["value"])]
 
 
 def _column(rows: Sequence[sqlite3.Row]) -> dict[str, Any]:

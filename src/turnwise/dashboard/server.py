@@ -3,6 +3,7 @@
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -82,7 +83,7 @@ class Answers:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._pieces: dict[str, Pieces] = {}
+        self._pieces: dict[Path, Pieces] = {}
         self._choices: dict[str, tuple[int, Any]] = {}
 
     def runs(self, asked: Asked) -> Any:
@@ -134,9 +135,9 @@ class Answers:
 
     def tokens(self, asked: Asked) -> Any:
         run = asked.run
-        if run.model not in self._pieces:
-            self._pieces[run.model] = Pieces(run.model)
-        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces[run.model])
+        if run.folder not in self._pieces:
+            self._pieces[run.folder] = Pieces(run.folder, run.model)
+        return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces[run.folder])
 
     def tools(self, asked: Asked) -> Any:
         return traffic(asked.run.index, source=asked.text("source", "train"), **asked.steps)

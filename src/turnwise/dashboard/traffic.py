@@ -43,7 +43,8 @@ def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -
         causes.setdefault(row["tool"], {})[row["cause"]] = row["num"]
     rows = connection.execute(
         f"SELECT tool, max(server) AS server, count(*) AS num, sum(num_retries) AS num_retries, "  # noqa: S608
-        f"sum(seconds) AS seconds FROM calls WHERE {within} GROUP BY tool ORDER BY max(server), tool",
+        f"sum(seconds) AS seconds FROM calls WHERE {within} GROUP BY tool "
+        "ORDER BY max(server) = '', max(server), tool",
         values,
     ).fetchall()
     return [
@@ -80,8 +81,10 @@ def _servers(
             "num_steps_open": opened[name]["total"] if name in opened else None,
             "num_openings": openings[name]["total"] if name in openings else None,
             "num_calls": sum(tool["num_calls"] for tool in tools if tool["server"] == name),
-            "num_infra": sum(tool["num_infra"] for tool in tools if tool["server"] == name),
-            "num_refused": sum(tool["num_refused"] for tool in tools if tool["server"] == name),
+            **{
+                key: sum(tool[key] for tool in tools if tool["server"] == name)
+                for key in ("num_infra", "num_refused", "num_retries", "seconds")
+            },
         }
         for name in names
     ]

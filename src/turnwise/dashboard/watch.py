@@ -21,6 +21,7 @@ class Watch:
         self._seconds = seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="index", daemon=True)
+        self._states: dict[str, str] = {}
         self.version = 0
         """Changes so far."""
         self.is_whole = False
@@ -48,6 +49,9 @@ class Watch:
                     self.version += self._runs.look()
                 for run in self._runs:
                     self.version += run.index.refresh(seconds=self._seconds)
+                states = {run.name: run.state for run in self._runs}
+                self.version += states != self._states  # a run's end is no line of its files
+                self._states = states
             except (OSError, sqlite3.Error) as error:  # a folder that went away, a disk that is full
                 logger.warning("the runs were not read whole this time: %s", error)
             is_behind = any(run.index.is_behind for run in self._runs)

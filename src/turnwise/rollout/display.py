@@ -8,6 +8,8 @@ from turnwise.rollout.store import Played
 from turnwise.types import Turn
 
 _RESULT_CHARS = 600
+_SAID_CHARS = 2_000
+_NAME_CHARS = 200
 
 
 def print_played(played: Played, console: Console) -> None:
@@ -16,7 +18,7 @@ def print_played(played: Played, console: Console) -> None:
     body: list[Text] = [_line(message.role, message.content, "bold") for message in trajectory.task.prompt]
     for number, turn in enumerate(trajectory.turns, start=1):
         body.extend(_turn(number, turn))
-    parts = ", ".join(f"{name} {value:g}" for name, value in reward.parts.items())
+    parts = ", ".join(f"{_name(name)} {value:g}" for name, value in reward.parts.items())
     num_tokens = sum(len(turn.completion.token_ids) for turn in trajectory.turns)
     body.append(
         Text(
@@ -25,7 +27,7 @@ def print_played(played: Played, console: Console) -> None:
             style="dim",
         )
     )
-    title = Text(f"{trajectory.task.id} · {trajectory.episode_id}")
+    title = Text(f"{_name(trajectory.task.id)} · {_name(trajectory.episode_id)}")
     style = "green" if reward.parts.get("outcome", reward.total) >= 1 else "red"
     console.print(Panel(Group(*body), title=title, title_align="left", border_style=style))
 
@@ -44,7 +46,7 @@ def _turn(number: int, turn: Turn) -> list[Text]:
         if position < len(turn.results):
             result = turn.results[position]
             note = f"{number} {result.cause}, {result.seconds * 1000:.0f} ms"
-            lines.append(_line(note, result.content[:_RESULT_CHARS], "red" if result.is_error else "green"))
+            lines.append(_line(note, result.content, "red" if result.is_error else "green", _RESULT_CHARS))
     return lines
 
 
@@ -53,5 +55,10 @@ def printable(text: str) -> str:
     return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
 
 
-def _line(label: str, content: str, style: str) -> Text:
-    return Text.assemble((f"{label}: ", "dim"), (printable(content), style))
+def _name(text: str) -> str:
+    return printable(text[:_NAME_CHARS]).replace("\n", " ")
+
+
+def _line(label: str, content: str, style: str, most: int = _SAID_CHARS) -> Text:
+    left = f" … {len(content) - most:,} more characters" if len(content) > most else ""
+    return Text.assemble((f"{label}: ", "dim"), (printable(content[:most]), style), (left, "dim"))

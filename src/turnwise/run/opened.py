@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from turnwise.run.tracked import evaluation_figures
 from turnwise.tasks.curriculum import State
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
+from turnwise.tracking.whole import write_whole
 from turnwise.training import checkpoint
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample, samples_of
@@ -58,6 +60,7 @@ class Run:
         self.screen = screen
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
+        self._publish_seconds = 0.0
 
     def close(self) -> None:
         for writer in self._writers.values():
@@ -124,13 +127,19 @@ class Run:
 
     async def publish(self) -> None:
         """The engine samples from what the trainer has, from the next completion on."""
+        started = time.perf_counter()
         policy = self.trainer.policy
         weights = policy.adapter() if publishes_adapters(self.recipe) else policy.weights()
         await self.bench.engine.publish(weights, self.trainer.version)
+        self._publish_seconds = time.perf_counter() - started
 
     def log_update(self, step: int, played: Mapping[str, float], result: StepResult) -> list[Alarm]:
         """The update's figures, and what they and the rollouts' say about the run's health."""
-        learned = {**result.metrics, **measure_memory()}
+        learned = {
+            **result.metrics,
+            "time/publish_seconds": self._publish_seconds,
+            **measure_memory(),
+        }
         figures = {**learned, **played}
         alarms = examine(figures, self.recipe.health)
         self.folder.log(step, "update", learned, histograms=result.histograms, alarms=alarms)
@@ -157,7 +166,8 @@ class Run:
         out = self.folder.evaluations / f"step-{standing.next_step:06d}.json"
         report = await self._measure(file, out, "the validation tasks", "validation", standing.next_step)
         success = summarise(report.episodes).success.value
-        self.folder.log(standing.next_step - 1, "validation", {"validation/success": success})
+        figures = {"validation/success": success, "time/validation_seconds": report.seconds}
+        self.folder.log(standing.next_step - 1, "validation", figures)
         return standing.with_success(success)
 
     async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> Report:
@@ -220,7 +230,7 @@ class Run:
         self.trainer.restore(found.tensors, found.facts["trainer"])
         standing = standing_of(found.facts["standing"])
         self.folder.cut(standing.next_step)
-        self.screen.say(f"going on after step {standing.next_step}")
+        self.screen.resumed(standing.next_step)
         return standing
 
 
@@ -234,6 +244,8 @@ async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIt
     tasks = load(recipe.tasks.train)
     async with open_workbench(recipe, tasks) as bench:
         lessons = await _lessons(bench, tasks, screen) if recipe.imitation.weight else ()
+        if not folder.tokenizer.exists() and (tokenizer := bench.chat.tokenizer_json):
+            write_whole(folder.tokenizer, tokenizer.encode())
         run = Run(recipe, folder, bench, new_trainer(recipe), tasks, lessons, screen)
         with contextlib.closing(run):
             yield run

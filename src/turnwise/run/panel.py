@@ -16,6 +16,7 @@ from rich.text import Text
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.rollout.collector import Progress
+from turnwise.rollout.display import printable
 from turnwise.rollout.live import figures_of
 from turnwise.run.screen import Figures, Screen
 
@@ -47,6 +48,10 @@ class Panel(Screen):
             self._refresh()
             yield
 
+    def resumed(self, num_done: int) -> None:
+        super().resumed(num_done)
+        self._num_done = num_done
+
     def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
         return self._following(progress, num_episodes)
 
@@ -57,6 +62,8 @@ class Panel(Screen):
                 self._refresh()
                 await asyncio.sleep(_REFRESH_SECONDS)
 
+        if not self._steps:  # loading and measuring beforehand are no part of a step
+            self._ended_at = [time.monotonic()]
         shown = (progress, num_episodes)
         self._playing.append(shown)
         following = asyncio.create_task(follow(), name="panel")
@@ -86,8 +93,7 @@ class Panel(Screen):
         rows.add_row("success", *self._line("success/rate", low=0.0, high=1.0))
         rows.add_row("reward", *self._line("reward/mean"))
         last = self._steps[-1] if self._steps else {}
-        played, updated = last.get("time/rollout_seconds", 0.0), last.get("time/update_seconds", 0.0)
-        rows.add_row("a step", Text(f"{played:.1f} s played, {updated:.1f} s learned"))
+        rows.add_row("a step", Text(_phases(last)))
         rows.add_row("health", self._health())
         rows.add_row("tools", Text(_tools(last)))
         for progress, num_episodes in self._playing:
@@ -110,8 +116,11 @@ class Panel(Screen):
         if not self._alarms:
             return Text("good", style="green")
         is_halt = any(alarm.level is Level.HALT for alarm in self._alarms)
-        names = ", ".join(f"{alarm.name} {alarm.value:.3g}" for alarm in self._alarms)
-        return Text(names, style="red" if is_halt else "yellow")
+        reasons = ", ".join(
+            f"{alarm.name} {alarm.value:.3g} (limit {alarm.threshold:.3g})" for alarm in self._alarms
+        )
+        word, style = ("halt", "red") if is_halt else ("warning", "yellow")
+        return Text(printable(f"{word}: {reasons}"), style=style)
 
     def _time_left(self) -> str:
         recent = self._ended_at[-_NUM_RECENT - 1 :]
@@ -119,6 +128,15 @@ class Panel(Screen):
             return ""
         seconds = (recent[-1] - recent[0]) / (len(recent) - 1) * (self._num_steps - self._num_done)
         return f"{duration(seconds)} left"
+
+
+def _phases(figures: Figures) -> str:
+    phases = {"rollout": "played", "update": "learned", "publish": "published"}
+    times = {words: figures.get(f"time/{phase}_seconds") for phase, words in phases.items()}
+    return (
+        ", ".join(f"{seconds:.1f} s {words}" for words, seconds in times.items() if seconds is not None)
+        or "-"
+    )
 
 
 def _tools(figures: Figures) -> str:

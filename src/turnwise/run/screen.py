@@ -40,6 +40,9 @@ class Screen:
         """What models, tools and files wrote is text, never markup."""
         self.console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
 
+    def resumed(self, num_done: int) -> None:
+        self.say(f"going on after step {num_done}")
+
     def stopping(self) -> None:
         self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
 

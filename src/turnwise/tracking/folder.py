@@ -109,6 +109,11 @@ class RunFolder:
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
+    @property
+    def tokenizer(self) -> Path:
+        """What the run's token ids stand for, whatever becomes of its model."""
+        return self.path / "tokenizer.json"
+
     def trajectories(self, step: int) -> Path:
         """Where the step's episodes go."""
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"

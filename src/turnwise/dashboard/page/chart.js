@@ -1,13 +1,13 @@
 // Takes lines over steps, gives a chart: axes, hover and arrow keys for values, limits and alarms drawn in.
 
-import { draw, figure, make, number } from "./dom.js";
+import { brief, draw, figure, make, number } from "./dom.js";
 
 const WIDTH = 420, HEIGHT = 200, LEFT = 52, RIGHT = 8, TOP = 8, BOTTOM = 22;
 
 // lines: [{ label, colour, dash, steps, values, lows, highs }]; limits: [{ value, label }]; ticks: [step].
 export function chart({ title, note, lines, limits = [], ticks = [], smooth = 0, key }) {
   const drawn = lines.filter((line) => line.steps.length).map((line) => ({ ...line, smoothed: smoothed(line.values, line.values.length > 2 ? smooth : 0) }));
-  const readout = make("ul", { class: "readout" });
+  const readout = make("ul", { class: "readout", "aria-live": "polite" });
   const box = make("figure", { class: "chart", tabindex: "0", id: "chart-" + key, "aria-label": title + ". " + note },
     make("figcaption", {}, make("h3", {}, title), make("p", { class: "note" }, note)));
   const scale = scaleOf(drawn, limits);
@@ -27,6 +27,7 @@ export function chart({ title, note, lines, limits = [], ticks = [], smooth = 0,
   let at = null;
   const show = (step) => {
     at = step;
+    if (step === null) delete box.dataset.at; else box.dataset.at = step;
     cursor.setAttribute("visibility", step === null ? "hidden" : "visible");
     if (step !== null) { cursor.setAttribute("x1", scale.x(step)); cursor.setAttribute("x2", scale.x(step)); }
     fill(readout, drawn, step === null ? steps[steps.length - 1] : step, smooth);
@@ -45,6 +46,7 @@ export function chart({ title, note, lines, limits = [], ticks = [], smooth = 0,
     const place = at === null ? steps.length - 1 : steps.indexOf(at) + (event.key === "ArrowLeft" ? -1 : 1);
     show(steps[Math.min(Math.max(place, 0), steps.length - 1)]);
   });
+  box.walk = (step) => show(nearest(steps, step));
   show(null);
   return box;
 }
@@ -84,6 +86,7 @@ function scaleOf(lines, limits) {
   let low = Math.min(...values), high = Math.max(...values);
   for (const limit of limits) { low = Math.min(low, limit.value); high = Math.max(high, limit.value); }
   if (!Number.isFinite(low)) { low = 0; high = 1; }
+  if (low === 0 && high === 0) high = 1;
   if (low === high) { const room = Math.abs(low) * 0.1 || 0.5; low -= room; high += room; }
   const room = (high - low) * 0.05;
   low = low >= 0 && low - room < 0 ? 0 : low - room;
@@ -143,7 +146,7 @@ function pathsOf(line, scale, smooth) {
 
 // A histogram over steps: one column a step, darker where more tokens lie, with the boundaries drawn.
 export function heat({ title, note, edges, columns, bounds, key }) {
-  const readout = make("ul", { class: "readout" });
+  const readout = make("ul", { class: "readout", "aria-live": "polite" });
   const box = make("figure", { class: "chart", tabindex: "0", id: "chart-" + key, "aria-label": title + ". " + note },
     make("figcaption", {}, make("h3", {}, title), make("p", { class: "note" }, note)));
   const [low, high] = [Math.log(edges[0]), Math.log(edges[edges.length - 1])];
@@ -179,15 +182,17 @@ export function heat({ title, note, edges, columns, bounds, key }) {
       make("li", {}, "in bins past a boundary ", number(outside)));
   };
   let at = columns.length - 1;
+  box.walk = (place) => { box.dataset.at = at = Math.min(Math.max(place, 0), columns.length - 1); show(at); };
   picture.addEventListener("pointermove", (event) => {
     const frame = picture.getBoundingClientRect();
     const place = Math.floor(((event.clientX - frame.left) / frame.width * WIDTH - LEFT) / wide);
-    show(at = Math.min(Math.max(place, 0), columns.length - 1));
+    box.walk(place);
   });
+  picture.addEventListener("pointerleave", () => { box.walk(columns.length - 1); delete box.dataset.at; });
   box.addEventListener("keydown", (event) => {
     if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
     event.preventDefault();
-    show(at = Math.min(Math.max(at + (event.key === "ArrowLeft" ? -1 : 1), 0), columns.length - 1));
+    box.walk(at + (event.key === "ArrowLeft" ? -1 : 1));
   });
   show(at);
   box.append(picture, readout);
@@ -203,12 +208,12 @@ export function intervals(rows, key) {
     draw("text", { class: "axis", x: x(value), y: rows.length * high + 16, "text-anchor": "middle" }, figure(value)));
   rows.forEach((row, place) => {
     const middle = place * high + high / 2;
-    picture.append(draw("text", { class: "axis", x: left - 8, y: middle + 4, "text-anchor": "end" }, row.label.length > 22 ? row.label.slice(0, 21) + "…" : row.label));
+    picture.append(draw("text", { class: "axis", x: left - 8, y: middle + 4, "text-anchor": "end" }, brief(row.label, 22)));
     row.estimates.forEach((estimate, number_) => {
       if (!estimate) return;
       const at = middle + (number_ - (row.estimates.length - 1) / 2) * 9;
       if (estimate.low !== null) picture.append(draw("line", { class: "line c" + (number_ + 1), x1: x(estimate.low), x2: x(estimate.high), y1: at, y2: at }));
-      picture.append(draw("circle", { class: "dot c" + (number_ + 1), cx: x(estimate.value), cy: at, r: 4 }, draw("title", {}, row.label + ": " + figure(estimate.value))));
+      picture.append(draw("circle", { class: "dot c" + (number_ + 1), cx: x(estimate.value), cy: at, r: 4 }, draw("title", {}, brief(row.label) + ": " + figure(estimate.value))));
     });
   });
   return picture;

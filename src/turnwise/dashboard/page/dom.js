@@ -75,8 +75,17 @@ export function longText(text, kind) {
   return make("div", {}, body, more);
 }
 
+// A name of any length, for where there is room for a line.
+export function brief(text, most = 200) {
+  const whole = String(text);
+  return whole.length > most ? whole.slice(0, most - 1) + "…" : whole;
+}
+
+// Each cell knows its head, for it stands beside it where the page is too narrow for columns.
 export function table(heads, rows, attributes = {}) {
-  return make("div", { class: "wide" }, make("table", attributes,
+  for (const row of rows) [...row.children].forEach((cell, place) => cell.setAttribute("data-head", readable(heads[place] || "")));
+  const kind = (attributes.class || "") + (heads.length > 2 ? " stack" : "");
+  return make("div", { class: "wide" }, make("table", { ...attributes, class: kind },
     make("thead", {}, make("tr", {}, heads.map((head) => make("th", { scope: "col" }, head)))),
     make("tbody", {}, rows)));
 }

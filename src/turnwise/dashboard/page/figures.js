@@ -1,12 +1,12 @@
 // Which figures are drawn together, and the one line that says what they mean. `*` is every other of its kind.
 
 export const OVERVIEW = [
-  { key: "success", title: "Success", names: ["success/rate", "validation/success"],
+  { key: "success", title: "Success", names: ["success/rate", "validation/success", "heldout/success"],
     note: "Share of episodes that did everything their task asks: in training, and on tasks never trained on." },
   { key: "families", title: "Success by family", names: ["success/*"],
     note: "The same share for each family of tasks; the one that stays low is what the policy cannot do yet." },
-  { key: "reward", title: "Reward", names: ["reward/mean", "reward/std"],
-    note: "Mean of the episodes' rewards and their spread; without spread there is nothing to learn from." },
+  { key: "reward", title: "Reward", names: ["reward/mean", "validation/reward", "heldout/reward", "reward/std"],
+    note: "Mean of the episodes' rewards, in training and on tasks never trained on, and the spread that learning needs." },
   { key: "parts", title: "Reward parts", names: ["reward/*"],
     note: "Each part of the reward before weighing, from 0 to 1: shows which part the total comes from." },
   { key: "kl", title: "KL", names: ["kl/sampler", "kl/old", "kl/reference"],

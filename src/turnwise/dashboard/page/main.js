@@ -5,15 +5,16 @@ import { conversation } from "./conversation.js";
 import { make } from "./dom.js";
 import { evaluations } from "./evaluations.js";
 import { health } from "./health.js";
+import { hold } from "./hold.js";
 import { overview } from "./overview.js";
-import { go, moved, place } from "./place.js";
+import { go, listAddress, moved, place } from "./place.js";
 import { recorded } from "./recorded.js";
 import { tools } from "./tools.js";
 import { trajectories } from "./trajectories.js";
 
 const VIEWS = { overview, health, trajectories, tools, evaluations, trajectory: conversation };
 const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations" };
-const STATES = { live: "● live", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
+const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
 const main = document.getElementById("main");
 let runs = [], drawing = 0, numAtWork = 0, waiting = null, shownView = "";
@@ -32,20 +33,27 @@ async function draw_(isGrowth) {
     const content = await (VIEWS[view] || overview)(chosen(), settings);
     if (own !== drawing) return;
     replace(content, isGrowth, view);
+    return;
   } catch (error) {
     if (own !== drawing) return;
     if (!isGrowth) main.replaceChildren(make("p", { class: "poor", role: "alert" }, "This could not be shown: " + error.message));
   } finally {
     numAtWork -= 1;
   }
+  const giveBack = hold(true);
   heads(view);
+  giveBack();
 }
 
 function replace(content, isGrowth, view) {
-  const focused = document.activeElement && main.contains(document.activeElement) ? document.activeElement.id : "";
+  const giveBack = hold(isGrowth);
   main.replaceChildren(content);
-  if (focused && document.getElementById(focused)) document.getElementById(focused).focus({ preventScroll: true });
-  if (!isGrowth && view !== shownView) window.scrollTo(0, 0);
+  heads(view);
+  const isHeld = giveBack();
+  if (!isGrowth && view !== shownView) {
+    window.scrollTo(0, 0);
+    if (shownView && !isHeld) main.focus({ preventScroll: true }); // the next Tab goes on in what is new
+  }
   shownView = view;
   main.dataset.view = view;
   main.dataset.drawn = String(drawing);
@@ -53,10 +61,10 @@ function replace(content, isGrowth, view) {
 
 function heads(view) {
   const isHere = (name) => name === view || (name === "trajectories" && view === "trajectory");
-  document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { href: moved({}, name), "aria-current": isHere(name) ? "page" : null }, words)));
+  document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { id: "view-" + name, href: name === "trajectories" && view === "trajectory" ? listAddress() : moved({}, name), "aria-current": isHere(name) ? "page" : null }, words)));
   const shown = chosen();
   document.getElementById("runs").replaceChildren(...runs.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
-    make("input", { type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", {}, run.standing.state))));
+    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", {}, run.standing.state))));
   document.title = "turnwise: " + (TABS[view] || "trajectory");
 }
 
@@ -86,8 +94,19 @@ function theme(next) {
   try { localStorage.setItem("theme", wanted); } catch { /* a file may not keep anything */ }
 }
 
+// Out of a field, out of a group, out of an episode.
+function leave(isField) {
+  if (isField) main.focus({ preventScroll: true });
+  else if (place().view === "trajectory") location.hash = place().settings.group ? moved({ group: "" }) : listAddress();
+}
+
 function keys(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
+  const isField = ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
+  if (event.key === "Escape") {
+    if (isField) event.preventDefault(); // a search field would be emptied
+    return leave(isField);
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || isField) return;
   const names = Object.keys(TABS), number = Number(event.key);
   if (number >= 1 && number <= names.length) go({}, names[number - 1]);
   else if (event.key === "t") theme();
@@ -97,6 +116,8 @@ function keys(event) {
 try { if (localStorage.getItem("theme")) theme(localStorage.getItem("theme")); } catch { /* as above */ }
 document.getElementById("theme").addEventListener("click", () => theme());
 document.addEventListener("keydown", keys);
+// not by its address: that is where the view is kept
+document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 window.addEventListener("hashchange", () => draw_(false));
 const say = (state) => { document.getElementById("live").textContent = STATES[state]; document.getElementById("live").dataset.state = state; };
 if (recorded()) say("recorded");

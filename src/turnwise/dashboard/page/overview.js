@@ -10,15 +10,8 @@ export async function overview(runs, settings) {
   const panels = [...OVERVIEW];
   const extra = (settings.extra || "").split(",").filter(Boolean);
   for (const name of extra) panels.unshift({ key: "extra-" + name.replaceAll("/", "-"), title: name, names: [name], note: "As logged under this name." });
-  const [charts, names] = await Promise.all([panelsOf(panels, runs, settings, { more: settings.first || settings.last ? undefined : heldOut }), ask("names", { run: runs[0].name })]);
+  const [charts, names] = await Promise.all([panelsOf(panels, runs, settings), ask("names", { run: runs[0].name })]);
   return make("section", {}, make("h2", {}, "Overview"), make("div", { class: "cards" }, runs.map(card)), settingsOf(settings), charts, anyFigure(names, extra));
-}
-
-// Measured before the first step and after the last, on tasks that are never trained on.
-function heldOut(panel, run) {
-  const { before, after } = run.standing.heldout || {};
-  if (panel.key !== "success" || before === undefined || before === null || after === null) return null;
-  return { label: "held-out success", steps: [0, run.standing.last_step], values: [before, after] };
 }
 
 function card({ name, standing, colour }) {

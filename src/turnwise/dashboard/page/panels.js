@@ -9,7 +9,7 @@ import { go } from "./place.js";
 const COLOURS = 8, DASHES = ["solid", "dashed", "dotted", "dashdot"];
 
 // runs: [{ name, standing }]; answers one element with every panel that has something to show.
-export async function panelsOf(panels, runs, settings, { limits = () => [], ticks = [], before = [], more = () => null } = {}) {
+export async function panelsOf(panels, runs, settings, { limits = () => [], ticks = [], before = [] } = {}) {
   const smooth = Number(settings.smooth || 0);
   const range = { first: settings.first, last: settings.last };
   const known = await Promise.all(runs.map((run) => ask("names", { run: run.name })));
@@ -22,13 +22,8 @@ export async function panelsOf(panels, runs, settings, { limits = () => [], tick
       ...found[place][name],
       label: runs.length > 1 ? run.name + " " + name : name,
       colour: "c" + (1 + (runs.length > 1 ? run.colour : names.indexOf(name)) % COLOURS),
-      dash: runs.length > 1 ? DASHES[names.indexOf(name) % DASHES.length] : "solid",
-    })).concat(more(panel, run) ? [{
-      ...more(panel, run),
-      label: (runs.length > 1 ? run.name + " " : "") + more(panel, run).label,
-      colour: "c" + (1 + (runs.length > 1 ? run.colour : names.length) % COLOURS),
-      dash: "dotted",
-    }] : [])).filter((line) => line.steps.length);
+      dash: runs.length > 1 ? DASHES[names.indexOf(name) % DASHES.length] : name.startsWith("heldout/") ? "dotted" : "solid",
+    }))).filter((line) => line.steps.length);
     if (lines.length) grid.append(chart({ ...panel, lines, smooth, limits: limits(panel), ticks }));
     else missing.push(panel.title);
   }
@@ -38,9 +33,10 @@ export async function panelsOf(panels, runs, settings, { limits = () => [], tick
 
 // Smoothing and the range of steps.
 export function settingsOf(settings) {
+  const said = make("output", { class: "number" }, settings.smooth || "0");
   const change = (name) => (event) => go({ [name]: event.target.value });
   return make("form", { class: "settings", onsubmit: (event) => event.preventDefault() },
-    make("label", {}, "smoothing ", make("input", { id: "smooth", type: "range", min: 0, max: 0.98, step: 0.02, value: settings.smooth || 0, onchange: change("smooth") })),
+    make("label", {}, "smoothing ", make("input", { id: "smooth", type: "range", min: 0, max: 0.98, step: 0.02, value: settings.smooth || 0, oninput: (event) => { said.textContent = event.target.value; }, onchange: change("smooth") }), said),
     make("label", {}, "steps from ", make("input", { id: "first", type: "number", min: 0, value: settings.first || "", onchange: change("first") })),
     make("label", {}, "to ", make("input", { id: "last", type: "number", min: 0, value: settings.last || "", onchange: change("last") })),
     make("button", { type: "button", onclick: () => go({ smooth: "", first: "", last: "" }) }, "all steps, as logged"));

@@ -22,6 +22,17 @@ export function moved(changes, view) {
   return link(view || now.view, { ...kept, ...changes });
 }
 
+let list = "";
+
+// The list as it was last filtered, to come back to from an episode.
+export function listAddress() {
+  return list || moved({}, "trajectories");
+}
+
+export function rememberList() {
+  list = location.hash;
+}
+
 export function go(changes, view) {
   location.hash = moved(changes, view);
 }

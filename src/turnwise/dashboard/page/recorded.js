@@ -21,7 +21,8 @@ class Recorded {
     if (path === "series") return this.series(run, parameters);
     if (path === "trajectories") return this.list(run, parameters);
     if (path === "trajectory" || path === "group" || path === "tokens") {
-      const found = (run[path] || {})[parameters.id];
+      const whole = (run.trajectory || {})[parameters.id];
+      const found = whole && run[path][path === "group" ? whole.group[0].id : parameters.id];
       if (!found) throw new Error("this episode was not written into the file; open the run itself");
       return found;
     }
@@ -30,17 +31,18 @@ class Recorded {
       if (!found) throw new Error("this comparison was not written into the file; open the run itself");
       return found;
     }
-    if (path === "tools") return (run.tools || {})[parameters.source || "train"];
+    const isRange = Boolean(parameters.first || parameters.last);
+    if (path === "tools") return { ...(run.tools || {})[parameters.source || "train"], note: isRange ? "In this file tools are counted over all steps; open the run itself for a range." : "" };
+    if (path === "alarms") return { ...run.alarms, alarms: run.alarms.alarms.filter((alarm) => within(alarm.step, parameters)) };
+    if (path === "histogram") return { ...run.histogram, columns: run.histogram.columns.filter((column) => within(column.first, parameters) || within(column.last, parameters)) };
     return run[path];
   }
 
-  series(run, { name, first, last }) {
-    const low = first === undefined || first === "" ? -Infinity : Number(first);
-    const high = last === undefined || last === "" ? Infinity : Number(last);
+  series(run, asked) {
     const empty = { steps: [], values: [], lows: [], highs: [] };
-    return Object.fromEntries([name].flat().map((each) => {
+    return Object.fromEntries([asked.name].flat().map((each) => {
       const line = run.series[each] || empty;
-      const kept = line.steps.map((step) => step >= low && step <= high);
+      const kept = line.steps.map((step) => within(step, asked));
       return [each, Object.fromEntries(Object.entries(line).map(([key, list]) => [key, list.filter((_, at) => kept[at])]))];
     }));
   }
@@ -51,7 +53,7 @@ class Recorded {
       (!asked.task || row.task.toLowerCase().includes(asked.task.toLowerCase())) &&
       (!asked.tool || row.tools.includes(asked.tool)) &&
       (!asked.success || Number(asked.success) === row.is_success) &&
-      (!asked.first || row.step >= Number(asked.first)) && (!asked.last || row.step <= Number(asked.last)) &&
+      within(row.step, asked) &&
       (!asked.low || row.reward >= Number(asked.low)) && (!asked.high || row.reward <= Number(asked.high)));
     const orders = {
       oldest: (a, b) => a.step - b.step, newest: (a, b) => b.step - a.step,
@@ -61,6 +63,11 @@ class Recorded {
     };
     rows.sort(orders[asked.sort || "newest"]);
     const start = Number(asked.offset || 0);
-    return { total: rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
+    return { total: rows.length, num_left_out: run.choices.num_episodes - run.rows.length, rows: rows.slice(start, start + Number(asked.limit || 50)) };
   }
+}
+
+// Whether a step is among those asked for.
+function within(step, { first, last }) {
+  return (!first || step >= Number(first)) && (!last || step <= Number(last));
 }

@@ -7,11 +7,11 @@ export const COLOURINGS = { "": "no tokens", logprob: "tokens by log-prob", adva
 const CLIPS = { l: "clipped low", h: "clipped high", d: "clipped dual", x: "dropped before the loss" };
 
 export function legend(kind, tokens) {
-  const ids = tokens.has_pieces ? "" : " The model's tokenizer is not on this machine, so ids stand for tokens.";
+  const ids = tokens.has_pieces ? " A click, or the arrow keys, says all of one token." : " The model's tokenizer is not on this machine, so ids stand for tokens.";
   if (kind === "mask") return "Outlined: sampled by the policy and trained on; plain: prompt, tool output and template." + ids;
   if (kind === "advantage") return advantageWords(tokens) + ids;
   if (kind === "ratio") return ratioWords(tokens) + ids;
-  return "The darker, the less likely the token was when it was sampled; id and log-prob on hover." + ids;
+  return "The darker, the less likely the token was when it was sampled; the rest on hover." + ids;
 }
 
 function advantageWords(tokens) {
@@ -36,7 +36,7 @@ function ratioWords(tokens) {
 }
 
 export function tokensOf(turn, kind, advantage) {
-  const line = make("div", { class: "tokens", dir: "ltr" });
+  const line = make("div", { class: "tokens", dir: "ltr", tabindex: "0", role: "group", "aria-label": "tokens: arrow keys walk over them" });
   const add = (ids, pieces, logprobs, isOwn) => {
     const parts = ids.slice(0, MANY).map((id, place) => token(id, pieces ? pieces[place] : null, logprobs ? logprobs[place] : null, isOwn, kind, isOwn ? partOf(turn.update, place, advantage) : {}));
     line.append(...parts);
@@ -44,7 +44,28 @@ export function tokensOf(turn, kind, advantage) {
   };
   if (kind === "mask") add(turn.prompt_ids, turn.prompt_pieces, null, false);
   add(turn.ids, turn.pieces, turn.logprobs, true);
-  return line;
+  return make("div", {}, line, pointed(line));
+}
+
+// What the one token is that was clicked on or walked to, for those who have no pointer to hover with.
+function pointed(line) {
+  const words = make("p", { class: "note pointed", "aria-live": "polite" });
+  const show = (next) => {
+    if (!next || !next.classList.contains("token")) return;
+    for (const each of line.querySelectorAll(".token.at")) each.classList.remove("at");
+    next.classList.add("at");
+    next.scrollIntoView({ block: "nearest" });
+    words.textContent = next.getAttribute("title");
+  };
+  line.addEventListener("click", (event) => show(event.target));
+  line.addEventListener("keydown", (event) => {
+    const tokens = [...line.querySelectorAll(".token")], now = tokens.findIndex((each) => each.classList.contains("at"));
+    const next = { ArrowRight: now + 1, ArrowLeft: now < 0 ? tokens.length - 1 : now - 1, Home: 0, End: tokens.length - 1 }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    show(tokens[Math.min(Math.max(next, 0), tokens.length - 1)]);
+  });
+  return words;
 }
 
 // What one token was to the update; of an episode whose tokens were not kept, the advantage its group gives.

@@ -1,9 +1,10 @@
 // How each server and tool did.
 
 import { ask } from "./api.js";
-import { badge, cells, make, number, percent, seconds, table } from "./dom.js";
+import { badge, brief, cells, make, number, percent, seconds, table } from "./dom.js";
 import { panelsOf, settingsOf } from "./panels.js";
 import { go, moved } from "./place.js";
+import { nameOf } from "./source.js";
 
 const PANELS = [
   { key: "tool-errors", title: "Errors", names: ["tools/error_rate"], note: "Share of calls that failed by the model's own doing." },
@@ -17,16 +18,17 @@ export async function tools(runs, settings) {
   const source = settings.source || "train";
   const asked = { run: run.name, source, first: settings.first, last: settings.last };
   const [found, choices, charts] = await Promise.all([ask("tools", asked), ask("choices", { run: run.name }), panelsOf(PANELS, runs, settings)]);
-  const total = found.tools.reduce((sum, tool) => sum + tool.seconds, 0) || 1;
+  const total = found.episode_seconds || 1;
   const rows = found.tools.map((tool) => make("tr", { "data-tool": tool.tool }, cells(
-    tool.server, make("a", { href: moved({ run: run.name, tool: tool.tool, source }, "trajectories") }, tool.tool), number(tool.num_calls),
+    tool.server ? brief(tool.server) : make("span", { class: "note" }, "none: made up"), make("a", { href: moved({ run: run.name, tool: tool.tool, source }, "trajectories") }, brief(tool.tool)), number(tool.num_calls),
     errorsOf(tool), seconds(tool.p50), seconds(tool.p95), seconds(tool.p99), number(tool.num_retries), number(tool.num_refused), percent(tool.seconds / total))));
   return make("section", {}, make("h2", {}, "Tools"),
     make("label", {}, "episodes of ", make("select", { id: "source", onchange: (event) => go({ source: event.target.value }) },
-      choices.source.map((each) => make("option", { value: each.value, selected: each.value === source }, each.value + " (" + each.num + ")")))),
+      choices.source.map((each) => make("option", { value: each.value, selected: each.value === source }, nameOf(each.value) + " (" + each.num + ")")))),
+    found.note ? make("p", { class: "warn" }, found.note) : "",
     make("p", { id: "waiting" }, "Episodes spent ", percent(found.waiting_share), " of their time waiting on tools: ", seconds(found.tool_seconds), " of ",
       seconds(found.episode_seconds), ", over ", number(found.num_episodes), " episodes."),
-    rows.length ? table(["server", "tool", "calls", "errors by class", "p50", "p95", "p99", "retries", "refused by breaker", "share of tool time"], rows, { id: "tools" })
+    rows.length ? table(["server", "tool", "calls", "errors by class", "p50", "p95", "p99", "retries", "refused by breaker", "share of episodes' time"], rows, { id: "tools" })
       : make("p", {}, "No tool was called."),
     make("p", { class: "note" }, "p95: nineteen of twenty calls took no longer. Retries are made where a call can be made again without harm."),
     serversOf(found.servers), settingsOf(settings), charts);

@@ -1,21 +1,24 @@
 // The list of episodes, filtered and paged.
 
 import { ask } from "./api.js";
-import { badge, cells, make, number, seconds, table, toneOf } from "./dom.js";
-import { go, moved } from "./place.js";
+import { badge, brief, cells, make, number, seconds, table, toneOf } from "./dom.js";
+import { go, moved, rememberList } from "./place.js";
+import { nameOf, playedFor } from "./source.js";
 
 const PAGE = 50;
 const FILTERS = ["source", "task", "family", "difficulty", "low", "high", "success", "stop", "fault", "tool", "sort"];
 const SORTS = { newest: "newest step", oldest: "oldest step", reward: "least reward", "-reward": "most reward", "-seconds": "longest", "-tokens": "most tokens", "-calls": "most calls" };
 
 export async function trajectories(runs, settings) {
+  rememberList();
   const run = runs.find((each) => each.name === settings.run) || runs[0];
   const asked = { run: run.name, first: settings.first, last: settings.last, offset: settings.offset, limit: PAGE };
   for (const name of FILTERS) asked[name] = settings[name];
   const [found, choices] = await Promise.all([ask("trajectories", asked), ask("choices", { run: run.name })]);
   const section = make("section", {}, make("h2", {}, "Trajectories"), filters(runs, run, settings, choices), pages(found, settings));
-  section.append(found.total ? table(["step", "task", "family", "reward", "stop", "fault", "turns", "calls", "tokens", "time"], found.rows.map((row) => rowOf(row, run)), { id: "list", class: "rows" })
+  section.append(found.total ? table(["played for", "task", "family", "reward", "stop", "fault", "turns", "calls", "tokens", "time"], found.rows.map((row) => rowOf(row, run)), { id: "list", class: "rows" })
     : make("p", { id: "list" }, "No episode fits."));
+  if (found.num_left_out) section.append(make("p", { class: "note", id: "left-out" }, "This file holds " + (choices.num_episodes - found.num_left_out).toLocaleString("en-US") + " of the run's " + choices.num_episodes.toLocaleString("en-US") + " episodes: failures of evaluations first, then the last steps."));
   if (choices.num_bad_lines) section.append(make("p", { class: "note" }, choices.num_bad_lines + " lines of the run's files could not be read and are left out."));
   return section;
 }
@@ -23,7 +26,7 @@ export async function trajectories(runs, settings) {
 function rowOf(row, run) {
   const address = moved({ run: run.name, id: row.id }, "trajectory");
   return make("tr", { onclick: (event) => { if (event.target.tagName !== "A") location.hash = address; } }, cells(
-    row.source === "train" ? number(row.step) : row.source, make("a", { href: address }, row.task), row.family,
+    playedFor(row.source, row.step), make("a", { href: address }, brief(row.task)), brief(row.family),
     make("span", { class: toneOf(row.is_success) }, number(row.reward)),
     row.stop === "answered" ? row.stop : badge(row.stop, "warn"), row.fault === "none" ? "" : badge(row.fault, "bad"),
     number(row.num_turns), number(row.num_calls), number(row.num_tokens), seconds(row.seconds)));
@@ -33,11 +36,12 @@ function filters(runs, run, settings, choices) {
   const set = (name) => (event) => go({ [name]: event.target.value, offset: "" });
   const pick = (name, label, options) => make("label", {}, label + " ", make("select", { id: "filter-" + name, onchange: set(name) },
     make("option", { value: "" }, "any"), options.map(([value, words]) => make("option", { value, selected: settings[name] === value }, words))));
-  const counted = (list) => list.filter((each) => each.value !== "").map((each) => [each.value, each.value + " (" + each.num + ")"]);
+  const counted = (list) => list.filter((each) => each.value !== "").map((each) => [each.value, brief(each.value, 60) + " (" + each.num + ")"]);
+  const sources = choices.source.map((each) => [each.value, nameOf(each.value) + " (" + each.num + ")"]);
   const field = (name, label, type) => make("label", {}, label + " ", make("input", { id: "filter-" + name, type, step: "any", value: settings[name] || "", onchange: set(name) }));
   return make("form", { class: "settings", onsubmit: (event) => event.preventDefault() },
     runs.length > 1 ? make("label", {}, "run ", make("select", { id: "filter-run", onchange: set("run") }, runs.map((each) => make("option", { value: each.name, selected: each === run }, each.name)))) : "",
-    pick("source", "played for", counted(choices.source)), field("first", "step from", "number"), field("last", "to", "number"),
+    pick("source", "played for", sources), field("first", "step from", "number"), field("last", "to", "number"),
     field("task", "task has", "search"), pick("family", "family", counted(choices.family)), pick("difficulty", "difficulty", counted(choices.difficulty)),
     field("low", "reward from", "number"), field("high", "to", "number"), pick("success", "success", [["1", "yes"], ["0", "no"]]),
     pick("stop", "stop", counted(choices.stop)), pick("fault", "fault", counted(choices.fault)), pick("tool", "tool", counted(choices.tool)),
@@ -49,5 +53,5 @@ function pages(found, settings) {
   const offset = Number(settings.offset || 0);
   const turn = (to, words, id) => make("button", { type: "button", id, disabled: to < 0 || to >= found.total || to === offset, onclick: () => go({ offset: to || "" }) }, words);
   return make("p", { class: "pages" }, make("span", { id: "total" }, number(found.total)), found.total === 1 ? " episode " : " episodes ",
-    found.total > PAGE ? [turn(Math.max(offset - PAGE, 0), "‹ before", "before"), " " + (offset + 1) + "–" + Math.min(offset + PAGE, found.total) + " ", turn(offset + PAGE, "after ›", "after")] : "");
+    found.total > PAGE ? [turn(Math.max(offset - PAGE, 0), "‹ previous", "previous"), " " + (offset + 1) + "–" + Math.min(offset + PAGE, found.total) + " ", turn(offset + PAGE, "next ›", "next")] : "");
 }
