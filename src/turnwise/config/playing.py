@@ -22,7 +22,7 @@ class ModelConfig(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Of the weights; float32 on a CPU, where the others are slower."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto: cuda, then mps, then cpu."""
+    """auto: what DEVICE_TYPE says, else cuda, then mps, then cpu."""
     system_prompt: str = ""
     """Placed before the task; short, so that small models go straight to tool calls."""
     enable_thinking: bool = False

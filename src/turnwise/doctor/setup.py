@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe, changed_recipe
+from turnwise.devices import memory_of
 from turnwise.doctor.findings import Finding, Level
-from turnwise.doctor.machine import free_memory
 from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
@@ -171,7 +171,7 @@ def _weight(recipe: Recipe, model: Any) -> Finding:
     detail = f"{recipe.model.path}: {num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
     # The engine's copy and the trainer's; learning in full adds a gradient and Adam's two moments in fp32.
     needed = 2 * num_bytes + (12 * num_parameters if recipe.policy.tuning == "full" else 0)
-    if recipe.model.device in ("auto", "cpu") and needed > free_memory():
+    if recipe.model.device in ("auto", "cpu") and needed > memory_of("cpu").free:
         advice = "take a smaller model, model.dtype = 'bfloat16', or policy.tuning = 'lora'"
         return Finding(
             "model", Level.WARNING, f"{detail}; training needs about {needed / 1e9:.1f} GB", advice

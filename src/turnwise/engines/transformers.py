@@ -5,7 +5,6 @@ requests come and go. See docs/engines.md for how a step is made up.
 """
 
 import asyncio
-import os
 import queue
 import threading
 from collections import deque
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from turnwise.devices import choose_device, memory_of
 from turnwise.engines.continuous.attention import NAME, register
 from turnwise.engines.continuous.request import Request, new_request
 from turnwise.engines.continuous.rows import rounded
@@ -23,7 +23,7 @@ from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
 from turnwise.engines.limits import check_request
-from turnwise.models import choose_device, why_not_ours
+from turnwise.models import why_not_ours
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
@@ -321,8 +321,6 @@ def _kv_shape(config: Any, dtype: torch.dtype, device: torch.device) -> KVShape:
 
 
 def _default_cache_tokens(shape: KVShape) -> int:
-    if shape.device.type == "cuda":
-        memory, _ = torch.cuda.mem_get_info(shape.device)
-    else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(2048, int(memory * MEMORY_SHARE) // shape.bytes_per_token)
+    memory = memory_of(shape.device.type)
+    room = memory.free if shape.device.type == "cuda" else memory.total
+    return max(2048, int(room * MEMORY_SHARE) // shape.bytes_per_token)
