@@ -14,6 +14,7 @@ LAYERS = (
     {"protocols"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
+    {"planning"},
     {"workbench"},
     {"evaluate", "lessons", "trained", "inspection"},
     {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
