@@ -165,11 +165,12 @@ def test_a_model_that_cannot_be_had_is_one_sentence(
 def test_the_command_prints_a_table_and_says_by_its_code_whether_it_fits(tmp_path: Path) -> None:
     AutoConfig.for_model("qwen3", **QWEN3_06B.to_dict()).save_pretrained(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text('model = {path = "model", dtype = "bfloat16", device = "cuda"}\n')
-    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "80", cwd=tmp_path)
+    environ = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "80", cwd=tmp_path, env=environ)
     assert ran.code == 0, ran
     assert "policy: weights" in ran.out
     assert "cuda: fits, 80.0 GB of 80.0 free" in ran.out
-    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "8", "--json", cwd=tmp_path)
+    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "8", "--json", cwd=tmp_path, env=environ)
     assert ran.code == 1, ran
     assert json.loads(ran.out)["num_bytes"] > 8e9
 

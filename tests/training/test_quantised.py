@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from tests.engines.models import plain_logprobs, qwen3, running
 from tests.run.stage import recipe
@@ -14,6 +15,7 @@ from tests.run.test_train import lines, run_it
 from tests.training.drawn import family, plain_rows
 from tests.training.policies import LORA, stir
 from turnwise.config import ModelConfig, load_recipe
+from turnwise.engines.handover import write_model
 from turnwise.protocols import Adapter
 from turnwise.trained import load_trained
 from turnwise.training import quantised
@@ -68,6 +70,16 @@ def test_plain_weights_are_what_the_packed_ones_stand_for(base: Any) -> None:
     with torch.no_grad():
         assert (whole(ids).logits - base(ids).logits).abs().max() < CLOSE
         assert (whole(ids).logits - qwen3()(ids).logits).abs().max() > 100 * CLOSE, "and not the first ones"
+
+
+@needs_library
+def test_a_folder_for_another_process_has_the_same_base_in_plain_numbers(base: Any, tmp_path: Path) -> None:
+    write_model(base, tmp_path / "plain", plain_weights(base))
+    assert "quantization" not in (tmp_path / "plain" / "config.json").read_text()
+    read = AutoModelForCausalLM.from_pretrained(tmp_path / "plain", dtype=torch.float32).eval()
+    ids = torch.arange(20)[None]
+    with torch.no_grad():
+        assert torch.equal(read(ids).logits, base(ids).logits)
 
 
 @needs_library

@@ -15,8 +15,6 @@ from turnwise.planning.passes import Trained, head_bytes, sampling_bytes, traine
 CUDA_BYTES = 600 * 2**20
 """What the driver, its kernels and cuBLAS take before the first tensor."""
 
-ENGINE_COPY = "engine: weights"
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -33,6 +31,8 @@ class Plan:
 
     device: str
     num_parameters: int
+    context: int | None
+    """Tokens that the model was made for; None if it does not say."""
     parts: tuple[Part, ...]
     memory: Memory | None
     """Of the device; None where it is not on this machine."""
@@ -53,7 +53,9 @@ def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Pl
     parts = (*_learning(recipe, policy, device), *_sampling(recipe, policy, memory))
     if device == "cuda":
         parts = (*parts, Part("CUDA itself", CUDA_BYTES, "driver, kernels"))
-    return Plan(device, policy.num_parameters, tuple(part for part in parts if part.num_bytes), memory)
+    context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
+    held = tuple(part for part in parts if part.num_bytes)
+    return Plan(device, policy.num_parameters, context, held, memory)
 
 
 def plan_anywhere(recipe: Recipe, memory: Memory | None = None) -> Plan:
@@ -132,7 +134,7 @@ def _sampling(recipe: Recipe, policy: Trained, memory: Memory | None) -> Iterato
     if engine.kind != "transformers":
         return
     is_shared = recipe.model.quantisation != "none"
-    yield Part(ENGINE_COPY, 0 if is_shared else policy.plain_bytes, "a copy of its own")
+    yield Part("engine: weights", 0 if is_shared else policy.plain_bytes, "a copy of its own")
     yield Part("engine: adapters", policy.adapter_bytes if is_shared else 0, "on the policy's own base")
     in_play = recipe.rollout.num_parallel_episodes * recipe.rollout.tokens_per_episode
     num_tokens = min(engine.cache_tokens, in_play)

@@ -8,7 +8,7 @@ from pathlib import Path
 from turnwise.config import Recipe
 from turnwise.inspection import list_tools
 from turnwise.mcp.spec import load as load_servers
-from turnwise.planning import Plan, check_device_limits, load_config, plan_anywhere
+from turnwise.planning import Plan, check_device_limits, plan_anywhere
 from turnwise.rewards import Part, Rewards
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.check import check_files
@@ -42,15 +42,14 @@ async def dry_run(recipe: Recipe) -> DryRun:
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
     problems += [] if problems else _task_problems(recipe, tools)
-    problems += _machine_problems(recipe)
     plan = plan_anywhere(recipe)
-    if plan.memory is not None and not plan.fits:
-        problems.append(f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`")
+    problems += _misfits(recipe, plan)
     return DryRun(tuple(_lines(recipe, plan, len(listing.tools), len(tools))), tuple(problems))
 
 
 def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
-    found = [str(problem) for problem in check_files(list(_files(recipe).values()), tools)]
+    files = list(dict.fromkeys(_files(recipe).values()))  # one file may be both validation and test
+    found = [str(problem) for problem in check_files(files, tools)]
     more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
 
@@ -60,16 +59,15 @@ def _files(recipe: Recipe) -> dict[str, Path]:
     return {split: path for split, path in named.items() if path is not None}
 
 
-def _machine_problems(recipe: Recipe) -> Iterator[str]:
+def _misfits(recipe: Recipe, plan: Plan) -> Iterator[str]:
     """What this machine or this model lacks."""
     if recipe.engine.kind == "vllm" and find_spec("vllm") is None:
         yield "engine.kind is 'vllm', and it is not installed: pip install 'turnwise[vllm]'"
-    context = getattr(load_config(recipe.model.path).get_text_config(), "max_position_embeddings", None)
-    if context is not None and recipe.rollout.tokens_per_episode > context:
-        yield (
-            f"rollout.tokens_per_episode is {recipe.rollout.tokens_per_episode}, "
-            f"and the model's context {context}"
-        )
+    longest = recipe.rollout.tokens_per_episode
+    if plan.context is not None and longest > plan.context:
+        yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
+    if plan.memory is not None and not plan.fits:
+        yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
     try:
         check_device_limits(recipe)  # that the device is there at all is said by it too
     except ValueError as error:
