@@ -10,10 +10,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "models", "addresses"},
+    {"types", "config", "models", "devices", "addresses"},
     {"protocols"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
+    {"planning"},
     {"workbench"},
     {"evaluate", "lessons", "trained", "inspection"},
     {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},

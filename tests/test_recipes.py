@@ -1,15 +1,51 @@
-"""Every recipe that ships loads, names files that are there, and asks for tasks that its tools can do."""
+"""Every recipe that ships loads, names files that are there, plans, and dry-runs with its own tools."""
 
+import asyncio
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from turnwise.config import load_recipe
+from tests.chat.tokenizers import qwen3 as tokenizer
+from tests.planning.test_memory import QWEN3_06B
+from turnwise.chat import smollm2_file
+from turnwise.config import Recipe, load_recipe
+from turnwise.devices import Memory
 from turnwise.mcp.spec import load as load_servers
+from turnwise.planning import check_device_limits, plan_memory
+from turnwise.run.dry import dry_run
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.load import load
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+GPU = ("gpu_lora", "gpu_vllm", "gpu_qlora")
+HARDWARE = {
+    "model.device",
+    "model.dtype",
+    "model.quantisation",
+    "policy.gradient_checkpointing",
+    "update.tokens_per_microbatch",
+}
+"""With all of [engine] the keys that say what a run is made on, and change nothing of what is learned."""
+
+
+def by_name(name: str) -> Path:
+    return next(file for file in RECIPES if file.stem == name)
+
+
+@pytest.fixture(scope="session")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the hub has of Qwen3-0.6B but its weights."""
+    folder = tmp_path_factory.mktemp("hub")
+    QWEN3_06B.save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def offline(file: Path, hub: Path, *more: str) -> Recipe:
+    is_remote = load_recipe(file).model.path.startswith("Qwen/")
+    return load_recipe(file, [f"model.path={hub}", *more] if is_remote else more)
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
@@ -27,4 +63,56 @@ def test_a_recipe_loads_and_all_it_names_is_there(file: Path) -> None:
 
 
 def test_there_are_recipes() -> None:
-    assert {"cpu", "smollm2"} <= {file.stem for file in RECIPES}
+    assert {"cpu", "smollm2", "mps", "classic", *GPU} <= {file.stem for file in RECIPES}
+
+
+@pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
+def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lacks(
+    file: Path, hub: Path
+) -> None:
+    if file.stem == "smollm2" and smollm2_file() is None:
+        pytest.skip("its weights are not installed")
+    found = asyncio.run(dry_run(offline(file, hub)))
+    lacking = ("torch finds none", "'vllm', and it is not installed", "see `turnwise doctor --plan`")
+    assert [each for each in found.problems if not any(word in each for word in lacking)] == []
+    assert len(found.lines) == 5
+    assert "million parameters" in found.lines[0]
+    assert "5 servers with" in found.lines[1]
+
+
+def flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def test_only_the_hardware_differs_between_the_gpu_recipes() -> None:
+    first, *others = (flat(tomllib.loads(by_name(name).read_text())) for name in GPU)
+    for other in others:
+        changed = {key for key in first.keys() | other.keys() if first.get(key) != other.get(key)}
+        assert changed
+        assert {key for key in changed if not key.startswith("engine.")} <= HARDWARE
+
+
+@pytest.mark.parametrize(("name", "gib"), [("gpu_lora", 24), ("gpu_vllm", 24), ("gpu_qlora", 12)])
+def test_the_gpu_recipes_fit_the_gpus_that_they_are_meant_for(name: str, gib: int, hub: Path) -> None:
+    memory = Memory(gib * 2**30, gib * 2**30)
+    plan = plan_memory(offline(by_name(name), hub), "cuda", memory)
+    assert plan.fits, plan
+
+
+def test_the_recipe_for_a_mac_stays_below_what_metal_can_hold(hub: Path) -> None:
+    check_device_limits(offline(by_name("mps"), hub), "mps")
+    with pytest.raises(ValueError, match="use the CPU"):
+        check_device_limits(offline(by_name("mps"), hub, "engine.cache_tokens=32768"), "mps")
+
+
+def test_the_classic_recipe_has_the_older_values() -> None:
+    recipe = load_recipe(by_name("classic"))
+    algorithm = recipe.algorithm
+    assert (algorithm.gamma, algorithm.lam, algorithm.clip_low, algorithm.clip_high) == (0.99, 0.95, 0.2, 0.2)
+    assert (algorithm.kl.target, algorithm.kl.hard_cap) == (0.4, 3.0)
+    assert (algorithm.min_ratio, algorithm.max_ratio) == (0.25, 4.0)
+    assert (recipe.reference.kind, recipe.reference.every, recipe.reference.decay) == ("ema", 20, 0.99)
+    assert recipe.value.coefficient == 0.5

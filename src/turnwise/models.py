@@ -1,4 +1,4 @@
-"""Takes a model of transformers, says whether its attention can be ours; and where a model best runs."""
+"""Takes a model of transformers, says whether its attention can be ours."""
 
 from typing import Any
 
@@ -19,14 +19,3 @@ def why_not_ours(model: Any) -> str:
     if getattr(config, "kv_lora_rank", None):
         return "compressed keys and values (kv_lora_rank)"
     return ""
-
-
-def choose_device(wanted: str = "auto") -> str:
-    """What is wanted; for `auto`, the best there is."""
-    import torch
-
-    if wanted != "auto":
-        return wanted
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"

@@ -20,12 +20,14 @@ from turnwise.chat import (
     smollm2_file,
 )
 from turnwise.config import ModelConfig, Recipe
+from turnwise.devices import choose_device
 from turnwise.engines import engine_class
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool, is_offered
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import load
 from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.planning import check_device_limits
 from turnwise.protocols import BatchEngine, Engine, EngineDown
 from turnwise.rewards import Part, Rewards
 from turnwise.rollout.collector import Collector, LeaseFailed, Plan
@@ -137,6 +139,8 @@ async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: A
     """The engine that samples from the recipe's model, or from this one, for as long as `exits` lasts."""
     if recipe.engine.kind == "remote":
         return await remote_engine(recipe, exits, model)
+    if recipe.engine.kind == "transformers":
+        check_device_limits(recipe)
     is_vllm = recipe.engine.kind == "vllm"
     engine = vllm_engine(recipe, exits, model) if is_vllm else transformers_engine(recipe, model)
     exits.push_async_callback(engine.close)
@@ -188,21 +192,32 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
     from turnwise.engines.vllm import VllmSettings
 
     folder = recipe.model.path
-    if model is not None or folder in (SMOLLM2, EMBEDDED):
+    is_quantised = recipe.model.quantisation != "none"
+    if model is not None or folder in (SMOLLM2, EMBEDDED) or is_quantised:
         folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
-        write_model(model if model is not None else load_model(recipe.model), Path(folder))
+        source, weights = _plain(recipe.model, model)
+        write_model(source, Path(folder), weights)
     chosen = recipe.engine.vllm
     settings = VllmSettings(
         dtype=recipe.model.dtype,
         max_batch=recipe.engine.max_batch,
         max_model_len=recipe.rollout.tokens_per_episode,
         memory_share=chosen.gpu_memory_utilization,
-        lora_rank=recipe.policy.lora_rank if publishes_adapters(recipe) else 0,
+        lora_rank=recipe.policy.lora_rank if recipe.publishes_adapters else 0,
         is_eager=chosen.eager,
         can_sleep=chosen.sleep,
     )
     engine: Engine = engine_class("vllm")(folder, settings)
     return engine
+
+
+def _plain(config: ModelConfig, model: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A model and its weights as numbers: of a quantised one those that it stands for, to sample the same."""
+    from turnwise.training.quantised import plain_weights
+
+    if model is None:  # beside the GPU, which has the engine's copy and the policy's to hold
+        model = load_model(config.model_copy(update={"device": "cpu"}))
+    return model, plain_weights(model)
 
 
 async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
@@ -228,13 +243,6 @@ async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model:
     return engine
 
 
-def publishes_adapters(recipe: Recipe) -> bool:
-    """Whether the engine takes what a policy has learned by itself, or merged into whole weights."""
-    engine = recipe.engine
-    takes = {"vllm": engine.vllm.adapters, "remote": engine.remote.adapters}
-    return takes.get(engine.kind, False) and recipe.policy.tuning == "lora"
-
-
 def load_model(config: ModelConfig) -> Any:
     """A causal language model of transformers, from a folder, a hub name or the SmolLM2 package."""
     import torch
@@ -245,11 +253,20 @@ def load_model(config: ModelConfig) -> Any:
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
     if config.path == SMOLLM2:
+        if config.quantisation != "none":
+            raise ValueError(
+                "model.quantisation: smollm2 comes quantised, its file cannot be quantised again"
+            )
         file = smollm2_file()
         assert file is not None, "load_tokenizer has said that it is missing"
         return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, **options)
     path = EMBEDDED_FOLDER if config.path == EMBEDDED else config.path
-    return AutoModelForCausalLM.from_pretrained(path, **options)
+    if config.quantisation == "none":
+        return AutoModelForCausalLM.from_pretrained(path, **options)
+    from turnwise.training.quantised import loading_options, steadied
+
+    quantising = loading_options(options["dtype"], choose_device(config.device))
+    return steadied(AutoModelForCausalLM.from_pretrained(path, **options, **quantising))
 
 
 def _mcp_file(recipe: Recipe) -> Any:

@@ -22,6 +22,12 @@ def doctor(
             help="A recipe (TOML), the defaults when absent; or an mcp.json, for its servers alone."
         ),
     ] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Only plan the memory of a run, without loading any weights.")
+    ] = False,
+    memory: Annotated[
+        float | None, typer.Option(help="With --plan: GB of the device to plan for, if it is another's.")
+    ] = None,
     disk: Annotated[float, typer.Option(help="GB that must be free where runs are kept.")] = 2.0,
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
@@ -34,6 +40,12 @@ def doctor(
     Example: turnwise doctor recipes/cpu.toml
     """
     from rich.console import Console
+
+    if plan:
+        _plan(recipe, memory, as_json=as_json, overrides=overrides)
+        return
+    if memory is not None:
+        fail("--memory goes with --plan")
 
     from turnwise.doctor import Finding, Level, examine, print_finding
     from turnwise.mcp.spec import environment
@@ -59,6 +71,29 @@ def doctor(
     if not as_json:
         console.print(f"{num_bad} bad" if num_bad else "all is well")
     if num_bad:
+        raise typer.Exit(1)
+
+
+def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: list[str]) -> None:
+    """Exit code 1 if it does not fit into what is free."""
+    from rich.console import Console
+
+    from turnwise.cli.recipes import read_recipe
+    from turnwise.devices import Memory
+    from turnwise.doctor.plan import as_json as plan_as_json
+    from turnwise.doctor.plan import print_plan
+    from turnwise.planning import plan_anywhere
+
+    given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
+    try:
+        found = plan_anywhere(read_recipe(path, overrides), given)
+    except ValueError as error:
+        fail(str(error))
+    if as_json:
+        print(json.dumps(plan_as_json(found), indent=1))
+    else:
+        print_plan(found, Console(emoji=False, highlight=False))
+    if found.memory is not None and not found.fits:
         raise typer.Exit(1)
 
 

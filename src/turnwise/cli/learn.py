@@ -22,6 +22,9 @@ def train(
     json: Annotated[
         bool, typer.Option("--json", help="For programs: an object a line on stdout, the rest on stderr.")
     ] = False,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Check recipe, tasks, tools and memory, say what would be done.")
+    ] = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Train a policy by playing tasks with real tools: GRPO, PPO and their kin, as the recipe says.
@@ -37,6 +40,9 @@ def train(
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
         fail("give either a recipe or --resume RUN")
+    if dry:
+        _dry_run(recipe, overrides)
+        return
     with _folder(recipe, resume, overrides) as folder:
         has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
     if not has_ended_well:
@@ -76,6 +82,22 @@ def sft(
         f"{warm.folder}: learned from {warm.num_lessons} demonstrations, {len(warm.dropped)} dropped; "
         f"loss {warm.steps[0].loss:.4f} -> {warm.steps[-1].loss:.4f}"
     )
+
+
+def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
+    """Exit code 1 if a run would not come to its end."""
+    from turnwise.rollout.display import printable
+    from turnwise.run.dry import dry_run
+
+    if recipe is None:
+        fail("--dry-run looks at a recipe, not at a run that has begun")
+    found = run_async(dry_run(read_recipe(recipe, overrides)))
+    for line in found.lines:
+        print(printable(line))
+    for problem in found.problems:
+        print(f"bad  {printable(problem)}")
+    if found.problems:
+        raise typer.Exit(1)
 
 
 def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "RunFolder":

@@ -38,9 +38,14 @@ def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
 
     prepare()
     try:
-        return load_recipe(path, overrides)
+        recipe = load_recipe(path, overrides)
     except ValueError as error:
         fail(str(error))
+    if recipe.model.quantisation == "none":
+        return recipe
+    from turnwise.training.quantised import settled
+
+    return settled(recipe)
 
 
 def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str]) -> Agent:

@@ -22,7 +22,10 @@ class ModelConfig(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Of the weights; float32 on a CPU, where the others are slower."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto: cuda, then mps, then cpu."""
+    """auto: what DEVICE_TYPE says, else cuda, then mps, then cpu."""
+    quantisation: Literal["none", "nf4"] = "none"
+    """nf4: a frozen base of 4 bits a weight (QLoRA, extra `qlora`), for policy, reference and engine; without
+    bitsandbytes, or with DISABLE_BITSANDBYTES=1, bfloat16 takes its place. Needs policy.tuning = 'lora'."""
     system_prompt: str = ""
     """Placed before the task; short, so that small models go straight to tool calls."""
     enable_thinking: bool = False

@@ -65,6 +65,17 @@ class Recipe(BaseModel):
             and self.policy.tuning != "lora"
         ):
             raise ValueError("value.trunk is 'adapter', which needs policy.tuning = 'lora'")
+        if self.model.quantisation != "none" and self.policy.tuning != "lora":
+            raise ValueError(
+                f"model.quantisation is {self.model.quantisation!r}: a quantised base cannot learn, "
+                "set policy.tuning = 'lora'"
+            )
+        is_elsewhere = self.engine.kind in ("vllm", "remote")
+        if self.model.quantisation != "none" and is_elsewhere and self.algorithm.correction == "none":
+            raise ValueError(
+                f"model.quantisation is {self.model.quantisation!r} with engine.kind {self.engine.kind!r}, "
+                "which needs algorithm.correction: its base is not the very same"
+            )
         if self.run.mode == "async" and self.algorithm.correction == "none":
             raise ValueError(
                 "run.mode is 'async', which needs algorithm.correction: stale samples are off-policy"
@@ -72,3 +83,14 @@ class Recipe(BaseModel):
         if self.run.mode == "async" and self.rollout.lockstep:
             raise ValueError("rollout.lockstep cannot hold in run.mode 'async': timing decides what meets")
         return self
+
+    @property
+    def publishes_adapters(self) -> bool:
+        """Whether the engine takes what a policy has learned by itself, or merged into whole weights."""
+        is_quantised = self.model.quantisation != "none"
+        takes = {
+            "transformers": is_quantised,
+            "vllm": self.engine.vllm.adapters,
+            "remote": self.engine.remote.adapters or is_quantised,
+        }
+        return takes.get(self.engine.kind, False) and self.policy.tuning == "lora"

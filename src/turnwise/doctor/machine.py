@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import Recipe
+from turnwise.devices import VARIABLE, choose_device, memory_of
 from turnwise.doctor.findings import Finding, Level
-from turnwise.models import choose_device
 from turnwise.sandbox import Kind, isolation
 from turnwise.servers.contract import contract
 
@@ -58,29 +58,19 @@ def has_model_packages() -> bool:
 
 def check_device(wanted: str) -> Finding:
     """What a model would run on, and how much memory is free there; `wanted` is model.device."""
-    import torch
-
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    chosen = choose_device(wanted)
-    if not there[chosen]:
-        advice = "set model.device to auto, or install a torch that knows this device"
-        return Finding("device", Level.BAD, f"model.device is {wanted!r}, and torch finds none", advice)
+    try:
+        chosen = choose_device(wanted)
+    except ValueError as error:
+        advice = f"set model.device (or {VARIABLE}) to auto, or install a torch that knows this device"
+        return Finding("device", Level.BAD, str(error), advice)
+    memory = memory_of(chosen)
     if chosen == "cuda":
-        free_bytes, total_bytes = torch.cuda.mem_get_info()
-        detail = f"{torch.cuda.get_device_name()} with {_gb(free_bytes)} of {_gb(total_bytes)} free"
+        import torch
+
+        detail = f"{torch.cuda.get_device_name()} with {_gb(memory.free)} of {_gb(memory.total)} free"
         return Finding("device", Level.GOOD, f"cuda: {detail}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("device", Level.GOOD, f"{chosen}: {cores} cores, {_gb(free_memory())} of memory free")
-
-
-def free_memory() -> int:
-    """Bytes that a process could still have; what the kernel would give up counts as free."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        for line in meminfo.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Finding("device", Level.GOOD, f"{chosen}: {cores} cores, {_gb(memory.free)} of memory free")
 
 
 def check_disk(folder: Path, needed_bytes: int) -> Finding:

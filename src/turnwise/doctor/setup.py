@@ -2,20 +2,19 @@
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe, changed_recipe
 from turnwise.doctor.findings import Finding, Level
-from turnwise.doctor.machine import free_memory
+from turnwise.doctor.plan import advice, verdict
 from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
+from turnwise.planning import plan_anywhere, why_unreachable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
@@ -28,7 +27,6 @@ _NUM_TOKENS = 8
 """Sampled to see that the model can."""
 _MAX_SHOWN = 5
 """Problems of task files that are told one by one."""
-_HUB_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +116,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
     """Tokenizer, chat and weights; then a few tokens, sampled from the prompt of a task."""
     path = recipe.model.path
     advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
-    unreachable = await asyncio.to_thread(_unreachable, path)
+    unreachable = await asyncio.to_thread(why_unreachable, path)
     if unreachable:
         yield Finding("model", Level.BAD, unreachable, advice)
         return
@@ -135,47 +133,16 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
         return
     for note in chat.notes:
         yield Finding("chat", Level.WARNING, note, "see docs/chat.md; nothing needs to be done")
-    yield _weight(recipe, model)
+    yield await asyncio.to_thread(_size, recipe)
     yield await _sample(recipe, model, chat, task, tools)
 
 
-def _unreachable(path: str) -> str:
-    """Why a name that is no folder cannot be had either; the hub's own library would try for minutes."""
-    from huggingface_hub import constants, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    place = Path(path).expanduser()
-    # An alias and a .gguf file are told of by the loading itself.
-    if "/" not in path or place.is_dir() or place.suffix == ".gguf":
-        return ""
-    try:
-        is_cached = isinstance(try_to_load_from_cache(path, "config.json"), str)
-    except HFValidationError:
-        return f"{path}: no such folder"
-    if is_cached:
-        return ""
-    url = urlsplit(constants.ENDPOINT)
-    port = url.port or (80 if url.scheme == "http" else 443)
-    try:
-        with contextlib.closing(socket.create_connection((url.hostname, port), _HUB_SECONDS)):
-            return ""
-    except OSError as error:
-        return f"{path}: no such folder, and {url.hostname} cannot be reached ({error})"
-
-
-def _weight(recipe: Recipe, model: Any) -> Finding:
-    """How large it is, and whether a copy that samples and one that learns fit into what is free."""
-    parameters = list(model.parameters())
-    num_parameters = sum(each.numel() for each in parameters)
-    num_bytes = sum(each.numel() * each.element_size() for each in parameters)
-    detail = f"{recipe.model.path}: {num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
-    # The engine's copy and the trainer's; learning in full adds a gradient and Adam's two moments in fp32.
-    needed = 2 * num_bytes + (12 * num_parameters if recipe.policy.tuning == "full" else 0)
-    if recipe.model.device in ("auto", "cpu") and needed > free_memory():
-        advice = "take a smaller model, model.dtype = 'bfloat16', or policy.tuning = 'lora'"
-        return Finding(
-            "model", Level.WARNING, f"{detail}; training needs about {needed / 1e9:.1f} GB", advice
-        )
+def _size(recipe: Recipe) -> Finding:
+    """How large it is, and whether a run of it fits into what is free."""
+    plan = plan_anywhere(recipe)
+    detail = f"{recipe.model.path}: {plan.num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
+    if plan.memory is not None and not plan.fits:
+        return Finding("model", Level.WARNING, f"{detail}; {verdict(plan)}", advice(plan))
     return Finding("model", Level.GOOD, detail)
 
 

@@ -71,8 +71,11 @@ def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]
         yield name, flat.view(tuple(shape))
 
 
-def write_model(model: Any, folder: Path) -> None:
-    """Configuration and weights of a model of transformers, as plain numbers, whatever it was read from."""
+def write_model(model: Any, folder: Path, weights: Mapping[str, Any] | None = None) -> None:
+    """Configuration and weights of a model of transformers, as plain numbers, whatever it was read from.
+
+    `weights`: those numbers, where its parameters are not them.
+    """
     from safetensors.torch import save_file
 
     config = copy.deepcopy(model.config)
@@ -80,8 +83,9 @@ def write_model(model: Any, folder: Path) -> None:
     if getattr(config, "quantization_config", None) is not None:
         del config.quantization_config  # save_pretrained refuses what came from a quantised file
     config.save_pretrained(folder)
+    numbers = dict(model.named_parameters()) if weights is None else weights
     # tied weights once: readers tie them again
-    tensors = {name: each.detach().cpu().contiguous() for name, each in model.named_parameters()}
+    tensors = {name: each.detach().cpu().contiguous() for name, each in numbers.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 

@@ -5,7 +5,6 @@ requests come and go. See docs/engines.md for how a step is made up.
 """
 
 import asyncio
-import os
 import queue
 import threading
 from collections import deque
@@ -16,14 +15,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from turnwise.devices import choose_device, memory_of
 from turnwise.engines.continuous.attention import NAME, register
+from turnwise.engines.continuous.beside import Beside, is_frozen
 from turnwise.engines.continuous.request import Request, new_request
 from turnwise.engines.continuous.rows import rounded
 from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
 from turnwise.engines.limits import check_request
-from turnwise.models import choose_device, why_not_ours
+from turnwise.models import why_not_ours
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
@@ -47,8 +48,8 @@ class _Asked:
 class _Publication:
     """New weights, to be taken between two steps once nothing is being sampled."""
 
-    weights: Mapping[str, Any] | None
-    """None keeps those in use: only what is cached is forgotten."""
+    weights: Mapping[str, Any] | Adapter | None
+    """An adapter is run beside the weights. None keeps what is in use: only what is cached is forgotten."""
     version: int
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[None]"
@@ -98,6 +99,7 @@ class TransformersEngine:
         )
         self._scheduler.policy_version = version
         self._base: dict[str, torch.Tensor] = {}
+        self._beside = Beside(model) if is_frozen(model) else None
         self._inbox: queue.SimpleQueue[tuple[_Asked, ...] | _Publication | None] = queue.SimpleQueue()
         self._asked: dict[Request, _Asked] = {}
         self._publications: deque[_Publication] = deque()
@@ -144,8 +146,15 @@ class TransformersEngine:
         """Take new weights once what has begun is finished; what has not begun waits and gets the new ones.
 
         Returns when they are in use. Everything cached under the old weights is forgotten. An adapter is
-        merged into copies, kept from then on, of the weights that it changes.
+        merged into copies, kept from then on, of the weights that it changes; beside a quantised base it runs
+        by itself.
         """
+        if isinstance(weights, Adapter) and self._beside is not None:
+            self._beside.check(weights)
+            await self._send_quiet(weights, version)
+            return
+        if self._beside is not None:
+            raise ValueError("weights: a quantised base is never written over: publish an adapter")
         if isinstance(weights, Adapter):
             weights = self._merged(weights)
         else:
@@ -175,7 +184,7 @@ class TransformersEngine:
         while self._thread.is_alive():
             await asyncio.sleep(0.005)
 
-    async def _send_quiet(self, weights: Mapping[str, Any] | None, version: int) -> None:
+    async def _send_quiet(self, weights: Mapping[str, Any] | Adapter | None, version: int) -> None:
         loop = asyncio.get_running_loop()
         publication = _Publication(weights, version, loop, loop.create_future())
         self._send(publication)
@@ -242,7 +251,7 @@ class TransformersEngine:
                 self._tell(publication, None)
                 continue
             try:
-                copy_weights(self._model, publication.weights)
+                self._take(publication.weights)
             except RuntimeError as error:  # checked before, so it is the device's doing; some may be copied
                 failure = EngineDown(f"the weights of version {publication.version} are half copied: {error}")
                 self._tell(publication, failure)
@@ -251,6 +260,13 @@ class TransformersEngine:
                 self._scheduler.forget()
             self._scheduler.policy_version = publication.version
             self._tell(publication, None)
+
+    def _take(self, weights: Mapping[str, Any] | Adapter) -> None:
+        if isinstance(weights, Adapter):
+            assert self._beside is not None, "merged where it was published"
+            self._beside.take(weights)
+        else:
+            copy_weights(self._model, weights)
 
     def _step(self) -> None:
         try:
@@ -321,8 +337,6 @@ def _kv_shape(config: Any, dtype: torch.dtype, device: torch.device) -> KVShape:
 
 
 def _default_cache_tokens(shape: KVShape) -> int:
-    if shape.device.type == "cuda":
-        memory, _ = torch.cuda.mem_get_info(shape.device)
-    else:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(2048, int(memory * MEMORY_SHARE) // shape.bytes_per_token)
+    memory = memory_of(shape.device.type)
+    room = memory.free if shape.device.type == "cuda" else memory.total
+    return max(2048, int(room * MEMORY_SHARE) // shape.bytes_per_token)

@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from turnwise.evaluate.playing import measure
 from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
 from turnwise.lessons import demonstrator, verified_lessons
+from turnwise.planning import check_device_limits
 from turnwise.protocols import SleepingEngine
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress
@@ -31,11 +33,12 @@ from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_whole
 from turnwise.training import checkpoint
 from turnwise.training.policy import Policy
+from turnwise.training.quantised import twin
 from turnwise.training.samples import Sample, samples_of
 from turnwise.training.tokens import write_tokens
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
-from turnwise.workbench import Workbench, load_model, open_workbench, publishes_adapters
+from turnwise.workbench import Workbench, load_model, open_workbench
 
 
 class Run:
@@ -129,7 +132,7 @@ class Run:
         """The engine samples from what the trainer has, from the next completion on."""
         started = time.perf_counter()
         policy = self.trainer.policy
-        weights = policy.adapter() if publishes_adapters(self.recipe) else policy.weights()
+        weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()
         await self.bench.engine.publish(weights, self.trainer.version)
         self._publish_seconds = time.perf_counter() - started
 
@@ -236,17 +239,24 @@ class Run:
 
 @contextlib.asynccontextmanager
 async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIterator[Run]:
-    """Start the servers, load the model twice, to sample and to learn; ValueError for the user's mistakes."""
+    """Start the servers, load the model twice, to sample and to learn; ValueError for the user's mistakes.
+
+    A quantised base is loaded once where the engine is in this process: each has its own adapter on it.
+    """
     if recipe.tasks.train is None:
         raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
     if recipe.rollout.temperature == 0:
         raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
     tasks = load(recipe.tasks.train)
-    async with open_workbench(recipe, tasks) as bench:
+    base = None
+    if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
+        base = load_model(recipe.model)
+    async with open_workbench(recipe, tasks, model=base) as bench:
         lessons = await _lessons(bench, tasks, screen) if recipe.imitation.weight else ()
         if not folder.tokenizer.exists() and (tokenizer := bench.chat.tokenizer_json):
             write_whole(folder.tokenizer, tokenizer.encode())
-        run = Run(recipe, folder, bench, new_trainer(recipe), tasks, lessons, screen)
+        trainer = new_trainer(recipe, None if base is None else twin(base))
+        run = Run(recipe, folder, bench, trainer, tasks, lessons, screen)
         with contextlib.closing(run):
             yield run
 
@@ -263,9 +273,11 @@ async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen) -> S
     return verified.lessons
 
 
-def new_trainer(recipe: Recipe) -> Trainer:
+def new_trainer(recipe: Recipe, model: Any = None) -> Trainer:
+    """`model` learns in the place of the recipe's, which is loaded if there is none."""
+    check_device_limits(recipe)
     policy = Policy(
-        load_model(recipe.model),
+        load_model(recipe.model) if model is None else model,
         recipe.policy,
         temperature=recipe.rollout.temperature,
         value=recipe.value if recipe.algorithm.advantage == "gae" else None,

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from turnwise.config.learning import PolicyConfig
+from turnwise.training.quantised import is_quantised, plain
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -101,15 +102,15 @@ class Adapters:
     def merged(self, name: str) -> dict[str, Tensor]:
         """The base with one adapter added in, under the names that the model had without adapters."""
         weights = {
-            path.replace(".base_layer.", "."): parameter.detach()
+            path.replace(".base_layer.", "."): plain(parameter)
             for path, parameter in self._model.named_parameters()
             if not any(part.startswith("lora_") for part in path.split("."))
         }
         for path, layer in self._model.named_modules():
             if _is_adapted(layer):
-                base = layer.get_base_layer().weight
+                base = weights[f"{path}.weight"]
                 with torch.no_grad():
-                    delta = layer.get_delta_weight(name)
+                    delta = _delta(layer, name)
                     weights[f"{path}.weight"] = (base.to(delta.dtype) + delta).to(base.dtype)
         return weights
 
@@ -126,6 +127,16 @@ def _lora_config(config: PolicyConfig) -> Any:
         bias="none",
         task_type="CAUSAL_LM",
     )
+
+
+def _delta(layer: Any, name: str) -> Tensor:
+    """What the adapter adds to the weight; peft's own word for it is another where the base is packed."""
+    if not is_quantised(layer.get_base_layer().weight):
+        added: Tensor = layer.get_delta_weight(name)
+        return added
+    up_DR, down_RD = layer.lora_B[name].weight, layer.lora_A[name].weight
+    product: Tensor = up_DR @ down_RD * layer.scaling[name]
+    return product
 
 
 def _is_adapted(module: Any) -> bool:

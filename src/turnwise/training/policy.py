@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.config.learning import PolicyConfig, ValueConfig
-from turnwise.models import choose_device
+from turnwise.devices import choose_device
 from turnwise.protocols import Adapter
 from turnwise.training.adapters import Adapters
 from turnwise.training.layout import Layout, alone, padded, shared

@@ -1,0 +1,56 @@
+"""Takes a memory plan, gives it as a table on a terminal, or as an object for programs."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from turnwise.planning import Plan
+from turnwise.rollout.display import printable
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Part by part, and the total against what the device has."""
+    table = Table(box=None, pad_edge=False)
+    table.add_column("held")
+    table.add_column("GB", justify="right")
+    table.add_column("by")
+    for part in plan.parts:
+        table.add_row(part.name, f"{part.num_bytes / 1e9:.2f}", Text(printable(part.why)))
+    table.add_row("in all", f"{plan.num_bytes / 1e9:.2f}", Text(verdict(plan)), style="bold")
+    console.print(table, soft_wrap=True)
+    if plan.memory is not None and not plan.fits:
+        console.print(Text(advice(plan)), soft_wrap=True)
+
+
+def verdict(plan: Plan) -> str:
+    if plan.memory is None:
+        return f"{plan.device} is not on this machine: --memory GB says what it has"
+    fits = "fits" if plan.fits else "does not fit"
+    return f"{plan.device}: {fits}, {plan.memory.free / 1e9:.1f} GB of {plan.memory.total / 1e9:.1f} free"
+
+
+def advice(plan: Plan) -> str:
+    """The first thing to change, by what is largest."""
+    largest = max(plan.parts, key=lambda part: part.num_bytes).name
+    by_part = {
+        "activations": "lower update.tokens_per_microbatch, then policy.gradient_checkpointing = true",
+        "engine: keys and values": "lower engine.cache_tokens",
+        "engine: vLLM": "lower engine.vllm.gpu_memory_utilization, or engine.vllm.sleep = true",
+        "optimizer": "policy.tuning = 'lora'",
+        "gradients": "policy.tuning = 'lora'",
+    }
+    default = "model.dtype = 'bfloat16', then model.quantisation = 'nf4', then a smaller model"
+    return f"largest is {largest}: {by_part.get(largest, default)}"
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "device": plan.device,
+        "num_parameters": plan.num_parameters,
+        "parts": {part.name: part.num_bytes for part in plan.parts},
+        "num_bytes": plan.num_bytes,
+        "free_bytes": plan.memory.free if plan.memory is not None else None,
+        "total_bytes": plan.memory.total if plan.memory is not None else None,
+    }

@@ -1,0 +1,56 @@
+"""Takes an adapter, runs it beside weights that cannot be changed: how a quantised base samples."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from turnwise.engines.continuous.weights import changed_by
+from turnwise.protocols import Adapter
+
+
+def is_frozen(model: torch.nn.Module) -> bool:
+    """Whether weights are packed, so that nothing can be added to them."""
+    return any(getattr(each, "quant_state", None) is not None for each in model.parameters())
+
+
+class Beside:
+    """Adds x·Aᵀ·Bᵀ · alpha / rank to the output of each module that the adapter belongs to."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._hooks: list[Any] = []
+
+    def check(self, adapter: Adapter) -> None:
+        """ValueError names the first module that the model does not have."""
+        known = dict(self._model.named_modules())
+        for name in changed_by(adapter):
+            if name.removesuffix(".weight") not in known:
+                raise ValueError(f"weights: the adapter changes {name!r}, which the model does not have")
+
+    def take(self, adapter: Adapter) -> None:
+        """In the place of the one before; copied, since its owner goes on learning."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        for name in changed_by(adapter):
+            path = name.removesuffix(".weight")
+            module = self._model.get_submodule(path)
+            place = next(module.parameters()).device
+            down_RD, up_DR = (
+                adapter.tensors[f"{path}.{part}"].detach().to(place, copy=True)
+                for part in ("lora_A", "lora_B")
+            )
+            adding = _adding(down_RD, up_DR, adapter.alpha / adapter.rank)
+            self._hooks.append(module.register_forward_hook(adding))
+
+
+def _adding(down_RD: Tensor, up_DR: Tensor, scale: float) -> Callable[..., Tensor]:
+    def add(module: torch.nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        # in the order and the types of the trainer's own adapters, to round alike
+        more = linear(linear(args[0].to(down_RD.dtype), down_RD), up_DR) * scale
+        return output + more.to(output.dtype)
+
+    return add
