@@ -165,3 +165,15 @@ def test_groups_of_calls_that_overlap_do_not_meet(tmp_path: Path) -> None:
     first, again, later = asyncio.run(scenario())
     assert first["response_ids"] == again["response_ids"]
     assert first["response_ids"] != later["response_ids"], "each step draws anew"
+
+
+def test_a_mistake_of_the_users_comes_out_as_itself(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
+
+    async def scenario() -> None:
+        async with nothing_leaks(), generating(recipe, ModelClient(recipe)) as generator:
+            await generator.generate(batch(tasks_of(recipe), 2))
+
+    with pytest.raises(ValueError, match="no-such-program"):
+        asyncio.run(scenario())

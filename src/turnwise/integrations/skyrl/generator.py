@@ -59,8 +59,11 @@ class TurnwiseGenerator(GeneratorInterface):
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
         """All rows in the order of their prompts. CollectionFailed when group after group is lost."""
         wanted = self._wanted(input_batch)
-        async with asyncio.TaskGroup() as playing:
-            asked = [playing.create_task(self._players.play(each.order)) for each in wanted]
+        try:
+            async with asyncio.TaskGroup() as playing:
+                asked = [playing.create_task(self._players.play(each.order)) for each in wanted]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the user's mistake, as itself
         outcomes = [each.result() for each in asked]
         for outcome in outcomes:
             self._count_masked(outcome)

@@ -70,13 +70,11 @@ class Player:
         self._model = model
         self._numbers = itertools.count()
         self._pace = Slots(recipe.rollout.num_parallel_episodes)
-        self._holder: asyncio.Task[None] | None = None
-        self._opened: asyncio.Future[Workbench] | None = None
-        self._closing = asyncio.Event()
+        self._servers = Servers(recipe)
 
     async def play(self, order: Order) -> Outcome:
         """ValueError for the user's mistakes; infrastructure's faults are part of the outcome."""
-        bench = await self._bench()
+        bench = await self._servers.bench()
         # the same task may be in play twice, as itself and as another one's spare
         number = next(self._numbers)
         plan = plan_of(self._recipe, order.group_size, order.seed)
@@ -96,9 +94,7 @@ class Player:
 
     async def close(self) -> None:
         """End the servers; what is in play is to be over by now."""
-        self._closing.set()
-        if self._holder is not None:
-            await self._holder
+        await self._servers.close()
 
     def _playing(self, bench: Workbench, order: Order, number: int) -> rollout.Player:
         limits = limits_of(self._recipe)
@@ -127,11 +123,22 @@ class Player:
 
         return play_one
 
-    async def _bench(self) -> Workbench:
+
+class Servers:
+    """A recipe's tools and rewards: opened when first asked for, held until closed or the event loop ends."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._holder: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Workbench] | None = None
+        self._closing = asyncio.Event()
+
+    async def bench(self) -> Workbench:
+        """ValueError where they cannot be opened, each time."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            # in a task of its own: what opens the servers must also be what closes them, and an order
-            # that is cancelled must not take them with it
+            # in a task of its own: what opens the servers must also be what closes them, and whoever is
+            # cancelled while they open must not take them along
             self._holder = asyncio.create_task(self._hold(self._opened), name="turnwise servers")
         return await asyncio.shield(self._opened)
 
@@ -144,6 +151,11 @@ class Player:
             if opened.done():
                 raise
             opened.set_exception(error)
+
+    async def close(self) -> None:
+        self._closing.set()
+        if self._holder is not None:
+            await self._holder
 
 
 def _leasing(bench: Workbench, number: int) -> rollout.Lease:
