@@ -21,9 +21,11 @@ from turnwise.workbench import transformers_engine
 ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "recipes" / "cpu" / "train.jsonl"
 MODEL = "policy"
+EVEN_IDS = "tests.run.own_rewards:even_ids"
+"""A reward that differs from one episode to the next."""
 
 
-def write_recipe(folder: Path, num_tasks: int = 6, **rollout: Any) -> Recipe:
+def write_recipe(folder: Path, num_tasks: int = 6, reward: str = EVEN_IDS, **rollout: Any) -> Recipe:
     """The embedded model, which knows how to call tools, and the one server that these tasks need."""
     block = {"command": sys.executable, "args": ["-m", "turnwise", "serve", "fmp"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"fmp": block}}))
@@ -38,6 +40,7 @@ def write_recipe(folder: Path, num_tasks: int = 6, **rollout: Any) -> Recipe:
     } | rollout
     lines = ['[tools]\nmcp = "mcp.json"', '[tasks]\ntrain = "train.jsonl"', "[rollout]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    lines.append(f'[[rewards]]\nname = "{reward}"')
     lines.append("[run]\ntasks_per_step = 2")
     (folder / "recipe.toml").write_text("\n".join(lines) + "\n")
     return load_recipe(folder / "recipe.toml")

@@ -83,7 +83,13 @@ def test_what_skyrl_refuses_is_said_in_its_words(override: str, words: str) -> N
 
 
 def test_the_experiment_has_our_tasks_and_our_generator() -> None:
-    overrides = (*EMBEDDED, "skyrl.num_players=0", "skyrl.colocate=false", "skyrl.num_engines=1")
+    overrides = (
+        *EMBEDDED,
+        "skyrl.num_players=0",
+        "skyrl.colocate=false",
+        "skyrl.num_engines=1",
+        "evaluation.num_tasks=20",
+    )
     recipe = recipe_with(*overrides)
     experiment = TurnwiseExp(config_of(*overrides), recipe)
     batch = next(iter(build_dataloader(experiment.cfg, experiment.train_dataset)))
@@ -91,6 +97,6 @@ def test_the_experiment_has_our_tasks_and_our_generator() -> None:
     assert len({item["uid"] for item in batch}) == 64
     assert batch[0]["env_extras"]["task"].id == batch[0]["uid"]
     assert batch[0]["prompt"][-1]["role"] == "user"
-    assert len(experiment.eval_dataset) == 64
+    assert len(experiment.eval_dataset) == 20
     generator = experiment.get_generator(experiment.cfg, experiment.tokenizer, ModelClient(recipe))
     assert isinstance(generator, TurnwiseGenerator)

@@ -77,7 +77,7 @@ def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: P
         assert output["rollout_logprobs"][row] == pytest.approx(trajectory.logprobs[start:], abs=1e-4)
         assert output["rewards"][row] == reward.total
     assert any(trajectory.calls for trajectory, _ in pairs), "tools were called"
-    assert {reward.total for _, reward in pairs} != {0.0}, "some were solved"
+    assert len({reward.total for _, reward in pairs}) > 3, "none can be mistaken for another's"
     # a session an episode, each ended once; nothing of SkyRL's that would change what is drawn
     assert sorted(set(client.sessions)) == sorted(client.finished)
     assert len(client.finished) == 6
@@ -125,7 +125,7 @@ def test_where_nothing_can_refill_rows_are_masked_and_counted_and_move_no_averag
     assert [not any(mask) for mask in output["loss_masks"]] == [False, False, True, True, False, False]
     assert output["stop_reasons"][2:4] == ["lost", "lost"]
     played = [output["rewards"][row] for row in (0, 1, 4, 5)]
-    assert sum(played) > 0
+    assert max(played) > min(played) > 0
     mean = get_metrics_from_generator_output(output, uids)["avg_score"]
     assert mean == pytest.approx(sum(played) / 4)
     # and in SkyRL's own advantages its rows are nothing

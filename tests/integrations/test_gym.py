@@ -21,7 +21,7 @@ from turnwise.types import Task
 @pytest.fixture
 def task(tmp_path: Path) -> Iterator[Task]:
     before = descendants()
-    recipe = write_recipe(tmp_path, num_tasks=1)
+    recipe = write_recipe(tmp_path, num_tasks=1, reward="outcome")
     assert recipe.tasks.train is not None
     stage = register(recipe)
     yield load(recipe.tasks.train)[0]

@@ -24,8 +24,8 @@ from turnwise.tasks.load import load
 GROUP_SIZE = 2
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
     # workers find our tests, and turnwise where it is not installed, as this process does
     there = os.environ | {"PYTHONPATH": os.pathsep.join(["src", ".", os.environ.get("PYTHONPATH", "")])}
     kept = {key: there[key] for key in ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_NUM_THREADS") if key in there}
@@ -50,20 +50,21 @@ async def played_here(recipe: Recipe, orders: list[Order]) -> list[Outcome]:
     return outcomes
 
 
-async def played_there(workers: Workers, orders: list[Order]) -> tuple[list[Outcome], set[int]]:
-    """All outcomes, and the processes that the killed worker had."""
+async def played_there(workers: Workers, orders: list[Order]) -> tuple[list[Outcome], set[int], set[int]]:
+    """All outcomes; the processes that the killed worker had, and those of the other."""
     pids = await asyncio.gather(*(actor.__ray_call__.remote(_pid) for actor in workers.actors))
     playing = [asyncio.ensure_future(workers.play(order)) for order in orders]
-    while True:
+    # until both have servers and something is done
+    while not (any(each.done() for each in playing) and all(descendants(pid) for pid in pids)):
         await asyncio.wait(playing, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
-        # both have servers, something is done, and the first still has a group in play
-        if any(each.done() for each in playing) and all(descendants(pid) for pid in pids):
-            break
+        await asyncio.sleep(0.05)
     assert not all(each.done() for each in playing)
     theirs = descendants(pids[0])
     os.kill(pids[0], signal.SIGKILL)
     outcomes = list(await asyncio.gather(*playing))
-    return outcomes, theirs
+    others = descendants(pids[1])
+    await workers.close()
+    return outcomes, theirs, others
 
 
 def _pid(player: Any) -> int:
@@ -88,20 +89,12 @@ def gone(pids: set[int], seconds: float = 20.0) -> bool:
     return not any(map(is_alive, pids))
 
 
-@pytest.mark.usefixtures("cluster")
 def test_a_killed_worker_takes_nothing_along(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=6, num_parallel_episodes=2)
     orders = orders_of(recipe)
     workers = Workers(recipe, ModelClient(recipe, seconds=0.3), MODEL, 2)
 
-    async def scenario() -> tuple[list[Outcome], set[int], set[int]]:
-        outcomes, theirs = await played_there(workers, orders)
-        pids = await asyncio.gather(*(actor.__ray_call__.remote(_pid) for actor in workers.actors))
-        others = {process for pid in pids for process in descendants(pid)}
-        await workers.close()
-        return outcomes, theirs, others
-
-    outcomes, theirs, others = asyncio.run(scenario())
+    outcomes, theirs, others = asyncio.run(played_there(workers, orders))
     # nothing lost, nothing doubled: a whole group for each order, the very one it would have been
     tasks = [outcome.group.task.id for outcome in outcomes if outcome.group is not None]
     assert tasks == [order.task.id for order in orders]
@@ -115,7 +108,6 @@ def test_a_killed_worker_takes_nothing_along(tmp_path: Path) -> None:
     assert gone(others)
 
 
-@pytest.mark.usefixtures("cluster")
 def test_a_mistake_comes_back_from_a_worker_as_itself(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')

@@ -6,6 +6,7 @@ training it does, the generator is the way in.
 """
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
@@ -34,19 +35,29 @@ class Stage:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.servers = Servers(recipe)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="turnwise stage", daemon=True)
+        self._loop: concurrent.futures.Future[asyncio.AbstractEventLoop] = concurrent.futures.Future()
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="turnwise stage", daemon=True)
         self._thread.start()
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self._loop.result()).result()
 
     def close(self) -> None:
         registration.deregister(NAME)
-        self.wait(self.servers.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.wait(self._close())
         self._thread.join()
-        self._loop.close()
+
+    def _run(self) -> None:
+        async def stay() -> None:
+            self._loop.set_result(asyncio.get_running_loop())
+            await self._closing.wait()
+
+        asyncio.run(stay())
+
+    async def _close(self) -> None:
+        await self.servers.close()
+        self._closing.set()
 
 
 def register(recipe: Recipe) -> Stage:

@@ -5,6 +5,8 @@ starts the actor anew; the servers of the dead one end with it, for their pipes 
 """
 
 import asyncio
+import math
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +21,10 @@ from turnwise.rollout.collector import CollectionFailed
 if TYPE_CHECKING:
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
-MAX_SENDS = 5
-"""Workers that may die with one order before something must be wrong with it, or with all of them."""
+RESTART_SECONDS = 300.0
+"""For which an order whose worker died is sent again: after that something is wrong with it, or with all."""
+_PAUSE_SECONDS = 0.5
+"""Before that: one that is being started anew refuses at once."""
 _MANY = 10_000
 """Orders that an actor takes at once; its player's own limit is on episodes."""
 
@@ -39,21 +43,23 @@ class Workers:
 
     async def play(self, order: Order) -> Outcome:
         """CollectionFailed when worker after worker dies with it."""
-        last = -1
-        for num_resent in range(MAX_SENDS):
+        last, num_resent, given_up_at = -1, 0, math.inf
+        while time.monotonic() < given_up_at:
             number = min(self._num_open, key=lambda each: (each == last, self._num_open[each]))
             self._num_open[number] += 1
             try:
                 outcome: Outcome = await self.actors[number].play.remote(order)
             except RayTaskError as error:
                 raise error.cause from None  # what the player raised, as itself
-            except RayActorError:
-                last = number
+            except RayActorError:  # died, or not yet there again
+                last, num_resent = number, num_resent + 1
+                given_up_at = min(given_up_at, time.monotonic() + RESTART_SECONDS)
             else:
                 return replace(outcome, num_resent=num_resent)
             finally:
                 self._num_open[number] -= 1
-        raise CollectionFailed(f"task {order.task.id!r}: {MAX_SENDS} workers died with it, one by one")
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise CollectionFailed(f"task {order.task.id!r}: its workers died, {num_resent} times in a row")
 
     async def close(self) -> None:
         """End every worker's servers, then the workers."""
