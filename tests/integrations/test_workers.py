@@ -29,7 +29,14 @@ def cluster() -> Iterator[None]:
     # workers find our tests, and turnwise where it is not installed, as this process does
     there = os.environ | {"PYTHONPATH": os.pathsep.join(["src", ".", os.environ.get("PYTHONPATH", "")])}
     kept = {key: there[key] for key in ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_NUM_THREADS") if key in there}
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": kept})
+    for attempt in range(4):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": kept})
+            break
+        except Exception:  # Ray's only word for a machine too busy to start it within 30 seconds
+            ray.shutdown()
+            if attempt == 3:
+                raise
     yield
     ray.shutdown()
 
