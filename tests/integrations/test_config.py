@@ -17,6 +17,7 @@ from turnwise.integrations.skyrl.generator import TurnwiseGenerator
 from turnwise.integrations.skyrl.translation import translate
 
 RECIPES = Path(__file__).parents[2] / "recipes"
+CISPO = ("algorithm.loss=cispo", "algorithm.correction=bypass")
 EMBEDDED = ("model.path=embedded", "model.dtype=float32")
 
 
@@ -59,7 +60,7 @@ def test_the_recipe_that_ships_is_accepted_with_its_values() -> None:
         ["algorithm.aggregation=prompt"],
         ["algorithm.clip_dual=3"],
         ["policy.tuning=full", *EMBEDDED],
-        ["run.mode=async", "skyrl.colocate=false", "skyrl.num_engines=4"],
+        [*CISPO, "run.mode=async", "skyrl.colocate=false", "skyrl.num_engines=4"],
         ["skyrl.gpus_per_engine=2"],
         ["evaluation.every=0", "optimizer.schedule=cosine", "optimizer.warmup_steps=2"],
     ],

@@ -14,7 +14,8 @@ from turnwise.integrations.skyrl.translation import KEPT, LEFT, leaves, translat
 RECIPES = Path(__file__).parents[2] / "recipes"
 FOLDER = Path("/runs/one")
 
-ASYNC = ("rollout.lockstep=false", "skyrl.colocate=false", "run.mode=async")
+CISPO = ("algorithm.loss=cispo", "algorithm.correction=bypass")
+ASYNC = ("rollout.lockstep=false", "skyrl.colocate=false", *CISPO, "run.mode=async")
 OTHER: dict[str, tuple[str, ...]] = {
     "seed": ("seed=7",),
     "model.path": ("model.path=Qwen/Qwen3-4B",),
@@ -127,7 +128,9 @@ def test_what_would_be_another_algorithm_is_refused(key: str) -> None:
         (["model.path=smollm2"], "model.path"),
         (["model.dtype=float16"], "model.dtype"),
         (["update.num_minibatches=3"], "update.num_minibatches"),
-        (["rollout.lockstep=false", "run.mode=async"], "run.mode"),
+        (["rollout.lockstep=false", *CISPO, "run.mode=async"], "run.mode"),
+        (["rollout.lockstep=false", "skyrl.colocate=false", "run.mode=async"], "run.mode"),
+        ([*ASYNC, "update.num_minibatches=2"], "update.num_minibatches"),
         (["run.num_steps=0"], "run.num_steps"),
         (["skyrl.num_engines=3"], "skyrl.num_engines"),
         (["rollout.temperature=0"], "rollout.temperature"),

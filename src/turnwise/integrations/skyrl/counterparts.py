@@ -174,10 +174,12 @@ def _correction(recipe: Recipe) -> Overrides:
         case "mask_sequence":
             bounds = {f"{prefix}.geo_mask_low": low, f"{prefix}.geo_mask_high": high}
             return {f"{prefix}.sequence_mask_metric": "geometric"} | bounds
+        case "bypass":
+            if algorithm.loss != "cispo":
+                raise ValueError("algorithm.correction: SkyRL has 'bypass' for algorithm.loss 'cispo' alone")
+            return {"trainer.algorithm.cispo.cispo_anchor": "rollout"}
         case "none":
             return {}
-        case other:
-            raise ValueError(f"algorithm.correction: SkyRL has no {other!r}")
 
 
 def _kl(recipe: Recipe) -> Overrides:
@@ -246,6 +248,13 @@ def _run(recipe: Recipe) -> Overrides:
         "data.dataloader.num_workers": 0,
     }
     if run.mode == "async":
+        if (recipe.algorithm.loss, recipe.algorithm.correction) != ("cispo", "bypass"):
+            raise ValueError(
+                "run.mode is 'async', where SkyRL keeps no π_old: give algorithm.loss = 'cispo' and "
+                "algorithm.correction = 'bypass'"
+            )
+        if recipe.update.num_minibatches > 1:
+            raise ValueError("update.num_minibatches: SkyRL's async trainer takes a batch whole")
         overrides |= {
             "trainer.fully_async.enabled": True,
             "trainer.fully_async.max_staleness_steps": run.max_staleness,
