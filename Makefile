@@ -2,7 +2,7 @@
 # make test   the test suite
 # make check  lint + types + tests, what CI runs
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint types third-party browser test test-slow check bench constraints clean
+.PHONY: help setup demo lint types third-party browser test test-slow test-skyrl check bench constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -55,6 +55,10 @@ test: setup third-party browser  ## Run the test suite
 test-slow: setup third-party
 	@bash tests/engines/vllm_env.sh
 	$(BIN)/python -m pytest -q -m slow
+
+test-skyrl:  ## The tests against SkyRL and Ray, in an environment of their own (Python 3.12)
+	@bash tests/integrations/skyrl_env.sh
+	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
 
 check: lint types test  ## What CI runs
 

@@ -121,6 +121,10 @@ class RenderedChat:
                 return ids
         raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
 
+    def offers(self, tools: Sequence[Tool]) -> list[Wire]:
+        """Tools as the model is shown them."""
+        return [self._offer(tool).wire for tool in tools]
+
     def _offer(self, tool: Tool) -> "_Offer":
         """OpenAI's function form, in a fixed order, the schema in its server's; made safe once."""
         function = {

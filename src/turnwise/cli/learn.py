@@ -25,6 +25,9 @@ def train(
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Check recipe, tasks, tools and memory, say what would be done.")
     ] = False,
+    engine: Annotated[
+        str, typer.Option(help="skyrl: the recipe's episodes in SkyRL's trainer on Ray; see docs/scaling.md.")
+    ] = "",
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Train a policy by playing tasks with real tools: GRPO, PPO and their kin, as the recipe says.
@@ -43,10 +46,30 @@ def train(
     if dry:
         _dry_run(recipe, overrides)
         return
+    if engine:
+        _train_elsewhere(engine, recipe, overrides, is_shown_otherwise=quiet or json)
+        return
     with _folder(recipe, resume, overrides) as folder:
         has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
     if not has_ended_well:
         raise typer.Exit(3)
+
+
+def _train_elsewhere(
+    engine: str, recipe: Path | None, overrides: list[str], *, is_shown_otherwise: bool
+) -> None:
+    from turnwise.integrations.skyrl.launch import launch
+
+    if engine != "skyrl":
+        fail(f"--engine {engine}: only skyrl is known; engine.kind in the recipe says what samples")
+    if recipe is None:
+        fail("--engine skyrl goes on from its last checkpoint by itself: give the recipe again")
+    if is_shown_otherwise:
+        fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
+    try:
+        launch(read_recipe(recipe, overrides), recipe.stem, say=lambda words: print(words, flush=True))
+    except ValueError as error:
+        fail(str(error))
 
 
 def sft(

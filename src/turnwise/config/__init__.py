@@ -1,5 +1,6 @@
 """Recipes: sections checked by pydantic, presets, and reading them from TOML."""
 
+from turnwise.config.cluster import SkyRLConfig
 from turnwise.config.learning import (
     CLIP_BOUNDS,
     AlgorithmConfig,
@@ -46,6 +47,7 @@ __all__ = [
     "Rule",
     "RunConfig",
     "SftConfig",
+    "SkyRLConfig",
     "TasksConfig",
     "ToolsConfig",
     "TrackerConfig",

@@ -2,6 +2,7 @@
 
 from pydantic import BaseModel, model_validator
 
+from turnwise.config.cluster import SkyRLConfig
 from turnwise.config.learning import (
     AlgorithmConfig,
     ImitationConfig,
@@ -51,6 +52,7 @@ class Recipe(BaseModel):
     curriculum: CurriculumConfig = CurriculumConfig()
     health: HealthConfig = HealthConfig()
     trackers: Trackers = ()
+    skyrl: SkyRLConfig = SkyRLConfig()
 
     @model_validator(mode="after")
     def _parts_go_together(self) -> "Recipe":

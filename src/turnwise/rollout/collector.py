@@ -320,6 +320,12 @@ def member_seed(seed: int, task: Task, member: int) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
+def step_seed(seed: int, step: int) -> int:
+    """A stream of its own for every step."""
+    digest = hashlib.blake2b(f"{seed}/step/{step}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
 def _reason(trajectory: Trajectory) -> str:
     """The first infrastructure fault's own words."""
     for _, result in trajectory.calls:

@@ -1,7 +1,6 @@
 """Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
 
 import contextlib
-import hashlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from turnwise.lessons import demonstrator, verified_lessons
 from turnwise.planning import check_device_limits
 from turnwise.protocols import SleepingEngine
 from turnwise.rewards import succeeded
-from turnwise.rollout.collector import CollectionFailed, Collector, Progress
+from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
 from turnwise.run.beside import run_beside
@@ -285,9 +284,3 @@ def new_trainer(recipe: Recipe, model: Any = None) -> Trainer:
         seed=recipe.seed,
     )
     return Trainer(policy, recipe)
-
-
-def step_seed(seed: int, step: int) -> int:
-    """A stream of its own for every step."""
-    digest = hashlib.blake2b(f"{seed}/step/{step}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1

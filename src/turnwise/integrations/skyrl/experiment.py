@@ -1,0 +1,126 @@
+"""Takes a recipe and SkyRL's config of it, gives SkyRL's experiment with our tasks and our generator."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
+from skyrl.backends.skyrl_train.inference_servers.utils import resolve_policy_model_name
+from skyrl.train.config import SkyRLTrainConfig
+from skyrl.train.entrypoints.main_base import BasePPOExp
+from skyrl.train.fully_async_trainer import FullyAsyncRayPPOTrainer
+from skyrl.train.generators.base import GeneratorInterface
+from skyrl.train.utils import validate_cfg
+from skyrl.train.utils.utils import initialize_ray
+
+from turnwise.chat import load_tokenizer, open_chat
+from turnwise.config import Recipe
+from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.player import Player, Players
+from turnwise.integrations.skyrl.translation import Translation
+from turnwise.integrations.skyrl.workers import Workers
+from turnwise.tasks.load import load
+from turnwise.types import Task
+
+
+class TaskDataset:
+    """Tasks as SkyRL's dataloader wants its prompts; the episode itself says how they are written."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = tuple(tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        task = self._tasks[place]
+        messages = [{"role": message.role, "content": message.content} for message in task.prompt]
+        extras = {"task": task, "data_source": task.family or "tasks"}
+        return {"prompt": messages, "env_class": None, "env_extras": extras, "uid": task.id}
+
+    def collate_fn(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return items
+
+
+class TurnwiseExp(BasePPOExp):
+    """SkyRL's experiment; the trainer, its workers and its engines are SkyRL's own."""
+
+    def __init__(self, cfg: SkyRLTrainConfig, recipe: Recipe) -> None:
+        self.recipe = recipe
+        super().__init__(cfg)
+
+    def get_train_dataset(self) -> TaskDataset:
+        return TaskDataset(train_tasks(self.recipe))
+
+    def get_eval_dataset(self) -> TaskDataset | None:
+        if self.cfg.trainer.eval_interval <= 0 or self.recipe.tasks.validation is None:
+            return None
+        return TaskDataset(load(self.recipe.tasks.validation)[: self.recipe.evaluation.num_tasks])
+
+    def get_generator(
+        self, cfg: SkyRLTrainConfig, tokenizer: Any, inference_engine_client: InferenceEngineInterface
+    ) -> GeneratorInterface:
+        return new_generator(self.recipe, inference_engine_client, resolve_policy_model_name(cfg))
+
+    def get_trainer(self, cfg: SkyRLTrainConfig, *args: Any, **kwargs: Any) -> Any:
+        if cfg.trainer.fully_async.enabled:
+            return FullyAsyncRayPPOTrainer(cfg, *args, **kwargs)
+        return super().get_trainer(cfg, *args, **kwargs)
+
+
+def new_generator(recipe: Recipe, client: InferenceEngineInterface, model: str) -> TurnwiseGenerator:
+    """What `get_generator` of any experiment may return; `model` is the policy's name at the engines."""
+    num_players = recipe.skyrl.num_players
+    players: Players = (
+        Workers(recipe, client, model, num_players) if num_players else Player(recipe, client, model)
+    )
+    chat = open_chat(load_tokenizer(recipe.model.path))
+    return TurnwiseGenerator(
+        players,
+        train_tasks(recipe),
+        seed=recipe.seed,
+        blank_id=min(chat.stop_ids),
+        policy_version=lambda: getattr(client, "weight_version", 0),
+    )
+
+
+def train_tasks(recipe: Recipe) -> tuple[Task, ...]:
+    if recipe.tasks.train is None:
+        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
+    tasks = load(recipe.tasks.train)
+    if len(tasks) < recipe.run.tasks_per_step:
+        raise ValueError(
+            f"tasks.train has {len(tasks)} tasks, run.tasks_per_step is {recipe.run.tasks_per_step}"
+        )
+    return tasks
+
+
+def checked_config(translation: Translation) -> SkyRLTrainConfig:
+    """SkyRL's own config, accepted by SkyRL; ValueError in SkyRL's words."""
+    try:
+        config = SkyRLTrainConfig.from_cli_overrides(translation.overrides)
+        validate_cfg(config)
+    except (AssertionError, ValueError, NotImplementedError, TypeError) as error:
+        raise ValueError(f"SkyRL refuses the recipe: {error}") from None
+    return config
+
+
+def run_on_ray(recipe: Recipe, config: SkyRLTrainConfig) -> None:
+    """The whole run: Ray is found or started, and the experiment goes to one of its workers."""
+    initialize_ray(config)
+    needed, there = num_gpus(config), ray.cluster_resources().get("GPU", 0)
+    if there < needed:
+        raise ValueError(f"[skyrl] asks for {needed} GPUs, and Ray's cluster has {there:.0f}")
+    ray.get(ray.remote(num_cpus=1)(_run).remote(recipe, config))
+
+
+def num_gpus(config: SkyRLTrainConfig) -> int:
+    """That learn and that sample; the same ones where both are colocated."""
+    placement, engines = config.trainer.placement, config.generator.inference_engine
+    learning: int = placement.policy_num_nodes * placement.policy_num_gpus_per_node
+    sampling: int = engines.num_engines * engines.tensor_parallel_size
+    return learning if placement.colocate_all else learning + sampling
+
+
+def _run(recipe: Recipe, config: SkyRLTrainConfig) -> None:
+    TurnwiseExp(config, recipe).run()

@@ -1,0 +1,162 @@
+"""Takes orders for groups, gives the groups played: with the recipe's own tools, rewards and limits.
+
+A player opens its servers with its first order and holds them until it is closed, or until its event loop
+ends: SkyRL's interface knows no end of a generator.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from turnwise.config import Recipe
+from turnwise.integrations.skyrl.engine import SessionEngine
+from turnwise.protocols import Toolbox
+from turnwise.rollout import collector as rollout
+from turnwise.rollout.collector import CollectionFailed, Collector, Slots
+from turnwise.rollout.episode import play
+from turnwise.types import Group, Sampling, Stop, Task, Trajectory
+from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
+
+if TYPE_CHECKING:
+    from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One group wanted. What is drawn depends on nothing else: whoever plays it gets the same tokens."""
+
+    task: Task
+    spares: tuple[Task, ...]
+    """Tasks drawn one after the other in the place of one that infrastructure took; () takes no other."""
+    group_size: int
+    temperature: float
+    top_p: float
+    seed: int
+    policy_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an order."""
+
+    group: Group | None
+    """Of the task or of a spare, always whole; None if all of them were lost."""
+    failures: Counter[Stop]
+    """Episodes lost to infrastructure on the way, by how; most were played again."""
+    message: str = ""
+    """Why the last one was lost, if the group was."""
+    num_calls: int = 0
+    num_successes: int = 0
+    num_resent: int = 0
+    """How often a worker died with it and another one played it from its start."""
+
+
+class Players(Protocol):
+    """Whoever plays orders: a `Player` in this process, or `workers.Workers` all over a cluster."""
+
+    async def play(self, order: Order) -> Outcome: ...
+
+    async def close(self) -> None: ...
+
+
+class Player:
+    """Plays any number of orders at once, over one pool of servers."""
+
+    def __init__(self, recipe: Recipe, client: "InferenceEngineInterface", model: str) -> None:
+        self._recipe = recipe
+        self._client = client
+        self._model = model
+        self._numbers = itertools.count()
+        self._pace = Slots(recipe.rollout.num_parallel_episodes)
+        self._servers = Servers(recipe)
+
+    async def play(self, order: Order) -> Outcome:
+        """ValueError for the user's mistakes; infrastructure's faults are part of the outcome."""
+        bench = await self._servers.bench()
+        # the same task may be in play twice, as itself and as another one's spare
+        number = next(self._numbers)
+        plan = plan_of(self._recipe, order.group_size, order.seed)
+        collector = Collector(
+            self._playing(bench, order, number), _leasing(bench, number), bench.rewards, plan, self._pace
+        )
+        played: list[Group] = []
+        message = ""
+        try:
+            async with collector.collecting((order.task, *order.spares), 1) as groups:
+                played = [group async for group in groups]
+        except CollectionFailed as error:
+            message = str(error)
+        progress = collector.progress
+        group = played[0] if played else None
+        return Outcome(group, progress.failures, message, progress.num_calls, progress.num_successes)
+
+    async def close(self) -> None:
+        """End the servers; what is in play is to be over by now."""
+        await self._servers.close()
+
+    def _playing(self, bench: Workbench, order: Order, number: int) -> rollout.Player:
+        limits = limits_of(self._recipe)
+        sampling = Sampling(temperature=order.temperature, top_p=order.top_p)
+
+        async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
+            engine = SessionEngine(
+                self._client,
+                model=self._model,
+                session=f"{order.policy_version}/{number}/{episode_id}",
+                policy_version=order.policy_version,
+            )
+            try:
+                return await play(
+                    task,
+                    engine,
+                    bench.chat,
+                    toolbox,
+                    episode_id=episode_id,
+                    seed=seed,
+                    limits=limits,
+                    sampling=sampling,
+                )
+            finally:
+                await engine.finish()
+
+        return play_one
+
+
+class Servers:
+    """A recipe's tools and rewards: opened when first asked for, held until closed or the event loop ends."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._holder: asyncio.Task[None] | None = None
+        self._opened: asyncio.Future[Workbench] | None = None
+        self._closing = asyncio.Event()
+
+    async def bench(self) -> Workbench:
+        """ValueError where they cannot be opened, each time."""
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            # in a task of its own: what opens the servers must also be what closes them, and whoever is
+            # cancelled while they open must not take them along
+            self._holder = asyncio.create_task(self._hold(self._opened), name="turnwise servers")
+        return await asyncio.shield(self._opened)
+
+    async def _hold(self, opened: "asyncio.Future[Workbench]") -> None:
+        try:
+            async with open_workbench(self._recipe, with_engine=False) as bench:
+                opened.set_result(bench)
+                await self._closing.wait()
+        except Exception as error:
+            if opened.done():
+                raise
+            opened.set_exception(error)
+
+    async def close(self) -> None:
+        self._closing.set()
+        if self._holder is not None:
+            await self._holder
+
+
+def _leasing(bench: Workbench, number: int) -> rollout.Lease:
+    return lambda task, episode_id: bench.lease(task, f"{number}/{episode_id}")

@@ -1,0 +1,103 @@
+"""What a recipe comes to is accepted by SkyRL's own `validate_cfg`, and its experiment is SkyRL's own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyrl`")
+
+from skyrl.train.config import SkyRLTrainConfig
+from skyrl.train.utils.trainer_utils import build_dataloader
+
+from tests.integrations.stage import ModelClient
+from turnwise.config import Recipe, load_recipe
+from turnwise.integrations.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
+from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.translation import translate
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+CISPO = ("algorithm.loss=cispo", "algorithm.correction=bypass")
+EMBEDDED = ("model.path=embedded", "model.dtype=float32")
+
+
+def recipe_with(*overrides: str) -> Recipe:
+    return load_recipe(RECIPES / "cluster_skyrl.toml", overrides)
+
+
+def config_of(*overrides: str) -> Any:
+    return checked_config(translate(recipe_with(*overrides), Path("/runs/one")))
+
+
+def test_the_recipe_that_ships_is_accepted_with_its_values() -> None:
+    config = config_of()
+    trainer, generator = config.trainer, config.generator
+    assert (trainer.train_batch_size, generator.n_samples_per_prompt, trainer.max_training_steps) == (
+        64,
+        8,
+        100,
+    )
+    assert trainer.policy.model.lora.rank == 16
+    assert trainer.algorithm.grpo_norm_by_std is False
+    assert (trainer.algorithm.eps_clip_low, trainer.algorithm.eps_clip_high) == (0.2, 0.28)
+    assert trainer.algorithm.use_kl_loss is False
+    assert trainer.algorithm.off_policy_correction.tis_ratio_type == "token"
+    assert generator.sampling_params.max_generate_length == 512
+    assert generator.eval_sampling_params.temperature == 1.0
+    assert generator.inference_engine.engine_init_kwargs == {"max_model_len": 4096}
+    assert trainer.ckpt_path == "/runs/one/checkpoints"
+    assert trainer.algorithm.temperature == 1.0
+    assert num_gpus(config) == 16
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        *([f"algorithm.preset={name}"] for name in ("grpo", "dr_grpo", "dapo", "gspo", "cispo", "ppo")),
+        *([f"algorithm.advantage={name}"] for name in ("rloo", "maxrl", "reinforce++")),
+        *([f"algorithm.correction={name}"] for name in ("sequence", "mask", "mask_sequence", "none")),
+        ["algorithm.kl.placement=reward", "algorithm.kl.target=0.1", "reference.kind=frozen"],
+        ["algorithm.aggregation=prompt"],
+        ["algorithm.clip_dual=3"],
+        ["policy.tuning=full", *EMBEDDED],
+        [*CISPO, "run.mode=async", "skyrl.colocate=false", "skyrl.num_engines=4"],
+        ["skyrl.gpus_per_engine=2"],
+        ["evaluation.every=0", "optimizer.schedule=cosine", "optimizer.warmup_steps=2"],
+    ],
+    ids=" ".join,
+)
+def test_skyrl_accepts_what_the_translation_gives(overrides: list[str]) -> None:
+    assert isinstance(config_of(*overrides), SkyRLTrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("skyrl.overrides.trainer.policy_mini_batch_size=7", "divisible"),
+        ("skyrl.overrides.trainer.no_such_key=7", "no_such_key"),
+        ("skyrl.overrides.trainer.algorithm.policy_loss_type=none", "policy_loss_type"),
+    ],
+)
+def test_what_skyrl_refuses_is_said_in_its_words(override: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"SkyRL refuses the recipe: .*{words}"):
+        config_of(override)
+
+
+def test_the_experiment_has_our_tasks_and_our_generator() -> None:
+    overrides = (
+        *EMBEDDED,
+        "skyrl.num_players=0",
+        "skyrl.colocate=false",
+        "skyrl.num_engines=1",
+        "evaluation.num_tasks=20",
+    )
+    recipe = recipe_with(*overrides)
+    experiment = TurnwiseExp(config_of(*overrides), recipe)
+    batch = next(iter(build_dataloader(experiment.cfg, experiment.train_dataset)))
+    assert len(batch) == 64
+    assert len({item["uid"] for item in batch}) == 64
+    assert batch[0]["env_extras"]["task"].id == batch[0]["uid"]
+    assert batch[0]["prompt"][-1]["role"] == "user"
+    assert len(experiment.eval_dataset) == 20
+    generator = experiment.get_generator(experiment.cfg, experiment.tokenizer, ModelClient(recipe))
+    assert isinstance(generator, TurnwiseGenerator)

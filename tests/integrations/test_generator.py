@@ -1,0 +1,179 @@
+"""SkyRL's generator gives exactly what our own rollouts give, and loses nothing without a word."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyrl`")
+
+import numpy as np
+import torch
+from skyrl.backends.skyrl_train.utils.ppo_utils import compute_grpo_outcome_advantage
+from skyrl.train.generators.utils import concatenate_generator_outputs, get_metrics_from_generator_output
+from skyrl.train.utils.trainer_utils import validate_generator_output
+
+from tests.integrations.stage import MODEL, ModelClient, batch, write_recipe
+from tests.mcp.leaks import nothing_leaks
+from turnwise.config import Recipe
+from turnwise.integrations.skyrl.experiment import new_generator
+from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.rollout.collector import CollectionFailed, step_seed
+from turnwise.tasks.load import load
+from turnwise.types import Group, Task
+from turnwise.workbench import open_workbench
+
+
+@contextlib.asynccontextmanager
+async def generating(recipe: Recipe, client: ModelClient) -> AsyncIterator[TurnwiseGenerator]:
+    generator = new_generator(recipe, client, MODEL)
+    try:
+        yield generator
+    finally:
+        await generator.close()
+        await client.teardown()
+
+
+def tasks_of(recipe: Recipe) -> tuple[Task, ...]:
+    assert recipe.tasks.train is not None
+    return load(recipe.tasks.train)
+
+
+async def own_groups(recipe: Recipe, tasks: tuple[Task, ...], seed: int) -> list[Group]:
+    async with open_workbench(recipe, tasks) as bench:
+        collector = bench.collector(seed=seed)
+        async with collector.collecting(tasks, len(tasks)) as groups:
+            played = [group async for group in groups]
+    order = [task.id for task in tasks]
+    return sorted(played, key=lambda group: order.index(group.task.id))
+
+
+def joined(output: Any, row: int) -> list[int]:
+    return output["prompt_token_ids"][row] + output["response_ids"][row]
+
+
+def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path)
+    tasks = tasks_of(recipe)[:3]
+
+    async def scenario() -> tuple[Any, list[Group], ModelClient]:
+        client = ModelClient(recipe)
+        async with nothing_leaks():
+            async with generating(recipe, client) as generator:
+                output = await generator.generate(batch(tasks, 2, step=5))
+        return output, await own_groups(recipe, tasks, step_seed(recipe.seed, 4)), client
+
+    output, groups, client = asyncio.run(scenario())
+    validate_generator_output(6, output)
+    pairs = [pair for group in groups for pair in zip(group.trajectories, group.rewards, strict=True)]
+    for row, (trajectory, reward) in enumerate(pairs):
+        start = len(trajectory.turns[0].new_ids)
+        assert output["prompt_token_ids"][row] == list(trajectory.token_ids[:start])
+        assert joined(output, row) == list(trajectory.token_ids)
+        assert output["loss_masks"][row] == list(trajectory.loss_mask[start:])
+        assert output["rollout_logprobs"][row] == pytest.approx(trajectory.logprobs[start:], abs=1e-4)
+        assert output["rewards"][row] == reward.total
+    assert any(trajectory.calls for trajectory, _ in pairs), "tools were called"
+    assert len({reward.total for _, reward in pairs}) > 3, "none can be mistaken for another's"
+    # a session an episode, each ended once; nothing of SkyRL's that would change what is drawn
+    assert sorted(set(client.sessions)) == sorted(client.finished)
+    assert len(client.finished) == 6
+    assert not any("min_tokens" in params or "top_k" in params for params in client.params)
+    assert output["rollout_metrics"]["turnwise/num_groups_masked"] == 0
+
+
+def test_a_lost_group_is_refilled_whole_with_another_training_task(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=4)
+    tasks = tasks_of(recipe)
+    lost = tasks[0]
+
+    async def scenario() -> Any:
+        client = ModelClient(recipe, broken=[lost.prompt[-1].content])
+        async with generating(recipe, client) as generator:
+            return await generator.generate(batch(tasks[:2], 2))
+
+    output = asyncio.run(scenario())
+    validate_generator_output(4, output)
+    figures = output["rollout_metrics"]
+    assert figures["turnwise/num_groups_refilled"] == 1
+    assert figures["turnwise/num_groups_masked"] == 0
+    assert figures["turnwise/num_lost_engine_down"] == 2
+    first, second = output["prompt_token_ids"][:2]
+    assert first == second, "both members are of the same task"
+    assert len({tuple(ids) for ids in output["prompt_token_ids"]}) == 2
+    assert all(any(mask) for mask in output["loss_masks"])
+
+
+def test_where_nothing_can_refill_rows_are_masked_and_counted_and_move_no_average(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=4)
+    tasks = tasks_of(recipe)[:3]
+    lost = tasks[1]
+
+    async def scenario() -> Any:
+        client = ModelClient(recipe, broken=[lost.prompt[-1].content])
+        async with generating(recipe, client) as generator:
+            return await generator.generate(batch(tasks, 2, phase="eval"))
+
+    output = asyncio.run(scenario())
+    validate_generator_output(6, output)
+    uids = [task.id for task in tasks for _ in range(2)]
+    assert output["rollout_metrics"]["turnwise/num_groups_masked"] == 1
+    assert output["rollout_metrics"]["turnwise/num_groups_refilled"] == 0
+    assert [not any(mask) for mask in output["loss_masks"]] == [False, False, True, True, False, False]
+    assert output["stop_reasons"][2:4] == ["lost", "lost"]
+    played = [output["rewards"][row] for row in (0, 1, 4, 5)]
+    assert max(played) > min(played) > 0
+    mean = get_metrics_from_generator_output(output, uids)["avg_score"]
+    assert mean == pytest.approx(sum(played) / 4)
+    # and in SkyRL's own advantages its rows are nothing
+    rewards_BT = torch.tensor([[reward] for reward in output["rewards"]])
+    advantages_BT, _ = compute_grpo_outcome_advantage(rewards_BT, torch.ones_like(rewards_BT), np.array(uids))
+    assert advantages_BT[2:4].abs().max() < 1e-6
+    # SkyRL adds the counts up where it joins batches
+    both = concatenate_generator_outputs([output, output])
+    assert both["rollout_metrics"]["turnwise/num_groups_masked"] == 2
+
+
+def test_when_everything_is_lost_for_good_it_says_so(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    tasks = tasks_of(recipe)
+
+    async def scenario() -> None:
+        client = ModelClient(recipe, broken=[""])
+        async with generating(recipe, client) as generator:
+            for step in range(1, 8):
+                output = await generator.generate(batch(tasks, 2, step=step))
+                assert not any(any(mask) for mask in output["loss_masks"])
+            await generator.generate(batch(tasks, 2, step=8))
+
+    with pytest.raises(CollectionFailed, match=r"16 groups in a row .* episode .* engine_down"):
+        asyncio.run(scenario())
+
+
+def test_groups_of_calls_that_overlap_do_not_meet(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    [task, _] = tasks_of(recipe)
+
+    async def scenario() -> list[Any]:
+        async with generating(recipe, ModelClient(recipe)) as generator:
+            calls = [generator.generate(batch([task], 2, step=step)) for step in (1, 1, 2)]
+            return list(await asyncio.gather(*calls))
+
+    first, again, later = asyncio.run(scenario())
+    assert first["response_ids"] == again["response_ids"]
+    assert first["response_ids"] != later["response_ids"], "each step draws anew"
+
+
+def test_a_mistake_of_the_users_comes_out_as_itself(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
+
+    async def scenario() -> None:
+        async with nothing_leaks(), generating(recipe, ModelClient(recipe)) as generator:
+            await generator.generate(batch(tasks_of(recipe), 2))
+
+    with pytest.raises(ValueError, match="no-such-program"):
+        asyncio.run(scenario())

@@ -1,0 +1,189 @@
+"""A recipe in SkyRL's words: every key is carried over, read by the episodes, or named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from turnwise.cli import app
+from turnwise.config import Recipe, load_recipe
+from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec
+from turnwise.integrations.skyrl.translation import KEPT, LEFT, leaves, translate
+
+RECIPES = Path(__file__).parents[2] / "recipes"
+FOLDER = Path("/runs/one")
+
+CISPO = ("algorithm.loss=cispo", "algorithm.correction=bypass")
+ASYNC = ("rollout.lockstep=false", "skyrl.colocate=false", *CISPO, "run.mode=async")
+OTHER: dict[str, tuple[str, ...]] = {
+    "seed": ("seed=7",),
+    "model.path": ("model.path=Qwen/Qwen3-4B",),
+    "model.dtype": ("model.dtype=bfloat16",),
+    "engine.max_batch": ("engine.max_batch=7",),
+    "engine.vllm.gpu_memory_utilization": ("engine.vllm.gpu_memory_utilization=0.7",),
+    "engine.vllm.eager": ("engine.vllm.eager=true",),
+    "rollout.group_size": ("rollout.group_size=3",),
+    "rollout.tokens_per_episode": ("rollout.tokens_per_episode=999",),
+    "rollout.temperature": ("rollout.temperature=0.7",),
+    "rollout.dynamic_sampling": ("rollout.dynamic_sampling=false",),
+    "policy.tuning": ("policy.tuning=full",),
+    "policy.lora_rank": ("policy.lora_rank=3",),
+    "policy.lora_alpha": ("policy.lora_alpha=3",),
+    "policy.lora_dropout": ("policy.lora_dropout=0.3",),
+    "policy.lora_targets": ('policy.lora_targets=["q_proj"]',),
+    "policy.gradient_checkpointing": ("policy.gradient_checkpointing=true",),
+    "algorithm.advantage": ("algorithm.advantage=rloo",),
+    "algorithm.loss": ("algorithm.loss=gspo",),
+    "algorithm.aggregation": ("algorithm.aggregation=prompt",),
+    "algorithm.clip_low": ("algorithm.clip_low=0.3",),
+    "algorithm.clip_high": ("algorithm.clip_high=0.3",),
+    "algorithm.clip_dual": ("algorithm.clip_dual=3",),
+    "algorithm.correction": ("algorithm.correction=none",),
+    "algorithm.correction_cap": ("algorithm.correction_cap=3",),
+    "algorithm.correction_low": ("algorithm.correction=mask", "algorithm.correction_low=0.3"),
+    "algorithm.correction_high": ("algorithm.correction=mask_sequence", "algorithm.correction_high=3"),
+    "algorithm.entropy_bonus": ("algorithm.entropy_bonus=0.1",),
+    "algorithm.gamma": ("algorithm.gamma=0.9",),
+    "algorithm.lam": ("algorithm.lam=0.9",),
+    "algorithm.constant_tokens": ("algorithm.aggregation=constant", "algorithm.constant_tokens=77"),
+    "algorithm.kl.placement": ("reference.kind=frozen", "algorithm.kl.placement=reward"),
+    "algorithm.kl.coefficient": ("algorithm.kl.coefficient=0.5",),
+    "algorithm.kl.target": (
+        "algorithm.kl.placement=reward",
+        "reference.kind=frozen",
+        "algorithm.kl.target=0.2",
+    ),
+    "value.learning_rate": ("algorithm.advantage=gae", "value.learning_rate=0.5"),
+    "value.max_change": ("algorithm.advantage=gae", "value.max_change=0.5"),
+    "optimizer.learning_rate": ("optimizer.learning_rate=1",),
+    "optimizer.weight_decay": ("optimizer.weight_decay=1",),
+    "optimizer.betas": ("optimizer.betas=[0.1, 0.2]",),
+    "optimizer.schedule": ("optimizer.schedule=cosine",),
+    "optimizer.warmup_steps": ("optimizer.warmup_steps=3",),
+    "optimizer.max_gradient_norm": ("optimizer.max_gradient_norm=3",),
+    "update.num_epochs": ("update.num_epochs=3",),
+    "update.num_minibatches": ("update.num_minibatches=2",),
+    "update.tokens_per_microbatch": ("update.tokens_per_microbatch=77",),
+    "run.num_steps": ("run.num_steps=7",),
+    "run.tasks_per_step": ("run.tasks_per_step=7",),
+    "run.mode": ASYNC,
+    "run.max_staleness": (*ASYNC, "run.max_staleness=3"),
+    "run.checkpoint_every": ("run.checkpoint_every=3",),
+    "run.keep_checkpoints": ("run.keep_checkpoints=3",),
+    "evaluation.every": ("evaluation.every=3",),
+    "evaluation.num_samples": ("evaluation.num_samples=3",),
+    "evaluation.temperature": ("evaluation.temperature=0.3",),
+    "evaluation.is_before_and_after": ("evaluation.every=3", "evaluation.is_before_and_after=false"),
+    "trackers": ('trackers=["tensorboard"]',),
+    "skyrl.num_nodes": ("skyrl.num_nodes=2",),
+    "skyrl.gpus_per_node": ("skyrl.gpus_per_node=2",),
+    "skyrl.colocate": ("skyrl.colocate=false",),
+    "skyrl.num_engines": ("skyrl.colocate=false", "skyrl.num_engines=3"),
+    "skyrl.gpus_per_engine": ("skyrl.gpus_per_node=2", "skyrl.gpus_per_engine=2"),
+    "skyrl.overrides": ("skyrl.overrides.trainer.flash_attn=false",),
+}
+"""By key, another value for it, and what must be said beside it to be of use: the last one is the key's."""
+
+ELSEWHERE = {"run.folder", "run.name"}
+"""Said by the folder that `translate` is given."""
+
+REFUSED = {
+    "algorithm.gamma_unit": ("algorithm.advantage=gae", "algorithm.gamma_unit=turn"),
+    "reference.kind": ("algorithm.kl.placement=loss_k3", "reference.kind=ema"),
+}
+"""Keys whose only other values SkyRL has no counterpart for."""
+
+
+def changed(*overrides: str) -> Recipe:
+    return load_recipe(RECIPES / "cpu.toml", ["policy.tuning=lora", "model.path=a", *overrides])
+
+
+def test_every_key_of_a_recipe_is_decided_upon() -> None:
+    keys = {key for key, _ in leaves(Recipe())}
+    decided = [*KEPT, *LEFT, *OTHER, *ELSEWHERE, *REFUSED]
+    assert sorted(decided) == sorted(keys)
+
+
+@pytest.mark.parametrize("key", OTHER)
+def test_what_is_carried_over_makes_a_difference(key: str) -> None:
+    *context, last = OTHER[key]
+    before = translate(changed(*context), FOLDER).overrides
+    assert translate(changed(*context, last), FOLDER).overrides != before
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_what_would_be_another_algorithm_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match=key):
+        translate(changed(*REFUSED[key]), FOLDER)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["algorithm.advantage=turn"], "algorithm.advantage"),
+        (["algorithm.advantage=batch_std"], "algorithm.advantage"),
+        (["algorithm.loss=reinforce"], "algorithm.loss"),
+        (["algorithm.correction=bypass"], "algorithm.correction"),
+        (["model.path=smollm2"], "model.path"),
+        (["model.dtype=float16"], "model.dtype"),
+        (["update.num_minibatches=3"], "update.num_minibatches"),
+        (["rollout.lockstep=false", *CISPO, "run.mode=async"], "run.mode"),
+        (["rollout.lockstep=false", "skyrl.colocate=false", "run.mode=async"], "run.mode"),
+        ([*ASYNC, "update.num_minibatches=2"], "update.num_minibatches"),
+        (["run.num_steps=0"], "run.num_steps"),
+        (["skyrl.num_engines=3"], "skyrl.num_engines"),
+        (["rollout.temperature=0"], "rollout.temperature"),
+        (["policy.lora_alpha=1.5"], "policy.lora_alpha"),
+    ],
+)
+def test_a_refusal_names_the_key(overrides: list[str], key: str) -> None:
+    with pytest.raises(ValueError, match=key):
+        translate(changed(*overrides), FOLDER)
+
+
+def test_all_without_a_counterpart_is_named_in_the_output() -> None:
+    said = changed("curriculum.kind=success", "algorithm.kl.hard_cap=1.0")
+    translation = translate(said, FOLDER)
+    assert set(translation.left) | set(translation.left_at_default) == set(LEFT)
+    lines = "\n".join(translation.lines())
+    assert all(key in lines for key in LEFT)
+    assert "no counterpart in SkyRL: curriculum.kind: SkyRL draws its tasks evenly" in lines
+    assert "no counterpart in SkyRL: rollout.lockstep" in lines, "cpu.toml asks for it"
+    assert "no counterpart in SkyRL: health" not in lines
+
+
+def test_overrides_have_the_last_word_however_they_are_written() -> None:
+    dotted = changed('skyrl.overrides={"trainer.seed" = 5}')
+    nested = changed("skyrl.overrides.trainer.seed=5")
+    for recipe in (dotted, nested):
+        assert translate(recipe, FOLDER).overrides["trainer.seed"] == 5
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["train", *arguments])
+
+
+@pytest.mark.skipif(find_spec("skyrl") is not None, reason="SkyRL is installed")
+def test_without_skyrl_the_command_says_so_in_one_line(tmp_path: Path) -> None:
+    result = run("--engine", "skyrl", str(RECIPES / "cluster_skyrl.toml"), "--set", f"run.folder={tmp_path}")
+    assert result.exit_code == 2
+    assert result.output == f"turnwise: {NOT_INSTALLED}\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--engine", "verl", "r.toml"], "only skyrl is known"),
+        (["--engine", "skyrl", "--resume", "runs/x"], "give the recipe again"),
+        (["--engine", "skyrl", "--json", "r.toml"], "--json"),
+        (["--engine", "skyrl", "nowhere.toml"], "no such file"),
+        (["--engine", "skyrl", str(RECIPES / "smollm2.toml")], "model.path"),
+    ],
+)
+def test_mistakes_on_the_command_line_are_said_in_one_line(arguments: list[str], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    [line] = result.output.splitlines()
+    assert words in line

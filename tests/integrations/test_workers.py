@@ -1,0 +1,123 @@
+"""Two Ray workers play groups with real servers; one is killed midway, and nothing is lost or doubled."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyrl`")
+
+import ray
+
+from tests.integrations.stage import MODEL, ModelClient, write_recipe
+from tests.mcp.leaks import descendants
+from turnwise.config import Recipe
+from turnwise.integrations.skyrl.player import Order, Outcome, Player
+from turnwise.integrations.skyrl.workers import Workers
+from turnwise.tasks.load import load
+
+GROUP_SIZE = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    # workers find our tests, and turnwise where it is not installed, as this process does
+    there = os.environ | {"PYTHONPATH": os.pathsep.join(["src", ".", os.environ.get("PYTHONPATH", "")])}
+    kept = {key: there[key] for key in ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_NUM_THREADS") if key in there}
+    for attempt in range(4):
+        try:
+            ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": kept})
+            break
+        except Exception:  # Ray's only word for a machine too busy to start it within 30 seconds
+            ray.shutdown()
+            if attempt == 3:
+                raise
+    yield
+    ray.shutdown()
+
+
+def orders_of(recipe: Recipe) -> list[Order]:
+    assert recipe.tasks.train is not None
+    return [
+        Order(task, (), GROUP_SIZE, 1.0, 1.0, seed=3, policy_version=0) for task in load(recipe.tasks.train)
+    ]
+
+
+async def played_here(recipe: Recipe, orders: list[Order]) -> list[Outcome]:
+    client = ModelClient(recipe)
+    player = Player(recipe, client, MODEL)
+    outcomes = list(await asyncio.gather(*(player.play(order) for order in orders)))
+    await player.close()
+    await client.teardown()
+    return outcomes
+
+
+async def played_there(workers: Workers, orders: list[Order]) -> tuple[list[Outcome], set[int], set[int]]:
+    """All outcomes; the processes that the killed worker had, and those of the other."""
+    pids = await asyncio.gather(*(actor.__ray_call__.remote(_pid) for actor in workers.actors))
+    playing = [asyncio.ensure_future(workers.play(order)) for order in orders]
+    # until both have servers and something is done
+    while not (any(each.done() for each in playing) and all(descendants(pid) for pid in pids)):
+        await asyncio.wait(playing, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.sleep(0.05)
+    assert not all(each.done() for each in playing)
+    theirs = descendants(pids[0])
+    os.kill(pids[0], signal.SIGKILL)
+    outcomes = list(await asyncio.gather(*playing))
+    others = descendants(pids[1])
+    await workers.close()
+    return outcomes, theirs, others
+
+
+def _pid(player: Any) -> int:
+    return os.getpid()
+
+
+def ids_of(outcomes: list[Outcome]) -> list[list[tuple[int, ...]]]:
+    return [[each.token_ids for each in outcome.group.trajectories] for outcome in outcomes if outcome.group]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def gone(pids: set[int], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(map(is_alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not any(map(is_alive, pids))
+
+
+def test_a_killed_worker_takes_nothing_along(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=6, num_parallel_episodes=2)
+    orders = orders_of(recipe)
+    workers = Workers(recipe, ModelClient(recipe, seconds=0.3), MODEL, 2)
+
+    outcomes, theirs, others = asyncio.run(played_there(workers, orders))
+    # nothing lost, nothing doubled: a whole group for each order, the very one it would have been
+    tasks = [outcome.group.task.id for outcome in outcomes if outcome.group is not None]
+    assert tasks == [order.task.id for order in orders]
+    assert ids_of(outcomes) == ids_of(asyncio.run(played_here(recipe, orders)))
+    assert sum(outcome.num_resent for outcome in outcomes) >= 1
+    assert all(not outcome.failures for outcome in outcomes)
+    # nothing leaked: the dead worker's servers, and the living ones'
+    assert theirs
+    assert others
+    assert gone(theirs)
+    assert gone(others)
+
+
+def test_a_mistake_comes_back_from_a_worker_as_itself(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, num_tasks=2)
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
+    workers = Workers(recipe, ModelClient(recipe), MODEL, 1)
+    with pytest.raises(ValueError, match="no-such-program"):
+        asyncio.run(workers.play(orders_of(recipe)[0]))
