@@ -1,6 +1,7 @@
 """A real training, looked at while it goes: the page follows it, and its numbers are those of the files."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,8 @@ ROOT = Path(__file__).parents[2]
 
 def logged(run: Path, name: str) -> dict[int, float]:
     """By step, as metrics.jsonl has it."""
-    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    whole, _, _ = (run / "metrics.jsonl").read_text().rpartition("\n")  # a line may be half written
+    rows = [json.loads(line) for line in whole.splitlines()]
     return {row["step"]: row["metrics"][name] for row in rows if name in row["metrics"]}
 
 
@@ -24,15 +26,18 @@ def test_a_real_training_is_followed_to_its_end(page: Any, tmp_path: Path) -> No
     recipe = write_recipe(tmp_path, run={"num_steps": 4}, evaluation={"num_samples": 2, "every": 2})
     command = [sys.executable, "-m", "turnwise", "train", str(recipe), "--quiet"]
     run = tmp_path / "runs" / "run"
-    page.set_default_timeout(300_000)  # a training on a busy machine
+    page.set_default_timeout(180_000)  # a training on a busy machine
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
-        while not (run / "recipe.json").exists():
+        while not ((run / "metrics.jsonl").exists() and logged(run, "reward/mean")):
             assert process.poll() is None, process.stderr and process.stderr.read()
-            time.sleep(0.1)
+            time.sleep(0.02)
+        process.send_signal(signal.SIGSTOP)  # or it might be over before the page is there
+        last = max(logged(run, "reward/mean"))
         for served in serving(run):
             page.goto(f"http://127.0.0.1:{served.port}/#/overview")
             page.wait_for_selector("#runs .chip:has-text('running')")
-            page.wait_for_selector("#chart-success .readout .step:has-text('step 0')")
+            page.wait_for_selector(f"#chart-success .readout .step:has-text('step {last}')")
+            process.send_signal(signal.SIGCONT)
             page.wait_for_selector("#runs .chip:has-text('finished')")
             assert process.wait(timeout=60) == 0
             page.wait_for_selector("#chart-success .readout .step:has-text('step 3')")

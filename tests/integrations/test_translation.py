@@ -89,6 +89,7 @@ ELSEWHERE = {"run.folder", "run.name"}
 """Said by the folder that `translate` is given."""
 
 REFUSED = {
+    "model.quantisation": ("model.quantisation=nf4",),
     "algorithm.gamma_unit": ("algorithm.advantage=gae", "algorithm.gamma_unit=turn"),
     "reference.kind": ("algorithm.kl.placement=loss_k3", "reference.kind=ema"),
 }

@@ -34,6 +34,8 @@ def _policy(recipe: Recipe) -> Overrides:
         raise ValueError("model.path: SkyRL reads no GGUF; `turnwise sft` writes a folder that it does")
     if model.dtype == "float16":
         raise ValueError("model.dtype: SkyRL learns in bfloat16 or float32")
+    if model.quantisation != "none":
+        raise ValueError(f"model.quantisation: SkyRL has no base in {model.quantisation!r}")
     if policy.lora_alpha != int(policy.lora_alpha):
         raise ValueError(f"policy.lora_alpha: SkyRL takes a whole number, not {policy.lora_alpha}")
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
