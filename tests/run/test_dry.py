@@ -64,8 +64,7 @@ def test_what_leaves_nothing_to_say_is_one_line(tmp_path: Path, overrides: list[
 
 
 def test_a_reward_that_is_not_there_is_found(tmp_path: Path) -> None:
-    path = write_recipe(tmp_path)
-    path.write_text(path.read_text().replace("even_ids", "odd_ids"))
-    ran = turnwise("train", "--dry-run", str(path), cwd=tmp_path, env=ENVIRON)
-    assert ran.code == 2
-    assert "odd_ids" in ran.err
+    settings = recipe(tmp_path)
+    parts = [part.model_copy(update={"name": "tests.run.own_rewards:odd_ids"}) for part in settings.rewards]
+    with pytest.raises(ValueError, match="odd_ids"):
+        tried(settings.model_copy(update={"rewards": tuple(parts)}))
