@@ -144,7 +144,7 @@ def test_in_an_episode_its_tokens_and_its_group_they_stay_words(
     assert check_words(page).count("<script>window.broken = 1</script>") >= 6
 
 
-def test_a_name_of_a_million_signs_can_still_be_filtered_by(page: Any, live: str) -> None:
+def test_names_of_any_length_keep_to_their_line(page: Any, live: str) -> None:
     page.goto(f"{live}#/trajectories?source=train")
     page.wait_for_selector("table#list")
     options = page.query_selector_all("#filter-family option")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.dashboard.looking import readout
+from tests.dashboard.test_clicking import played
 from tests.dashboard.test_server import serving
 from tests.run.stage import write_recipe
 
@@ -50,14 +51,14 @@ def test_a_real_training_is_followed_to_its_end(page: Any, tmp_path: Path) -> No
                 f"time/{phase}_seconds" for phase in ("rollout", "update", "publish", "validation")
             }
             rewards = [
-                json.loads(line)["reward"]["total"]
-                for line in (run / "evaluations" / "step-000004.trajectories.jsonl").read_text().splitlines()
-                if '"kind":"trajectory"' in line.replace(" ", "")
+                row["reward"]["total"]
+                for row in played(run)
+                if (row["folder"], row["file"]) == ("evaluations", "step-000004")
             ]
             assert abs(float(shown["validation/reward"]) - sum(rewards) / len(rewards)) < 1e-9
             page.click("#view-trajectories")
             page.wait_for_selector("#list")
-            assert int(page.inner_text("#total")) == 4 * 6 + 2 * 4 + 2 * 4
+            assert int(page.inner_text("#total")) == len(played(run))
             page.click("#list tr:has-text('step 3') a >> nth=0")
             page.wait_for_selector("#turn-1")
             page.select_option("#tokens", "logprob")
