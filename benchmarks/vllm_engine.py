@@ -3,9 +3,10 @@
     python benchmarks/vllm_engine.py [--model smollm2|tiny|FOLDER] [--adapters] [--eager] [--episodes 256]
 
 Episodes of three turns with a long shared prefix, played through the engine with no tool latency, beside raw
-vLLM (the same process, no seeds, no log-probs, no turns) sampling as many tokens from prompts as long. Then
-log-probs beside the trainer's own, before and after a publication. Several of these may run side by side on
-one GPU: what is timed is timed under a lock.
+vLLM sampling as many tokens from prompts as long. Raw vLLM is its `AsyncLLM` in a process of its own with its
+own defaults: no seeds, no log-probs, no turns, nothing of ours. Both take turns, so that a noisy minute falls
+on both. Then log-probs beside the trainer's own, before and after a publication. Several of these may run
+side by side on one GPU: what is timed is timed under a lock.
 """
 
 import sys
@@ -20,6 +21,8 @@ import fcntl
 import json
 import os
 import random
+import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -32,13 +35,14 @@ import torch
 
 from turnwise.config import ModelConfig
 from turnwise.config.learning import PolicyConfig
-from turnwise.engines.handover import write_model
+from turnwise.engines.handover import write_adapter, write_model
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.training.policy import Policy
 from turnwise.types import Completion, Sampling
 from turnwise.workbench import load_model
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+GOAL = 0.85
 
 
 def tell(**figures: Any) -> None:
@@ -79,46 +83,106 @@ def some_ids(source: random.Random, count: int, vocab_size: int) -> list[int]:
     return [source.randrange(vocab_size) for _ in range(count)]
 
 
-async def play(engine: VllmEngine, shape: argparse.Namespace, vocab_size: int) -> float:
+async def play(engine: VllmEngine, shape: argparse.Namespace, vocab_size: int, number: int) -> float:
     """Seconds for all episodes, side by side."""
-    prefix = some_ids(random.Random(0), shape.prefix, vocab_size)
+    prefix = some_ids(random.Random(-1 - number), shape.prefix, vocab_size)
+    sources = [random.Random(number * 10_000 + each) for each in range(shape.episodes)]
+    beginnings = [some_ids(source, 20, vocab_size) for source in sources]
+    observed = [some_ids(source, shape.turns * shape.observation, vocab_size) for source in sources]
 
-    async def episode(number: int) -> None:
-        source = random.Random(number)
-        ids = prefix + some_ids(source, 20, vocab_size)
+    async def episode(seed: int, beginning: list[int], observed: list[int]) -> None:
+        ids = prefix + beginning
         for turn in range(shape.turns):
-            completion = await engine.complete(ids, Sampling(max_tokens=shape.tokens), number * 10 + turn)
-            ids += [*completion.token_ids, *some_ids(source, shape.observation, vocab_size)]
+            completion = await engine.complete(ids, Sampling(max_tokens=shape.tokens), seed * 10 + turn)
+            ids += completion.token_ids
+            ids += observed[turn * shape.observation : (turn + 1) * shape.observation]
 
     started = time.perf_counter()
-    await asyncio.gather(*(episode(number) for number in range(shape.episodes)))
+    await asyncio.gather(*map(episode, range(shape.episodes), beginnings, observed))
     return time.perf_counter() - started
 
 
-async def play_raw(engine: VllmEngine, shape: argparse.Namespace, vocab_size: int) -> float:
-    """As many tokens from vLLM itself, one request an episode and turn, all handed over at once."""
+class Raw:
+    """vLLM as it comes, in a process of its own that plays whenever it is told to."""
+
+    def __init__(self, model: str, adapter: str, arguments: argparse.Namespace) -> None:
+        names = ("dtype", "episodes", "turns", "tokens", "prefix", "observation", "cache_gib")
+        options = [f"--{name.replace('_', '-')}={getattr(arguments, name)}" for name in names]
+        options += ["--eager"] if arguments.eager else []
+        command = [sys.executable, __file__, "--raw", adapter, "--model", model, *options]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT)
+
+    def seconds(self) -> float:
+        """Of one round; the first waits until it has started."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print("play", file=self._process.stdin, flush=True)
+        for line in self._process.stdout:
+            if line.startswith(RAW_SECONDS):
+                return float(line.removeprefix(RAW_SECONDS))
+        raise SystemExit(f"raw vLLM ended with status {self._process.wait()}")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+RAW_SECONDS = "raw seconds: "
+ENVIRONMENT = dict(os.environ)
+"""As it was before our engine chose anything in it."""
+
+
+async def play_raw(arguments: argparse.Namespace) -> None:
+    """In the process of `Raw`: a round for every line of stdin."""
     from vllm import SamplingParams
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.lora.request import LoRARequest
     from vllm.sampling_params import RequestOutputKind
+    from vllm.v1.engine.async_llm import AsyncLLM
 
-    standing = engine._standing
-    assert standing is not None
-    wanted = SamplingParams(
-        max_tokens=shape.tokens, ignore_eos=True, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY
+    lora: dict[str, Any] = {"enable_lora": True, "max_lora_rank": 16} if arguments.raw else {}
+    llm = AsyncLLM.from_engine_args(
+        AsyncEngineArgs(
+            model=arguments.model,
+            dtype=arguments.dtype,
+            skip_tokenizer_init=True,
+            max_model_len=4096,
+            max_num_seqs=arguments.episodes,
+            kv_cache_memory_bytes=int(arguments.cache_gib * 2**30),
+            enforce_eager=arguments.eager,
+            disable_log_stats=True,
+            **lora,
+        )
     )
-    prefix = some_ids(random.Random(1), shape.prefix, vocab_size)
+    adapter = LoRARequest("raw", 1, arguments.raw) if arguments.raw else None
+    wanted = SamplingParams(
+        max_tokens=arguments.tokens,
+        ignore_eos=True,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+    vocab_size = llm.model_config.get_vocab_size()
 
-    async def request(number: int, turn: int) -> None:
-        length = 20 + turn * (shape.tokens + shape.observation)
-        ids = prefix + some_ids(random.Random(number), length, vocab_size)
-        async for _ in standing.llm.generate(
-            {"prompt_token_ids": ids}, wanted, f"raw-{turn}-{number}", lora_request=standing.kept.adapter
-        ):
+    async def request(name: str, ids: list[int]) -> None:
+        async for _ in llm.generate({"prompt_token_ids": ids}, wanted, name, lora_request=adapter):
             pass
 
-    started = time.perf_counter()
-    for turn in range(shape.turns):  # as many at once as there are episodes, as the engine has
-        await asyncio.gather(*(request(number, turn) for number in range(shape.episodes)))
-    return time.perf_counter() - started
+    for number, _ in enumerate(iter(sys.stdin.readline, "")):
+        # another prefix each time: the engine that is measured beside it has other weights each time, too
+        prefix = some_ids(random.Random(-1 - number), arguments.prefix, vocab_size)
+        rounds = []
+        for turn in range(arguments.turns):
+            length = 20 + turn * (arguments.tokens + arguments.observation)
+            sources = [random.Random(number * 10_000 + each) for each in range(arguments.episodes)]
+            rounds.append([prefix + some_ids(source, length, vocab_size) for source in sources])
+        started = time.perf_counter()
+        for turn, prompts in enumerate(rounds):  # as many at once as there are episodes, as the engine has
+            names = (f"{number}-{turn}-{each}" for each in range(len(prompts)))
+            await asyncio.gather(*map(request, names, prompts))
+        print(f"{RAW_SECONDS}{time.perf_counter() - started}", flush=True)
+    llm.shutdown()
 
 
 def gaps(policy: Policy, prompt: list[int], completions: list[Completion]) -> dict[str, float]:
@@ -150,6 +214,24 @@ async def measure_publications(engine: VllmEngine, policy: Policy, arguments: ar
         tell(what="publication", version=version, seconds=seconds, gap=gaps(policy, prompt, completions))
 
 
+async def measure_rollouts(
+    engine: VllmEngine, raw: Raw, arguments: argparse.Namespace, vocab_size: int
+) -> None:
+    sampled = arguments.episodes * arguments.turns * arguments.tokens
+    ratios = []
+    for number in range(1 + arguments.rounds):
+        with alone():
+            raw_seconds = raw.seconds()
+            seconds = await play(engine, arguments, vocab_size, number)
+        what = "measured" if number else "warm-up"
+        speeds = {"tokens_per_second": sampled / seconds, "raw_tokens_per_second": sampled / raw_seconds}
+        tell(what=what, seconds=seconds, **speeds, ratio=raw_seconds / seconds)
+        ratios += [raw_seconds / seconds] if number else []
+    ratio = statistics.median(ratios)
+    verdict = "met" if ratio >= GOAL else "NOT MET"
+    tell(what="rollouts", ratio=ratio, goal=f">= {GOAL} of raw vLLM's tokens a second: {verdict}")
+
+
 async def measure(arguments: argparse.Namespace) -> None:
     model = load(arguments)
     vocab_size = model.config.vocab_size
@@ -164,21 +246,16 @@ async def measure(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_model(model, Path(folder))
         policy = Policy(model, PolicyConfig(), device=DEVICE)
+        adapter = Path(folder, "adapter") if arguments.adapters else None
+        if adapter is not None:
+            write_adapter(policy.adapter(), adapter)
+        raw = Raw(folder, str(adapter or ""), arguments)
         engine = VllmEngine(folder, settings)
         started = time.perf_counter()
         await engine.publish(policy.adapter() if arguments.adapters else policy.weights(), 0)
         tell(what="start", seconds=time.perf_counter() - started, **vars(arguments))
-        sampled = arguments.episodes * arguments.turns * arguments.tokens
-        for attempt in ("warm-up", "measured"):
-            with alone():
-                seconds, raw = [await each(engine, arguments, vocab_size) for each in (play, play_raw)]
-            tell(
-                what=attempt,
-                seconds=seconds,
-                tokens_per_second=sampled / seconds,
-                raw_tokens_per_second=sampled / raw,
-                ratio=raw / seconds,
-            )
+        await measure_rollouts(engine, raw, arguments, vocab_size)
+        raw.close()
         await measure_publications(engine, policy, arguments)
         tell(what="memory", **await engine.memory())
         if DEVICE == "cuda":
@@ -210,7 +287,10 @@ def main() -> None:
     parser.add_argument("--prefix", type=int, default=2000)
     parser.add_argument("--observation", type=int, default=100)
     parser.add_argument("--cache-gib", type=float, default=8.0)
-    asyncio.run(measure(parser.parse_args()))
+    parser.add_argument("--rounds", type=int, default=3, help="that count; their median is held to the goal")
+    parser.add_argument("--raw", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    asyncio.run(measure(arguments) if arguments.raw is None else play_raw(arguments))
 
 
 if __name__ == "__main__":

@@ -35,6 +35,10 @@ ADAPTER_SLOTS = 2
 """The adapter in use, and the one before it, for as long as completions begun under it last."""
 MIN_STEP_TOKENS = 4_096
 """Of prompts and completions in one step on a CPU."""
+GATHERING, GATHERING_ASYNC = (
+    f"turnwise.engines.gathering.{name}" for name in ("GatheringScheduler", "GatheringAsyncScheduler")
+)
+"""By name: their module is for vLLM's own process."""
 LOOK_SECONDS = 0.2
 """Between two looks whether the process still lives that a call waits for."""
 
@@ -352,7 +356,7 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"async_scheduling": torch.cuda.is_available()}
     if settings.lora_rank:
         rank = next(each for each in LORA_RANKS if each >= settings.lora_rank)
         options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
@@ -374,6 +378,7 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
         enforce_eager=settings.is_eager,
         enable_sleep_mode=settings.can_sleep,
         worker_extension_cls=f"{Receiver.__module__}.{Receiver.__name__}",
+        scheduler_cls=GATHERING_ASYNC if torch.cuda.is_available() else GATHERING,  # type: ignore[arg-type, unused-ignore]
         disable_log_stats=True,
         **options,
     )

@@ -1,0 +1,67 @@
+"""Takes what vLLM's scheduler says of a request step by step, gives it once, as the request ends.
+
+vLLM hands every token of every request from its process to ours by itself, with log-probs in three arrays of
+one entry. Nobody here reads a turn before it is whole, and with a small model that traffic costs more than
+the model does. Imported by vLLM alone, by name.
+"""
+
+from typing import Any
+
+import numpy as np
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.outputs import LogprobsLists
+
+
+class Gathering:
+    """Before one of vLLM's schedulers: outputs of requests that go on stay here."""
+
+    requests: dict[str, Any]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._held: dict[str, list[Any]] = {}
+
+    def update_from_output(self, *arguments: Any, **options: Any) -> dict[int, Any]:
+        found: dict[int, Any] = super().update_from_output(*arguments, **options)  # type: ignore[misc]
+        for client, told in list(found.items()):
+            told.outputs = self._ended(told.outputs)
+            if not told.outputs and told.finished_requests is None and told.scheduler_stats is None:
+                del found[client]  # there is nothing left to tell
+        return found
+
+    def _ended(self, outputs: list[Any]) -> list[Any]:
+        ended = []
+        for output in outputs:
+            if output.finish_reason is None:
+                self._held.setdefault(output.request_id, []).append(output)
+            else:
+                ended.append(_joined([*self._held.pop(output.request_id, ()), output]))
+        return ended
+
+    def finish_requests(self, *arguments: Any, **options: Any) -> Any:
+        """What ends without a last output: cancelled, and nobody waits for what was held of it."""
+        gone = super().finish_requests(*arguments, **options)  # type: ignore[misc]
+        self._held = {name: held for name, held in self._held.items() if name in self.requests}
+        return gone
+
+
+def _joined(outputs: list[Any]) -> Any:
+    """The last one, with the tokens and log-probs of all."""
+    first, last = outputs[0], outputs[-1]
+    if len(outputs) > 1:
+        last.new_token_ids = [token for each in outputs for token in each.new_token_ids]
+        last.prefill_stats = first.prefill_stats
+        found = [each.new_logprobs for each in outputs if each.new_logprobs is not None]
+        if found:
+            ids, logprobs, ranks = (np.concatenate(each) for each in list(zip(*found, strict=True))[:3])
+            last.new_logprobs = LogprobsLists(ids, logprobs, ranks)
+    return last
+
+
+class GatheringScheduler(Gathering, Scheduler):  # type: ignore[misc]
+    """Where a step is planned after the one before it: on a CPU."""
+
+
+class GatheringAsyncScheduler(Gathering, AsyncScheduler):  # type: ignore[misc]
+    """Where a step is planned while the one before it runs: on a GPU."""
