@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from turnwise.training.head import Head, choices, score
+from turnwise.training.head import Head, Room, choices, score
 
 NUM, DIM, VOCAB = 40, 8, 50
 
@@ -46,7 +46,7 @@ def test_values_and_gradients_are_those_of_the_whole_logits(
     max_logits: int, head: dict[str, Any], uses: str
 ) -> None:
     results = []
-    for compute, options in ((plain, head), (chunked, {**head, "max_logits": max_logits})):
+    for compute, options in ((plain, head), (chunked, {**head, "room": Room(max_logits, 1 << 22)})):
         tensors = drawn()
         logprobs, entropy = compute(tensors, options)
         weights = torch.linspace(-1, 2, len(SOURCE), dtype=torch.float64)
@@ -64,7 +64,9 @@ def test_its_gradients_are_those_of_small_differences() -> None:
     tensors = drawn()
 
     def compute(*inputs: Tensor) -> tuple[Tensor, Tensor]:
-        return chunked(dict(zip(tensors, inputs, strict=True)), {"temperature": 0.9, "max_logits": 2 * VOCAB})
+        return chunked(
+            dict(zip(tensors, inputs, strict=True)), {"temperature": 0.9, "room": Room(2 * VOCAB, 1 << 22)}
+        )
 
     assert gradcheck(compute, tuple(tensors.values()))
 
@@ -98,7 +100,7 @@ def test_all_the_logits_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Head, "logits", watched)
     tensors = drawn()
-    logprobs, _ = chunked(tensors, {"max_logits": 2 * VOCAB})
+    logprobs, _ = chunked(tensors, {"room": Room(2 * VOCAB, 1 << 22)})
     assert len(sizes) == 4  # seven positions, two at a time
     logprobs.sum().backward()
     assert len(sizes) == 8

@@ -107,7 +107,7 @@ def _learning(recipe: Recipe, policy: Trained, device: str) -> Iterator[Part]:
 def _work(recipe: Recipe, policy: Trained, device: str) -> Part:
     """What is held only for a while: these moments of a step come one after the other."""
     most = training_bytes(policy, recipe, device)
-    activations = max(most.most, most.at_head + head_bytes(policy, most.num_tokens))
+    activations = max(most.most, most.at_head + head_bytes(policy, most.num_tokens, device))
     why = f"{most.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
     if recipe.policy.gradient_checkpointing:
         why += ", recomputed"

@@ -11,7 +11,7 @@ from turnwise.config import Recipe
 from turnwise.planning import attention
 from turnwise.planning.held import Held
 from turnwise.training.adapters import Adapters
-from turnwise.training.head import Head
+from turnwise.training.head import Head, room_on
 from turnwise.training.network import checkpoint_layers
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
@@ -166,17 +166,17 @@ def _trunk(model: Any, num_tokens: int, scores: tuple[int, int] | None) -> Tenso
     return hidden
 
 
-def head_bytes(policy: Trained, num_tokens: int) -> int:
+def head_bytes(policy: Trained, num_tokens: int, device: str) -> int:
     """What `turnwise.training.head` holds: a chunk's logits three times, and the rows that it scores."""
     weight_VD = policy.model.get_output_embeddings().weight
     vocab_size, width = int(weight_VD.shape[0]), int(weight_VD.shape[1])
-    head = Head(weight_VD, None)
+    head = Head(weight_VD, None, room=room_on(device))
     chunk = head.chunks(num_tokens)[0]
     num_bytes: int = 3 * 4 * (chunk.stop - chunk.start) * vocab_size
     num_bytes += (
         3 * num_tokens * width * int(weight_VD.element_size())
     )  # chosen rows, their gradient, and its sum
-    if num_tokens * vocab_size <= head.max_logits:
+    if num_tokens * vocab_size <= head.room.max_logits:
         num_bytes += 4 * num_tokens * vocab_size
     if weight_VD.requires_grad:
         num_bytes += vocab_size * width * 4

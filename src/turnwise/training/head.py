@@ -4,21 +4,40 @@ The head is applied where a token is predicted and nowhere else, to a chunk of p
 computes the logits of a chunk again, so that [tokens, vocabulary] never exists; a single chunk is kept.
 """
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-MAX_LOGITS = 1 << 24
-"""Logits held at a time at most: 64 MiB in fp32. If all are fewer, they are kept for the backward pass."""
-
-_CHUNK_LOGITS, _CHUNK_ROWS = 1 << 22, 512
-"""A chunk that stays in a CPU's cache is quicker; one of few rows reads the head's weights too often."""
+_CHUNK_ROWS = 512
+"""A chunk of few rows reads the head's weights too often."""
 
 _FLOOR = -1e4
 """Of log-probs that are multiplied by their weight: below it that is 0 in fp64 too, and 0 · −inf is NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many logits there may be at a time."""
+
+    max_logits: int
+    """Held at most, in fp32. If all are fewer, they are kept for the backward pass."""
+    chunk_logits: int
+    """Computed at a time, unless that were very few rows."""
+
+
+ON_CPU = Room(1 << 24, 1 << 22)
+"""64 MiB, and a chunk that stays in the cache."""
+ON_GPU = Room(1 << 27, 1 << 27)
+"""512 MiB: smaller products leave most of a GPU idle."""
+
+
+def room_on(device: str) -> Room:
+    return ON_CPU if device == "cpu" else ON_GPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +49,12 @@ class Head:
     temperature: float = 1.0
     softcap: float | None = None
     """c·tanh(logit/c), as Gemma does it."""
-    max_logits: int = MAX_LOGITS
+    room: Room = ON_CPU
 
     def chunks(self, num_rows: int) -> list[slice]:
         vocab_size = self.weight_VD.shape[0]
-        step = max(_CHUNK_LOGITS // vocab_size, _CHUNK_ROWS)
-        step = max(1, min(step, self.max_logits // vocab_size))
+        step = max(self.room.chunk_logits // vocab_size, _CHUNK_ROWS)
+        step = max(1, min(step, self.room.max_logits // vocab_size))
         return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
     def logits(self, hidden_UD: Tensor) -> Tensor:
@@ -96,10 +115,10 @@ class _Scores(torch.autograd.Function):
         exact = torch.promote_types(hidden_UD.dtype, torch.float32)
         logprobs_Q = hidden_UD.new_empty(asked.row_Q.shape, dtype=exact)
         entropy_U = hidden_UD.new_full((len(hidden_UD),), math.nan, dtype=exact)
-        is_kept = len(hidden_UD) * len(weight_VD) <= head.max_logits and head.softcap is None
+        is_kept = len(hidden_UD) * len(weight_VD) <= head.room.max_logits and head.softcap is None
         kept = []
-        for chunk in head.chunks(len(hidden_UD)):
-            pairs = _pairs_of(asked, chunk)
+        chunks = _with_pairs(asked, head.chunks(len(hidden_UD)))
+        for chunk, pairs in chunks:
             logprobs_UV = _log_softmax(hidden_UD[chunk], head)
             row_Q = asked.row_Q[pairs] - chunk.start
             logprobs_Q[pairs] = logprobs_UV[row_Q, asked.target_Q[pairs]]
@@ -108,7 +127,7 @@ class _Scores(torch.autograd.Function):
             if is_kept:
                 kept.append(logprobs_UV)
         ctx.save_for_backward(hidden_UD, weight_VD, bias_V, entropy_U, *kept)
-        ctx.asked, ctx.head = asked, head
+        ctx.asked, ctx.head, ctx.chunks = asked, head, chunks
         ctx.set_materialize_grads(False)
         return logprobs_Q, entropy_U
 
@@ -120,9 +139,9 @@ class _Scores(torch.autograd.Function):
         grad_hidden_UD = torch.empty_like(hidden_UD) if ctx.needs_input_grad[0] else None
         grad_weight_VD = torch.zeros_like(weight_VD, dtype=exact) if ctx.needs_input_grad[1] else None
         grad_bias_V = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
-        for number, chunk in enumerate(head.chunks(len(hidden_UD))):
+        for number, (chunk, pairs) in enumerate(ctx.chunks):
             logprobs_UV = kept[number].clone() if kept else _log_softmax(hidden_UD[chunk], head)
-            grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, *grads)
+            grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, pairs, *grads)
             grad_UV = _through_head(grad_UV, hidden_UD[chunk], head)
             if grad_bias_V is not None:
                 grad_bias_V += grad_UV.sum(0)
@@ -141,10 +160,11 @@ class _Scores(torch.autograd.Function):
         )
 
 
-def _pairs_of(asked: Choices, chunk: slice) -> slice:
-    bounds = torch.tensor([chunk.start, chunk.stop], device=asked.row_Q.device)
-    first, last = torch.searchsorted(asked.row_Q, bounds).tolist()
-    return slice(first, last)
+def _with_pairs(asked: Choices, chunks: Sequence[slice]) -> list[tuple[slice, slice]]:
+    """Each chunk of rows with its pairs; asked of a GPU once for all, since it must be waited for."""
+    bounds = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=asked.row_Q.device)
+    places = torch.searchsorted(asked.row_Q, bounds).tolist()
+    return list(zip(chunks, itertools.starmap(slice, itertools.pairwise(places)), strict=True))
 
 
 def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:
@@ -163,11 +183,11 @@ def _grad_logits(
     entropy_U: Tensor,
     asked: Choices,
     chunk: slice,
+    pairs: slice,
     grad_logprobs_Q: Tensor | None,
     grad_entropy_U: Tensor | None,
 ) -> Tensor:
     """Into `logprobs_UV`: Σ g·(1[v = target] − p) for the log-probs, −g·p·(log p + H) for the entropy."""
-    pairs = _pairs_of(asked, chunk)
     row_Q, target_Q = asked.row_Q[pairs] - chunk.start, asked.target_Q[pairs]
     total_U = torch.zeros_like(entropy_U)
     if grad_logprobs_Q is not None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from turnwise.models import why_not_ours
 from turnwise.training import attention
-from turnwise.training.head import Head, score
+from turnwise.training.head import Head, room_on, score
 from turnwise.training.layout import Layout
 from turnwise.training.prefix import Keeper, Prefix
 
@@ -82,7 +82,8 @@ class Network(nn.Module):
 def head_of(model: Any, temperature: float = 1.0) -> Head:
     linear = model.get_output_embeddings()
     softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-    return Head(linear.weight, getattr(linear, "bias", None), temperature, softcap)
+    room = room_on(linear.weight.device.type)
+    return Head(linear.weight, getattr(linear, "bias", None), temperature, softcap, room)
 
 
 def check_head(model: Any) -> None:
