@@ -2,7 +2,8 @@
 
     pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash
     python benchmarks/versus_trl.py                                            # CPU, the embedded model
-    python benchmarks/versus_trl.py --device cuda --model smollm2 --epochs 4   # GPU, vLLM on both sides
+    python benchmarks/versus_trl.py --device cuda --model qwen3-0.6b           # GPU, vLLM on both sides
+    python benchmarks/versus_trl.py --device cuda --model models/warm          # SmolLM2 after `turnwise sft`
     python benchmarks/versus_trl.py --steps 60 --target 0.9 --latencies 0
 
 A step plays 8 tasks × 8 episodes with the five built-in servers and learns from them. Every side runs in a
@@ -13,9 +14,10 @@ it samples by `generate` and by continuous batching, and the better one counts; 
 with the same share of the memory (its supported range, 0.22 to 0.31, has the GPU host's 0.22.1). Its
 experimental AsyncGRPOTrainer is not raced: it wants a vLLM server beside it, and learns from stale samples.
 
-`--latencies` holds every tool result back for so long, at the server, for all sides. Latencies and sides take
-turns, so that a noisy hour falls on all of them; what is finished stays in --out, and the same command goes
-on where it was broken off. `--epochs` is for a model that knows no tools: it learns to call them from the
+`--latencies` holds every tool result back for so long, at the server, for all sides; a side's steps take
+turns at them. What is finished stays in --out, and the same command goes on where it was broken off. With
+that model's sizes, but as many key heads as heads, `qwen3-0.6b` does what the embedded model does
+(race/grown.py). `--epochs` is for a model that knows no tools: it learns to call them from the
 tasks' demonstrations before the race. `--target` needs many steps: it adds the seconds until three steps in
 a row came to that success on average, and the held-out success afterwards, measured alike for all.
 """
@@ -59,12 +61,12 @@ QWEN_SHAPE = {
     "intermediate_size": 3072,
     "num_hidden_layers": 28,
     "num_attention_heads": 16,
-    "num_key_value_heads": 8,
+    "num_key_value_heads": 16,
     "head_dim": 128,
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
 }
-"""Random weights: no hub is needed. It speaks the embedded model's tokens, the first of its own."""
+"""No hub is needed: it speaks the embedded model's tokens, the first of its own, and has its weights."""
 
 GOALS = {("cpu", 0): 5.0, ("cpu", 500): 15.0, ("cuda", 0): 2.0, ("cuda", 500): 8.0}
 """Episodes a second over TRL's, by device and milliseconds of a tool."""
@@ -75,14 +77,17 @@ class Row:
     """One side at one latency."""
 
     side: str
-    latency: int
     load: float
     """Of the machine when it began."""
     warm: tuple[Step, ...]
     steps: tuple[Step, ...]
-    """Those that count."""
+    """Those that count, all of one latency."""
     peak_mib: float
     held_out: float | None
+
+    @property
+    def latency(self) -> int:
+        return self.steps[0].latency
 
     def mean(self, name: str) -> float:
         return statistics.fmean(getattr(step, name) for step in self.steps)
@@ -107,7 +112,7 @@ class Row:
 def write_model(name: str, folder: Path, dtype: str) -> None:
     """Weights, and a tokenizer with the template that TRL knows as Qwen3's."""
     import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from grown import grown
 
     from turnwise.chat import load_tokenizer
     from turnwise.config import ModelConfig
@@ -123,7 +128,8 @@ def write_model(name: str, folder: Path, dtype: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if name == QWEN:
         ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-        model = Qwen3ForCausalLM(Qwen3Config(**QWEN_SHAPE, **ends)).to(getattr(torch, dtype))
+        small = load_model(ModelConfig(path="embedded"))
+        model = grown(small, {**QWEN_SHAPE, **ends}).to(getattr(torch, dtype))
     else:
         model = load_model(ModelConfig(path=name, dtype=dtype))
     write_weights(model, folder)
@@ -171,6 +177,7 @@ async def longest_prompt(terms: Terms) -> int:
 
 def prepare(options: argparse.Namespace) -> Terms:
     out: Path = options.out.resolve()
+    latencies = tuple(map(int, options.latencies.split(",")))
     is_cpu = options.device == "cpu"
     terms = Terms(
         folder="",
@@ -181,7 +188,7 @@ def prepare(options: argparse.Namespace) -> Terms:
         device=options.device,
         dtype="float32" if is_cpu else "bfloat16",
         tuning=options.tuning or ("full" if is_cpu else "lora"),
-        num_steps=options.warm + options.steps,
+        latencies=options.warm * latencies[:1] + options.steps * latencies,
         prompt_tokens=0,
         tasks_per_step=options.tasks_per_step,
         rows=options.rows or (8 if is_cpu else 32),
@@ -202,14 +209,17 @@ def prepare(options: argparse.Namespace) -> Terms:
 # --- the sides ----------------------------------------------------------------------------------------------
 
 
-def run_side(side: str, latency: int, terms: Terms, options: argparse.Namespace) -> Row | None:
-    """In a process of its own, its stdout the figures, its stderr kept beside them; None if it fails."""
+def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None:
+    """In a process of its own, its stdout the figures, its stderr kept beside them; None if it fails.
+
+    The row is of all latencies yet.
+    """
     script, backend = SIDES[side]
-    folder = options.out.resolve() / f"{side}-{latency}"
+    folder = options.out.resolve() / side
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     file, mcp, told, log = (folder / name for name in ("terms.json", "mcp.json", "told.jsonl", "log"))
-    write_servers(mcp, latency)
+    write_servers(mcp, 0)
     file.write_text(json.dumps(asdict(replace(terms, folder=str(folder), mcp=str(mcp), backend=backend))))
     path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(RIVAL)]))
     command = [sys.executable, str(HERE / "race" / script), str(file)]
@@ -225,7 +235,7 @@ def run_side(side: str, latency: int, terms: Terms, options: argparse.Namespace)
     steps = tuple(Step(**line["step"]) for line in lines if "step" in line)
     last = {key: value for line in lines for key, value in line.items()}
     success = held_out(side, last["learned"], terms, folder) if options.target else None
-    return Row(side, latency, load, steps[: options.warm], steps[options.warm :], last["peak_mib"], success)
+    return Row(side, load, steps[: options.warm], steps[options.warm :], last["peak_mib"], success)
 
 
 def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
@@ -249,10 +259,16 @@ def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
 # --- what came of it ----------------------------------------------------------------------------------------
 
 
-def read_row(file: Path) -> Row:
+def read_rows(file: Path) -> list[Row]:
+    """One for each latency."""
     found = json.loads(file.read_text())
-    steps = {name: tuple(Step(**step) for step in found[name]) for name in ("warm", "steps")}
-    return Row(**{**found, **steps})
+    warm, steps = ([Step(**step) for step in found[name]] for name in ("warm", "steps"))
+    parts = [tuple(step for step in steps if step.latency == latency) for latency in latencies_of(steps)]
+    return [Row(**{**found, "warm": tuple(warm), "steps": part}) for part in parts]
+
+
+def latencies_of(steps: Sequence[Step]) -> list[int]:
+    return sorted({step.latency for step in steps})
 
 
 def our_row(rows: Sequence[Row], latency: int) -> Row | None:
@@ -291,7 +307,7 @@ def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
 
 def check_same(options: argparse.Namespace) -> None:
     """Rows of other terms must not stand in one table."""
-    names = ("device", "model", "epochs", "tasks_per_step", "rows", "tuning", "warm", "steps")
+    names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows", "tuning", "warm", "steps")
     asked = {name: getattr(options, name) for name in names}
     file = options.out / "options.json"
     if not file.exists():
@@ -310,7 +326,7 @@ def main() -> None:
     parser.add_argument("--sides", help=f"with commas between, of {', '.join(SIDES)}")
     parser.add_argument("--latencies", default="0,50,500", help="of a tool, milliseconds")
     parser.add_argument("--warm", type=int, default=2, help="steps that do not count")
-    parser.add_argument("--steps", type=int, default=3, help="steps that do")
+    parser.add_argument("--steps", type=int, default=3, help="steps that do, at each latency")
     parser.add_argument("--tasks-per-step", type=int, default=8, help="each played 8 times")
     parser.add_argument("--rows", type=int, help="of a micro-batch of TRL's; 8 on a CPU, 32 on a GPU")
     parser.add_argument("--tuning", choices=["full", "lora"], help="full on a CPU, lora on a GPU")
@@ -321,21 +337,21 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     check_same(options)
     sides = (options.sides or DEFAULT_SIDES[options.device]).split(",")
-    rivals = [(side, latency) for latency in map(int, options.latencies.split(",")) for side in sides]
-    files = {each: options.out / f"{each[0]}-{each[1]}.json" for each in rivals}
-    missing = [each for each, file in files.items() if not file.exists()]
+    files = {side: options.out / f"{side}.json" for side in sides}
+    missing = [side for side, file in files.items() if not file.exists()]
     terms = prepare(options) if missing else None
-    for side, latency in missing:
+    for side in missing:
         assert terms is not None
-        row = run_side(side, latency, terms, options)
+        row = run_side(side, terms, options)
         said = "FAILED"
         if row is not None:
-            said = f"{row.mean('seconds'):.2f} s a step"
-            files[side, latency].write_text(json.dumps(asdict(row), indent=1) + "\n")
-        print(f"{side}, {latency} ms: {said}", flush=True)
-    rows = [read_row(file) for file in files.values() if file.exists()]
+            said = ", ".join(f"{step.seconds:.2f} s at {step.latency} ms" for step in row.steps)
+            files[side].write_text(json.dumps(asdict(row), indent=1) + "\n")
+        print(f"{side}: {said}", flush=True)
+    rows = [row for file in files.values() if file.exists() for row in read_rows(file)]
+    rows.sort(key=lambda row: row.latency)
     print(table(rows, options.target), *verdicts(rows, options.device), sep="\n")
-    sys.exit(len(rows) < len(files))
+    sys.exit(not all(file.exists() for file in files.values()))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,21 @@ DELAYED = Path(__file__).parents[1] / "servers" / "delayed.py"
 
 def write_servers(file: Path, latency: int) -> None:
     """In milliseconds; without keys, so that nothing outside is asked."""
-    delay = [sys.executable, str(DELAYED), str(latency)] if latency else []
+    set_latency(file, latency)
     blocks = {}
     for name in ("fmp", "polygon", "tavily", "python", "slack"):
-        command, *args = [*delay, "turnwise", "serve", name]
-        blocks[name] = {"command": command, "args": args}
+        args = [str(DELAYED), str(_delay_of(file)), "turnwise", "serve", name]
+        blocks[name] = {"command": sys.executable, "args": args}
     file.write_text(json.dumps({"mcpServers": blocks}, indent=1))
+
+
+def set_latency(file: Path, latency: int) -> None:
+    """Of the servers in `file`, whether they run already or not: from the next result on."""
+    delay = _delay_of(file)
+    fresh = delay.with_suffix(".new")
+    fresh.write_text(str(latency))
+    fresh.rename(delay)
+
+
+def _delay_of(file: Path) -> Path:
+    return file.resolve().with_suffix(".delay")

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from slow_servers import set_latency
+
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Threads that wait give their core away, for all sides alike.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -22,7 +24,7 @@ class Terms:
     """What is raced over; written by versus_trl.py, read by the sides."""
 
     folder: str
-    """Scratch, of this row alone."""
+    """Scratch, of this side alone."""
     model: str
     """A folder that transformers can load, weights and tokenizer."""
     tasks: str
@@ -32,7 +34,8 @@ class Terms:
     device: str
     dtype: str
     tuning: str
-    num_steps: int
+    latencies: tuple[int, ...]
+    """Of a tool, milliseconds: one for each step."""
     prompt_tokens: int
     """Of the longest prompt."""
     tasks_per_step: int = 8
@@ -50,6 +53,10 @@ class Terms:
     """Of the GPU, for vLLM."""
 
     @property
+    def num_steps(self) -> int:
+        return len(self.latencies)
+
+    @property
     def num_episodes(self) -> int:
         return self.tasks_per_step * self.group_size
 
@@ -62,6 +69,7 @@ def read_terms() -> Terms:
 class Step:
     """One step of a side: its wall time and where that went, and what was played."""
 
+    latency: int
     seconds: float
     cpu_seconds: float
     """Of all threads of the side, not of the servers: says more where others use the machine too."""
@@ -106,21 +114,25 @@ class Busy:
 
 
 class Laps:
-    """Tells each step as it ends."""
+    """Tells each step as it ends, and gives the servers the next one's latency."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms) -> None:
+        self._mcp = Path(terms.mcp)
+        self._latencies = iter(terms.latencies)
         self.sampling = Busy()
         self.playing = Busy()
         """The whole of the rollouts, sampling included."""
 
     def begin(self) -> None:
+        self._latency = next(self._latencies, 0)
+        set_latency(self._mcp, self._latency)
         self._began = (time.perf_counter(), time.process_time())
 
     def end(self, **played: float) -> None:
         seconds, cpu_seconds = time.perf_counter() - self._began[0], time.process_time() - self._began[1]
         generation, playing = self.sampling.take(), self.playing.take()
         times = (seconds, cpu_seconds, generation, playing - generation, seconds - playing)
-        tell(step=asdict(Step(*times, **played)))
+        tell(step=asdict(Step(self._latency, *times, **played)))
         self.begin()
 
 

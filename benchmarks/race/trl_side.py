@@ -130,7 +130,7 @@ def environment_of(tools: Sequence[Tool]) -> type[Episode]:
 class TimedTrainer(GRPOTrainer):
     """Notes when it samples and when it plays; nothing else is changed."""
 
-    laps = Laps()
+    laps: Laps
 
     def _generate_single_turn(self, *arguments: Any, **options: Any) -> Any:
         with self.laps.sampling.running():
@@ -259,6 +259,7 @@ def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
 
 def race(terms: Terms) -> None:
     tokenizer = AutoTokenizer.from_pretrained(terms.model)
+    TimedTrainer.laps = Laps(terms)
     servers = Servers(terms, open_chat(tokenizer))
     trainer = trainer_of(terms, servers, tokenizer)
     trainer.train()

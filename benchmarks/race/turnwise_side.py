@@ -27,9 +27,9 @@ from turnwise.tracking.folder import RunFolder
 class Telling(Quiet):
     """Tells each step's figures."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, terms: Terms) -> None:
         super().__init__(Console(stderr=True), recipe)
-        self.laps = Laps()
+        self.laps = Laps(terms)
 
     @contextlib.asynccontextmanager
     async def playing(self, progress: Progress, num_episodes: int) -> AsyncIterator[None]:
@@ -77,7 +77,7 @@ def recipe_of(terms: Terms) -> Recipe:
 
 async def race(terms: Terms) -> None:
     recipe = recipe_of(terms)
-    screen = Telling(recipe)
+    screen = Telling(recipe, terms)
     with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
         async with open_run(recipe, folder, screen) as run:
             engine: Any = run.bench.engine

@@ -1,14 +1,20 @@
-"""Stands before a stdio server and holds each tool result back: `delayed.py MILLISECONDS COMMAND ARGS...`.
+"""Stands before a stdio server and holds each tool result back: `delayed.py FILE COMMAND ARGS...`.
 
-Everything else passes at once, and results wait beside one another, not one after the other.
+For how many milliseconds is what FILE says when the result comes. Everything else passes at once, and results
+wait beside one another, not one after the other.
 """
 
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 _LINE_BYTES = 1 << 24
+
+
+def seconds_in(delay: Path) -> float:
+    return float(delay.read_text()) / 1000
 
 
 def send(line: bytes) -> None:
@@ -16,7 +22,7 @@ def send(line: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-async def main(seconds: float, command: list[str]) -> None:
+async def main(delay: Path, command: list[str]) -> None:
     loop = asyncio.get_running_loop()
     pipe = asyncio.subprocess.PIPE
     server = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, limit=_LINE_BYTES)
@@ -40,11 +46,11 @@ async def main(seconds: float, command: list[str]) -> None:
         message = json.loads(line)
         if message.get("id") in called and "method" not in message:
             called.discard(message["id"])
-            loop.call_later(seconds, send, line)
+            loop.call_later(seconds_in(delay), send, line)
         else:
             send(line)
     forwarding.cancel()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(float(sys.argv[1]) / 1000, sys.argv[2:]))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2:]))
