@@ -35,24 +35,30 @@ class Bucket:
 
     index_SL: Tensor
     """Place in the packed row; 0 where padded."""
-    is_real_SL: Tensor
+    is_real_SL: Tensor | None
+    """None where nothing is padded."""
+    flat_P: Tensor
+    """Of each real token, its place in S·L: known beforehand, so that a GPU need not be waited for."""
+    place_P: Tensor
+    """And in the packed row."""
 
     def gather(self, whole: Tensor, group: int) -> Tensor:
         """[K, 1 or G, N, ...] as [S, K·G, L, ...]; zero where padded, so that gradients there are."""
         num_segments, length = self.index_SL.shape
         parts = whole.index_select(2, self.index_SL.flatten())
         parts = parts.reshape(*parts.shape[:2], num_segments, length, *parts.shape[3:])
-        is_real = self.is_real_SL[(..., *(None,) * (whole.ndim - 3))]
-        parts = torch.where(is_real, parts, parts.new_zeros(()))
+        if self.is_real_SL is not None:
+            is_real = self.is_real_SL[(..., *(None,) * (whole.ndim - 3))]
+            parts = torch.where(is_real, parts, parts.new_zeros(()))
         return parts.expand(-1, group, *parts.shape[2:]).flatten(0, 1).transpose(0, 1)
 
     def add(self, whole: Tensor, parts: Tensor) -> None:
         """The reverse of `gather`: heads that stand for one are added up."""
-        parts = parts.transpose(1, 2)[self.is_real_SL].movedim(1, 0)
+        parts = parts.transpose(1, 2).flatten(0, 1).index_select(0, self.flat_P).movedim(1, 0)
         parts = parts.reshape(len(whole), -1, *parts.shape[1:])
         if whole.shape[1] == 1:
             parts = parts.sum(1, keepdim=True)
-        whole.index_add_(2, self.index_SL[self.is_real_SL], parts.to(whole.dtype))
+        whole.index_add_(2, self.place_P, parts.to(whole.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +107,13 @@ def _bucket(segments: Sequence[Segment], device: torch.device) -> Bucket:
     step_L = torch.arange(int(lengths.max()))
     is_real_SL = step_L < lengths[:, None]
     index_SL = torch.where(is_real_SL, starts[:, None] + step_L, 0)
-    return Bucket(index_SL.to(device), is_real_SL.to(device))
+    flat_P = is_real_SL.flatten().nonzero()[:, 0]
+    return Bucket(
+        index_SL.to(device),
+        None if is_real_SL.all() else is_real_SL.to(device),
+        flat_P.to(device),
+        index_SL.flatten()[flat_P].to(device),
+    )
 
 
 class TreeAttention(torch.autograd.Function):
@@ -191,7 +203,7 @@ def _merge(out: Tensor, lse: Tensor, other_out: Tensor, other_lse: Tensor) -> No
     """Attention over two disjoint contexts as one, written over the first."""
     both_lse = torch.logaddexp(lse, other_lse)
     out.mul_(torch.exp(lse - both_lse)[..., None])
-    out.addcmul_(other_out.to(out.dtype), torch.exp(other_lse - both_lse)[..., None])
+    out.addcmul_(other_out, torch.exp(other_lse - both_lse)[..., None])
     lse.copy_(both_lse)
 
 
