@@ -130,8 +130,8 @@ class Raw:
 
 
 RAW_SECONDS = "raw seconds: "
-ENVIRONMENT = dict(os.environ)
-"""As it was before our engine chose anything in it."""
+ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+"""As it was before our engine chose anything in it; a fork would inherit what torch has set up."""
 
 
 async def play_raw(arguments: argparse.Namespace) -> None:

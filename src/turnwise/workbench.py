@@ -203,6 +203,7 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
         max_batch=recipe.engine.max_batch,
         max_model_len=recipe.rollout.tokens_per_episode,
         memory_share=chosen.gpu_memory_utilization,
+        cache_bytes=None if chosen.cache_gib is None else int(chosen.cache_gib * 2**30),
         lora_rank=recipe.policy.lora_rank if recipe.publishes_adapters else 0,
         is_eager=chosen.eager,
         can_sleep=chosen.sleep,

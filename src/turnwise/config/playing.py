@@ -39,6 +39,9 @@ class VllmConfig(BaseModel):
 
     gpu_memory_utilization: float = Field(default=0.3, gt=0, lt=1)
     """Of the whole GPU, for vLLM's weights and cache; the rest is the trainer's."""
+    cache_gib: float | None = Field(default=None, gt=0)
+    """For the cache, in the place of what the share leaves: where several engines start on one GPU at once,
+    each would take the others' memory for free or for its own."""
     adapters: bool = True
     """Whether a LoRA policy is published as an adapter, which waits for nothing; else merged, which samples
     faster but rounds the adapter to the weights' dtype."""

@@ -127,9 +127,12 @@ def _work(recipe: Recipe, policy: Trained, device: str) -> Part:
 def _sampling(recipe: Recipe, policy: Trained, memory: Memory | None) -> Iterator[Part]:
     engine = recipe.engine
     if engine.kind == "vllm":
-        share = engine.vllm.gpu_memory_utilization
+        share, cache = engine.vllm.gpu_memory_utilization, engine.vllm.cache_gib
         taken = int(share * memory.total) if memory is not None else 0
         why = f"weights and cache: engine.vllm.gpu_memory_utilization = {share}"
+        if cache is not None:
+            taken = policy.plain_bytes + int(cache * 2**30)
+            why = f"weights, and engine.vllm.cache_gib = {cache}"
         yield Part("engine: vLLM", taken, why + (", free during an update" if engine.vllm.sleep else ""))
     if engine.kind != "transformers":
         return

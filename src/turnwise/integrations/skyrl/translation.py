@@ -38,6 +38,7 @@ LEFT: Mapping[str, str] = {
     "engine.kind": "SkyRL samples with vLLM servers of its own",
     "engine.cache_tokens": "vLLM has its share of the GPU instead",
     "engine.vllm.adapters": "SkyRL publishes adapters where the policy is one",
+    "engine.vllm.cache_gib": "SkyRL leaves it to the engine's share of the memory",
     "engine.vllm.sleep": "skyrl.colocate decides it",
     "engine.remote.url": "SkyRL starts its engines itself",
     "engine.remote.adapters": "SkyRL starts its engines itself",
