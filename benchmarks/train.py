@@ -184,7 +184,7 @@ def update_ours(model: Any, shape: Shape, is_shared: bool) -> Callable[[], int]:
         for row, ids in enumerate(own)
     ]
     is_tight = is_shared and model.device.type == "cpu"
-    all_tokens = shape.prefix_tokens + shape.num_own
+    all_tokens = shape.prefix_tokens + shape.num_rows * (shape.own_tokens + 1)
     budget = shape.shared_budget if is_tight else all_tokens if is_shared else shape.plain_budget
     passes = Passes(policy, tokens_per_microbatch=budget, is_shared=is_shared)
 
