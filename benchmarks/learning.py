@@ -29,7 +29,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+if __name__ == "__main__":  # vLLM's own process, which reads this file too, gets what is left
+    sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from rich.console import Console

@@ -192,6 +192,9 @@ def prepare(options: argparse.Namespace) -> Terms:
         prompt_tokens=0,
         tasks_per_step=options.tasks_per_step,
         rows=options.rows or (8 if is_cpu else 32),
+        # what little a large model is made to know is lost with one step of the usual size
+        is_merged=options.model != QWEN,  # as in recipes/smollm2.toml and recipes/gpu_vllm.toml
+        learning_rate=1e-8 if options.model == QWEN else 2e-4,
     )
     if not (out / "model").exists():
         write_servers(Path(terms.mcp), 0)

@@ -130,8 +130,8 @@ class Raw:
 
 
 RAW_SECONDS = "raw seconds: "
-ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
-"""As it was before our engine chose anything in it; a fork would inherit what torch has set up."""
+ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_USE_V2_MODEL_RUNNER": "1"}
+"""With the newer of its runners, which is the faster one; a fork would inherit what torch has set up."""
 
 
 async def play_raw(arguments: argparse.Namespace) -> None:

@@ -36,6 +36,9 @@ class Terms:
     tuning: str
     latencies: tuple[int, ...]
     """Of a tool, milliseconds: one for each step."""
+    learning_rate: float
+    is_merged: bool
+    """Whether turnwise's adapters are merged into the weights that vLLM gets: for small models."""
     prompt_tokens: int
     """Of the longest prompt."""
     tasks_per_step: int = 8
@@ -46,7 +49,6 @@ class Terms:
     """All that follows the prompt, tool output included, as TRL counts it."""
     result_tokens: int = 512
     """Of one tool result."""
-    learning_rate: float = 2e-4
     rows: int = 8
     """Of a micro-batch of TRL's; 8 is its default."""
     memory_share: float = 0.3

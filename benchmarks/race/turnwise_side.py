@@ -54,7 +54,7 @@ def recipe_of(terms: Terms) -> Recipe:
         "engine.kind": terms.backend,
         "engine.max_batch": terms.num_episodes,
         "engine.vllm.gpu_memory_utilization": terms.memory_share,
-        "engine.vllm.adapters": "false",  # as in recipes/smollm2.toml: merged, it samples faster
+        "engine.vllm.adapters": str(not terms.is_merged).lower(),
         "tools.mcp": terms.mcp,
         "tools.max_result_tokens": terms.result_tokens,
         "tasks.train": terms.tasks,

@@ -10,7 +10,7 @@ out=${OUT:-/tmp/turnwise-gpu}
 # A folder of that name: dill, which datasets hashes with, takes modules found elsewhere for the user's own code.
 packages=$home/trl/site-packages
 [[ -d $packages ]] || { mkdir -p "$packages" && tar xJf .gpu/trl/site.tar.xz -C "$packages"; }
-export PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1
+export PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1 VLLM_USE_V2_MODEL_RUNNER=1
 race=$home/race/$(echo "$*" | tr -cd 'a-z0-9.')
 mkdir -p "$out" "$race"
 timeout -k 10 "$limit" python3 benchmarks/versus_trl.py --device cuda --out "$race" "$@" 2>&1 | tee "$out/race.log"

@@ -8,6 +8,7 @@ row (as in ring attention, arXiv 2310.01889). Nothing quadratic is stored.
 A prefix whose keys and values come from outside is one more piece, seen in full by the whole row.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from turnwise.training.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
 from turnwise.training.kernels import backward_piece, forward_piece
 from turnwise.training.layout import Segment, Tree
 from turnwise.training.prefix import Keeper, KeysValues, Prefix
@@ -75,6 +77,8 @@ class Plan:
     """What stands before the whole row."""
     keeper: Keeper | None
     """Where the row's own keys and values are wanted."""
+    flash: FlashPlan | None
+    """The same for CUDA's kernels."""
 
 
 def make_plan(
@@ -93,7 +97,12 @@ def make_plan(
         inner=tuple(segment for segment in tree.segments if segment.stop > segment.end),
         prefix=prefix,
         keeper=keeper,
+        flash=plan_flash(tree.segments, _num_tokens(prefix), device) if device.type == "cuda" else None,
     )
+
+
+def _num_tokens(prefix: Prefix | None) -> int:
+    return 0 if prefix is None else next(iter(prefix.layers.values()))[0].shape[2]
 
 
 def _rounded(length: int) -> int:
@@ -232,6 +241,10 @@ def forward(
     if tree_plan.keeper is not None:
         tree_plan.keeper.keep(module, key, value)
     before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
+    if tree_plan.flash is not None and can_flash(query):
+        tokens = (each[0].transpose(0, 1) for each in (query, key, value, *before))
+        rows: Tensor = FlashTreeAttention.apply(*itertools.islice(tokens, 3), tree_plan.flash, scale, *tokens)  # type: ignore[no-untyped-call]
+        return rows[None], None
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
     out: Tensor = TreeAttention.apply(  # type: ignore[no-untyped-call]

@@ -1,0 +1,171 @@
+"""Takes queries, keys and values of a packed tree, gives attention along each path by CUDA's flash kernels.
+
+As in `attention`, but token by token, [N, heads, dim], which is how the model has them: the kernels take rows
+of many lengths that stand one after the other, so that all segments attend to themselves in one call, and
+query heads on fewer key heads, so that nothing is copied for them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.training.layout import Segment
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that follow one another in a packed tensor, as the kernels want them told."""
+
+    bounds: Tensor
+    """int32: where each begins, and where the last ends."""
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Queries that see all of some keys."""
+
+    queries: slice
+    keys: slice
+    query_rows: Rows
+    key_rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class FlashPlan:
+    """What is attended to by what; made once a forward pass, read by every layer."""
+
+    own: Rows
+    """Every segment, causally by itself."""
+    inner: tuple[Piece, ...]
+    """Segments with descendants."""
+    before: Piece | None
+    """What stands before the whole row."""
+
+
+def plan_flash(segments: Sequence[Segment], num_before: int, device: torch.device) -> FlashPlan:
+    inner = [segment for segment in segments if segment.stop > segment.end]
+    pieces = [(slice(each.end, each.stop), slice(each.start, each.end)) for each in inner]
+    if num_before:
+        pieces.append((slice(0, segments[-1].end), slice(0, num_before)))
+    lengths = [[segment.length for segment in segments]]
+    lengths += [[part.stop - part.start] for piece in pieces for part in piece]
+    own, *rest = _rows(lengths, device)
+    made = [
+        Piece(*piece, *rows) for piece, rows in zip(pieces, zip(*[iter(rest)] * 2, strict=True), strict=True)
+    ]
+    return FlashPlan(own, tuple(made[: len(inner)]), made[-1] if num_before else None)
+
+
+def _rows(lengths: Sequence[Sequence[int]], device: torch.device) -> Iterator[Rows]:
+    """All handed to the device at once: it is waited for once."""
+    bounds = [torch.tensor([0, *each]).cumsum(0) for each in lengths]
+    handed = torch.cat(bounds).to(device, torch.int32)
+    parts = torch.split(handed, [len(each) for each in bounds])
+    return (Rows(part, max(each)) for part, each in zip(parts, lengths, strict=True))
+
+
+def can_flash(query: Tensor) -> bool:
+    dim = query.shape[-1]
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    return query.device.type == "cuda" and is_half and dim % 8 == 0 and dim <= 256
+
+
+def forward_rows(
+    query: Tensor, key: Tensor, value: Tensor, rows: tuple[Rows, Rows], *, scale: float, is_causal: bool
+) -> tuple[Tensor, Tensor]:
+    """Output [N, H, D] and log-sum-exp [H, N]."""
+    queries, keys = rows
+    out, lse, *_ = _aten._flash_attention_forward(
+        query, key, value, queries.bounds, keys.bounds, queries.longest, keys.longest,
+        0.0, is_causal, False, scale=scale,
+    )  # fmt: skip
+    return out, lse
+
+
+def backward_rows(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    rows: tuple[Rows, Rows],
+    *,
+    scale: float,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values, `out` and `lse` being those of the whole context."""
+    queries, keys = rows
+    seed = torch.empty(2, dtype=torch.uint64, device=query.device)  # dropout's, of which there is none
+    grads: tuple[Tensor, Tensor, Tensor] = _aten._flash_attention_backward(
+        grad_out, query, key, value, out, lse.contiguous(), queries.bounds, keys.bounds,
+        queries.longest, keys.longest, 0.0, is_causal, seed, seed, scale=scale,
+    )  # fmt: skip
+    return grads
+
+
+class FlashTreeAttention(torch.autograd.Function):
+    """[N, H, D] queries on [N, K, D] keys and values; `before`: those [P, K, D] of tokens before the row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: FlashPlan, scale: float, *before: Tensor
+    ) -> Tensor:
+        own = (plan.own, plan.own)
+        out, lse = forward_rows(query, key, value, own, scale=scale, is_causal=True)
+        for piece, keys, values in _seen(plan, key, value, before):
+            rows = (piece.query_rows, piece.key_rows)
+            part = forward_rows(query[piece.queries], keys, values, rows, scale=scale, is_causal=False)
+            _merge(out[piece.queries], lse[:, piece.queries], *part)
+        ctx.save_for_backward(query, key, value, out, lse, *before)
+        ctx.plan, ctx.scale = plan, scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, lse, *before = ctx.saved_tensors
+        plan: FlashPlan = ctx.plan
+        grad_out = grads[0].contiguous()
+        options = {"scale": ctx.scale}
+        grad_query, grad_key, grad_value = backward_rows(
+            grad_out, query, key, value, out, lse, (plan.own, plan.own), is_causal=True, **options
+        )
+        grads_before: list[Tensor] = []
+        for piece, keys, values in _seen(plan, key, value, before):
+            at = piece.queries
+            more_query, more_key, more_value = backward_rows(
+                grad_out[at], query[at], keys, values, out[at], lse[:, at],
+                (piece.query_rows, piece.key_rows), is_causal=False, **options,
+            )  # fmt: skip
+            grad_query[at] += more_query
+            if piece is plan.before:
+                grads_before = [more_key.to(before[0].dtype), more_value.to(before[1].dtype)]
+            else:
+                grad_key[piece.keys] += more_key
+                grad_value[piece.keys] += more_value
+        return grad_query, grad_key, grad_value, None, None, *grads_before
+
+
+def _seen(
+    plan: FlashPlan, key: Tensor, value: Tensor, before: Sequence[Tensor]
+) -> Iterator[tuple[Piece, Tensor, Tensor]]:
+    """Every piece that is seen in full, with its keys and values."""
+    for piece in plan.inner:
+        yield piece, key[piece.keys], value[piece.keys]
+    if plan.before is not None:
+        keys, values = (each.to(key.dtype) for each in before)
+        yield plan.before, keys, values
+
+
+def _merge(out: Tensor, lse: Tensor, other_out: Tensor, other_lse: Tensor) -> None:
+    """Attention over two disjoint contexts as one, written over the first."""
+    both = torch.logaddexp(lse, other_lse)
+    mine, others = (torch.exp(each - both).T[..., None] for each in (lse, other_lse))
+    out.copy_((out * mine).addcmul_(other_out, others))
+    lse.copy_(both)

@@ -1,0 +1,132 @@
+"""Attention along a tree by rows: the pieces, their merging and their gradients, and CUDA's own kernels."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.training.test_attention import DEEP, gap, mask_of, tree_of
+from turnwise.training import flash
+from turnwise.training.flash import FlashTreeAttention, Rows, can_flash, plan_flash
+from turnwise.training.kernels import backward_piece, forward_piece
+from turnwise.training.layout import Tree
+
+CPU = torch.device("cpu")
+Spans = tuple[Rows, Rows]
+
+
+def heads_first(tensor: Tensor, num_heads: int) -> Tensor:
+    """[n, K, D] as [1, H, n, D]."""
+    return tensor.repeat_interleave(num_heads // tensor.shape[1], 1).transpose(0, 1)[None]
+
+
+def each_row(rows: Spans) -> list[tuple[slice, slice]]:
+    queries, keys = ([slice(*pair) for pair in itertools.pairwise(each.bounds.tolist())] for each in rows)
+    assert max(each.stop - each.start for each in queries) == rows[0].longest
+    assert max(each.stop - each.start for each in keys) == rows[1].longest
+    return list(zip(queries, keys, strict=True))
+
+
+def forward_rows(
+    query: Tensor, key: Tensor, value: Tensor, rows: Spans, **options: Any
+) -> tuple[Tensor, Tensor]:
+    """What CUDA's kernel gives, by the pieces of other devices."""
+    out, lse, heads = torch.empty_like(query), query.new_empty(query.shape[1], len(query)), query.shape[1]
+    for at, seen in each_row(rows):
+        inputs = [heads_first(each, heads) for each in (query[at], key[seen], value[seen])]
+        part_out, part_lse = forward_piece(*inputs, **options)
+        out[at], lse[:, at] = part_out[0].transpose(0, 1), part_lse[0]
+    return out, lse
+
+
+def backward_rows(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    rows: Spans,
+    **options: Any,
+) -> tuple[Tensor, ...]:
+    grads, heads = [torch.empty_like(each) for each in (query, key, value)], query.shape[1]
+    for at, seen in each_row(rows):
+        at_queries = [heads_first(each[at], heads) for each in (query, out)]
+        at_keys = [heads_first(each[seen], heads) for each in (key, value)]
+        parts = backward_piece(
+            *at_queries, lse[None, :, at], heads_first(grad_out[at], heads), *at_keys, **options
+        )
+        for grad, part, place in zip(grads, parts, (at, seen, seen), strict=True):
+            by_token = part[0].transpose(0, 1)
+            grad[place] = by_token.unflatten(1, (grad.shape[1], -1)).sum(2)
+    return tuple(grads)
+
+
+@pytest.fixture
+def by_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flash, "forward_rows", forward_rows)
+    monkeypatch.setattr(flash, "backward_rows", backward_rows)
+
+
+def run(
+    tree: Tree, num_before: int, dtype: torch.dtype, device: torch.device
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Output and gradients, by rows and by the mask."""
+    generator = torch.Generator().manual_seed(0)
+    size = tree.segments[-1].end
+
+    def draw(count: int, heads: int) -> Tensor:
+        drawn = torch.randn((count, heads, 16), generator=generator, dtype=torch.float64)
+        return drawn.to(dtype).to(device).requires_grad_()
+
+    own = [draw(size, 6), draw(size, 2), draw(size, 2)]
+    before = [draw(num_before, 2), draw(num_before, 2)] if num_before else []
+    plan = plan_flash(tree.segments, num_before, device)
+    out = FlashTreeAttention.apply(*own, plan, 0.3, *before)  # type: ignore[no-untyped-call]
+    grad_out = draw(size, 6).detach()
+    found = torch.autograd.grad(out, [*own, *before], grad_out)
+
+    exact = [each.detach().double().cpu().requires_grad_() for each in (*own, *before)]
+    keys = [torch.cat([each, exact[place]]) for each, place in zip(exact[3:], (1, 2), strict=False)] or exact[
+        1:
+    ]
+    mask = torch.cat([torch.ones(size, num_before, dtype=torch.bool), mask_of(tree)], 1)
+    plain = torch.nn.functional.scaled_dot_product_attention
+    inputs = [each.transpose(0, 1)[None] for each in (exact[0], *keys)]
+    exact_out = plain(*inputs, attn_mask=mask, scale=0.3, enable_gqa=True)[0].transpose(0, 1)
+    expected = torch.autograd.grad(exact_out, exact, grad_out.double().cpu())
+    return [each.cpu() for each in (out, *found)], [exact_out, *expected]
+
+
+@pytest.mark.usefixtures("by_pieces")
+@pytest.mark.parametrize("num_before", [0, 70])
+def test_a_deep_tree_is_attended_to_exactly(num_before: int) -> None:
+    assert gap(*run(DEEP, num_before, torch.float64, CPU)) < 1e-12
+
+
+def test_any_tree_is_attended_to_exactly() -> None:
+    @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 60)).map(list), min_size=1, max_size=8))
+    @settings(max_examples=20, deadline=None)
+    def attend(lengths: list[list[int]]) -> None:
+        assert gap(*run(tree_of(lengths), 0, torch.float64, CPU)) < 1e-12
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flash, "forward_rows", forward_rows)
+        patch.setattr(flash, "backward_rows", backward_rows)
+        attend()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernels are a GPU's")
+@pytest.mark.parametrize("num_before", [0, 70])
+def test_the_kernels_give_the_same_on_a_gpu(num_before: int) -> None:
+    found, exact = run(DEEP, num_before, torch.bfloat16, torch.device("cuda"))
+    assert gap(found, exact) < 0.15
+
+
+def test_it_is_for_halves_on_a_gpu_alone() -> None:
+    assert not can_flash(torch.empty(1, 2, 3, 64, dtype=torch.bfloat16))
+    assert not can_flash(torch.empty(1, 2, 3, 64, device="meta", dtype=torch.bfloat16))
