@@ -25,10 +25,6 @@ def forward_piece(
             out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
                 query, key, value, 0.0, is_causal, scale=scale
             )
-        case "flash":
-            out, lse, *_ = _aten._scaled_dot_product_flash_attention(
-                query, key, value, 0.0, is_causal, False, scale=scale
-            )
         case "efficient":
             out, lse, *_ = _aten._scaled_dot_product_efficient_attention(
                 query, key, value, None, True, 0.0, is_causal, scale=scale
@@ -59,12 +55,6 @@ def backward_piece(
             grads = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 grad_out, query, key, value, out, lse, 0.0, is_causal, scale=scale
             )
-        case "flash":
-            unused = torch.empty(2, dtype=torch.uint64, device=query.device)  # dropout's seed
-            grads = _aten._scaled_dot_product_flash_attention_backward(
-                grad_out, query, key, value, out, lse.contiguous(), None, None,
-                query.shape[-2], key.shape[-2], 0.0, is_causal, unused, unused, scale=scale,
-            )  # fmt: skip
         case "efficient":
             unused = torch.empty((), dtype=torch.long)
             lse = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % _LSE_STEP), value=math.inf)
@@ -88,13 +78,9 @@ def _same_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tens
 def _kernel(query: Tensor) -> str:
     if query.device.type == "cpu":
         return "cpu"
-    dim = query.shape[-1]
-    if query.device.type == "cuda" and dim % 8 == 0:
-        if query.dtype in (torch.float16, torch.bfloat16) and dim <= 256:
-            return "flash"
-        if query.dtype == torch.float32:
-            return "efficient"
-    return "products"
+    if query.device.type == "cuda" and query.shape[-1] % 8 == 0 and query.dtype == torch.float32:
+        return "efficient"
+    return "products"  # of halves, `flash` has all that its kernels can take
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, *, is_causal: bool) -> Tensor:
