@@ -14,7 +14,7 @@ from turnwise.doctor.plan import advice, verdict
 from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.planning import plan_anywhere, why_unreachable
+from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
@@ -139,7 +139,13 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
 
 def _size(recipe: Recipe) -> Finding:
     """How large it is, and whether a run of it fits into what is free."""
-    plan = plan_anywhere(recipe)
+    try:
+        plan = plan_anywhere(recipe)
+    except Unplannable as error:
+        hint = "try it with a small update.tokens_per_microbatch and engine.cache_tokens"
+        return Finding("model", Level.WARNING, f"{recipe.model.path}: {error}", hint)
+    except ValueError as error:
+        return Finding("model", Level.BAD, str(error), "change the recipe: a run would say the same")
     detail = f"{recipe.model.path}: {plan.num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
     if plan.memory is not None and not plan.fits:
         return Finding("model", Level.WARNING, f"{detail}; {verdict(plan)}", advice(plan))

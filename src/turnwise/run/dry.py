@@ -8,7 +8,7 @@ from pathlib import Path
 from turnwise.config import Recipe
 from turnwise.inspection import list_tools
 from turnwise.mcp.spec import load as load_servers
-from turnwise.planning import Plan, check_device_limits, plan_anywhere
+from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
 from turnwise.rewards import Part, Rewards
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.check import check_files
@@ -42,7 +42,10 @@ async def dry_run(recipe: Recipe) -> DryRun:
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
     problems += [] if problems else _task_problems(recipe, tools)
-    plan = plan_anywhere(recipe)
+    try:
+        plan: Plan | Unplannable = plan_anywhere(recipe)
+    except Unplannable as error:
+        plan = error
     problems += _misfits(recipe, plan)
     return DryRun(tuple(_lines(recipe, plan, len(listing.tools), len(tools))), tuple(problems))
 
@@ -59,28 +62,28 @@ def _files(recipe: Recipe) -> dict[str, Path]:
     return {split: path for split, path in named.items() if path is not None}
 
 
-def _misfits(recipe: Recipe, plan: Plan) -> Iterator[str]:
+def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
     """What this machine or this model lacks."""
     if recipe.engine.kind == "vllm" and find_spec("vllm") is None:
         yield "engine.kind is 'vllm', and it is not installed: pip install 'turnwise[vllm]'"
-    longest = recipe.rollout.tokens_per_episode
-    if plan.context is not None and longest > plan.context:
-        yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
-    if plan.memory is not None and not plan.fits:
-        yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
+    if isinstance(plan, Plan):
+        longest = recipe.rollout.tokens_per_episode
+        if plan.context is not None and longest > plan.context:
+            yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
+        if plan.memory is not None and not plan.fits:
+            yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
     try:
         check_device_limits(recipe)  # that the device is there at all is said by it too
     except ValueError as error:
         yield str(error)
 
 
-def _lines(recipe: Recipe, plan: Plan, num_servers: int, num_tools: int) -> Iterator[str]:
+def _lines(recipe: Recipe, plan: Plan | Unplannable, num_servers: int, num_tools: int) -> Iterator[str]:
     run, algorithm = recipe.run, recipe.algorithm
-    kind = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
-    yield (
-        f"model: {recipe.model.path}, {plan.num_parameters / 1e6:,.1f} million parameters, {kind} on "
-        f"{plan.device}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
-    )
+    kind: str = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
+    if isinstance(plan, Plan):
+        kind = f"{plan.num_parameters / 1e6:,.1f} million parameters, {kind} on {plan.device}"
+    yield f"model: {recipe.model.path}, {kind}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
     counts = ", ".join(f"{len(load(path))} {split}" for split, path in _files(recipe).items())
     yield f"tasks: {counts}; {num_servers} servers with {num_tools} tools"
     yield (
@@ -88,9 +91,15 @@ def _lines(recipe: Recipe, plan: Plan, num_servers: int, num_tools: int) -> Iter
         f"{run.mode}; {algorithm.preset or algorithm.advantage}, loss {algorithm.loss}, rate "
         f"{recipe.optimizer.learning_rate:g}"
     )
-    free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
-    yield f"memory: {_gb(plan.num_bytes)}{free} (turnwise doctor --plan)"
+    yield f"memory: {_memory(plan)}"
     yield f"folder: under {run.folder.absolute()}; nothing was played or written"
+
+
+def _memory(plan: Plan | Unplannable) -> str:
+    if isinstance(plan, Unplannable):
+        return str(plan)
+    free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
+    return f"{_gb(plan.num_bytes)}{free} (turnwise doctor --plan)"
 
 
 def _gb(num_bytes: int) -> str:
