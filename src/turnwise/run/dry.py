@@ -32,10 +32,8 @@ async def dry_run(recipe: Recipe) -> DryRun:
 
     ValueError for what leaves nothing more to say.
     """
-    if recipe.tasks.train is None:
-        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
-    if recipe.rollout.temperature == 0:
-        raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
+    recipe.tasks.to_learn_from()
+    recipe.rollout.check_exploring()
     async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
         pass  # each is known, and takes the options that it is given
     listing = await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))

@@ -242,11 +242,9 @@ async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIt
 
     A quantised base is loaded once where the engine is in this process: each has its own adapter on it.
     """
-    if recipe.tasks.train is None:
-        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
-    if recipe.rollout.temperature == 0:
-        raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
-    tasks = load(recipe.tasks.train)
+    file = recipe.tasks.to_learn_from()
+    recipe.rollout.check_exploring()
+    tasks = load(file)
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
