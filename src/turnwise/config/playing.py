@@ -118,6 +118,12 @@ class TasksConfig(BaseModel):
     test: Path | None = None
     """Held out: only evaluation reads it."""
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """By split, those that are set."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {split: path for split, path in named.items() if path is not None}
+
     def to_learn_from(self) -> Path:
         """`train`; ValueError if it is not set."""
         if self.train is None:

@@ -76,7 +76,7 @@ async def reach_servers(specs: Sequence[ServerSpec]) -> Reached:
 
 def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
     """The recipe's task files against the tools that there are."""
-    files = task_files(recipe)
+    files = _task_files(recipe)
     if recipe.tasks.train is None:
         advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
         yield Finding("tasks", Level.WARNING, "tasks.train is not set: there is nothing to train on", advice)
@@ -96,15 +96,14 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
         yield Finding("tasks", Level.GOOD, f"{counts}; every tool they name is there")
 
 
-def task_files(recipe: Recipe) -> list[Path]:
-    named = (recipe.tasks.train, recipe.tasks.validation, recipe.tasks.test)
-    return list(dict.fromkeys(path for path in named if path is not None))
+def _task_files(recipe: Recipe) -> list[Path]:
+    return list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
 
 
 def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
     """One to try things on: the first with a demonstration, else the first there is."""
     tool_servers = {tool.name: tool.server for tool in tools}
-    items = (item for path in task_files(recipe) for item in read(path, tool_servers=tool_servers))
+    items = (item for path in _task_files(recipe) for item in read(path, tool_servers=tool_servers))
     tasks = [item.task for item in items if isinstance(item, PlacedTask)]
     return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.inspection import list_tools
@@ -49,15 +48,10 @@ async def dry_run(recipe: Recipe) -> DryRun:
 
 
 def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
-    files = list(dict.fromkeys(_files(recipe).values()))  # one file may be both validation and test
+    files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
     found = [str(problem) for problem in check_files(files, tools)]
     more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
-
-
-def _files(recipe: Recipe) -> dict[str, Path]:
-    named = {split: getattr(recipe.tasks, split) for split in ("train", "validation", "test")}
-    return {split: path for split, path in named.items() if path is not None}
 
 
 def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
@@ -82,7 +76,7 @@ def _lines(recipe: Recipe, plan: Plan | Unplannable, num_servers: int, num_tools
     if isinstance(plan, Plan):
         kind = f"{plan.num_parameters / 1e6:,.1f} million parameters, {kind} on {plan.device}"
     yield f"model: {recipe.model.path}, {kind}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
-    counts = ", ".join(f"{len(load(path))} {split}" for split, path in _files(recipe).items())
+    counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
     yield f"tasks: {counts}; {num_servers} servers with {num_tools} tools"
     yield (
         f"run: {run.num_steps} steps of {run.tasks_per_step} tasks × {recipe.rollout.group_size} episodes, "
