@@ -83,6 +83,9 @@ def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp
     assert folder.recipe == settings
     for kind in ("rollout", "update"):
         assert [line["step"] for line in lines(folder, kind)] == [0, 1, 2]
+    publishing = [line["metrics"]["time/publish_seconds"] for line in lines(folder, "update")]
+    assert all(seconds > 0 for seconds in publishing)
+    assert len(set(publishing)) == 3, "each step's own, not the one before the first"
     for step in range(3):
         episodes = list(read(folder.trajectories(step)))
         assert len(episodes) == 6
