@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 MEMORY_SHARE = 0.25
 """Of the machine's memory, or of a GPU's free memory, for keys and values where no budget is given."""
 
+PREFILL_CHUNK = 512
+"""Prompt tokens computed beside each decoding step; a run's memory is planned with as many."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
@@ -71,7 +74,7 @@ class TransformersEngine:
         dtype: torch.dtype = torch.float32,
         max_batch: int = 32,
         cache_tokens: int | None = None,
-        prefill_chunk: int = 512,
+        prefill_chunk: int = PREFILL_CHUNK,
         version: int = 0,
     ) -> None:
         for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
