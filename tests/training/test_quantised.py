@@ -16,12 +16,13 @@ from tests.training.drawn import family, plain_rows
 from tests.training.policies import LORA, stir
 from turnwise.config import ModelConfig, load_recipe
 from turnwise.engines.handover import write_model
+from turnwise.models import is_quantised
 from turnwise.protocols import Adapter
 from turnwise.trained import load_trained
 from turnwise.training import quantised
 from turnwise.training.model_folder import plain_model
 from turnwise.training.policy import POLICY, Policy
-from turnwise.training.quantised import DISABLED, is_quantised, plain_weights, settled, twin
+from turnwise.training.quantised import DISABLED, plain_weights, settled, twin
 from turnwise.types import Sampling
 from turnwise.workbench import load_model
 

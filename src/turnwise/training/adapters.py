@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from turnwise.config.learning import PolicyConfig
-from turnwise.training.quantised import is_quantised, plain
+from turnwise.models import is_quantised
+from turnwise.training.quantised import plain
 
 if TYPE_CHECKING:
     from peft import PeftModel
