@@ -151,6 +151,7 @@ def test_a_server_that_dies_for_good_is_seen_by_its_breaker_in_the_figures(tmp_p
     server = tmp_path / "server.py"
     server.write_text(f"import runpy\nrunpy.run_path({str(NOTEBOOK)!r}, run_name='__main__')\n")
     options = {"isolation": "process", "num_warm": 0, "breaker_failures": 2, "breaker_seconds": 60}
+    options |= {"patience_seconds": 0}
     block = {"command": sys.executable, "args": [str(server)], "turnwise": options}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
 
