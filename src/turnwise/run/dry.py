@@ -31,6 +31,17 @@ async def dry_run(recipe: Recipe) -> DryRun:
 
     ValueError for what leaves nothing more to say.
     """
+    setup = await dry_episodes(recipe)
+    try:
+        plan: Plan | Unplannable = plan_anywhere(recipe)
+    except Unplannable as error:
+        plan = error
+    problems = (*setup.problems, *_misfits(recipe, plan))
+    return DryRun(tuple(_lines(recipe, plan, setup.lines)), problems)
+
+
+async def dry_episodes(recipe: Recipe) -> DryRun:
+    """What the episodes are made of, whoever learns from them: tasks, tools and rewards."""
     recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
@@ -39,12 +50,9 @@ async def dry_run(recipe: Recipe) -> DryRun:
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
     problems += [] if problems else _task_problems(recipe, tools)
-    try:
-        plan: Plan | Unplannable = plan_anywhere(recipe)
-    except Unplannable as error:
-        plan = error
-    problems += _misfits(recipe, plan)
-    return DryRun(tuple(_lines(recipe, plan, len(listing.tools), len(tools))), tuple(problems))
+    counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
+    line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
+    return DryRun((line,), tuple(problems))
 
 
 def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
@@ -70,14 +78,13 @@ def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
         yield str(error)
 
 
-def _lines(recipe: Recipe, plan: Plan | Unplannable, num_servers: int, num_tools: int) -> Iterator[str]:
+def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> Iterator[str]:
     run, algorithm = recipe.run, recipe.algorithm
     kind: str = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
     if isinstance(plan, Plan):
         kind = f"{plan.num_parameters / 1e6:,.1f} million parameters, {kind} on {plan.device}"
     yield f"model: {recipe.model.path}, {kind}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
-    counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
-    yield f"tasks: {counts}; {num_servers} servers with {num_tools} tools"
+    yield from setup
     yield (
         f"run: {run.num_steps} steps of {run.tasks_per_step} tasks × {recipe.rollout.group_size} episodes, "
         f"{run.mode}; {algorithm.preset or algorithm.advantage}, loss {algorithm.loss}, rate "
