@@ -177,7 +177,7 @@ def test_without_skyrl_the_command_says_so_in_one_line(tmp_path: Path) -> None:
 def test_a_dry_run_says_what_skyrl_would_get_and_starts_nothing(tmp_path: Path) -> None:
     recipe = str(RECIPES / "cluster_skyrl.toml")
     result = run("--engine", "skyrl", "--dry-run", recipe, "--set", f"run.folder={tmp_path}")
-    lines = result.output.splitlines()
+    lines = result.stdout.splitlines()  # what SkyRL says of itself goes to the other
     assert lines[0].startswith("tasks: "), "of its episodes what any dry run says"
     assert '  trainer.algorithm.advantage_estimator = "grpo"' in lines
     assert f'  trainer.ckpt_path = "{tmp_path / "cluster_skyrl" / "checkpoints"}"' in lines

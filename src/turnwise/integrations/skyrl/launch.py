@@ -12,6 +12,9 @@ from turnwise.servers.services import DEFAULT_FILE
 
 NOT_INSTALLED = "--engine skyrl: SkyRL is not installed (Python 3.12 or newer: pip install 'turnwise[skyrl]')"
 
+_TRAINER = ("vllm", "vllm_router", "flash_attn")
+"""What SkyRL's trainer imports as it starts, on whatever hardware, and the extra does not bring."""
+
 
 def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     """ValueError for the user's mistakes. The same recipe again goes on from its last checkpoint."""
@@ -26,6 +29,8 @@ def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     train_tasks(recipe)
     _share_servers(recipe)
     config = checked_config(translation)
+    if missing := _missing():
+        raise ValueError(f"--engine skyrl: {missing}")
     say(f"run {folder}")
     run_on_ray(recipe, config)
 
@@ -45,6 +50,8 @@ def foretell(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
         lines.append(_accepted(recipe, translation))
     except ValueError as error:
         problems.append(str(error))
+    if missing := _missing():
+        lines.append(missing)
     return [*lines, f"folder: {folder}; nothing was started or written"], problems
 
 
@@ -62,6 +69,13 @@ def _share_servers(recipe: Recipe) -> None:
     """ValueError if the players are too many for a server."""
     for spec in load_servers(recipe.tools.mcp or DEFAULT_FILE):
         spec.shared_by(max(recipe.skyrl.num_players, 1))
+
+
+def _missing() -> str:
+    """A sentence on what a node needs and this one has not; empty if it has all."""
+    names = [name for name in _TRAINER if find_spec(name) is None]
+    where = "SkyRL's trainer needs it on every node: pip install 'skyrl[fsdp]'"
+    return f"not installed here: {', '.join(names)}; {where}" if names else ""
 
 
 def _folder(recipe: Recipe, name: str) -> Path:
