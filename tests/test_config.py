@@ -132,6 +132,21 @@ def test_parts_that_do_not_go_together_are_named(tmp_path: Path, text: str, says
         load_recipe(write(tmp_path, text))
 
 
+def test_what_a_run_cannot_learn_from_is_said_in_one_place() -> None:
+    settings = load_recipe(None, ["rollout.temperature=0", "run.tasks_per_step=3"])
+    with pytest.raises(ValueError, match=r"tasks\.train is not set"):
+        settings.tasks.to_learn_from()
+    with pytest.raises(ValueError, match=r"rollout\.temperature is 0"):
+        settings.rollout.check_exploring()
+    with pytest.raises(ValueError, match=r"tasks\.train has 2 tasks, run\.tasks_per_step is 3"):
+        settings.run.check_enough(2)
+    sound = load_recipe(None, ["tasks.train=some.jsonl"])
+    assert sound.tasks.to_learn_from() == Path("some.jsonl")
+    assert sound.tasks.files == {"train": Path("some.jsonl")}
+    sound.rollout.check_exploring()
+    settings.run.check_enough(3)
+
+
 def test_a_resolved_recipe_can_be_changed_and_keeps_the_rest(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, '[algorithm]\npreset = "grpo"\n[run]\nnum_steps = 3\n'))
     changed = changed_recipe(recipe, ["run.num_steps=9"])

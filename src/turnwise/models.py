@@ -1,4 +1,4 @@
-"""Takes a model of transformers, says whether its attention can be ours."""
+"""Takes a model of transformers, says whether its attention can be ours and which weights are packed."""
 
 from typing import Any
 
@@ -19,3 +19,8 @@ def why_not_ours(model: Any) -> str:
     if getattr(config, "kv_lora_rank", None):
         return "compressed keys and values (kv_lora_rank)"
     return ""
+
+
+def is_quantised(parameter: Any) -> bool:
+    """Whether it is packed by bitsandbytes: nothing can be added to it, and its bytes are no numbers."""
+    return getattr(parameter, "quant_state", None) is not None

@@ -72,11 +72,10 @@ async def warm_up(
 
 
 def _demonstrated(recipe: Recipe) -> list[Task]:
-    if recipe.tasks.train is None:
-        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
-    tasks = [task for task in load(recipe.tasks.train) if task.demonstration]
+    file = recipe.tasks.to_learn_from()
+    tasks = [task for task in load(file) if task.demonstration]
     if not tasks:
-        raise ValueError(f"tasks.train: no task of {recipe.tasks.train} has a demonstration to learn from")
+        raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
     return tasks
 
 

@@ -25,7 +25,7 @@ from turnwise.engines import engine_class
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool, is_offered
 from turnwise.mcp.session import ConnectFailed
-from turnwise.mcp.spec import load
+from turnwise.mcp.spec import ServerSpec, load
 from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.planning import check_device_limits
 from turnwise.protocols import BatchEngine, Engine, EngineDown
@@ -97,12 +97,18 @@ def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = No
 
 @contextlib.asynccontextmanager
 async def open_workbench(
-    recipe: Recipe, tasks: Sequence[Task] = (), *, with_engine: bool = True, model: Any = None
+    recipe: Recipe,
+    tasks: Sequence[Task] = (),
+    *,
+    with_engine: bool = True,
+    model: Any = None,
+    num_workers: int = 1,
 ) -> AsyncIterator[Workbench]:
     """Start the servers, load the model; ValueError for the user's mistakes, each naming its key.
 
     `tasks` are needed by the scripted engine alone: it plays their demonstrations. Without an engine no
-    weights are loaded: an endpoint brings its own. `model` is sampled in the place of the recipe's.
+    weights are loaded: an endpoint brings its own. `model` is sampled in the place of the recipe's. Where
+    `num_workers` share the servers, this one takes its part of what the servers allow.
     """
     tokenizer = load_tokenizer(recipe.model.path)
     chat = open_chat(
@@ -114,7 +120,7 @@ async def open_workbench(
             exits.callback(cassette.close)
         pool = await exits.enter_async_context(
             Pool(
-                () if recipe.tools.cassette_mode == "replay" and cassette else load(_mcp_file(recipe)),
+                () if recipe.tools.cassette_mode == "replay" and cassette else _servers(recipe, num_workers),
                 cassette=cassette,
                 max_result_tokens=recipe.tools.max_result_tokens,
                 count_tokens=chat.count_tokens,
@@ -270,8 +276,9 @@ def load_model(config: ModelConfig) -> Any:
     return steadied(AutoModelForCausalLM.from_pretrained(path, **options, **quantising))
 
 
-def _mcp_file(recipe: Recipe) -> Any:
-    return recipe.tools.mcp or DEFAULT_FILE
+def _servers(recipe: Recipe, num_workers: int) -> tuple[ServerSpec, ...]:
+    specs = load(recipe.tools.mcp or DEFAULT_FILE)
+    return tuple(spec.shared_by(num_workers) for spec in specs)
 
 
 def _cassette(recipe: Recipe) -> Cassette | None:

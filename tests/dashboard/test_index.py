@@ -11,6 +11,7 @@ import pytest
 from tests.dashboard.recorded import (
     HOSTILE,
     RATIOS,
+    TOOLS,
     bad,
     episode,
     figures,
@@ -35,7 +36,7 @@ from turnwise.dashboard.series import alarms, histogram, last_step, latest, name
 from turnwise.dashboard.traffic import traffic
 from turnwise.rollout.store import Played
 from turnwise.tracking.folder import RunFolder
-from turnwise.types import Cause, Reward, StateProbe, Truth
+from turnwise.types import Cause, Reward, StateProbe, Tool, Truth
 
 
 @pytest.fixture
@@ -382,3 +383,28 @@ def test_traffic_counts_calls_errors_retries_and_percentiles(tmp_path: Path) -> 
     assert found["waiting_share"] == pytest.approx(6.75 / (6.75 + 12 * 1.0))
     assert [tool["tool"] for tool in traffic(index, first=3)["tools"]] == ["quote", "send"]
     assert traffic(index, source="after")["tools"][0]["num_calls"] == 6
+
+
+def test_a_servers_latency_is_of_all_its_tools_calls_together(folder: RunFolder) -> None:
+    news = Tool("news", "News.", {"type": "object"}, "market", "news")
+
+    def calls(tool: str, times: list[float]) -> list[Played]:
+        turns = [turn(0, calls=[(tool, {}, result(seconds=each))]) for each in times]
+        episodes = [episode(task(tool), [each], member=number) for number, each in enumerate(turns)]
+        return [
+            Played(replace(each, tools=(*TOOLS, news)), Reward(1.0, {"outcome": 1.0})) for each in episodes
+        ]
+
+    play_step(folder, 0, [*calls("quote", [0.1] * 9 + [3.0]), *calls("news", [1.0] * 10)])
+    play_step(folder, 1, calls("news", [9.0]))
+    index = index_of(folder.path)
+    keys = ("server", "num_calls", "p50", "p95", "p99")
+    [market] = traffic(index, last=0)["servers"]
+    assert tuple(market[key] for key in keys) == ("market", 20, 1.0, 1.0, 3.0)
+    assert [tool["p50"] for tool in traffic(index, last=0)["tools"]] == [1.0, 0.1]
+    [market] = traffic(index, first=1)["servers"]
+    assert tuple(market[key] for key in keys) == ("market", 1, 9.0, 9.0, 9.0)
+    log_breaker = {"breaker/open/idle": 0.0, "breaker/openings/idle": 0.0}
+    folder.log(2, "rollout", log_breaker)
+    [idle] = traffic(index_of(folder.path), first=2)["servers"]
+    assert tuple(idle[key] for key in keys) == ("idle", 0, None, None, None)

@@ -225,8 +225,10 @@ def test_tools_and_evaluations_agree_with_the_files(page: Any, served: Served) -
     open_, closed = [
         page.inner_text(f"#servers [data-server='{name}']").split("\t") for name in ("slack", "market")
     ]
-    assert open_[1:4] == ["open at step 3", "1", "2"]
-    assert closed[1:4] == ["closed at step 3", "0", "0"]
+    assert open_[1:5] == ["2", "100 ms", "100 ms", "100 ms"]
+    assert open_[5:8] == ["open at step 3", "1", "2"]
+    assert closed[1:5] == ["16", "250 ms", "1.50 s", "1.50 s"]
+    assert closed[5:8] == ["closed at step 3", "0", "0"]
     assert readout(page, "breakers") == {"breaker/openings/market": "0", "breaker/openings/slack": "0"}
     look(page, served, "evaluations")
     written = json.loads((served.run / "evaluations" / "after.json").read_text())["figures"]["all"]["success"]

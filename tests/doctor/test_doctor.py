@@ -13,6 +13,7 @@ import torch
 from huggingface_hub import constants
 from rich.console import Console
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, BloomConfig, MixtralConfig, PreTrainedConfig
 
 from tests.rollout.stage import task
 from tests.run.stage import write_model
@@ -164,6 +165,35 @@ def test_a_demonstration_that_does_not_fit_the_limits_is_bad_and_names_them(fold
     assert finding.level is Level.BAD
     assert "truncated" in finding.detail
     assert "rollout.tokens_per_turn" in finding.advice
+
+
+def of_another_kind(folder: Path, config: PreTrainedConfig) -> Path:
+    """A model at random with the tokenizer of the sound one."""
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder / "other")
+    for file in (folder / "model").glob("*token*"):
+        (folder / "other" / file.name).write_bytes(file.read_bytes())
+    for file in (folder / "model").glob("*.jinja"):
+        (folder / "other" / file.name).write_bytes(file.read_bytes())
+    return folder / "other"
+
+
+def test_a_model_whose_memory_cannot_be_planned_is_a_warning_that_names_it(folder: Path) -> None:
+    path = of_another_kind(folder, BloomConfig(vocab_size=640, hidden_size=32, n_layer=2, n_head=4))
+    findings = listed(check_model(recipe_in(folder, f"model.path={path}"), shown_task(), ()))
+    [finding] = of(findings, "model")
+    assert finding.level is Level.WARNING
+    assert "a BloomForCausalLM is not planned" in finding.detail
+    assert "update.tokens_per_microbatch" in finding.advice
+
+
+def test_adapters_that_a_model_cannot_have_are_bad(folder: Path) -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    config = MixtralConfig(vocab_size=640, num_key_value_heads=2, num_local_experts=2, **sizes)
+    path = of_another_kind(folder, config)
+    findings = listed(check_model(recipe_in(folder, f"model.path={path}"), shown_task(), ()))
+    [finding] = of(findings, "model")
+    assert finding.level is Level.BAD
+    assert "policy.lora_targets: adapters on MixtralExperts" in finding.detail
 
 
 def test_without_a_demonstration_the_model_itself_plays_and_its_silence_is_a_warning(folder: Path) -> None:

@@ -3,6 +3,7 @@
 With SkyRL installed: `.tools/skyrl/bin/python`. Those of the workers take a Ray cluster each.
 """
 
+import os
 import sys
 
 import ray  # noqa: F401  (loaded once here, so that no child loads them again)
@@ -77,4 +78,7 @@ MUTANTS = [
 
 
 if __name__ == "__main__":
+    os.environ["PYTEST_ADDOPTS"] = (
+        "-W default"  # what SkyRL stands on warns of itself, as in `make test-skyrl`
+    )
     sys.exit(main("integrations", [Mutant(*each) for each in MUTANTS]))

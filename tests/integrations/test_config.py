@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("skyrl", reason="SkyRL is not installed: run `make test-skyrl`")
 
+import ray
 from skyrl.train.config import SkyRLTrainConfig
 from skyrl.train.utils.trainer_utils import build_dataloader
 
@@ -14,6 +15,7 @@ from tests.integrations.stage import ModelClient
 from turnwise.config import Recipe, load_recipe
 from turnwise.integrations.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
+from turnwise.integrations.skyrl.launch import find_spec, foretell, launch
 from turnwise.integrations.skyrl.translation import translate
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -101,3 +103,17 @@ def test_the_experiment_has_our_tasks_and_our_generator() -> None:
     assert len(experiment.eval_dataset) == 20
     generator = experiment.get_generator(experiment.cfg, experiment.tokenizer, ModelClient(recipe))
     assert isinstance(generator, TurnwiseGenerator)
+
+
+def test_what_the_trainer_would_not_find_is_said_before_ray_is_started(tmp_path: Path) -> None:
+    if find_spec("vllm") is not None:
+        pytest.skip("it is installed")
+    said: list[str] = []
+    recipe = load_recipe(RECIPES / "cpu.toml", [f"run.folder={tmp_path}"])
+    with pytest.raises(ValueError, match=r"not installed here: vllm, .*skyrl\[fsdp\]"):
+        launch(recipe, "run", say=said.append)
+    assert not ray.is_initialized()
+    assert not list(tmp_path.iterdir())
+    lines, problems = foretell(recipe, "run")
+    assert any(line.startswith("not installed here: vllm") for line in lines)
+    assert problems == []

@@ -1,5 +1,6 @@
 """A recipe in SkyRL's words: every key is carried over, read by the episodes, or named."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from typer.testing import CliRunner
 
 from turnwise.cli import app
 from turnwise.config import Recipe, load_recipe
-from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec
+from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, foretell
 from turnwise.integrations.skyrl.translation import KEPT, LEFT, leaves, translate
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -171,6 +172,32 @@ def test_without_skyrl_the_command_says_so_in_one_line(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert result.output == f"turnwise: {NOT_INSTALLED}\n"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_says_what_skyrl_would_get_and_starts_nothing(tmp_path: Path) -> None:
+    recipe = str(RECIPES / "cluster_skyrl.toml")
+    result = run("--engine", "skyrl", "--dry-run", recipe, "--set", f"run.folder={tmp_path}")
+    lines = result.stdout.splitlines()  # what SkyRL says of itself goes to the other
+    assert lines[0].startswith("tasks: "), "of its episodes what any dry run says"
+    assert '  trainer.algorithm.advantage_estimator = "grpo"' in lines
+    assert f'  trainer.ckpt_path = "{tmp_path / "cluster_skyrl" / "checkpoints"}"' in lines
+    assert any(line.startswith("no counterpart in SkyRL: ") for line in lines)
+    assert not list(tmp_path.iterdir())
+    if find_spec("skyrl") is None:
+        assert (result.exit_code, lines[-1]) == (1, f"bad  {NOT_INSTALLED}")
+    else:
+        assert result.exit_code == 0, result.output
+        assert "SkyRL accepts it, and will ask Ray's cluster for 16 GPUs" in lines
+
+
+def test_a_dry_run_finds_servers_that_the_players_are_too_many_for(tmp_path: Path) -> None:
+    options = {"max_concurrency": 2}
+    server = {"url": "http://127.0.0.1:9/mcp", "turnwise": options}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"far": server}}))
+    lines, problems = foretell(changed(f"tools.mcp={tmp_path}/mcp.json", "skyrl.num_players=3"), "run")
+    [problem] = problems
+    assert "server 'far': turnwise.max_concurrency is 2, and 3 workers share it" in problem
+    assert lines[-1].endswith("nothing was started or written")
 
 
 @pytest.mark.parametrize(

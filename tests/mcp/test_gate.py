@@ -220,6 +220,40 @@ def test_calls_given_up_while_waiting_for_the_rate_leak_no_slot() -> None:
     asyncio.run(main())
 
 
+def test_of_those_that_wait_for_an_open_breaker_one_goes_ahead_and_the_others_when_it_is_closed() -> None:
+    async def main() -> None:
+        gate = Gate(options(breaker_failures=1, breaker_seconds=0.3, patience_seconds=30))
+        await asyncio.wait_for(gate.patient(), 0.1)
+        gate.breaker.failed()
+        waiting = [asyncio.create_task(gate.patient()) for _ in range(5)]
+        await asyncio.sleep(0.15)
+        assert not any(each.done() for each in waiting), "before its time nobody goes"
+        await asyncio.sleep(0.3)
+        assert sum(each.done() for each in waiting) == 1
+        async with gate.entered():
+            gate.breaker.failed()
+        await asyncio.sleep(0.2)
+        assert sum(each.done() for each in waiting) == 1, "the trial failed: all wait for the next"
+        gate.breaker.succeeded()
+        await asyncio.wait_for(asyncio.gather(*waiting), 1)
+
+    asyncio.run(main())
+
+
+def test_patience_ends_and_a_scout_that_makes_no_call_is_followed_by_another() -> None:
+    async def main() -> None:
+        gate = Gate(options(breaker_failures=1, breaker_seconds=0.2, patience_seconds=10))
+        gate.breaker.failed()
+        async with asyncio.timeout(2):
+            await asyncio.gather(gate.patient(), gate.patient())
+        hasty = Gate(options(breaker_failures=1, patience_seconds=0.1))
+        hasty.breaker.failed()
+        await asyncio.wait_for(hasty.patient(), 1)
+        assert hasty.breaker.is_open
+
+    asyncio.run(main())
+
+
 def test_a_call_that_queued_while_the_breaker_opened_is_refused_not_sent() -> None:
     async def main() -> None:
         gate = Gate(options(max_concurrency=1, breaker_failures=1))

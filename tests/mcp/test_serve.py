@@ -14,6 +14,7 @@ import pytest
 import turnwise
 from tests.mcp.notes import SERVER, http_spec, notes_over_http, notes_spec
 from turnwise.mcp.pool import Pool
+from turnwise.mcp.serve import SILENT_SECONDS, _Known
 from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.types import Cause, Fault, ToolCall, ToolResult
 
@@ -103,16 +104,56 @@ def test_state_is_kept_per_episode_and_dropped_with_its_lease(spec: ServerSpec) 
                 [seen_by_two] = await two.call([ToolCall("1", "list_notes", {})])
                 [seen_by_one] = await one.call([ToolCall("1", "list_notes", {})])
                 assert json.loads(seen_by_two.content)["notes"] == []
-                assert json.loads(seen_by_one.content) == {
-                    "episode": "one",
-                    "notes": ["mine"],
-                    "episodes": ["one", "two"],
-                }
+                seen = json.loads(seen_by_one.content)
+                assert (seen["notes"], names(seen["episodes"])) == (["mine"], ["one", "two"])
+                assert seen["episode"] in seen["episodes"]
             assert pool.isolation("notes") is Isolation.KEYED
             async with pool.lease(["notes"], "one") as again:
                 [seen] = await again.call([ToolCall("1", "list_notes", {})])
                 assert json.loads(seen.content)["notes"] == []
-                assert json.loads(seen.content)["episodes"] == ["one"]
+                assert names(json.loads(seen.content)["episodes"]) == ["one"]
+
+    asyncio.run(main())
+
+
+def names(keys: list[str]) -> list[str]:
+    """Of episodes, without what keeps those of one name apart."""
+    return [key.rpartition("/")[0] for key in keys]
+
+
+def test_workers_that_share_a_server_keep_episodes_of_one_id_apart(url: str) -> None:
+    async def main() -> None:
+        async with Pool([http_spec(url)]) as first, Pool([http_spec(url)]) as second:
+            async with first.lease(["notes"], "e") as mine, second.lease(["notes"], "e") as other:
+                await mine.call([ToolCall("1", "add_note", {"text": "mine"})])
+                [seen] = await other.call([ToolCall("1", "list_notes", {})])
+                assert json.loads(seen.content)["notes"] == []
+            async with second.lease(["notes"], "e") as again:
+                [seen] = await again.call([ToolCall("1", "list_notes", {})])
+                assert names(json.loads(seen.content)["episodes"]) == ["e"], "both are dropped"
+
+    asyncio.run(main())
+
+
+def test_an_episode_whose_worker_died_is_dropped_in_the_end() -> None:
+    now, dropped = 0.0, list[str]()
+
+    async def drop(episode: str) -> None:
+        dropped.append(episode)
+
+    async def main() -> None:
+        nonlocal now
+        known = _Known(drop, clock=lambda: now)
+        for episode in ("dead", "slow", "over"):
+            await known.heard_of(episode)
+        known.gone("over")
+        now = SILENT_SECONDS
+        await known.heard_of("slow")
+        assert dropped == []
+        now += 1.0
+        await known.heard_of("new")
+        assert dropped == ["dead"]
+        await _Known(None).heard_of("any")
 
     asyncio.run(main())
 

@@ -364,3 +364,26 @@ def test_secrets_are_looked_for_in_env_headers_the_url_and_flags() -> None:
     secrets = secrets_of(block for spec in (local, bare) for block in spec.secret_blocks)
     assert {"k-123456", "t-123456", "u-123456"} <= set(secrets)
     assert "/data" not in secrets
+
+
+def test_workers_share_what_a_remote_server_allows() -> None:
+    limits = {"max_concurrency": 10, "rate_per_second": 6.0}
+    blocks = {
+        "far": {"url": "http://far/mcp", "turnwise": limits},
+        "own": {"command": "x", "turnwise": limits},
+    }
+    far, own = parse(blocks, {}, directory=Path.cwd())
+    assert far.shared_by(1) == far
+    share = far.shared_by(4).options
+    assert (share.max_concurrency, share.rate_per_second) == (2, 1.5)
+    share = own.shared_by(4).options
+    assert (share.max_concurrency, share.rate_per_second) == (10, 1.5), "each worker starts one of its own"
+
+
+def test_more_workers_than_a_server_takes_calls_are_refused() -> None:
+    [far] = parse(
+        {"far": {"url": "http://far/mcp", "turnwise": {"max_concurrency": 3}}}, {}, directory=Path.cwd()
+    )
+    assert far.shared_by(3).options.max_concurrency == 1
+    with pytest.raises(ValueError, match=r"server 'far': turnwise\.max_concurrency is 3, and 4 workers"):
+        far.shared_by(4)

@@ -1,4 +1,4 @@
-"""Takes a recipe, samples and learns as a run of it would at its fullest, and prints what that took.
+"""Takes a recipe, samples, learns and publishes as a run would at its fullest, and prints what that took.
 
 A program of its own, since the peak of a process is asked for:
 
@@ -83,10 +83,14 @@ def main() -> None:
     trainer = Trainer(policy, recipe)
     result = trainer.update(samples(recipe), step=0)
     assert not result.skipped, result.skipped
+    learned = resident("VmHWM") - before
+    weights = policy.adapter() if recipe.publishes_adapters else policy.weights()
+    asyncio.run(engine.publish(weights, 1))
     report = {
         "planned": planned.num_bytes,
         "used": resident("VmHWM") - before,
         "played": played,
+        "learned": learned,
         "num_cached": num_cached,
         "num_microbatches": result.metrics["update/num_microbatches"],
         "parts": {part.name: part.num_bytes for part in planned.parts},

@@ -1,6 +1,7 @@
 """The memory plan: what it counts, against known sizes and against what a real process takes."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -9,12 +10,19 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GPTNeoXConfig, Qwen3Config
+from transformers import BloomConfig, GPTNeoXConfig, MambaConfig, MixtralConfig, Qwen3Config
 
 from tests.test_cli import turnwise
 from turnwise.config import Recipe, load_recipe
 from turnwise.devices import Memory
-from turnwise.planning import Plan, check_device_limits, load_config, plan_anywhere, plan_memory
+from turnwise.planning import (
+    Plan,
+    Unplannable,
+    check_device_limits,
+    load_config,
+    plan_anywhere,
+    plan_memory,
+)
 from turnwise.planning.held import Held
 
 GIB = 2**30
@@ -40,6 +48,18 @@ SEVEN_B = Qwen3Config(
     tie_word_embeddings=False,
     max_position_embeddings=32_768,
 )
+
+MIXTRAL = MixtralConfig(
+    vocab_size=1000,
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+)
+BLOOM = BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4)
 
 
 def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
@@ -130,6 +150,44 @@ def test_any_causal_architecture_is_planned(tmp_path: Path) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
     plan = plan_memory(recipe(tmp_path, GPTNeoXConfig(vocab_size=500, **sizes)), "cpu", None)
     assert parts(plan)["activations"] > parts(plan)["policy: weights"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_experts_are_planned_in_every_type(tmp_path: Path, dtype: str) -> None:
+    keys = ("policy.tuning=full", f"model.dtype={dtype}", "update.tokens_per_microbatch=4096")
+    plan = plan_memory(recipe(tmp_path, MIXTRAL, *keys), "cpu", None)
+    attention = 256 * (256 + 128 + 128 + 256)
+    experts = 8 * 3 * 256 * 512 + 8 * 256
+    assert plan.num_parameters == 2 * 1000 * 256 + 256 + 4 * (attention + experts + 2 * 256)
+    # each token goes through two experts: gate and up, their product, and its way down are kept
+    width = 2 if dtype == "bfloat16" else 4
+    assert parts(plan)["activations"] > 4 * 4096 * 2 * (3 * 512 + 256) * width
+
+
+def test_adapters_that_could_not_be_merged_are_refused_by_the_plan_as_by_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"policy\.lora_targets: adapters on MixtralExperts") as refused:
+        plan_memory(recipe(tmp_path, MIXTRAL), "cpu", None)
+    assert not isinstance(refused.value, Unplannable)
+    attention_alone = 'policy.lora_targets=["q_proj", "v_proj"]'
+    plan = plan_memory(recipe(tmp_path, MIXTRAL, attention_alone), "cpu", None)
+    assert parts(plan)["policy: adapters"] == 4 * 4 * 16 * (256 + 256 + 256 + 128)
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [(BLOOM, "BloomForCausalLM"), (MambaConfig(hidden_size=64, num_hidden_layers=2), "MambaForCausalLM")],
+)
+def test_an_architecture_that_is_not_understood_is_named(tmp_path: Path, config: Any, name: str) -> None:
+    with pytest.raises(Unplannable, match=rf"the memory of a {name} is not planned \(\w+: .+\)"):
+        plan_memory(recipe(tmp_path, config, "policy.tuning=full"), "cpu", None)
+
+
+def test_mps_gets_what_is_not_understood_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, logger="turnwise.planning.memory"):
+        check_device_limits(recipe(tmp_path, BLOOM), "mps")
+    assert "BloomForCausalLM" in caplog.text
 
 
 def test_mps_is_refused_what_it_cannot_hold_before_anything_is_loaded(tmp_path: Path) -> None:

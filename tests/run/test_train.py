@@ -83,6 +83,9 @@ def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp
     assert folder.recipe == settings
     for kind in ("rollout", "update"):
         assert [line["step"] for line in lines(folder, kind)] == [0, 1, 2]
+    publishing = [line["metrics"]["time/publish_seconds"] for line in lines(folder, "update")]
+    assert all(seconds > 0 for seconds in publishing)
+    assert len(set(publishing)) == 3, "each step's own, not the one before the first"
     for step in range(3):
         episodes = list(read(folder.trajectories(step)))
         assert len(episodes) == 6
@@ -148,6 +151,7 @@ def test_a_server_that_dies_for_good_is_seen_by_its_breaker_in_the_figures(tmp_p
     server = tmp_path / "server.py"
     server.write_text(f"import runpy\nrunpy.run_path({str(NOTEBOOK)!r}, run_name='__main__')\n")
     options = {"isolation": "process", "num_warm": 0, "breaker_failures": 2, "breaker_seconds": 60}
+    options |= {"patience_seconds": 0}
     block = {"command": sys.executable, "args": [str(server)], "turnwise": options}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
 

@@ -1,5 +1,6 @@
 """`turnwise train` and `turnwise sft`: learning, from the command line."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -43,11 +44,11 @@ def train(
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
         fail("give either a recipe or --resume RUN")
+    if engine:
+        _train_elsewhere(engine, recipe, overrides, is_dry=dry, is_shown_otherwise=quiet or json)
+        return
     if dry:
         _dry_run(recipe, overrides)
-        return
-    if engine:
-        _train_elsewhere(engine, recipe, overrides, is_shown_otherwise=quiet or json)
         return
     with _folder(recipe, resume, overrides) as folder:
         has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
@@ -56,9 +57,10 @@ def train(
 
 
 def _train_elsewhere(
-    engine: str, recipe: Path | None, overrides: list[str], *, is_shown_otherwise: bool
+    engine: str, recipe: Path | None, overrides: list[str], *, is_dry: bool, is_shown_otherwise: bool
 ) -> None:
-    from turnwise.integrations.skyrl.launch import launch
+    from turnwise.integrations.skyrl.launch import foretell, launch
+    from turnwise.run.dry import dry_episodes
 
     if engine != "skyrl":
         fail(f"--engine {engine}: only skyrl is known; engine.kind in the recipe says what samples")
@@ -66,10 +68,16 @@ def _train_elsewhere(
         fail("--engine skyrl goes on from its last checkpoint by itself: give the recipe again")
     if is_shown_otherwise:
         fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
+    settings = read_recipe(recipe, overrides)
     try:
-        launch(read_recipe(recipe, overrides), recipe.stem, say=lambda words: print(words, flush=True))
+        if not is_dry:
+            launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
+            return
+        lines, problems = foretell(settings, recipe.stem)
     except ValueError as error:
         fail(str(error))
+    episodes = run_async(dry_episodes(settings))
+    _print_dry((*episodes.lines, *lines), (*episodes.problems, *problems))
 
 
 def sft(
@@ -108,18 +116,23 @@ def sft(
 
 
 def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
-    """Exit code 1 if a run would not come to its end."""
-    from turnwise.rollout.display import printable
     from turnwise.run.dry import dry_run
 
     if recipe is None:
         fail("--dry-run looks at a recipe, not at a run that has begun")
     found = run_async(dry_run(read_recipe(recipe, overrides)))
-    for line in found.lines:
+    _print_dry(found.lines, found.problems)
+
+
+def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
+    """Exit code 1 if a run would not come to its end."""
+    from turnwise.rollout.display import printable
+
+    for line in lines:
         print(printable(line))
-    for problem in found.problems:
+    for problem in problems:
         print(f"bad  {printable(problem)}")
-    if found.problems:
+    if problems:
         raise typer.Exit(1)
 
 

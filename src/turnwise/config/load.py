@@ -113,7 +113,5 @@ def _rooted(recipe: Recipe, folder: Path) -> Recipe:
     tools = recipe.tools.model_copy(
         update={"mcp": under(recipe.tools.mcp), "cassette": under(recipe.tools.cassette)}
     )
-    tasks = recipe.tasks.model_copy(
-        update={split: under(getattr(recipe.tasks, split)) for split in ("train", "validation", "test")}
-    )
+    tasks = recipe.tasks.model_copy(update={split: under(path) for split, path in recipe.tasks.files.items()})
     return recipe.model_copy(update={"tools": tools, "tasks": tasks})

@@ -121,6 +121,18 @@ class TasksConfig(BaseModel):
     test: Path | None = None
     """Held out: only evaluation reads it."""
 
+    @property
+    def files(self) -> dict[str, Path]:
+        """By split, those that are set."""
+        named = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {split: path for split, path in named.items() if path is not None}
+
+    def to_learn_from(self) -> Path:
+        """`train`; ValueError if it is not set."""
+        if self.train is None:
+            raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
+        return self.train
+
 
 class RewardPart(BaseModel):
     """One part of the reward."""
@@ -161,3 +173,10 @@ class RolloutConfig(BaseModel):
     lockstep: bool = False
     """All episodes go turn by turn, so that a run repeats and resumes bit for bit on a CPU; costs the
     overlap of tools and sampling."""
+
+    def check_exploring(self) -> None:
+        """ValueError if what is played could not be learned from."""
+        if self.temperature == 0:
+            raise ValueError(
+                "rollout.temperature is 0: a policy that never tries anything else learns nothing"
+            )

@@ -32,6 +32,13 @@ class RunConfig(BaseModel):
     num_token_groups: int = Field(default=8, ge=0)
     """First groups of a step whose every token's advantage, ratio and clipping are in tokens/; 0: none."""
 
+    def check_enough(self, num_tasks: int) -> None:
+        """ValueError if there are fewer tasks than a step plays."""
+        if num_tasks < self.tasks_per_step:
+            raise ValueError(
+                f"tasks.train has {num_tasks} tasks, run.tasks_per_step is {self.tasks_per_step}"
+            )
+
 
 class EvaluationConfig(BaseModel):
     """Measuring during the run, on tasks.validation, and before and after it on tasks.test."""

@@ -26,7 +26,7 @@ from turnwise.types import Tool
 
 logger = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 """Of the tables: an index of another version is made anew."""
 
 _LINES_AT_ONCE = 2_000
@@ -65,6 +65,7 @@ CREATE INDEX episodes_file ON episodes (file);
 CREATE TABLE calls (episode INTEGER, file INTEGER, source TEXT, step INTEGER, tool TEXT, server TEXT,
   cause TEXT, seconds REAL, num_retries INTEGER);
 CREATE INDEX calls_tool ON calls (source, tool, seconds, step, cause, num_retries, server);
+CREATE INDEX calls_server ON calls (source, server, seconds, step);
 CREATE INDEX calls_name ON calls (tool, episode);
 CREATE INDEX calls_episode ON calls (episode, tool);
 CREATE INDEX calls_file ON calls (file);

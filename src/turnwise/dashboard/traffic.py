@@ -2,10 +2,14 @@
 
 import math
 import sqlite3
+from collections.abc import Mapping
 from typing import Any
 
 from turnwise.dashboard.episodes import fault_of
 from turnwise.dashboard.index import Index
+
+_SHARES = (50, 95, 99)
+"""Of calls, in 100, whose latency is told."""
 
 
 def traffic(
@@ -20,10 +24,11 @@ def traffic(
             "WHERE source = ? AND ifnull(step, 0) BETWEEN ? AND ?",
             (source, first, end),
         ).fetchone()
+        latencies = _latencies(connection, "server", (source, first, end))
         breakers = _breakers(connection, first, end) if source == "train" else {}
     return {
         "tools": tools,
-        "servers": _servers(tools, breakers),
+        "servers": _servers(tools, breakers, latencies),
         "num_episodes": num_episodes,
         "episode_seconds": seconds or 0.0,
         "engine_seconds": engine or 0.0,
@@ -35,6 +40,7 @@ def traffic(
 def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -> list[dict[str, Any]]:
     within = "source = ? AND ifnull(step, 0) BETWEEN ? AND ?"
     values = (source, first, last)
+    latencies = _latencies(connection, "tool", values)
     causes: dict[str, dict[str, int]] = {}
     for row in connection.execute(
         f"SELECT tool, cause, count(*) AS num FROM calls WHERE {within} GROUP BY tool, cause",  # noqa: S608
@@ -58,19 +64,18 @@ def _tools(connection: sqlite3.Connection, source: str, first: int, last: int) -
             "num_refused": causes[row["tool"]].get("breaker_open", 0),
             "num_retries": row["num_retries"],
             "seconds": row["seconds"],
-            **{
-                f"p{share}": _percentile(connection, row["tool"], row["num"], share, values)
-                for share in (50, 95, 99)
-            },
+            **latencies[row["tool"]],
         }
         for row in rows
     ]
 
 
 def _servers(
-    tools: list[dict[str, Any]], breakers: dict[str, dict[str, dict[str, float]]]
+    tools: list[dict[str, Any]],
+    breakers: dict[str, dict[str, dict[str, float]]],
+    latencies: Mapping[str, Mapping[str, float | None]],
 ) -> list[dict[str, Any]]:
-    """What each server's breaker did; null where the run has not logged it."""
+    """How fast each was and what its breaker did; null where it was not called, or nothing was logged."""
     openings, opened = breakers.get("openings", {}), breakers.get("open", {})
     names = sorted(({tool["server"] for tool in tools} | openings.keys() | opened.keys()) - {""})
     return [
@@ -85,6 +90,7 @@ def _servers(
                 key: sum(tool[key] for tool in tools if tool["server"] == name)
                 for key in ("num_infra", "num_refused", "num_retries", "seconds")
             },
+            **latencies.get(name, {f"p{share}": None for share in _SHARES}),
         }
         for name in names
     ]
@@ -108,14 +114,20 @@ def _breakers(
     return found
 
 
-def _percentile(
-    connection: sqlite3.Connection, tool: str, num: int, share: int, values: tuple[str, int, int]
-) -> float:
-    """The least latency that this share of the calls does not exceed."""
-    source, first, last = values
-    row = connection.execute(
-        "SELECT seconds FROM calls WHERE source = ? AND tool = ? AND ifnull(step, 0) BETWEEN ? AND ? "
-        "ORDER BY seconds LIMIT 1 OFFSET ?",
-        (source, tool, first, last, max(0, math.ceil(num * share / 100) - 1)),
-    ).fetchone()
-    return float(row["seconds"])
+def _latencies(
+    connection: sqlite3.Connection, of: str, values: tuple[str, int, int]
+) -> dict[str, dict[str, float]]:
+    """By tool or server, for each of the shares the least latency that so many calls in 100 do not exceed."""
+    within = "source = ? AND ifnull(step, 0) BETWEEN ? AND ?"
+    counts = connection.execute(
+        f"SELECT {of} AS name, count(*) AS num FROM calls WHERE {within} GROUP BY {of}",  # noqa: S608
+        values,
+    ).fetchall()
+    asked = f"SELECT seconds FROM calls WHERE {within} AND {of} = ? ORDER BY seconds LIMIT 1 OFFSET ?"  # noqa: S608
+    found: dict[str, dict[str, float]] = {}
+    for name, num in counts:
+        for share in _SHARES:
+            place = max(0, math.ceil(num * share / 100) - 1)
+            [seconds] = connection.execute(asked, (*values, name, place)).fetchone()
+            found.setdefault(name, {})[f"p{share}"] = float(seconds)
+    return found

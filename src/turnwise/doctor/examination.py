@@ -53,5 +53,5 @@ async def _examine_recipe(recipe: Recipe, reached: setup.Reached) -> AsyncIterat
             yield finding
     if task is not None and is_sound:
         yield await setup.check_rollout(recipe, task)
-    elif setup.task_files(recipe):
+    elif recipe.tasks.files:
         yield Finding("rollout", Level.WARNING, "not tried: what is bad above would make it fail")

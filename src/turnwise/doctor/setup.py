@@ -14,7 +14,7 @@ from turnwise.doctor.plan import advice, verdict
 from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.planning import plan_anywhere, why_unreachable
+from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
@@ -76,7 +76,7 @@ async def reach_servers(specs: Sequence[ServerSpec]) -> Reached:
 
 def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
     """The recipe's task files against the tools that there are."""
-    files = task_files(recipe)
+    files = _task_files(recipe)
     if recipe.tasks.train is None:
         advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
         yield Finding("tasks", Level.WARNING, "tasks.train is not set: there is nothing to train on", advice)
@@ -96,15 +96,14 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
         yield Finding("tasks", Level.GOOD, f"{counts}; every tool they name is there")
 
 
-def task_files(recipe: Recipe) -> list[Path]:
-    named = (recipe.tasks.train, recipe.tasks.validation, recipe.tasks.test)
-    return list(dict.fromkeys(path for path in named if path is not None))
+def _task_files(recipe: Recipe) -> list[Path]:
+    return list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
 
 
 def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
     """One to try things on: the first with a demonstration, else the first there is."""
     tool_servers = {tool.name: tool.server for tool in tools}
-    items = (item for path in task_files(recipe) for item in read(path, tool_servers=tool_servers))
+    items = (item for path in _task_files(recipe) for item in read(path, tool_servers=tool_servers))
     tasks = [item.task for item in items if isinstance(item, PlacedTask)]
     return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
 
@@ -139,7 +138,13 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
 
 def _size(recipe: Recipe) -> Finding:
     """How large it is, and whether a run of it fits into what is free."""
-    plan = plan_anywhere(recipe)
+    try:
+        plan = plan_anywhere(recipe)
+    except Unplannable as error:
+        hint = "try it with a small update.tokens_per_microbatch and engine.cache_tokens"
+        return Finding("model", Level.WARNING, f"{recipe.model.path}: {error}", hint)
+    except ValueError as error:
+        return Finding("model", Level.BAD, str(error), "change the recipe: a run would say the same")
     detail = f"{recipe.model.path}: {plan.num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
     if plan.memory is not None and not plan.fits:
         return Finding("model", Level.WARNING, f"{detail}; {verdict(plan)}", advice(plan))

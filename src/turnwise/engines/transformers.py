@@ -17,14 +17,14 @@ import torch
 
 from turnwise.devices import choose_device, memory_of
 from turnwise.engines.continuous.attention import NAME, register
-from turnwise.engines.continuous.beside import Beside, is_frozen
+from turnwise.engines.continuous.beside import Beside
 from turnwise.engines.continuous.request import Request, new_request
 from turnwise.engines.continuous.rows import rounded
 from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
 from turnwise.engines.limits import check_request
-from turnwise.models import why_not_ours
+from turnwise.models import is_quantised, why_not_ours
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = 0.25
 """Of the machine's memory, or of a GPU's free memory, for keys and values where no budget is given."""
+
+PREFILL_CHUNK = 512
+"""Prompt tokens computed beside each decoding step; a run's memory is planned with as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class TransformersEngine:
         dtype: torch.dtype = torch.float32,
         max_batch: int = 32,
         cache_tokens: int | None = None,
-        prefill_chunk: int = 512,
+        prefill_chunk: int = PREFILL_CHUNK,
         version: int = 0,
     ) -> None:
         for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
@@ -99,7 +102,7 @@ class TransformersEngine:
         )
         self._scheduler.policy_version = version
         self._base: dict[str, torch.Tensor] = {}
-        self._beside = Beside(model) if is_frozen(model) else None
+        self._beside = Beside(model) if any(map(is_quantised, model.parameters())) else None
         self._inbox: queue.SimpleQueue[tuple[_Asked, ...] | _Publication | None] = queue.SimpleQueue()
         self._asked: dict[Request, _Asked] = {}
         self._publications: deque[_Publication] = deque()

@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 
 from aiolimiter import AsyncLimiter
 
 from turnwise.mcp.spec import ServerOptions
+
+_LOOK_SECONDS = 0.05
+"""Between looks at a breaker that is waited for."""
 
 
 class BreakerOpen(Exception):
@@ -69,6 +73,13 @@ class Breaker:
         wait_seconds = self._open_seconds * float(2 ** min(self._num_openings_in_a_row - 1, 4))
         return opened_at + wait_seconds - self._clock()
 
+    @property
+    def is_due(self) -> bool:
+        """Whether one call may try an open breaker now."""
+        return (
+            self._opened_at is not None and not self._is_trying and self._left_seconds(self._opened_at) <= 0
+        )
+
     def withdrawn(self) -> None:
         """The trial left the gate; if it was cancelled, nobody will tell how it went."""
         self._is_trying = False
@@ -81,6 +92,21 @@ class Gate:
         self.breaker = Breaker(options.breaker_failures, options.breaker_seconds)
         self._slots = asyncio.Semaphore(options.max_concurrency)
         self._limiter = _limiter(options.rate_per_second)
+        self._patience_seconds = options.patience_seconds
+        self._scout_seconds = options.breaker_seconds
+        self._scouted_at = -math.inf
+
+    async def patient(self) -> None:
+        """Wait while the breaker is open, as long as there is patience: what begins now would only be lost.
+
+        Of those that wait, one at a time goes ahead when the breaker lets a call try: it will make that call.
+        """
+        started = time.monotonic()
+        while self.breaker.is_open and time.monotonic() < started + self._patience_seconds:
+            if self.breaker.is_due and time.monotonic() > self._scouted_at + self._scout_seconds:
+                self._scouted_at = time.monotonic()
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
     @contextlib.asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -140,12 +141,14 @@ class Pool:
         if episode_id in self._leased:
             raise ValueError(f"episode id {episode_id!r} already has a lease: two would share their state")
         self._leased.add(episode_id)
+        # a server may be shared with other workers, which play episodes of the same ids
+        key = f"{episode_id}/{secrets.token_hex(8)}"
         losses: list[ServerLoss] = []
         holdings: dict[str, Holding] = {}
         try:
             # One order for all: two leases can never each wait for a process that the other one holds.
             for server in sorted(set(servers) & set(self._supplies)):
-                holdings[server] = await self._supplies[server].acquire(episode_id, losses)
+                holdings[server] = await self._supplies[server].acquire(key, losses)
             tools = [
                 tool
                 for server in dict.fromkeys(servers)

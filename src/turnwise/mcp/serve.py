@@ -2,6 +2,8 @@
 
 import json
 import logging
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,13 +52,44 @@ class Service:
     drop: Callable[[str], Awaitable[None]] | None = None
 
 
+SILENT_SECONDS = 6 * 3600.0
+"""Without a call, after which an episode's state is dropped: far longer than any lasts."""
+
+
 class _DropParams(wire.RequestParams):
     episode: str
+
+
+class _Known:
+    """The episodes that a server keeps something of; a worker that dies never says that its own are over."""
+
+    def __init__(
+        self, drop: Callable[[str], Awaitable[None]] | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._drop = drop
+        self._clock = clock
+        self._heard_at: OrderedDict[str, float] = OrderedDict()
+
+    async def heard_of(self, episode: str) -> None:
+        """It has made a call; those of which nothing was heard for long are dropped."""
+        if self._drop is None or not episode:
+            return
+        now = self._clock()
+        self._heard_at[episode] = now
+        self._heard_at.move_to_end(episode)
+        while self._heard_at[first := next(iter(self._heard_at))] < now - SILENT_SECONDS:
+            del self._heard_at[first]
+            logger.warning("episode %r: nothing was heard of it for long, so it is dropped", first)
+            await self._drop(first)
+
+    def gone(self, episode: str) -> None:
+        self._heard_at.pop(episode, None)
 
 
 def build(service: Service) -> Server[Any]:
     """The SDK server for a service; both protocol eras."""
     by_name = {tool.name: tool for tool in service.tools}
+    known = _Known(service.drop)
     listing = [_describe(tool) for tool in service.tools]
 
     async def list_tools(
@@ -71,6 +104,7 @@ def build(service: Service) -> Server[Any]:
         if tool is None:
             return _answer(f"unknown tool {params.name!r}", is_error=True)
         episode = str((ctx.meta or {}).get(EPISODE_KEY, ""))
+        await known.heard_of(episode)
         try:
             value = await tool.handler(params.arguments or {}, episode)
             text = value if isinstance(value, str) else _compact(value)
@@ -93,6 +127,7 @@ def build(service: Service) -> Server[Any]:
 
         async def forget(ctx: ServerRequestContext[Any], params: _DropParams) -> wire.EmptyResult:
             await drop(params.episode)
+            known.gone(params.episode)
             return wire.EmptyResult()
 
         server.extensions[EXTENSION] = {}

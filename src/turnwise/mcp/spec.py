@@ -56,15 +56,18 @@ class ServerOptions(BaseModel):
     connect_seconds: float = Field(default=60.0, gt=0)
     """From spawn to listed tools. npx may have to unpack a package first, so it is long."""
     max_concurrency: int = Field(default=64, ge=1)
-    """Calls in flight at this server, over all episodes."""
+    """Calls in flight at this server, over all episodes; of a remote one also over all workers of a run."""
     rate_per_second: float | None = Field(default=None, gt=0)
-    """Calls started per second, over all episodes; no limit when absent."""
+    """Calls started per second, over all episodes and workers of a run; no limit when absent."""
     num_retries: int = Field(default=2, ge=0)
     """Further tries of a call that is safe to repeat."""
     breaker_failures: int = Field(default=5, ge=1)
     """Infrastructure faults in a row that open the breaker."""
     breaker_seconds: float = Field(default=10.0, gt=0)
     """How long an open breaker refuses before it lets one call try."""
+    patience_seconds: float = Field(default=60.0, ge=0)
+    """How long an episode that is to begin waits while the breaker is open, before it is lost. A minute
+    outlasts a restart, and most trouble of a network."""
     fault_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of calls that are made to fail as infrastructure does, to rehearse a run under faults."""
     max_message_bytes: int = Field(default=8_000_000, ge=1_000)
@@ -99,6 +102,23 @@ class ServerSpec(BaseModel):
     @property
     def is_remote(self) -> bool:
         return self.url is not None
+
+    def shared_by(self, num_workers: int) -> "ServerSpec":
+        """What one of so many workers may ask of it: together they stay within its limits.
+
+        A server with a command is each worker's own; only what is behind it, and has a rate, is everyone's.
+        """
+        options, share = self.options, dict[str, float]()
+        if self.is_remote:
+            share["max_concurrency"] = options.max_concurrency // num_workers
+            if not share["max_concurrency"]:
+                raise ValueError(
+                    f"server {self.name!r}: turnwise.max_concurrency is {options.max_concurrency}, and "
+                    f"{num_workers} workers share it: raise it, or start fewer"
+                )
+        if options.rate_per_second is not None:
+            share["rate_per_second"] = options.rate_per_second / num_workers
+        return self.model_copy(update={"options": options.model_copy(update=share)})
 
     @property
     def secret_blocks(self) -> tuple[Mapping[str, str], ...]:

@@ -94,6 +94,7 @@ class Supply:
 
     async def acquire(self, episode: str, losses: list[ServerLoss]) -> Holding:
         """A hold for one episode; raises ConnectFailed when the server cannot be had."""
+        await self.gate.patient()
         session = await (self._take() if self.isolation is Isolation.PROCESS else self._current())
         return Holding(self, episode, session, losses)
 

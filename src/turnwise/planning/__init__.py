@@ -1,11 +1,19 @@
 """Takes a recipe, gives the memory that a run of it needs, before anything is loaded."""
 
-from turnwise.planning.memory import Part, Plan, check_device_limits, plan_anywhere, plan_memory
+from turnwise.planning.memory import (
+    Part,
+    Plan,
+    Unplannable,
+    check_device_limits,
+    plan_anywhere,
+    plan_memory,
+)
 from turnwise.planning.outline import load_config, why_unreachable
 
 __all__ = [
     "Part",
     "Plan",
+    "Unplannable",
     "check_device_limits",
     "load_config",
     "plan_anywhere",

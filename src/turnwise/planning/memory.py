@@ -4,16 +4,25 @@ What depends on the architecture is not estimated by a formula: the model is mad
 update's forward and backward pass are run there, and what they would hold is counted.
 """
 
+import contextlib
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from turnwise.config import Recipe
 from turnwise.devices import Memory, check_tensors, choose_device, memory_of
 from turnwise.planning.outline import outline
-from turnwise.planning.passes import Trained, head_bytes, sampling_bytes, trained, training_bytes
+from turnwise.planning.passes import Most, Trained, head_bytes, sampling_bytes, trained, training_bytes
+
+logger = logging.getLogger(__name__)
 
 CUDA_BYTES = 600 * 2**20
 """What the driver, its kernels and cuBLAS take before the first tensor."""
+
+
+class Unplannable(ValueError):
+    """An architecture that is not understood here; a run of it may still go well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,10 @@ class Plan:
 
 
 def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Plan:
-    """On this device, with this much memory; ValueError for the user's mistakes."""
-    policy = trained(outline(recipe.model), recipe)
-    parts = (*_learning(recipe, policy, device), *_sampling(recipe, policy, memory))
+    """On this device, with this much memory; ValueError for the user's mistakes, Unplannable for no one's."""
+    policy = _trained(recipe)
+    with _understood(policy.model):
+        parts = (*_learning(recipe, policy, device), *_sampling(recipe, policy, memory))
     if device == "cuda":
         parts = (*parts, Part("CUDA itself", CUDA_BYTES, "driver, kernels"))
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
@@ -72,8 +82,11 @@ def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
     device = device or choose_device(recipe.model.device)
     if device != "mps":
         return
-    policy = trained(outline(recipe.model), recipe)
-    most = training_bytes(policy, recipe, device)
+    try:
+        policy, most = _largest(recipe, device)
+    except Unplannable as error:
+        logger.warning("whether mps can hold every tensor is not known: %s", error)
+        return
     engine = recipe.engine
     # of the running rows, at worst all that may be cached
     rows = min(engine.cache_tokens, engine.max_batch * recipe.rollout.tokens_per_episode) * policy.kv_bytes
@@ -85,6 +98,31 @@ def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
             "keys and values (engine.cache_tokens)": rows if engine.kind == "transformers" else 0,
         },
     )
+
+
+def _trained(recipe: Recipe) -> Trained:
+    shape = outline(recipe.model)
+    with _understood(shape, but=ValueError):  # of adapters that it cannot have: the user's
+        return trained(shape, recipe)
+
+
+def _largest(recipe: Recipe, device: str) -> tuple[Trained, Most]:
+    policy = _trained(recipe)
+    with _understood(policy.model):
+        return policy, training_bytes(policy, recipe, device)
+
+
+@contextlib.contextmanager
+def _understood(model: Any, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Unplannable for whatever is raised inside: a model's own code runs there, without numbers."""
+    try:
+        yield
+    except but:
+        raise
+    except Exception as error:
+        why = str(error).partition("\n")[0]
+        name = type(model).__name__
+        raise Unplannable(f"the memory of a {name} is not planned ({type(error).__name__}: {why})") from error
 
 
 def _learning(recipe: Recipe, policy: Trained, device: str) -> Iterator[Part]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.config import Recipe
+from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.planning import attention
 from turnwise.planning.held import Held
 from turnwise.training.adapters import Adapters
@@ -16,9 +17,6 @@ from turnwise.training.network import checkpoint_layers
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
 """A weight: 4 bits, a share of its block's 8-bit scale, and of those scales' own float32 one."""
-
-PREFILL_CHUNK = 512
-"""Prompt tokens beside each decoding step, as the transformers engine has it by default."""
 
 
 @dataclass(frozen=True, slots=True)

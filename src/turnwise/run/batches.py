@@ -52,10 +52,7 @@ class Batches:
         shown: Callable[[Progress], AbstractAsyncContextManager[None]],
         on_group: Callable[[int, Group], None],
     ) -> None:
-        if len(tasks) < recipe.run.tasks_per_step:
-            raise ValueError(
-                f"tasks.train has {len(tasks)} tasks, run.tasks_per_step is {recipe.run.tasks_per_step}"
-            )
+        recipe.run.check_enough(len(tasks))
         self._tasks = tasks
         self._recipe = recipe
         self._new_collector = new_collector

@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.inspection import list_tools
 from turnwise.mcp.spec import load as load_servers
-from turnwise.planning import Plan, check_device_limits, plan_anywhere
+from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
 from turnwise.rewards import Part, Rewards
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.check import check_files
@@ -32,65 +31,74 @@ async def dry_run(recipe: Recipe) -> DryRun:
 
     ValueError for what leaves nothing more to say.
     """
-    if recipe.tasks.train is None:
-        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
-    if recipe.rollout.temperature == 0:
-        raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
+    setup = await dry_episodes(recipe)
+    try:
+        plan: Plan | Unplannable = plan_anywhere(recipe)
+    except Unplannable as error:
+        plan = error
+    problems = (*setup.problems, *_misfits(recipe, plan))
+    return DryRun(tuple(_lines(recipe, plan, setup.lines)), problems)
+
+
+async def dry_episodes(recipe: Recipe) -> DryRun:
+    """What the episodes are made of, whoever learns from them: tasks, tools and rewards."""
+    recipe.tasks.to_learn_from()
+    recipe.rollout.check_exploring()
     async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
         pass  # each is known, and takes the options that it is given
     listing = await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
     problems += [] if problems else _task_problems(recipe, tools)
-    plan = plan_anywhere(recipe)
-    problems += _misfits(recipe, plan)
-    return DryRun(tuple(_lines(recipe, plan, len(listing.tools), len(tools))), tuple(problems))
+    counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
+    line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
+    return DryRun((line,), tuple(problems))
 
 
 def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
-    files = list(dict.fromkeys(_files(recipe).values()))  # one file may be both validation and test
+    files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
     found = [str(problem) for problem in check_files(files, tools)]
     more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
 
 
-def _files(recipe: Recipe) -> dict[str, Path]:
-    named = {split: getattr(recipe.tasks, split) for split in ("train", "validation", "test")}
-    return {split: path for split, path in named.items() if path is not None}
-
-
-def _misfits(recipe: Recipe, plan: Plan) -> Iterator[str]:
+def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
     """What this machine or this model lacks."""
     if recipe.engine.kind == "vllm" and find_spec("vllm") is None:
         yield "engine.kind is 'vllm', and it is not installed: pip install 'turnwise[vllm]'"
-    longest = recipe.rollout.tokens_per_episode
-    if plan.context is not None and longest > plan.context:
-        yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
-    if plan.memory is not None and not plan.fits:
-        yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
+    if isinstance(plan, Plan):
+        longest = recipe.rollout.tokens_per_episode
+        if plan.context is not None and longest > plan.context:
+            yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
+        if plan.memory is not None and not plan.fits:
+            yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
     try:
         check_device_limits(recipe)  # that the device is there at all is said by it too
     except ValueError as error:
         yield str(error)
 
 
-def _lines(recipe: Recipe, plan: Plan, num_servers: int, num_tools: int) -> Iterator[str]:
+def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> Iterator[str]:
     run, algorithm = recipe.run, recipe.algorithm
-    kind = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
-    yield (
-        f"model: {recipe.model.path}, {plan.num_parameters / 1e6:,.1f} million parameters, {kind} on "
-        f"{plan.device}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
-    )
-    counts = ", ".join(f"{len(load(path))} {split}" for split, path in _files(recipe).items())
-    yield f"tasks: {counts}; {num_servers} servers with {num_tools} tools"
+    kind: str = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
+    if isinstance(plan, Plan):
+        kind = f"{plan.num_parameters / 1e6:,.1f} million parameters, {kind} on {plan.device}"
+    yield f"model: {recipe.model.path}, {kind}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
+    yield from setup
     yield (
         f"run: {run.num_steps} steps of {run.tasks_per_step} tasks × {recipe.rollout.group_size} episodes, "
         f"{run.mode}; {algorithm.preset or algorithm.advantage}, loss {algorithm.loss}, rate "
         f"{recipe.optimizer.learning_rate:g}"
     )
-    free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
-    yield f"memory: {_gb(plan.num_bytes)}{free} (turnwise doctor --plan)"
+    yield f"memory: {_memory(plan)}"
     yield f"folder: under {run.folder.absolute()}; nothing was played or written"
+
+
+def _memory(plan: Plan | Unplannable) -> str:
+    if isinstance(plan, Unplannable):
+        return str(plan)
+    free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
+    return f"{_gb(plan.num_bytes)}{free} (turnwise doctor --plan)"
 
 
 def _gb(num_bytes: int) -> str:

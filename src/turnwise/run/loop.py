@@ -42,8 +42,8 @@ async def train(run: Run, stopping: Stopping) -> Ended:
             # before the update: should that fail, what was played is not lost
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
-            await run.publish()
-            alarms = run.log_update(step, played, result)
+            publish_seconds = await run.publish()
+            alarms = run.log_update(step, played, result, publish_seconds)
             standing = standing.after(batch)
             with run.saving_if_lost(standing):
                 standing = await run.validated(standing)

@@ -62,7 +62,6 @@ class Run:
         self.screen = screen
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
-        self._publish_seconds = 0.0
 
     def close(self) -> None:
         for writer in self._writers.values():
@@ -127,19 +126,21 @@ class Run:
         first = step * imitation.samples_per_step
         return [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
 
-    async def publish(self) -> None:
-        """The engine samples from what the trainer has, from the next completion on."""
+    async def publish(self) -> float:
+        """The engine samples from what the trainer has, from the next completion on; the seconds it took."""
         started = time.perf_counter()
         policy = self.trainer.policy
         weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()
         await self.bench.engine.publish(weights, self.trainer.version)
-        self._publish_seconds = time.perf_counter() - started
+        return time.perf_counter() - started
 
-    def log_update(self, step: int, played: Mapping[str, float], result: StepResult) -> list[Alarm]:
+    def log_update(
+        self, step: int, played: Mapping[str, float], result: StepResult, publish_seconds: float
+    ) -> list[Alarm]:
         """The update's figures, and what they and the rollouts' say about the run's health."""
         learned = {
             **result.metrics,
-            "time/publish_seconds": self._publish_seconds,
+            "time/publish_seconds": publish_seconds,
             **measure_memory(),
         }
         figures = {**learned, **played}
@@ -242,11 +243,9 @@ async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIt
 
     A quantised base is loaded once where the engine is in this process: each has its own adapter on it.
     """
-    if recipe.tasks.train is None:
-        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
-    if recipe.rollout.temperature == 0:
-        raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
-    tasks = load(recipe.tasks.train)
+    file = recipe.tasks.to_learn_from()
+    recipe.rollout.check_exploring()
+    tasks = load(file)
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)

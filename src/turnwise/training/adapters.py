@@ -1,5 +1,6 @@
 """Takes a causal model, gives it LoRA adapters by name, and merges one of them into plain weights."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,8 @@ import torch
 from torch import Tensor
 
 from turnwise.config.learning import PolicyConfig
-from turnwise.training.quantised import is_quantised, plain
+from turnwise.models import is_quantised
+from turnwise.training.quantised import plain
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -24,13 +26,21 @@ class Adapters:
         from peft import get_peft_model
 
         model.requires_grad_(False)
-        with _seeded(seed):
+        with _seeded(seed), warnings.catch_warnings():
+            # peft's own patterns for experts, of modules that it then adapts under another name
+            warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
             self._peft: PeftModel = get_peft_model(model, _lora_config(config), adapter_name=name)
         self._model = model
         self._config = config
         for embeddings in (model.get_input_embeddings(), model.get_output_embeddings()):
             if _is_adapted(embeddings):
                 raise ValueError("policy.lora_targets: adapters on embeddings or the head are not supported")
+        for layer in self._layers():
+            if not hasattr(layer.get_base_layer(), "weight"):
+                raise ValueError(
+                    f"policy.lora_targets: adapters on {type(layer.get_base_layer()).__name__} cannot be "
+                    "merged; name the linear layers alone, as ['q_proj', 'k_proj', 'v_proj', 'o_proj']"
+                )
         self.in_use = name
         self._thaw(name)
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from turnwise.config import Recipe
+from turnwise.models import is_quantised
 
 DISABLED = "DISABLE_BITSANDBYTES"
 """Of the environment: 1 stands for a machine on which the library does not work."""
@@ -68,10 +69,6 @@ def steadied(model: Any) -> Any:
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
     return model
-
-
-def is_quantised(parameter: Any) -> bool:
-    return getattr(parameter, "quant_state", None) is not None
 
 
 def plain(parameter: Tensor) -> Tensor:

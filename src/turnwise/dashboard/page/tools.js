@@ -36,9 +36,9 @@ export async function tools(runs, settings) {
 
 function serversOf(servers) {
   if (!servers.length) return "";
-  const rows = servers.map((each) => make("tr", { "data-server": each.server }, cells(each.server || "–", breakerOf(each), number(each.num_openings),
-    number(each.num_steps_open), number(each.num_refused), number(each.num_infra), number(each.num_calls))));
-  return make("div", {}, make("h3", {}, "Breakers"), table(["server", "breaker", "times opened", "steps it ended open", "calls refused", "calls lost to infrastructure", "calls"], rows, { id: "servers" }),
+  const rows = servers.map((each) => make("tr", { "data-server": each.server }, cells(each.server || "–", number(each.num_calls), seconds(each.p50), seconds(each.p95),
+    seconds(each.p99), breakerOf(each), number(each.num_openings), number(each.num_steps_open), number(each.num_refused), number(each.num_infra))));
+  return make("div", {}, make("h3", {}, "Servers"), table(["server", "calls", "p50", "p95", "p99", "breaker", "times opened", "steps it ended open", "calls refused", "calls lost to infrastructure"], rows, { id: "servers" }),
     make("p", { class: "note" }, "A breaker opens after several failures of the server itself in a row, refuses calls for a while, then lets one try; closed is as it should be."));
 }
 

@@ -11,11 +11,6 @@ from turnwise.engines.continuous.weights import changed_by
 from turnwise.protocols import Adapter
 
 
-def is_frozen(model: torch.nn.Module) -> bool:
-    """Whether weights are packed, so that nothing can be added to them."""
-    return any(getattr(each, "quant_state", None) is not None for each in model.parameters())
-
-
 class Beside:
     """Adds x·Aᵀ·Bᵀ · alpha / rank to the output of each module that the adapter belongs to."""
 

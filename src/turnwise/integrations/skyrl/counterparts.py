@@ -55,8 +55,7 @@ def _policy(recipe: Recipe) -> Overrides:
 
 def _sampling(recipe: Recipe) -> Overrides:
     rollout = recipe.rollout
-    if rollout.temperature == 0:
-        raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
+    rollout.check_exploring()
     evaluation = {
         "temperature": recipe.evaluation.temperature,
         "max_generate_length": rollout.tokens_per_turn,

@@ -85,13 +85,8 @@ def new_generator(recipe: Recipe, client: InferenceEngineInterface, model: str) 
 
 
 def train_tasks(recipe: Recipe) -> tuple[Task, ...]:
-    if recipe.tasks.train is None:
-        raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
-    tasks = load(recipe.tasks.train)
-    if len(tasks) < recipe.run.tasks_per_step:
-        raise ValueError(
-            f"tasks.train has {len(tasks)} tasks, run.tasks_per_step is {recipe.run.tasks_per_step}"
-        )
+    tasks = load(recipe.tasks.to_learn_from())
+    recipe.run.check_enough(len(tasks))
     return tasks
 
 

@@ -1,25 +1,86 @@
 """Takes a recipe, trains it in SkyRL: says what is not carried over, checks the config, starts it on Ray."""
 
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 
 from turnwise.config import Recipe
-from turnwise.integrations.skyrl.translation import translate
+from turnwise.integrations.skyrl.translation import Translation, translate
+from turnwise.mcp.spec import load as load_servers
+from turnwise.servers.services import DEFAULT_FILE
 
 NOT_INSTALLED = "--engine skyrl: SkyRL is not installed (Python 3.12 or newer: pip install 'turnwise[skyrl]')"
+
+_TRAINER = ("vllm", "vllm_router", "flash_attn")
+"""What SkyRL's trainer imports as it starts, on whatever hardware, and the extra does not bring."""
 
 
 def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     """ValueError for the user's mistakes. The same recipe again goes on from its last checkpoint."""
-    folder = (recipe.run.folder / (recipe.run.name or name)).resolve()
+    folder = _folder(recipe, name)
     translation = translate(recipe, folder)
-    if find_spec("skyrl") is None or find_spec("ray") is None:
+    if not _is_installed():
         raise ValueError(NOT_INSTALLED)
     from turnwise.integrations.skyrl.experiment import checked_config, run_on_ray, train_tasks
 
     for line in translation.lines():
         say(line)
     train_tasks(recipe)
+    _share_servers(recipe)
     config = checked_config(translation)
+    if missing := _missing():
+        raise ValueError(f"--engine skyrl: {missing}")
     say(f"run {folder}")
     run_on_ray(recipe, config)
+
+
+def foretell(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
+    """What `launch` would say and give to SkyRL, and what would keep it from that; nothing is started.
+
+    ValueError for what leaves nothing more to say.
+    """
+    folder = _folder(recipe, name)
+    translation = translate(recipe, folder)
+    lines = [*translation.lines(), "SkyRL gets:"]
+    lines += [f"  {key} = {json.dumps(value)}" for key, value in sorted(translation.overrides.items())]
+    problems = list[str]()
+    try:
+        _share_servers(recipe)
+        lines.append(_accepted(recipe, translation))
+    except ValueError as error:
+        problems.append(str(error))
+    if missing := _missing():
+        lines.append(missing)
+    return [*lines, f"folder: {folder}; nothing was started or written"], problems
+
+
+def _accepted(recipe: Recipe, translation: Translation) -> str:
+    """A line on what SkyRL says to its config."""
+    if not _is_installed():
+        raise ValueError(NOT_INSTALLED)
+    from turnwise.integrations.skyrl.experiment import checked_config, num_gpus, train_tasks
+
+    train_tasks(recipe)
+    return f"SkyRL accepts it, and will ask Ray's cluster for {num_gpus(checked_config(translation))} GPUs"
+
+
+def _share_servers(recipe: Recipe) -> None:
+    """ValueError if the players are too many for a server."""
+    for spec in load_servers(recipe.tools.mcp or DEFAULT_FILE):
+        spec.shared_by(max(recipe.skyrl.num_players, 1))
+
+
+def _missing() -> str:
+    """A sentence on what a node needs and this one has not; empty if it has all."""
+    names = [name for name in _TRAINER if find_spec(name) is None]
+    where = "SkyRL's trainer needs it on every node: pip install 'skyrl[fsdp]'"
+    return f"not installed here: {', '.join(names)}; {where}" if names else ""
+
+
+def _folder(recipe: Recipe, name: str) -> Path:
+    return (recipe.run.folder / (recipe.run.name or name)).resolve()
+
+
+def _is_installed() -> bool:
+    return find_spec("skyrl") is not None and find_spec("ray") is not None

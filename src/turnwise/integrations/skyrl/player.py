@@ -62,15 +62,17 @@ class Players(Protocol):
 
 
 class Player:
-    """Plays any number of orders at once, over one pool of servers."""
+    """Plays any number of orders at once, over one pool of servers; one of `num_workers` that do."""
 
-    def __init__(self, recipe: Recipe, client: "InferenceEngineInterface", model: str) -> None:
+    def __init__(
+        self, recipe: Recipe, client: "InferenceEngineInterface", model: str, num_workers: int = 1
+    ) -> None:
         self._recipe = recipe
         self._client = client
         self._model = model
         self._numbers = itertools.count()
         self._pace = Slots(recipe.rollout.num_parallel_episodes)
-        self._servers = Servers(recipe)
+        self._servers = Servers(recipe, num_workers)
 
     async def play(self, order: Order) -> Outcome:
         """ValueError for the user's mistakes; infrastructure's faults are part of the outcome."""
@@ -127,8 +129,9 @@ class Player:
 class Servers:
     """A recipe's tools and rewards: opened when first asked for, held until closed or the event loop ends."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, num_workers: int = 1) -> None:
         self._recipe = recipe
+        self._num_workers = num_workers
         self._holder: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Workbench] | None = None
         self._closing = asyncio.Event()
@@ -144,7 +147,8 @@ class Servers:
 
     async def _hold(self, opened: "asyncio.Future[Workbench]") -> None:
         try:
-            async with open_workbench(self._recipe, with_engine=False) as bench:
+            bench_of = open_workbench(self._recipe, with_engine=False, num_workers=self._num_workers)
+            async with bench_of as bench:
                 opened.set_result(bench)
                 await self._closing.wait()
         except Exception as error:

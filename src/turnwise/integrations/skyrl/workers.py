@@ -38,7 +38,9 @@ class Workers:
         actor = ray.remote(Player).options(
             num_cpus=1, max_restarts=-1, max_concurrency=_MANY, scheduling_strategy="SPREAD"
         )
-        self.actors: list[Any] = [actor.remote(recipe, client, model) for _ in range(num_workers)]
+        self.actors: list[Any] = [
+            actor.remote(recipe, client, model, num_workers) for _ in range(num_workers)
+        ]
         self._num_open = Counter(dict.fromkeys(range(num_workers), 0))
 
     async def play(self, order: Order) -> Outcome:

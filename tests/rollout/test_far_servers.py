@@ -1,0 +1,163 @@
+"""Servers on another host, shared by workers, over a line that is slow, loses packets and breaks."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.rollout.line import Host, Line, why_none
+from tests.rollout.stage import task
+from tests.run.stage import write_model
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import parse
+from turnwise.rewards import is_success
+from turnwise.rollout.store import Played, read
+from turnwise.tasks.load import save
+from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
+
+ROOT = Path(__file__).parents[2]
+ENVIRON = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+NUM_WORKERS, NUM_TASKS, GROUP_SIZE = 3, 6, 4
+MAX_CONCURRENCY = 7
+"""Two calls for each of three workers, and one that none may have."""
+SERVING = """
+import asyncio, sys
+from tests.mcp.servers.notebook import SERVICE
+from turnwise.mcp.serve import serve_http
+asyncio.run(serve_http(SERVICE, host=sys.argv[1], port=8000))
+"""
+
+pytestmark = pytest.mark.skipif(bool(why_none()), reason=why_none())
+
+
+@contextlib.contextmanager
+def started(host: Host, *command: str) -> Iterator["subprocess.Popen[str]"]:
+    with subprocess.Popen(
+        host.inside(sys.executable, *command), env=ENVIRON, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def notebook(host: Host) -> Iterator[str]:
+    with started(host, "-c", SERVING, host.address) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split(" at ")[1].strip()
+
+
+def noted(name: str) -> Task:
+    """Writes a note and reads it: what is read is the note alone, if nobody else is in the episode."""
+    calls = ToolCall("1", "write", {"text": name, "seconds": 0.3}), ToolCall("2", "read", {})
+    results = ToolResult("1", "written", Cause.OK, 0.0), ToolResult("2", f'["{name}"]', Cause.OK, 0.0)
+    return task(name, demonstration=(DemoTurn("", calls, results), DemoTurn("done")))
+
+
+def write_recipe(folder: Path, url: str) -> Path:
+    options = {"max_concurrency": MAX_CONCURRENCY, "timeout_seconds": 2, "breaker_seconds": 0.5}
+    servers = {"notebook": {"url": url, "turnwise": options}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    save([noted(f"note{number}") for number in range(NUM_TASKS)], folder / "train.jsonl")
+    recipe = folder / "recipe.toml"
+    recipe.write_text(
+        f'model.path = "{write_model(folder / "model")}"\ntools.mcp = "mcp.json"\n'
+        'tasks.train = "train.jsonl"\n'
+        f"rollout = {{group_size = {GROUP_SIZE}, num_parallel_episodes = 8}}\n"
+    )
+    return recipe
+
+
+def in_flight(events: Sequence[str]) -> int:
+    """Most of the server's calls that were under way at once."""
+    most = now = 0
+    for event in events:
+        now += 1 if event.endswith("starts") else -1
+        most = max(most, now)
+    return most
+
+
+def server_log(url: str, host: Host) -> list[str]:
+    """Asked for on the server's own host, where the line does not matter."""
+    asking = (
+        "import asyncio, sys\n"
+        "from tests.rollout.test_far_servers import ask_log\n"
+        "print(asyncio.run(ask_log(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        host.inside(sys.executable, "-c", asking, url), env=ENVIRON, stdout=subprocess.PIPE, check=True
+    )
+    events: list[str] = json.loads(done.stdout)
+    return events
+
+
+async def ask_log(url: str) -> str:
+    async with Pool(parse({"notebook": {"url": url}}, {}, directory=Path.cwd())) as pool:
+        async with pool.lease(["notebook"], "log") as toolbox:
+            [result] = await toolbox.call([ToolCall("1", "log", {})])
+            return result.content
+
+
+def test_rollouts_of_many_workers_survive_a_line_that_loses_packets_and_breaks(tmp_path: Path) -> None:
+    with Line(delay_seconds=0.03, loss=0.03) as line, notebook(line.far) as url:
+        recipe = write_recipe(tmp_path, url)
+        outs = [tmp_path / f"worker{number}.jsonl" for number in range(NUM_WORKERS)]
+        with contextlib.ExitStack() as workers:
+            playing = [
+                workers.enter_context(
+                    started(line.near, "-m", "tests.rollout.worker", str(recipe), str(NUM_WORKERS), str(out))
+                )
+                for out in outs
+            ]
+            deadline = time.monotonic() + 120
+            while not all(out.exists() and out.stat().st_size for out in outs):
+                assert time.monotonic() < deadline, "the workers do not play"
+                time.sleep(0.05)
+            with line.cut():
+                time.sleep(4.0)  # twice as long as a call may take
+            told = [json.loads(process.communicate(timeout=240)[0]) for process in playing]
+        assert line.num_lost > 100, "or nothing was survived"
+        assert sum(sum(each["lost"].values()) for each in told) > 0, "the cut took episodes"
+        for out, each in zip(outs, told, strict=True):
+            check_whole(list(read(out)), each["num_groups"])
+        events = server_log(url, line.far)
+    assert in_flight([event for event in events if not event.startswith("read")]) <= MAX_CONCURRENCY - 1
+
+
+def check_whole(played: list[Played], num_groups: int) -> None:
+    """Every episode of every group, each with its own note and no one else's."""
+    assert num_groups == NUM_TASKS
+    assert len(played) == NUM_TASKS * GROUP_SIZE
+    for each in played:
+        assert is_success(each.trajectory)
+        [turn, _] = each.trajectory.turns
+        assert [result.content for result in turn.results] == ["written", f'["{each.trajectory.task.id}"]']
+
+
+def test_the_line_is_as_slow_as_it_is_said_to_be() -> None:
+    with Line(delay_seconds=0.05, loss=0.0) as line:
+        answering = (
+            "import socket\n"
+            f"listener = socket.create_server(('{line.far.address}', 9))\n"
+            "print('ready', flush=True)\n"
+            "while True: listener.accept()[0].sendall(b'x')"
+        )
+        asking = (
+            "import socket, time\n"
+            "started = time.perf_counter()\n"
+            f"assert socket.create_connection(('{line.far.address}', 9), 10).recv(1) == b'x'\n"
+            "print(time.perf_counter() - started)"
+        )
+        with started(line.far, "-c", answering) as server:
+            assert server.stdout is not None
+            assert server.stdout.readline() == "ready\n"
+            with started(line.near, "-c", asking) as client:
+                seconds = float(client.communicate(timeout=30)[0])
+        assert 0.2 <= seconds < 1.0, "there and back for the connection, and again for the answer"

@@ -1,0 +1,33 @@
+"""One of several workers that play the same tasks on one far server: a program, so that it can be anywhere.
+
+python -m tests.rollout.worker RECIPE NUM_WORKERS OUT   ->   OUT, and what was lost on the way
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from turnwise.config import load_recipe
+from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.tasks.load import load
+from turnwise.workbench import open_workbench
+
+
+async def main(recipe_file: Path, num_workers: int, out: Path) -> None:
+    recipe = load_recipe(recipe_file, ["engine.kind=scripted"])
+    tasks = load(recipe.tasks.to_learn_from())
+    async with open_workbench(recipe, tasks, num_workers=num_workers) as bench:
+        collector = bench.collector()
+        with TrajectoryWriter(out) as writer:
+            async with collector.collecting(tasks, len(tasks)) as groups:
+                async for group in groups:
+                    for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+                        writer.write(Played(trajectory, reward))
+    progress = collector.progress
+    lost = {str(stop): count for stop, count in progress.failures.items()}
+    print(json.dumps({"num_groups": progress.num_groups, "lost": lost, "last": progress.last_failure}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
