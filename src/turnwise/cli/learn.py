@@ -36,9 +36,6 @@ def train(
 
     Example: turnwise train recipes/cpu.toml --set run.num_steps=20
     """
-    from turnwise.run.command import train_in
-    from turnwise.run.screen import Json, Quiet
-
     if quiet and json:
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
@@ -50,6 +47,9 @@ def train(
         _train_elsewhere(engine, recipe, overrides, is_shown_otherwise=quiet or json)
         return
     with _folder(recipe, resume, overrides) as folder:
+        from turnwise.run.command import train_in
+        from turnwise.run.screen import Json, Quiet
+
         has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
     if not has_ended_well:
         raise typer.Exit(3)
@@ -58,16 +58,17 @@ def train(
 def _train_elsewhere(
     engine: str, recipe: Path | None, overrides: list[str], *, is_shown_otherwise: bool
 ) -> None:
-    from turnwise.integrations.skyrl.launch import launch
-
     if engine != "skyrl":
         fail(f"--engine {engine}: only skyrl is known; engine.kind in the recipe says what samples")
     if recipe is None:
         fail("--engine skyrl goes on from its last checkpoint by itself: give the recipe again")
     if is_shown_otherwise:
         fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
+    settings = read_recipe(recipe, overrides)
+    from turnwise.integrations.skyrl.launch import launch
+
     try:
-        launch(read_recipe(recipe, overrides), recipe.stem, say=lambda words: print(words, flush=True))
+        launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
     except ValueError as error:
         fail(str(error))
 
@@ -88,9 +89,8 @@ def sft(
     Example: turnwise sft recipe.toml --out models/warm && turnwise train recipe.toml --set
     model.path=models/warm
     """
-    from turnwise.warm_start import warm_up
-
     settings = read_recipe(recipe, overrides)
+    from turnwise.warm_start import warm_up
 
     def show(step: "SftStep") -> None:
         # about twenty lines, however long it takes
@@ -109,12 +109,13 @@ def sft(
 
 def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
     """Exit code 1 if a run would not come to its end."""
+    if recipe is None:
+        fail("--dry-run looks at a recipe, not at a run that has begun")
+    settings = read_recipe(recipe, overrides)
     from turnwise.rollout.display import printable
     from turnwise.run.dry import dry_run
 
-    if recipe is None:
-        fail("--dry-run looks at a recipe, not at a run that has begun")
-    found = run_async(dry_run(read_recipe(recipe, overrides)))
+    found = run_async(dry_run(settings))
     for line in found.lines:
         print(printable(line))
     for problem in found.problems:

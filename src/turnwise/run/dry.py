@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import Recipe
-from turnwise.inspection import list_tools
+from turnwise.inspection import Listing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import Plan, check_device_limits, plan_anywhere
 from turnwise.rewards import Part, Rewards
@@ -27,10 +27,11 @@ class DryRun:
     problems: tuple[str, ...]
 
 
-async def dry_run(recipe: Recipe) -> DryRun:
+async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
     """Servers are started and asked for their tools; of the model only its configuration is read.
 
-    ValueError for what leaves nothing more to say.
+    `listing` is what the recipe's servers offer, where that is known already. ValueError for what leaves
+    nothing more to say.
     """
     if recipe.tasks.train is None:
         raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
@@ -38,7 +39,7 @@ async def dry_run(recipe: Recipe) -> DryRun:
         raise ValueError("rollout.temperature is 0: a policy that never tries anything else learns nothing")
     async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
         pass  # each is known, and takes the options that it is given
-    listing = await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
+    listing = listing or await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
     problems += [] if problems else _task_problems(recipe, tools)
