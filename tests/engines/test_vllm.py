@@ -40,7 +40,7 @@ SCENARIOS = (
 
 @pytest.fixture(scope="module", autouse=True)
 def environment() -> None:
-    require(ENVIRONMENT / ".installed-0.32.0", by="tests/engines/vllm_env.sh")
+    require(ENVIRONMENT / ".installed", by="tests/engines/vllm_env.sh")
 
 
 @pytest.fixture(scope="module")

