@@ -2,7 +2,7 @@
 # make test   the test suite
 # make check  lint + types + tests, what CI runs
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint types third-party browser test test-slow test-skyrl check bench constraints clean
+.PHONY: help setup demo lint types third-party browser vllm ready test test-slow test-skyrl check bench constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -41,26 +41,34 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-third-party: setup  # servers no one here wrote, in environments of their own under .tools
+third-party:  # servers no one here wrote, in environments of their own under .tools
 	@bash tests/third_party/install.sh
 
-browser: setup  # for the page's tests: a real one, from the system's own packages
+browser: setup  # for the page's tests: a real one, from the system's own packages; one at a time installs those
 	@bash scripts/system-packages.sh browser
 
-test: setup third-party browser  ## Run the test suite
+vllm:  # for its engine's tests, in an environment of its own under .tools
+	@PYTHON=$(PYTHON) bash tests/engines/vllm_env.sh
+
+ready: setup third-party browser vllm
+
+test:  ## Run the test suite
+	@$(MAKE) --no-print-directory -j 2 ready
 	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
 	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
 
-test-slow: setup third-party
-	@bash tests/engines/vllm_env.sh
+test-slow: setup third-party vllm
 	$(BIN)/python -m pytest -q -m slow
 
 test-skyrl:  ## The tests against SkyRL and Ray, in an environment of their own (Python 3.12)
 	@bash tests/integrations/skyrl_env.sh
 	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
 
-check: lint types test  ## What CI runs
+check:  ## What CI runs
+	@# two at once, since each keeps one core busy
+	@$(MAKE) --no-print-directory -j 2 lint types ready
+	@$(MAKE) --no-print-directory test
 
 bench: setup  ## Measure the MCP client beside a bare SDK client
 	$(BIN)/python benchmarks/mcp.py

@@ -62,6 +62,13 @@ def write(folder: Path, **servers: Any) -> None:
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
+def no_torch(folder: Path) -> dict[str, str]:
+    """An environment in which a command that loads torch ends: mistakes are told before those seconds."""
+    (folder / "first").mkdir()
+    (folder / "first" / "torch.py").write_text("raise SystemExit('torch was loaded')\n")
+    return {"PYTHONPATH": str(folder / "first")}
+
+
 def is_plain(text: str) -> bool:
     """No character that a terminal would act on."""
     return all(
@@ -235,12 +242,17 @@ def test_a_key_from_dotenv_reaches_the_server(folder: Path) -> None:
         (["engine", "--set", "engine.remote.url=http://me:pw@there:1"], ["engine.remote.url", "password"]),
         (["engine", "--set", "engine.remote.url=there:1"], ["engine.remote.url", "http://HOST:PORT"]),
         (["engine", "--set", "engine.remote.tokn=x"], ["engine.remote.tokn", "no such key"]),
+        (["train", "gone.toml"], ["gone.toml", "no such file"]),
+        (["train", "--dry-run", "gone.toml"], ["gone.toml", "no such file"]),
+        (["rollout", "gone.toml"], ["gone.toml", "no such file"]),
+        (["chat", "."], ["not a run's folder"]),
+        (["export", ".", "--out", "model"], ["not a run's folder"]),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_one_line_that_names_field_and_value(
     folder: Path, args: list[str], words: list[str]
 ) -> None:
-    ran = turnwise(*args, cwd=folder)
+    ran = turnwise(*args, cwd=folder, env=no_torch(folder))
     assert ran.code == 2
     line = one_line(ran.err)
     assert line.startswith("turnwise: ")

@@ -12,6 +12,7 @@ from tests.planning.test_memory import QWEN3_06B
 from turnwise.chat import smollm2_file
 from turnwise.config import Recipe, load_recipe
 from turnwise.devices import Memory
+from turnwise.inspection import Listing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import check_device_limits, plan_memory
 from turnwise.run.dry import dry_run
@@ -66,13 +67,20 @@ def test_there_are_recipes() -> None:
     assert {"cpu", "smollm2", "mps", "classic", *GPU} <= {file.stem for file in RECIPES}
 
 
+@pytest.fixture(scope="session")
+def listing() -> Listing:
+    """What the built-in servers offer."""
+    return asyncio.run(list_tools(load_servers(DEFAULT_FILE)))
+
+
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lacks(
-    file: Path, hub: Path
+    file: Path, hub: Path, listing: Listing
 ) -> None:
     if file.stem == "smollm2" and smollm2_file() is None:
         pytest.skip("its weights are not installed")
-    found = asyncio.run(dry_run(offline(file, hub)))
+    recipe = offline(file, hub)
+    found = asyncio.run(dry_run(recipe, None if recipe.tools.mcp else listing))
     lacking = ("torch finds none", "'vllm', and it is not installed", "see `turnwise doctor --plan`")
     assert [each for each in found.problems if not any(word in each for word in lacking)] == []
     assert len(found.lines) == 5

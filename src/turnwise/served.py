@@ -15,7 +15,6 @@ from turnwise.engines.admission import Admission
 from turnwise.engines.server import Server
 from turnwise.protocols import EngineDown
 from turnwise.types import Sampling
-from turnwise.workbench import open_engine
 
 SERVED = ("transformers", "vllm")
 """Kinds that sample from weights of their own."""
@@ -41,6 +40,8 @@ async def serve_engine(
     if kind not in SERVED:
         raise ValueError(f"engine.kind is {kind!r}: only {' and '.join(SERVED)} can be served")
     admission = Admission(host, token)
+    from turnwise.workbench import open_engine  # torch, seconds after which no mistake should be told
+
     async with contextlib.AsyncExitStack() as exits:
         listener = exits.enter_context(_bound(host, port))
         engine = await open_engine(recipe, exits, model)

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, BloomConfig, MixtralConfig, PreTr
 from tests.rollout.stage import task
 from tests.run.stage import write_model
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
-from tests.test_cli import SECRET, is_plain, turnwise
+from tests.test_cli import SECRET, is_plain, no_torch, turnwise
 from turnwise.config import Recipe
 from turnwise.doctor import Finding, Level, examine, print_finding
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
@@ -272,7 +272,7 @@ def test_the_command_exits_1_when_something_is_bad_and_speaks_json(folder: Path)
 
 @pytest.mark.parametrize("args", [["gone.toml"], ["gone.json"], ["recipe.toml", "--set", "model.pth=x"]])
 def test_wrong_usage_of_the_doctor_is_one_line(folder: Path, args: list[str]) -> None:
-    ran = turnwise("doctor", *args, cwd=folder)
+    ran = turnwise("doctor", *args, cwd=folder, env=no_torch(folder))
     assert ran.code == 2
     assert ran.err.startswith("turnwise: ")
     assert ran.err.count("\n") == 1

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
 from turnwise.config import load_recipe
-from turnwise.embedded.build import BuildPlan, Lessons, Shape, build, gather, stages_of
+from turnwise.embedded.build import BuildPlan, Built, Lessons, Shape, build, gather, stages_of
 from turnwise.embedded.drills import make_drills, make_questions
 from turnwise.embedded.lessons import Taught, Teacher
 from turnwise.embedded.phrasings import WORDINGS, lesson_families
@@ -53,20 +53,26 @@ def taught() -> Taught:
     return lessons().mixed
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_gives_others(tmp_path: Path) -> None:
-    for name, seed in (("first", 0), ("again", 0), ("other", 1)):
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Of seed 0, in one go."""
+    return build(tmp_path_factory.mktemp("built") / "first", TINY, lessons(), seed=0)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_gives_others(first: Built, tmp_path: Path) -> None:
+    for name, seed in (("again", 0), ("other", 1)):
         build(tmp_path / name, TINY, lessons(), seed=seed)
-    files = {file.name for file in (tmp_path / "first").iterdir()}
+    files = {file.name for file in first.folder.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= files
     for file in sorted(files):
-        assert (tmp_path / "first" / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "other")]
+        assert (first.folder / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (first.folder, tmp_path / "other")]
     assert weights[0] != weights[1]
 
 
-def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    build(tmp_path / "whole", TINY, lessons(), seed=0)
-
+def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(
+    first: Built, tmp_path: Path
+) -> None:
     class Killed(Exception):
         pass
 
@@ -83,9 +89,9 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(tmp_pa
         "lessons 2/2",
         "mixture 2/2",
     ]
-    for name in ("whole", "broken"):
-        assert stages_of(tmp_path / name).is_dir()
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken")]
+    folders = (first.folder, tmp_path / "broken")
+    assert all(stages_of(folder).is_dir() for folder in folders)
+    weights = [(folder / "model.safetensors").read_bytes() for folder in folders]
     assert weights[0] == weights[1]
 
 
@@ -106,11 +112,10 @@ def test_stages_of_another_seed_are_not_gone_on_from(tmp_path: Path) -> None:
     assert not any("going on" in line for line in said)
 
 
-def test_what_was_built_loads_by_its_folder(tmp_path: Path) -> None:
-    built = build(tmp_path / "model", TINY, lessons(), seed=0)
-    model = AutoModelForCausalLM.from_pretrained(built.folder, dtype=torch.float32)
-    assert sum(each.numel() for each in model.parameters()) == built.num_parameters
-    assert open_chat(load_tokenizer(built.folder)).notes == ()
+def test_what_was_built_loads_by_its_folder(first: Built) -> None:
+    model = AutoModelForCausalLM.from_pretrained(first.folder, dtype=torch.float32)
+    assert sum(each.numel() for each in model.parameters()) == first.num_parameters
+    assert open_chat(load_tokenizer(first.folder)).notes == ()
 
 
 def test_no_lesson_names_a_company_that_the_demo_holds_out() -> None:

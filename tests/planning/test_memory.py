@@ -221,20 +221,21 @@ def test_a_model_that_cannot_be_had_is_one_sentence(
 
 
 def test_the_command_prints_a_table_and_says_by_its_code_whether_it_fits(tmp_path: Path) -> None:
-    QWEN3_06B.save_pretrained(tmp_path / "model")
+    shallow = Qwen3Config(**{**QWEN3_06B.to_diff_dict(), "num_hidden_layers": 2, "layer_types": None})
+    shallow.save_pretrained(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text('model = {path = "model", dtype = "bfloat16", device = "cuda"}\n')
     environ = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
     ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "80", cwd=tmp_path, env=environ)
     assert ran.code == 0, ran
     assert "policy: weights" in ran.out
     assert "cuda: fits, 80.0 GB of 80.0 free" in ran.out
-    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "8", "--json", cwd=tmp_path, env=environ)
+    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "2", "--json", cwd=tmp_path, env=environ)
     assert ran.code == 1, ran
-    assert json.loads(ran.out)["num_bytes"] > 8e9
+    assert json.loads(ran.out)["num_bytes"] > 2e9
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's peak from /proc")
-@pytest.mark.parametrize("tuning", ["full", "lora"])
+@pytest.mark.parametrize("tuning", [pytest.param("full", marks=pytest.mark.slow), "lora"])
 def test_the_plan_is_within_15_percent_of_what_the_embedded_model_takes(tmp_path: Path, tuning: str) -> None:
     (tmp_path / "recipe.toml").write_text(
         'model.device = "cpu"\nengine = {cache_tokens = 16384, max_batch = 16}\n'

@@ -99,17 +99,19 @@ def test_members_draw_different_tokens_and_the_same_ones_in_every_run() -> None:
     assert member_seed(0, task("a"), 3) == member_seed(0, task("a"), 3) != member_seed(1, task("a"), 3)
 
 
-def test_two_thousand_episodes_under_injected_faults_lose_and_double_nothing() -> None:
+@pytest.mark.parametrize("num_groups", [125, pytest.param(500, marks=pytest.mark.slow)])
+def test_hundreds_of_episodes_under_injected_faults_lose_and_double_nothing(num_groups: int) -> None:
     async def main() -> None:
-        tasks = [task(f"t{number}") for number in range(600)]
+        num_episodes = 4 * num_groups
+        tasks = [task(f"t{number}") for number in range(num_groups + num_groups // 5)]
         plan = Plan(group_size=4, num_parallel_episodes=64, num_retries=2)
         options = {"fault_rate": 0.05, "num_retries": 0, "breaker_failures": 10_000}
         async with collector(tasks, plan, **options) as playing:
-            groups = await gathered(playing, tasks, 500)
+            groups = await gathered(playing, tasks, num_groups)
             check_whole(groups, 4)
-            assert len({group.task.id for group in groups}) == len(groups) == 500
+            assert len({group.task.id for group in groups}) == len(groups) == num_groups
             progress = playing.progress
-            assert progress.num_groups == 500
+            assert progress.num_groups == num_groups
             assert progress.num_started == progress.num_finished + progress.num_lost
             assert progress.num_in_flight == progress.num_waiting_on_tools == 0
             assert set(progress.failures) == {Stop.TOOL_DOWN}
@@ -117,14 +119,14 @@ def test_two_thousand_episodes_under_injected_faults_lose_and_double_nothing() -
             assert 0.05 < progress.num_lost / progress.num_started < 0.2
             # A member is given up after three losses in a row, about 1 in 1,000: some groups may be dropped.
             dropped = progress.num_groups_dropped
-            assert progress.num_finished >= 2_000
-            assert progress.num_finished <= 2_000 + 4 * dropped
+            assert progress.num_finished >= num_episodes
+            assert progress.num_finished <= num_episodes + 4 * dropped
             retried = Counter(
                 trajectory.episode_id.rpartition(".")[2]
                 for group in groups
                 for trajectory in group.trajectories
             )
-            assert retried["1"] > 50
+            assert retried["1"] > num_episodes / 40
             assert all(reward.total == 1.0 for group in groups for reward in group.rewards)
 
     asyncio.run(main())

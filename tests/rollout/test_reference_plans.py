@@ -1,9 +1,9 @@
 """Reference plans played through the whole path score 1.0 in every family and split; cheats do not."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -48,9 +48,6 @@ async def made(pool: Pool) -> tuple[Task, ...]:
     return result.tasks
 
 
-Cheat = Callable[[Task], Task | None]
-
-
 def scripted_as(task: Task, *turns: DemoTurn) -> Task:
     return replace(task, demonstration=turns)
 
@@ -79,32 +76,46 @@ def posted_twice(task: Task) -> Task | None:
     return scripted_as(task, *before, posts[0], last)
 
 
-@pytest.mark.parametrize("cheat", [guessed, wrong, silent, posted_twice], ids=lambda cheat: cheat.__name__)
-def test_cheats_played_through_the_whole_path_are_not_paid(cheat: Cheat) -> None:
+CHEATS = (guessed, wrong, silent, posted_twice)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """Of one start of the servers: the tasks they made, and what was played on them."""
+
+    tasks: tuple[Task, ...]
+    groups: list[Group]
+    cheated: dict[str, list[Group]]
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Outcomes:
     chat = open_chat(qwen3())
 
-    async def main() -> None:
-        async with servers(chat) as pool:
-            tasks = [task for task in await made(pool) if task.split == "test"]
-            cheating = [tried for task in tasks if (tried := cheat(task)) is not None]
-            assert cheating
-            for group in await played(pool, chat, cheating):
-                assert group.rewards[0].total == 0.0, (cheat.__name__, group.task.id)
-
-    asyncio.run(main())
-
-
-def test_every_reference_plan_scores_one_in_every_family_and_split() -> None:
-    chat = open_chat(qwen3())
-
-    async def main() -> None:
+    async def main() -> Outcomes:
         async with servers(chat) as pool:
             tasks = await made(pool)
-            assert {(task.family, task.split) for task in tasks} == {
-                (family, split) for family in FAMILIES for split in SPLITS
-            }
-            groups = await played(pool, chat, tasks)
-            assert len(groups) == len(tasks)
-            assert [group.task.id for group in groups if group.rewards[0].total != 1.0] == []
+            cheated = {}
+            for cheat in CHEATS:
+                tried = (cheat(task) for task in tasks if task.split == "test")
+                cheated[cheat.__name__] = await played(
+                    pool, chat, [each for each in tried if each is not None]
+                )
+            return Outcomes(tasks, await played(pool, chat, tasks), cheated)
 
-    asyncio.run(main())
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("cheat", [cheat.__name__ for cheat in CHEATS])
+def test_cheats_played_through_the_whole_path_are_not_paid(outcomes: Outcomes, cheat: str) -> None:
+    groups = outcomes.cheated[cheat]
+    assert groups
+    assert [group.task.id for group in groups if group.rewards[0].total != 0.0] == []
+
+
+def test_every_reference_plan_scores_one_in_every_family_and_split(outcomes: Outcomes) -> None:
+    assert {(task.family, task.split) for task in outcomes.tasks} == {
+        (family, split) for family in FAMILIES for split in SPLITS
+    }
+    assert len(outcomes.groups) == len(outcomes.tasks)
+    assert [group.task.id for group in outcomes.groups if group.rewards[0].total != 1.0] == []

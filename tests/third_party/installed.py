@@ -20,10 +20,10 @@ SERVERS = ("everything", "filesystem", "memory", "sqlite")
 LEGACY_VERSION = "2025-11-25"
 
 
-def require(path: Path) -> str:
-    """The path of an installed thing; without it the test cannot be run."""
+def require(path: Path, *, by: str = "tests/third_party/install.sh") -> str:
+    """The path of a thing that the script `by` installs; without it the test cannot be run."""
     if not path.exists():
-        _missing(f"{path} is missing: run `bash tests/third_party/install.sh`")
+        _missing(f"{path} is missing: run `bash {by}`")
     return str(path)
 
 

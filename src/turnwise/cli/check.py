@@ -47,10 +47,10 @@ def doctor(
     if memory is not None:
         fail("--memory goes with --plan")
 
+    specs, settings = _setup(recipe, overrides)
     from turnwise.doctor import Finding, Level, examine, print_finding
     from turnwise.mcp.spec import environment
 
-    specs, settings = _setup(recipe, overrides)
     console = Console(emoji=False, highlight=False)
 
     async def look() -> list[Finding]:
@@ -79,6 +79,8 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     from rich.console import Console
 
     from turnwise.cli.recipes import read_recipe
+
+    recipe = read_recipe(path, overrides)
     from turnwise.devices import Memory
     from turnwise.doctor.plan import as_json as plan_as_json
     from turnwise.doctor.plan import print_plan
@@ -86,7 +88,7 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
 
     given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
     try:
-        found = plan_anywhere(read_recipe(path, overrides), given)
+        found = plan_anywhere(recipe, given)
     except ValueError as error:
         fail(str(error))
     if as_json:
@@ -100,7 +102,6 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
 def _setup(path: Path | None, overrides: list[str]) -> "tuple[tuple[ServerSpec, ...], Recipe | None]":
     """A recipe and its servers; an mcp.json is servers without a recipe."""
     from turnwise.cli.recipes import read_recipe
-    from turnwise.servers.services import DEFAULT_FILE
 
     if path is not None and path.suffix == ".json":
         if overrides:
@@ -109,4 +110,6 @@ def _setup(path: Path | None, overrides: list[str]) -> "tuple[tuple[ServerSpec, 
     recipe = read_recipe(path, overrides)
     if path is None and recipe.tools.mcp is None:
         return specs_of(None), recipe
+    from turnwise.servers.services import DEFAULT_FILE
+
     return specs_of(recipe.tools.mcp or DEFAULT_FILE), recipe

@@ -35,10 +35,10 @@ def engine(
     """
     import os
 
+    agent = read_agent(recipe, best=best, step=step, overrides=overrides)
     from turnwise.engines.remote import TOKEN_VARIABLE
     from turnwise.served import serve_engine
 
-    agent = read_agent(recipe, best=best, step=step, overrides=overrides)
     token = os.environ.get(TOKEN_VARIABLE, "")
     serving = serve_engine(
         agent.recipe,

@@ -37,9 +37,6 @@ def train(
 
     Example: turnwise train recipes/cpu.toml --set run.num_steps=20
     """
-    from turnwise.run.command import train_in
-    from turnwise.run.screen import Json, Quiet
-
     if quiet and json:
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
@@ -51,6 +48,9 @@ def train(
         _dry_run(recipe, overrides)
         return
     with _folder(recipe, resume, overrides) as folder:
+        from turnwise.run.command import train_in
+        from turnwise.run.screen import Json, Quiet
+
         has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
     if not has_ended_well:
         raise typer.Exit(3)
@@ -59,9 +59,6 @@ def train(
 def _train_elsewhere(
     engine: str, recipe: Path | None, overrides: list[str], *, is_dry: bool, is_shown_otherwise: bool
 ) -> None:
-    from turnwise.integrations.skyrl.launch import foretell, launch
-    from turnwise.run.dry import dry_episodes
-
     if engine != "skyrl":
         fail(f"--engine {engine}: only skyrl is known; engine.kind in the recipe says what samples")
     if recipe is None:
@@ -69,6 +66,9 @@ def _train_elsewhere(
     if is_shown_otherwise:
         fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
     settings = read_recipe(recipe, overrides)
+    from turnwise.integrations.skyrl.launch import foretell, launch
+    from turnwise.run.dry import dry_episodes
+
     try:
         if not is_dry:
             launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
@@ -96,9 +96,8 @@ def sft(
     Example: turnwise sft recipe.toml --out models/warm && turnwise train recipe.toml --set
     model.path=models/warm
     """
-    from turnwise.warm_start import warm_up
-
     settings = read_recipe(recipe, overrides)
+    from turnwise.warm_start import warm_up
 
     def show(step: "SftStep") -> None:
         # about twenty lines, however long it takes
@@ -116,11 +115,12 @@ def sft(
 
 
 def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
-    from turnwise.run.dry import dry_run
-
     if recipe is None:
         fail("--dry-run looks at a recipe, not at a run that has begun")
-    found = run_async(dry_run(read_recipe(recipe, overrides)))
+    settings = read_recipe(recipe, overrides)
+    from turnwise.run.dry import dry_run
+
+    found = run_async(dry_run(settings))
     _print_dry(found.lines, found.problems)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import Best, Step, chosen, read_agent, run_async
+from turnwise.cli.recipes import Best, Step, check_run, chosen, read_agent, run_async
 
 
 def export(
@@ -23,10 +23,12 @@ def export(
     Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval recipes/cpu.toml --set
     model.path=model
     """
+    which = chosen(best, step)
+    check_run(run)
     from turnwise.export import export_run
 
     try:
-        exported = export_run(run, out, which=chosen(best, step), is_adapter=adapter)
+        exported = export_run(run, out, which=which, is_adapter=adapter)
     except ValueError as error:
         fail(str(error))
     kind = "adapter" if adapter else "model"
@@ -46,8 +48,8 @@ def chat(
     """
     from rich.console import Console
 
+    agent = read_agent(path, best=best, step=step, overrides=overrides)
     from turnwise.talk import lines_of, talk
 
-    agent = read_agent(path, best=best, step=step, overrides=overrides)
     console = Console(emoji=False, highlight=False)
     run_async(talk(agent.recipe, agent.model, temperature=temperature, console=console, ask=lines_of("> ")))

@@ -29,10 +29,10 @@ def rollout(
 
     Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
     """
-    from turnwise.evaluate.playing import play_groups
-
     settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
     chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
+    from turnwise.evaluate.playing import play_groups
+
     run_async(play_groups(settings, chosen, out=out, num_shown=show))
 
 
@@ -64,7 +64,6 @@ def evaluate(
 
     Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
-    from turnwise.evaluate.playing import evaluate_recipe
     from turnwise.evaluate.report import print_comparison, print_report, read_report
 
     if compare is not None:
@@ -79,6 +78,8 @@ def evaluate(
         recipe, best=best, step=step, overrides=[*overrides, *(["engine.kind=scripted"] if script else [])]
     )
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
+    from turnwise.evaluate.playing import evaluate_recipe
+
     report = run_async(
         evaluate_recipe(
             agent.recipe,

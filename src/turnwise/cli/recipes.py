@@ -58,6 +58,7 @@ def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Se
             )
         return Agent(read_recipe(path, overrides))
     prepare()
+    check_run(path)
     from turnwise.config import changed_recipe
     from turnwise.trained import load_trained
     from turnwise.training.model_folder import plain_model
@@ -68,6 +69,16 @@ def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Se
     except ValueError as error:
         fail(str(error))
     return Agent(recipe, plain_model(trained.policy), f"{path}, step {trained.step}")
+
+
+def check_run(path: Path) -> None:
+    """That it is a run's folder: told before seconds go into loading torch."""
+    from turnwise.tracking.folder import RunFolder
+
+    try:
+        RunFolder.read(path)
+    except ValueError as error:
+        fail(str(error))
 
 
 def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:

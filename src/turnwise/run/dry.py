@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from turnwise.config import Recipe
-from turnwise.inspection import list_tools
+from turnwise.inspection import Listing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
 from turnwise.rewards import Part, Rewards
@@ -26,12 +26,13 @@ class DryRun:
     problems: tuple[str, ...]
 
 
-async def dry_run(recipe: Recipe) -> DryRun:
+async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
     """Servers are started and asked for their tools; of the model only its configuration is read.
 
-    ValueError for what leaves nothing more to say.
+    `listing` is what the recipe's servers offer, where that is known already. ValueError for what leaves
+    nothing more to say.
     """
-    setup = await dry_episodes(recipe)
+    setup = await dry_episodes(recipe, listing)
     try:
         plan: Plan | Unplannable = plan_anywhere(recipe)
     except Unplannable as error:
@@ -40,13 +41,13 @@ async def dry_run(recipe: Recipe) -> DryRun:
     return DryRun(tuple(_lines(recipe, plan, setup.lines)), problems)
 
 
-async def dry_episodes(recipe: Recipe) -> DryRun:
+async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun:
     """What the episodes are made of, whoever learns from them: tasks, tools and rewards."""
     recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
         pass  # each is known, and takes the options that it is given
-    listing = await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
+    listing = listing or await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
     problems += [] if problems else _task_problems(recipe, tools)
