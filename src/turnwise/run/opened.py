@@ -21,7 +21,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
-from turnwise.run.beside import run_beside
+from turnwise.beside import run_beside
 from turnwise.run.figures import breaker_figures, rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of

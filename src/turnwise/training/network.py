@@ -1,8 +1,7 @@
 """Takes a causal model and a layout, gives log-probs, entropies and hidden states where they are needed."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +13,8 @@ from turnwise.training.layout import Layout
 from turnwise.training.prefix import Keeper, Prefix
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one forward pass gives."""
+class Outcome(NamedTuple):
+    """What one forward pass gives; a tuple, in which hooks on a module's output find the tensors."""
 
     logprobs_BT: Tensor
     entropy_BT: Tensor
