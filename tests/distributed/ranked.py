@@ -1,6 +1,6 @@
 """One of several processes: makes each named update, and puts what came of it into a folder.
 
-    python -m tests.distributed.ranked STRATEGY FOLDER
+python -m tests.distributed.ranked STRATEGY FOLDER
 """
 
 import sys

@@ -27,14 +27,14 @@ def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """What each of two processes came to."""
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, "-c", PROGRAM, request.param, str(folder)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     return [torch.load(folder / f"{request.param}-{rank}.pt", weights_only=False) for rank in range(2)]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_two_processes_learn_what_one_does(name: str, by_two: list[Outcomes]) -> None:
-    first, second = (each[name] for each in by_two)
+    first = by_two[0][name]
     if "refused" in first:
         pytest.skip(first["refused"])
     scenario = SCENARIOS[name]

@@ -7,15 +7,16 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from turnwise.distributed.ranks import Alone, Channel, Ranks
+from turnwise.distributed.ranks import Alone, Channel, RankFailed, Ranks
 
 Value = TypeVar("Value")
 
+dist: Any = torch.distributed  # what it exports is too loosely told to check against
+
 _PATIENCE = timedelta(hours=24)
-"""For which a slow rank is waited for: one that died is noticed at once, by its connection or its launcher."""
+"""For which a slow rank is waited for: one that died is noticed at once, by its connection or launcher."""
 
 _BUCKET_BYTES = 64 * 2**20
 """Summed at a time: few calls, and little memory beside the gradients."""
@@ -24,7 +25,7 @@ _BUCKET_BYTES = 64 * 2**20
 class Group:
     """Ranks that speak over torch.distributed: tensors by the device's own way, all else over gloo."""
 
-    def __init__(self, store: dist.Store) -> None:
+    def __init__(self, store: Any) -> None:
         self._store = store
         self._channels: Mapping[Channel, Any] = {
             "steps": dist.new_group(backend="gloo", timeout=_PATIENCE),
@@ -33,26 +34,39 @@ class Group:
 
     @property
     def number(self) -> int:
-        return dist.get_rank()
+        return int(dist.get_rank())
 
     @property
     def count(self) -> int:
-        return dist.get_world_size()
+        return int(dist.get_world_size())
 
     def exchange(self, value: Value, channel: Channel = "steps") -> list[Value]:
         found: list[Any] = [None] * self.count
-        dist.all_gather_object(found, value, group=self._channels[channel])
+        with _telling():
+            dist.all_gather_object(found, value, group=self._channels[channel])
         return found
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         for bucket in _buckets(tensors):
             flat = torch.cat([each.detach().reshape(-1) for each in bucket])
-            dist.all_reduce(flat)
-            for each, total in zip(bucket, flat.split([each.numel() for each in bucket]), strict=True):
+            with _telling():
+                dist.all_reduce(flat)
+            totals = torch.split(flat, [each.numel() for each in bucket])
+            for each, total in zip(bucket, totals, strict=True):
                 each.detach().copy_(total.view(each.shape))
 
-    def draw_number(self, name: str) -> int:
-        return int(self._store.add(f"number/{name}", 1)) - 1
+    def numbers(self, name: str) -> Iterator[int]:
+        while True:
+            yield int(self._store.add(f"numbers/{name}", 1)) - 1
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    """RankFailed where the others cannot be reached: what happened to them they have said themselves."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise RankFailed(f"another process of this run is gone: {str(error).splitlines()[0]}") from error
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
@@ -88,13 +102,10 @@ def joined(device: str, *, is_sharded: bool = False) -> Iterator[Ranks]:
         return
     backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
     if num_processes is None:
-        store: dist.Store = dist.HashStore()
-        number, count = 0, 1
+        store, number, count = dist.HashStore(), 0, 1
     else:
         store, number, count = next(dist.rendezvous("env://"))
-    dist.init_process_group(
-        backend, store=dist.PrefixStore("torch", store), rank=number, world_size=count
-    )
+    dist.init_process_group(backend, store=dist.PrefixStore("torch", store), rank=number, world_size=count)
     try:
         yield Group(dist.PrefixStore("turnwise", store))
     finally:

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 LIFELINE = "TURNWISE_LIFELINE"
 """Names the pipe that ends when the launcher does, however it does."""
@@ -27,10 +28,11 @@ def launch(command: Sequence[str], num_processes: int, *, grace_seconds: float =
 
     Signals go on to all. Where one process fails, the others are ended too.
     """
-    from torch.distributed import TCPStore
+    import torch.distributed
 
-    # kept here, where all can find it: a port that is looked for first may be another's by the time it is used
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    # kept here, where all find it: a port that is only looked for may be another's once it is used
+    distributed: Any = torch.distributed
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     life, lifeline = os.pipe()
     processes: list[subprocess.Popen[bytes]] = []
     with _passing_on(processes):
@@ -53,7 +55,7 @@ def launch(command: Sequence[str], num_processes: int, *, grace_seconds: float =
             os.close(lifeline)
 
 
-def _environment(number: int, count: int, port: int) -> Mapping[str, str]:
+def _environment(number: int, count: int, port: int) -> dict[str, str]:
     found = {
         "RANK": str(number),
         "WORLD_SIZE": str(count),

@@ -5,7 +5,6 @@ too: it exchanges with nobody, and that costs nothing.
 """
 
 import itertools
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
@@ -43,16 +42,13 @@ class Ranks(Protocol):
         """Each becomes the sum of all ranks' in place, the same bits everywhere."""
         ...
 
-    def draw_number(self, name: str) -> int:
-        """From 0, each given to one rank only, in the order they are asked for."""
+    def numbers(self, name: str) -> Iterator[int]:
+        """From 0 without end, each to one rank only, in the order they are asked for under this name."""
         ...
 
 
 class Alone:
     """The one process there is."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, Iterator[int]] = defaultdict(itertools.count)
 
     @property
     def number(self) -> int:
@@ -67,8 +63,8 @@ class Alone:
 
     def add_up(self, tensors: "Sequence[Tensor]") -> None: ...
 
-    def draw_number(self, name: str) -> int:
-        return next(self._numbers[name])
+    def numbers(self, name: str) -> Iterator[int]:
+        return itertools.count()
 
 
 ALONE = Alone()

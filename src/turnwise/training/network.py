@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
     hidden_RND: Tensor
 
     @property
-    def hidden_ND(self) -> Tensor:
+    def hidden_ND(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
         """All positions, flat: what `Layout.source_BT` points into."""
         return self.hidden_RND.flatten(0, 1)
 

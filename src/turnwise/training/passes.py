@@ -197,6 +197,4 @@ class Passes:
         has_values = options.get("with_values", False)
         # every row is one rank's alone, and 0 on the others
         self._ranks.add_up([logprobs_BT, values_BT, bootstrap_B] if has_values else [logprobs_BT])
-        return Measured(
-            logprobs_BT, values_BT if has_values else None, bootstrap_B if has_values else None
-        )
+        return Measured(logprobs_BT, values_BT if has_values else None, bootstrap_B if has_values else None)

@@ -304,7 +304,7 @@ class Policy:
 
     @contextmanager
     def lending(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
-        """This rank's parts of other values in the place of its own, while the block runs without gradients."""
+        """This rank's parts of other values in the place of its own, while the block runs; no gradients."""
         own = {name: local(each) for name, each in self.trainable.items()}
         with torch.no_grad():
             before = {name: each.clone() for name, each in own.items()}

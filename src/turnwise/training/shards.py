@@ -59,7 +59,7 @@ def start_of(parameter: Tensor) -> int:
     assert [placement.is_shard(0) for placement in spread.placements] == [True], "FSDP2 cuts between rows"
     num_rows = parameter.shape[0]
     longest = -(-num_rows // spread.device_mesh.size())
-    first = min(longest * spread.device_mesh.get_local_rank(), num_rows)
+    first = int(min(longest * spread.device_mesh.get_local_rank(), num_rows))
     return first * prod(parameter.shape[1:])
 
 

@@ -75,7 +75,6 @@ class Trace:
         self.is_late_BT[chosen] = is_late
         self.seen_BT[chosen] = self.own_BT[chosen]
 
-
     def add_up(self, rows: Sequence[int], own: Sequence[int], ranks: Ranks) -> None:
         """Of these rows every rank went over its own: from now on each knows of all."""
         if ranks.count == 1:

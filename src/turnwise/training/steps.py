@@ -135,9 +135,7 @@ class Steps:
         if torch.is_grad_enabled():
             self._optimizer.learn(_nothing(live))
 
-    def _added_up(
-        self, losses: Mapping[str, float], *counts: int
-    ) -> tuple[dict[str, float], int, int]:
+    def _added_up(self, losses: Mapping[str, float], *counts: int) -> tuple[dict[str, float], int, int]:
         """Over all ranks, in the order of their numbers."""
         total: dict[str, float] = defaultdict(float)
         num_parts = num_computed = 0

@@ -221,7 +221,7 @@ class Trainer:
     # --- state ---------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor | Shard]:
-        """All that a bit-exact resume needs, as `part/name`; not copies. Of what is spread this rank's part."""
+        """All that a bit-exact resume needs, as `part/name`; not copies. Of what is spread, its own part."""
         learning = {name: (local(each).detach(), each) for name, each in self.policy.learning.items()}
         return {
             **{name: shard_of(part, parameter) for name, (part, parameter) in learning.items()},
