@@ -11,15 +11,18 @@ from typing import Any
 import torch
 
 from tests.distributed.updates import SCENARIOS, joined, learn, new_trainer
+from tests.training.updates import recipe_of
 from turnwise.distributed import group
 from turnwise.distributed.ranks import Ranks
-from turnwise.training.sharding import STRATEGIES, is_sharded, why_not
+from turnwise.training.sharding import STRATEGIES
 
 
 def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
     scenario = SCENARIOS[name]
-    if reason := why_not(strategy, scenario.recipe):
-        return {"refused": reason}
+    try:
+        recipe_of(scenario.settings, hardware={"strategy": strategy})
+    except ValueError as error:
+        return {"refused": str(error)}
     trainer = new_trainer(scenario, ranks, STRATEGIES[strategy])
     result = learn(scenario, trainer)
     found = ranks.exchange(trainer.tensors())
@@ -37,7 +40,7 @@ def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
 def main() -> None:
     strategy, folder = sys.argv[1], Path(sys.argv[2])
     torch.set_num_threads(1)
-    with group.joined("cpu", is_sharded=is_sharded(strategy)) as ranks:
+    with group.joined("cpu", is_sharded=STRATEGIES[strategy] is not None) as ranks:
         found = {}
         for name in SCENARIOS:
             try:

@@ -33,6 +33,9 @@ class FullyShardedNetwork:
             fully_shard(module, **options)
             self._modules.append(module)
 
+    def settle(self) -> None:
+        """A layer's weights go as soon as it has run."""
+
     @contextmanager
     def gathered(self) -> Iterator[None]:
         for module in self._modules:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from turnwise.distributed import ALONE, Ranks
-from turnwise.training.shards import Shard, is_spread, local, part_of, shard_of
+from turnwise.training.shards import Shard, is_averaged, is_spread, local, part_of, shard_of, taken_gradient
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -83,7 +83,10 @@ class Optimizer:
         epsilon: float = 1e-8,
         scale: float = 1.0,
         ranks: Ranks = ALONE,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        """settle: called before parts of what is spread are written to."""
+        self._settle = settle
         self._parameters: dict[str, Parameter] = {**policy, **value}
         assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
         self._value_names = frozenset(value)
@@ -91,8 +94,8 @@ class Optimizer:
         self._scale = scale
         self._ranks = ranks
         self._spread = frozenset(name for name, each in self._parameters.items() if is_spread(each))
-        # what shards a model takes the mean of the ranks' gradients: the loss is the sum of their shares
-        self._num_averaged = ranks.count if self._spread else 1
+        # where the mean is taken of the ranks' gradients: the loss is the sum of their shares
+        self._num_averaged = ranks.count if any(map(is_averaged, self._parameters.values())) else 1
         self._twins: dict[str, Tensor] = {name: _twin(each) for name, each in self._parameters.items()}
         groups = self._groups(weight_decay)
         self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
@@ -120,11 +123,9 @@ class Optimizer:
         backward()
         for name, parameter in self._parameters.items():
             twin = self._twins[name]
-            if twin is parameter or parameter.grad is None:
-                continue
-            given = local(parameter.grad).float()
-            twin.grad = given if twin.grad is None else twin.grad.add_(given)
-            parameter.grad = None
+            given = None if twin is parameter else taken_gradient(parameter)
+            if given is not None:
+                twin.grad = given.float() if twin.grad is None else twin.grad.add_(given.float())
 
     def share(self) -> None:
         """After the last micro-batch: what each rank has gathered becomes what all of them have."""
@@ -145,7 +146,7 @@ class Optimizer:
     def clear(self) -> None:
         """Forget what was gathered."""
         for name, parameter in self._parameters.items():
-            parameter.grad = None
+            taken_gradient(parameter)
             self._twins[name].grad = None
 
     def norms(self) -> Norms:
@@ -175,6 +176,7 @@ class Optimizer:
                 torch._foreach_mul_(self._gradients(is_value=is_value), factor)
         for group in self._adamw.param_groups:
             group["lr"] = value_rate if group["is_value"] else policy_rate
+        self._settle()
         self._adamw.step()
         with torch.no_grad():
             for name, parameter in self._parameters.items():

@@ -293,6 +293,11 @@ class Policy:
         """What holds the weights where ranks share them."""
         return self._shards
 
+    def settle(self) -> None:
+        """Before parts of what is spread over ranks are read or written to."""
+        if self._shards is not None:
+            self._shards.settle()
+
     @contextmanager
     def gathered(self) -> Iterator[None]:
         """Every weight whole on every rank, to be read, while the block runs."""
@@ -306,6 +311,7 @@ class Policy:
     def lending(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
         """This rank's parts of other values in the place of its own, while the block runs; no gradients."""
         own = {name: local(each) for name, each in self.trainable.items()}
+        self.settle()
         with torch.no_grad():
             before = {name: each.clone() for name, each in own.items()}
             for name, each in own.items():
@@ -313,6 +319,7 @@ class Policy:
         try:
             yield
         finally:
+            self.settle()
             with torch.no_grad():
                 for name, each in own.items():
                     each.copy_(before[name])

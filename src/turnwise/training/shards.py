@@ -20,6 +20,10 @@ class Shards(Protocol):
         """All of them whole, to be read, while the block runs."""
         ...
 
+    def settle(self) -> None:
+        """From now on the parts are all there is: they may be written to."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Shard:
@@ -33,29 +37,60 @@ class Shard:
 
 
 def is_spread(parameter: Tensor) -> bool:
+    return _by_zero(parameter) or _by_fsdp(parameter)
+
+
+def is_averaged(parameter: Tensor) -> bool:
+    """Whether its gradient is the mean of the ranks' and not their sum."""
+    return _by_fsdp(parameter)
+
+
+def _by_fsdp(parameter: Tensor) -> bool:
     from torch.distributed.tensor import DTensor
 
     return isinstance(parameter, DTensor)
 
 
+def _by_zero(parameter: Tensor) -> bool:
+    return hasattr(parameter, "ds_tensor")
+
+
 def local(parameter: Tensor) -> Tensor:
     """This rank's part, in the very memory that the weights are in."""
-    if not is_spread(parameter):
-        return parameter
-    with torch.no_grad():
-        part: Tensor = cast("Any", parameter).to_local()
-    return part.detach()
+    spread = cast("Any", parameter)
+    if _by_zero(parameter):
+        size = min(spread.ds_tensor.numel(), max(prod(spread.ds_shape) - start_of(parameter), 0))
+        part: Tensor = spread.ds_tensor.detach()[:size]  # past it the last rank's is filled up
+        return part
+    if _by_fsdp(parameter):
+        with torch.no_grad():
+            part = spread.to_local()
+        return part.detach()
+    return parameter
+
+
+def taken_gradient(parameter: Tensor) -> Tensor | None:
+    """Of this rank's part, what backward passes have left; it is gone from there then."""
+    spread = cast("Any", parameter)
+    if _by_zero(parameter):
+        kept: Tensor | None = spread.__dict__.pop("kept_grad", None)
+        return None if kept is None else kept[: local(parameter).numel()]
+    given, parameter.grad = parameter.grad, None
+    return None if given is None else local(given)
 
 
 def whole_shape(parameter: Tensor) -> torch.Size:
-    return parameter.shape
+    shape: torch.Size = cast("Any", parameter).ds_shape if _by_zero(parameter) else parameter.shape
+    return shape
 
 
 def start_of(parameter: Tensor) -> int:
     """How many numbers of the whole stand before this rank's part."""
-    if not is_spread(parameter):
-        return 0
     spread = cast("Any", parameter)
+    if _by_zero(parameter):
+        return int(torch.distributed.get_rank() * spread.ds_tensor.numel())
+    if not _by_fsdp(parameter):
+        return 0
     assert [placement.is_shard(0) for placement in spread.placements] == [True], "FSDP2 cuts between rows"
     num_rows = parameter.shape[0]
     longest = -(-num_rows // spread.device_mesh.size())
@@ -67,8 +102,7 @@ def part_of(whole: Tensor, parameter: Tensor) -> Tensor:
     """Of a tensor like the parameter's whole, what this rank has of it."""
     if not is_spread(parameter):
         return whole
-    own = local(parameter)
-    start = start_of(parameter)
+    own, start = local(parameter), start_of(parameter)
     return whole.reshape(-1)[start : start + own.numel()].view(own.shape)
 
 
@@ -76,4 +110,4 @@ def shard_of(tensor: Tensor, parameter: Tensor) -> Tensor | Shard:
     """A tensor as large as the parameter's part, with its place; as it is where nothing is spread."""
     if not is_spread(parameter) or tensor.ndim == 0:
         return tensor
-    return Shard(tensor, start_of(parameter), tuple(parameter.shape))
+    return Shard(tensor, start_of(parameter), tuple(whole_shape(parameter)))

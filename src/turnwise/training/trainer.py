@@ -90,6 +90,7 @@ class Trainer:
             epsilon=options.epsilon,
             scale=scale_of(policy.model.dtype),
             ranks=ranks,
+            settle=policy.settle,
         )
         self._steps = Steps(self._passes, self._objective, self._optimizer, recipe, ranks)
         self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)
