@@ -1,8 +1,8 @@
 """Takes a network, gives it spread over ranks by DeepSpeed's ZeRO-3: each holds a part of every parameter.
 
 DeepSpeed brings a module's weights together for its turn and lets them go. Gradients are added up here as
-they come, each rank keeping those of its own part, and steps are taken by the optimizer that takes all others:
-whether one may be taken is known only once its gradients are, and checkpoints are the same for all strategies.
+they come, each rank keeping those of its own part, and steps are taken by the optimizer that takes all
+others: whether one may be taken is known only once its gradients are, and checkpoints are one kind for all.
 """
 
 import logging
@@ -45,7 +45,7 @@ class ZeroNetwork:
         engine, *_ = deepspeed.initialize(model=network, config=config, dist_init_required=False)
         self._gather = deepspeed.zero.GatheredParameters
         self._holder: Any = engine.optimizer
-        self._parameters = list(network.parameters())
+        self._parameters: list[Any] = list(network.parameters())
         for parameter in self._parameters:
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(_keep_part)
