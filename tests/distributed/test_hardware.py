@@ -63,5 +63,5 @@ def test_every_strategy_that_a_recipe_can_name_is_there(tmp_path: Path) -> None:
     for name in STRATEGIES:
         chosen = load_recipe(None, [f"hardware.strategy={name}", "policy.tuning=full"])
         assert chosen.hardware.strategy == name
-    with pytest.raises(ValueError, match="hardware.strategy"):
+    with pytest.raises(ValueError, match=r"hardware\.strategy"):
         load_recipe(None, ["hardware.strategy=single"])
