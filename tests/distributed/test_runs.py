@@ -212,7 +212,11 @@ def test_a_killed_rank_ends_all_with_its_servers_and_the_last_checkpoint_stays_g
 
 
 def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, run={"num_steps": 500}, hardware={"num_processes": 2}, **UNMEASURED)
+    # nothing is replaced, so that no rank has anything to ask of the launcher's store
+    rollout = {"group_size": 3, "tokens_per_turn": 12, "dynamic_sampling": False}
+    recipe = write_recipe(
+        tmp_path, run={"num_steps": 500}, rollout=rollout, hardware={"num_processes": 2}, **UNMEASURED
+    )
     with training(str(recipe)) as process:
         read_until(process, "step    2/500")
         started = descendants(process.pid)

@@ -45,8 +45,8 @@ def test_two_processes_learn_what_one_does(name: str, by_two: list[Outcomes]) ->
     result = learn(scenario, trainer)
     expected = joined([trainer.tensors()])
     assert first["tensors"].keys() == expected.keys()
-    assert not result.skipped
-    assert not first["skipped"]
+    assert first["skipped"] == result.skipped
+    assert bool(result.skipped) == (name == "spoiled")
     # of what one bfloat16 holds a rounding in another order is a hundredth; moments are in fp32
     tolerance = 2e-2 if scenario.dtype is torch.bfloat16 else 5e-6
     moved = 0.0
@@ -56,6 +56,8 @@ def test_two_processes_learn_what_one_does(name: str, by_two: list[Outcomes]) ->
         torch.testing.assert_close(found, tensor, rtol=0, atol=tolerance * largest, msg=tensor_name)
         if tensor_name.endswith("/exp_avg"):
             moved = max(moved, float(tensor.abs().max()))
+    if result.skipped:
+        return
     assert moved > 1e-6, "nothing is compared"
     for figure in FIGURES:
         assert math.isclose(
@@ -75,7 +77,7 @@ def test_both_processes_have_the_same_bits(name: str, by_two: list[Outcomes]) ->
             assert torch.equal(tensor, second[part][tensor_name]), tensor_name
     for figure, value in first["metrics"].items():
         if not figure.startswith("time/"):
-            assert second["metrics"][figure] == value, figure
+            assert second["metrics"][figure] == value or math.isnan(value), figure
 
 
 def test_what_shards_keeps_a_part_on_each_and_data_parallel_all(by_two: list[Outcomes]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.training.updates import new_model, recipe_of, some_samples
+from tests.training.updates import new_model, recipe_of, some_samples, spoiled
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.training.policy import Policy
@@ -92,6 +92,8 @@ SCENARIOS = {
             "update": {**UNEVEN, "num_epochs": 2},
         }
     ),
+    "clipped": Scenario({"optimizer": {"max_gradient_norm": 0.01}, "update": UNEVEN}),
+    "spoiled": Scenario({"update": UNEVEN}, lambda: spoiled(odd_samples())),
     "bfloat16": Scenario({"update": UNEVEN}, dtype=torch.bfloat16),
 }
 

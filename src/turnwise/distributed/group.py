@@ -57,7 +57,9 @@ class Group:
 
     def numbers(self, name: str) -> Iterator[int]:
         while True:
-            yield int(self._store.add(f"numbers/{name}", 1)) - 1
+            with _telling():
+                number = int(self._store.add(f"numbers/{name}", 1)) - 1
+            yield number
 
 
 @contextlib.contextmanager

@@ -193,6 +193,28 @@ class _Joined(Mapping[str, Tensor]):
         return len(self._whole) + len(self._names)
 
 
+class Chosen(Mapping[str, Tensor]):
+    """Tensors whose names begin so, each read only when it is asked for. is_short: by what follows that."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], *prefixes: str, is_short: bool = False) -> None:
+        self._tensors = tensors
+        self._names = {
+            name.removeprefix(prefix) if is_short else name: name
+            for prefix in prefixes
+            for name in tensors
+            if name.startswith(prefix)
+        }
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[self._names[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 def latest(folder: Path) -> Checkpoint | None:
     """The last readable checkpoint, with a warning for each that is not; None if none was ever saved.
 

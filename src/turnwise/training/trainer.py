@@ -19,6 +19,7 @@ from turnwise.algorithms.kl import adapt
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.training.batch import Batch, batch_of
+from turnwise.training.checkpoint import Chosen
 from turnwise.training.estimates import Before, Lesson, Values, estimate
 from turnwise.training.imitation import weight_at
 from turnwise.training.objective import Objective
@@ -237,12 +238,7 @@ class Trainer:
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` gave, bit for bit; ValueError if the policy is another."""
-        learned = ("policy/", "value/")
-        self.policy.load_state({name: each for name, each in tensors.items() if name.startswith(learned)})
+        self.policy.load_state(Chosen(tensors, "policy/", "value/"))
         self._progress = _Progress(**facts)
-        self._optimizer.restore(_under("optimizer/", tensors))
-        self._reference.restore(_under("reference/", tensors))
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+        self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))
+        self._reference.restore(Chosen(tensors, "reference/", is_short=True))
