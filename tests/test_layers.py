@@ -10,8 +10,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "models", "devices", "addresses"},
-    {"protocols"},
+    {"types", "config", "models", "devices", "addresses", "beside"},
+    {"protocols", "distributed"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},

@@ -21,6 +21,7 @@ from turnwise.tasks.load import load
 
 RECIPES = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 GPU = ("gpu_lora", "gpu_vllm", "gpu_qlora")
+MULTI_GPU = ("multi_gpu_fsdp", "multi_gpu_zero3")
 HARDWARE = {
     "model.device",
     "model.dtype",
@@ -64,7 +65,7 @@ def test_a_recipe_loads_and_all_it_names_is_there(file: Path) -> None:
 
 
 def test_there_are_recipes() -> None:
-    assert {"cpu", "smollm2", "mps", "classic", *GPU} <= {file.stem for file in RECIPES}
+    assert {"cpu", "smollm2", "mps", "classic", *GPU, *MULTI_GPU} <= {file.stem for file in RECIPES}
 
 
 @pytest.fixture(scope="session")
@@ -81,9 +82,14 @@ def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lac
         pytest.skip("its weights are not installed")
     recipe = offline(file, hub)
     found = asyncio.run(dry_run(recipe, None if recipe.tools.mcp else listing))
-    lacking = ("torch finds none", "'vllm', and it is not installed", "see `turnwise doctor --plan`")
+    lacking = (
+        "torch finds none",
+        "'vllm', and it is not installed",
+        "DeepSpeed is not installed",
+        "see `turnwise doctor --plan`",
+    )
     assert [each for each in found.problems if not any(word in each for word in lacking)] == []
-    assert len(found.lines) == 5
+    assert len(found.lines) == 5 + (file.stem in MULTI_GPU)
     assert "million parameters" in found.lines[0]
     assert "5 servers with" in found.lines[1]
 
@@ -108,6 +114,30 @@ def test_the_gpu_recipes_fit_the_gpus_that_they_are_meant_for(name: str, gib: in
     memory = Memory(gib * 2**30, gib * 2**30)
     plan = plan_memory(offline(by_name(name), hub), "cuda", memory)
     assert plan.fits, plan
+
+
+def test_only_the_strategy_differs_between_the_recipes_for_several_gpus() -> None:
+    first, second = (flat(tomllib.loads(by_name(name).read_text())) for name in MULTI_GPU)
+    changed = {key for key in first.keys() | second.keys() if first.get(key) != second.get(key)}
+    assert changed == {"hardware.strategy"}
+
+
+@pytest.mark.parametrize("name", MULTI_GPU)
+def test_each_process_of_several_holds_its_share_and_says_so(name: str, hub: Path) -> None:
+    memory = Memory(24 * 2**30, 24 * 2**30)
+    spread = plan_memory(offline(by_name(name), hub), "cuda", memory)
+    whole = plan_memory(
+        offline(by_name(name), hub, "hardware.strategy=data_parallel", "hardware.num_processes=1"), "cuda"
+    )
+    assert spread.fits, spread
+    before, after = ({part.name: part.num_bytes for part in plan.parts} for plan in (whole, spread))
+    for part in ("policy: weights", "gradients", "optimizer"):
+        assert after[part] == pytest.approx(before[part] / 4, rel=1e-6)
+    assert after["engine: weights"] == before["engine: weights"], "every process samples from all of them"
+    assert spread.num_bytes < whole.num_bytes
+    shares = asyncio.run(dry_run(offline(by_name(name), hub))).lines[3]
+    assert "processes: 4" in shares
+    assert "plays 8 of 32 groups" in shares
 
 
 def test_the_recipe_for_a_mac_stays_below_what_metal_can_hold(hub: Path) -> None:

@@ -29,7 +29,7 @@ def load_trained(run: Path, which: int | Literal["best"] | None = None) -> Train
     recipe = folder.recipe
     found = _found(folder, which)
     policy = Policy(load_model(recipe.model), recipe.policy, seed=recipe.seed)
-    policy.load_state({name: each for name, each in found.tensors.items() if name.startswith("policy/")})
+    policy.load_state(checkpoint.Chosen(found.tensors, "policy/"))
     return Trained(recipe, found.step, policy)
 
 

@@ -37,7 +37,7 @@ def main() -> None:
     try:
         app()
     except SystemExit as ended:
-        beside = sys.modules.get("turnwise.run.beside")
+        beside = sys.modules.get("turnwise.beside")
         if beside is None or not beside.is_left_behind():
             raise
         sys.stdout.flush()

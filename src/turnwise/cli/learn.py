@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnwise.cli import several
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import prepare, read_recipe, run_async
 
 if TYPE_CHECKING:
+    from turnwise.config import Recipe
     from turnwise.tracking.folder import RunFolder
     from turnwise.training.sft import SftStep
 
@@ -26,6 +28,10 @@ def train(
     dry: Annotated[
         bool, typer.Option("--dry-run", help="Check recipe, tasks, tools and memory, say what would be done.")
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes of this machine, a GPU each, in the place of the recipe's."),
+    ] = None,
     engine: Annotated[
         str, typer.Option(help="skyrl: the recipe's episodes in SkyRL's trainer on Ray; see docs/scaling.md.")
     ] = "",
@@ -35,25 +41,55 @@ def train(
 
     Ctrl-C finishes the step, saves and says how to go on; a second one stops at once.
 
+    Several processes: `--processes N`, or under torchrun or accelerate launch; see docs/scaling.md.
+
     Example: turnwise train recipes/cpu.toml --set run.num_steps=20
     """
+    num_before = len(overrides)
     if quiet and json:
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
         fail("give either a recipe or --resume RUN")
+    overrides = several.with_processes(overrides, processes)
     if engine:
+        if len(overrides) > num_before:
+            fail("--processes: SkyRL starts processes of its own, by the keys of [skyrl]")
         _train_elsewhere(engine, recipe, overrides, is_dry=dry, is_shown_otherwise=quiet or json)
         return
     if dry:
         _dry_run(recipe, overrides)
         return
-    with _folder(recipe, resume, overrides) as folder:
-        from turnwise.run.command import train_in
-        from turnwise.run.screen import Json, Quiet
+    settings = _settings(recipe, resume, overrides)
+    if several.are_to_be_started(settings):
+        shown = ["--quiet"] * quiet + ["--json"] * json
+        source = [str(recipe)] if resume is None else ["--resume", str(resume)]
+        options = [word for override in overrides for word in ("--set", override)]
+        raise typer.Exit(several.start(settings, ["train", *source, *shown, *options]))
 
-        has_ended_well = run_async(train_in(folder, Json if json else Quiet if quiet else None))
+    from turnwise.run.command import train_in
+    from turnwise.run.screen import Json, Quiet
+
+    show = Json if json else Quiet if quiet else None
+    with (
+        several.joined(settings) as ranks,
+        several.one_folder(ranks, lambda: _folder(recipe, resume, overrides)) as folder,
+    ):
+        has_ended_well = run_async(train_in(folder, show, ranks))
     if not has_ended_well:
         raise typer.Exit(3)
+
+
+def _settings(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "Recipe":
+    """The recipe, or the run's own; read again once its folder is held."""
+    from turnwise.config import changed_recipe
+    from turnwise.tracking.folder import RunFolder
+
+    if resume is None:
+        return read_recipe(recipe, overrides)
+    try:
+        return changed_recipe(RunFolder.read(resume).recipe, overrides)
+    except ValueError as error:
+        fail(str(error))
 
 
 def _train_elsewhere(

@@ -110,11 +110,12 @@ class _OnStderr(logging.Handler):
 
 
 def run_async(work: Coroutine[None, None, Result]) -> Result:
+    from turnwise.distributed import RankFailed
     from turnwise.rollout.collector import CollectionFailed
 
     try:
         return asyncio.run(work)
-    except (ValueError, CollectionFailed) as error:
+    except (ValueError, CollectionFailed, RankFailed) as error:
         fail(str(error))
     except (KeyboardInterrupt, asyncio.CancelledError):
         raise typer.Exit(130) from None

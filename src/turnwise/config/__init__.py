@@ -1,6 +1,7 @@
 """Recipes: sections checked by pydantic, presets, and reading them from TOML."""
 
 from turnwise.config.cluster import SkyRLConfig
+from turnwise.config.hardware import HardwareConfig
 from turnwise.config.learning import (
     CLIP_BOUNDS,
     AlgorithmConfig,
@@ -34,6 +35,7 @@ __all__ = [
     "CurriculumConfig",
     "EngineConfig",
     "EvaluationConfig",
+    "HardwareConfig",
     "HealthConfig",
     "ImitationConfig",
     "KLConfig",

@@ -3,6 +3,7 @@
 from pydantic import BaseModel, model_validator
 
 from turnwise.config.cluster import SkyRLConfig
+from turnwise.config.hardware import HardwareConfig
 from turnwise.config.learning import (
     AlgorithmConfig,
     ImitationConfig,
@@ -52,6 +53,7 @@ class Recipe(BaseModel):
     curriculum: CurriculumConfig = CurriculumConfig()
     health: HealthConfig = HealthConfig()
     trackers: Trackers = ()
+    hardware: HardwareConfig = HardwareConfig()
     skyrl: SkyRLConfig = SkyRLConfig()
 
     @model_validator(mode="after")
@@ -84,6 +86,36 @@ class Recipe(BaseModel):
             )
         if self.run.mode == "async" and self.rollout.lockstep:
             raise ValueError("rollout.lockstep cannot hold in run.mode 'async': timing decides what meets")
+        return self
+
+    @model_validator(mode="after")
+    def _hardware_can_do_it(self) -> "Recipe":
+        hardware = self.hardware
+        strategy, many = hardware.strategy, hardware.num_processes
+        if strategy == "zero3" and self.policy.tuning != "full":
+            raise ValueError(
+                f"hardware.strategy is 'zero3', which trains every parameter: policy.tuning is "
+                f"{self.policy.tuning!r}, set it to 'full', or hardware.strategy to 'fsdp2'"
+            )
+        if strategy != "data_parallel" and self.model.quantisation != "none":
+            raise ValueError(
+                f"hardware.strategy is {strategy!r}, which cannot spread a base of "
+                f"model.quantisation = {self.model.quantisation!r}: use 'data_parallel'"
+            )
+        if strategy == "zero3" and self.model.dtype == "float16":
+            raise ValueError("hardware.strategy is 'zero3', which takes model.dtype bfloat16 or float32")
+        if many == 1:
+            return self
+        name = f"hardware.num_processes is {many}"
+        if self.engine.kind == "remote":
+            raise ValueError(f"{name}, and engine.kind 'remote' is one server: it takes weights from one")
+        if self.model.device == "mps":
+            raise ValueError(f"{name}, and model.device is 'mps': there is one such device, use 1")
+        if self.tools.cassette is not None and self.tools.cassette_mode != "replay":
+            raise ValueError(
+                f"{name}, and tools.cassette_mode is {self.tools.cassette_mode!r}: several processes "
+                "cannot write one tools.cassette, only 'replay' it"
+            )
         return self
 
     @property

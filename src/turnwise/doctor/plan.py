@@ -28,6 +28,8 @@ def verdict(plan: Plan) -> str:
     if plan.memory is None:
         return f"{plan.device} is not on this machine: --memory GB says what it has"
     fits = "fits" if plan.fits else "does not fit"
+    if plan.num_processes > 1:
+        fits = f"each of {plan.num_processes} processes {fits}"
     return f"{plan.device}: {fits}, {plan.memory.free / 1e9:.1f} GB of {plan.memory.total / 1e9:.1f} free"
 
 
@@ -48,6 +50,7 @@ def advice(plan: Plan) -> str:
 def as_json(plan: Plan) -> dict[str, Any]:
     return {
         "device": plan.device,
+        "num_processes": plan.num_processes,
         "num_parameters": plan.num_parameters,
         "parts": {part.name: part.num_bytes for part in plan.parts},
         "num_bytes": plan.num_bytes,

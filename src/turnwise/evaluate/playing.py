@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.config import Recipe
+from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
 from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
@@ -19,6 +20,7 @@ from turnwise.rollout import live
 from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.display import print_played
 from turnwise.rollout.endpoint import endpoint_player
+from turnwise.rollout.sharing import added_up, by_all, own_share
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.types import Group, Task
 from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
@@ -104,36 +106,60 @@ async def measure(
     prices: tuple[float, float] = (0.0, 0.0),
     shown: Shown = on_stderr,
     on_group: Callable[[Group], None] = lambda group: None,
+    ranks: Ranks = ALONE,
 ) -> Report:
-    """Play every task once with a collector of groups of `num_samples`; `model` is what the report names."""
+    """Play every task once with a collector of groups of `num_samples`; `model` is what the report names.
+
+    Of several ranks each plays its share, all have the report, and the first writes it.
+    """
     started = time.perf_counter()
     episodes = []
     # of the same name as the figures: those of another evaluation in the folder stay apart
     trajectories = out.with_name(
         f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
     )
-    trajectories.unlink(missing_ok=True)  # of an evaluation that was broken off, or an older one
-    async with (
-        shown(collector.progress, len(tasks) * num_samples),
-        collector.collecting(tasks, len(tasks)) as groups,
-    ):
-        with TrajectoryWriter(trajectories) as writer:
-            async for group in groups:
-                on_group(group)
-                for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+    own = [tasks[place] for place in own_share(ranks, len(tasks))]
+    with contextlib.ExitStack() as exits:
+        writer: TrajectoryWriter | None = None
+        if is_first(ranks):
+            trajectories.unlink(missing_ok=True)  # of an evaluation that was broken off, or an older one
+            writer = exits.enter_context(TrajectoryWriter(trajectories))
+
+        def keep(group: Group) -> None:
+            on_group(group)
+            for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+                if writer is not None:
                     writer.write(Played(trajectory, reward))
-                    episodes.append(record(trajectory, is_success=succeeded(trajectory, reward)))
+                episodes.append(record(trajectory, is_success=succeeded(trajectory, reward)))
+
+        async def play() -> tuple[list[Group], Progress]:
+            played = []
+            async with (
+                shown(collector.progress, len(own) * num_samples),
+                collector.collecting(own, len(own)) as groups,
+            ):
+                async for group in groups:
+                    keep(group)
+                    played.append(group)
+            return played, collector.progress
+
+        shares = await by_all(ranks, play(), "steps")
+        for number, (groups, _) in enumerate(shares):
+            if number != ranks.number:
+                for group in groups:
+                    keep(group)
     report = Report(
         model=model,
         num_samples=num_samples,
         temperature=temperature,
         seconds=time.perf_counter() - started,
         num_tasks_asked=len(tasks),
-        num_lost=collector.progress.num_lost,
+        num_lost=added_up([progress for _, progress in shares]).num_lost,
         episodes=tuple(sorted(episodes, key=lambda each: each.task_id)),
         prices=prices,
     )
-    write_report(report, out)
+    if is_first(ranks):
+        write_report(report, out)
     return report
 
 

@@ -14,6 +14,7 @@ from turnwise.config import Recipe
 from turnwise.devices import Memory, check_tensors, choose_device, memory_of
 from turnwise.planning.outline import outline
 from turnwise.planning.passes import Most, Trained, head_bytes, sampling_bytes, trained, training_bytes
+from turnwise.planning.spread import gathered_bytes, spreading
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Plan:
     parts: tuple[Part, ...]
     memory: Memory | None
     """Of the device; None where it is not on this machine."""
+    num_processes: int = 1
+    """Each of which holds this."""
 
     @property
     def num_bytes(self) -> int:
@@ -61,11 +64,16 @@ def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Pl
     policy = _trained(recipe)
     with _understood(policy.model):
         parts = (*_learning(recipe, policy, device), *_sampling(recipe, policy, memory))
+    spread = spreading(recipe)
+    parts = tuple(
+        Part(part.name, spread.of(part.name, part.num_bytes), spread.why(part.name, part.why))
+        for part in parts
+    )
     if device == "cuda":
         parts = (*parts, Part("CUDA itself", CUDA_BYTES, "driver, kernels"))
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
     held = tuple(part for part in parts if part.num_bytes)
-    return Plan(device, policy.num_parameters, context, held, memory)
+    return Plan(device, policy.num_parameters, context, held, memory, spread.num_processes)
 
 
 def plan_anywhere(recipe: Recipe, memory: Memory | None = None) -> Plan:
@@ -74,7 +82,15 @@ def plan_anywhere(recipe: Recipe, memory: Memory | None = None) -> Plan:
         device = choose_device(recipe.model.device)
     except ValueError:
         return plan_memory(recipe, recipe.model.device, memory)
-    return plan_memory(recipe, device, memory or memory_of(device))
+    return plan_memory(recipe, device, memory or _own_memory(device, recipe.hardware.num_processes))
+
+
+def _own_memory(device: str, num_processes: int) -> Memory:
+    """Of one process: a GPU is its own, the machine's memory is shared."""
+    found = memory_of(device)
+    if device == "cuda":
+        return found
+    return Memory(found.free // num_processes, found.total // num_processes)
 
 
 def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
@@ -139,6 +155,9 @@ def _learning(recipe: Recipe, policy: Trained, device: str) -> Iterator[Part]:
     # an average is kept in float32 and taken into the parameters' own type to be run
     width = 4 * policy.num_learning if reference == "ema" else learning
     yield Part("reference", width if is_kept else 0, f"reference.kind = {reference!r}")
+    if spreading(recipe).is_on:
+        whole = gathered_bytes(policy.model, policy.plain_bytes)
+        yield Part("weights brought together", whole, "embeddings, head and two layers, whole")
     yield _work(recipe, policy, device)
 
 
@@ -154,10 +173,12 @@ def _work(recipe: Recipe, policy: Trained, device: str) -> Part:
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
         merging = policy.adapted_bytes
+    if spreading(recipe).is_on and not recipe.publishes_adapters:
+        merging += policy.plain_bytes
     moments = {
         activations: ("activations", why),
         stepping: ("optimizer's step", "roots of the moments"),
-        merging: ("publication", "adapters merged into weights"),
+        merging: ("publication", "weights whole, adapters merged into them"),
     }
     return Part(moments[max(moments)][0], max(moments), moments[max(moments)][1])
 

@@ -1,8 +1,11 @@
-"""Takes tasks and a curriculum, gives one batch of whole groups a step, collected ahead as far as allowed."""
+"""Takes tasks and a curriculum, gives one batch of whole groups a step, collected ahead as far as allowed.
+
+Every rank draws the same tasks in the same order and plays its share of them, whole groups. A group that is
+to be replaced is so by the next task that no rank has drawn: whoever plays it, the batch is the same.
+"""
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -10,8 +13,10 @@ from dataclasses import dataclass
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.config import CurriculumConfig, Recipe
+from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress
+from turnwise.rollout.sharing import added_up, by_all, own_share
 from turnwise.tasks.curriculum import BySuccess, Curriculum, Schedule, State, draw, note
 from turnwise.types import Group, Task
 
@@ -34,6 +39,16 @@ class Batch:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """What one rank played for a batch."""
+
+    groups: tuple[Group, ...]
+    num_drawn: int
+    """Tasks up to the last one that was its own."""
+    progress: Progress
+
+
 class Batches:
     """One batch a step; some steps may be collected before the update that precedes them.
 
@@ -51,6 +66,7 @@ class Batches:
         steps: range,
         shown: Callable[[Progress], AbstractAsyncContextManager[None]],
         on_group: Callable[[int, Group], None],
+        ranks: Ranks = ALONE,
     ) -> None:
         recipe.run.check_enough(len(tasks))
         self._tasks = tasks
@@ -59,6 +75,7 @@ class Batches:
         self._steps = steps
         self._shown = shown
         self._on_group = on_group
+        self._ranks = ranks
         self._curriculum = curriculum_of(recipe.curriculum)
         self._num_drawn = min(most_drawn(recipe), len(tasks))
         self._num_ahead = recipe.run.max_staleness if recipe.run.mode == "async" else 0
@@ -100,26 +117,46 @@ class Batches:
             state = (await asyncio.shield(before)).curriculum
         started = time.perf_counter()
         drawing = _Drawing(self._tasks, self._curriculum, state, step)
-        collector = self._new_collector(step)
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
-        played: list[Group] = []
-        source = itertools.islice(drawing, self._num_drawn)
-        async with (
-            self._shown(collector.progress),
-            collector.collecting(source, self._recipe.run.tasks_per_step, is_wanted=is_wanted) as groups,
-        ):
-            async for group in groups:
-                self._on_group(step, group)
-                played.append(group)
+        shares = await by_all(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
+        for number, share in enumerate(shares):
+            if number != self._ranks.number:  # its own it has kept as they came
+                for group in share.groups:
+                    self._on_group(step, group)
+        drawing.draw_up_to(max(share.num_drawn for share in shares))
+        played = [group for share in shares for group in share.groups]
         played.sort(key=lambda group: drawing.order[group.task.id])
         return Batch(
             step=step,
             groups=tuple(group for group in played if is_wanted(group)),
             played=tuple(played),
-            progress=collector.progress,
+            progress=added_up([share.progress for share in shares]),
             curriculum=_noted(self._curriculum, drawing.state, played),
             seconds=time.perf_counter() - started,
         )
+
+    async def _play(self, step: int, drawing: "_Drawing", is_wanted: Callable[[Group], bool]) -> _Share:
+        collector = self._new_collector(step)
+        num_groups = len(own_share(self._ranks, self._recipe.run.tasks_per_step))
+        played: list[Group] = []
+        async with (
+            self._shown(collector.progress),
+            collector.collecting(self._source(step, drawing), num_groups, is_wanted=is_wanted) as groups,
+        ):
+            async for group in groups:
+                self._on_group(step, group)
+                played.append(group)
+        return _Share(tuple(played), drawing.num_drawn, collector.progress)
+
+    def _source(self, step: int, drawing: "_Drawing") -> Iterator[Task]:
+        """This rank's tasks: its share of a batch, then one at a time of those that no rank has had."""
+        num_first = self._recipe.run.tasks_per_step
+        for place in own_share(self._ranks, num_first):
+            yield drawing.task(place)
+        for number in self._ranks.numbers(f"refills of step {step}"):
+            if num_first + number >= self._num_drawn:
+                return
+            yield drawing.task(num_first + number)
 
 
 class _Drawing:
@@ -129,16 +166,27 @@ class _Drawing:
         self._tasks = tasks
         self._curriculum = curriculum
         self._step = step
+        self._drawn: list[Task] = []
         self.state = state
         self.order: dict[str, int] = {}
 
-    def __iter__(self) -> Iterator[Task]:
-        while len(self.order) < len(self._tasks):
+    @property
+    def num_drawn(self) -> int:
+        return len(self._drawn)
+
+    def task(self, place: int) -> Task:
+        """The one that is drawn after so many others."""
+        self.draw_up_to(place + 1)
+        return self._drawn[place]
+
+    def draw_up_to(self, count: int) -> None:
+        assert count <= len(self._tasks), "none is drawn twice"
+        while len(self._drawn) < count:
             (task,), self.state = draw(self._tasks, self._curriculum, self.state, step=self._step, count=1)
             # an epoch that ends within a step may bring a task again: its group would be the same twice
             if task.id not in self.order:
                 self.order[task.id] = len(self.order)
-                yield task
+                self._drawn.append(task)
 
 
 def most_drawn(recipe: Recipe) -> int:

@@ -4,26 +4,30 @@ import time
 
 from rich.console import Console
 
+from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.loop import train
 from turnwise.run.opened import open_run
 from turnwise.run.panel import Panel
-from turnwise.run.screen import Screen
+from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.summary import print_summary, summarise_run
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
 
-async def train_in(folder: RunFolder, show: type[Screen] | None = None) -> bool:
+async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: Ranks = ALONE) -> bool:
     """Whether it got to the end of its steps; if not, the folder can be resumed.
 
-    Shown as a panel on a terminal and as plain lines elsewhere, unless `show` says how.
+    Shown as a panel on a terminal and as plain lines elsewhere, unless `show` says how. Of several ranks the
+    first one speaks and writes.
     """
     started = time.perf_counter()
     recipe = folder.recipe
-    console = Console(emoji=False)
+    console = Console(emoji=False, quiet=not is_first(ranks))
+    if not is_first(ranks):
+        show = Quiet
     screen = (show or (Panel if console.is_terminal else Screen))(console, recipe)
     stopping = Stopping()
     screen.say(f"run {folder.path}")
@@ -31,11 +35,13 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None) -> bool:
     with stopping.listening(screen.stopping):
         try:
             with screen.showing():
-                async with open_run(recipe, folder, screen) as run:
+                async with open_run(recipe, folder, screen, ranks) as run:
                     ended = await train(run, stopping)
         except (CollectionFailed, EngineDown) as error:
             hint = f"once that is mended, go on with: turnwise train --resume {folder.path}"
             raise CollectionFailed(f"{error}\n{hint}") from error
+    if not is_first(ranks):
+        return not ended.why
     summary = summarise_run(ended, folder, time.perf_counter() - started)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)

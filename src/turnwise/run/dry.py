@@ -65,6 +65,13 @@ def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
 
 def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
     """What this machine or this model lacks."""
+    if recipe.hardware.strategy == "zero3" and find_spec("deepspeed") is None:
+        yield (
+            "hardware.strategy is 'zero3', and DeepSpeed is not installed: pip install 'turnwise[deepspeed]'"
+        )
+    if recipe.model.device == "cuda" and 1 <= _num_gpus() < recipe.hardware.num_processes:
+        count = recipe.hardware.num_processes
+        yield f"hardware.num_processes is {count}, and torch finds {_num_gpus()} GPUs"
     if recipe.engine.kind == "vllm" and find_spec("vllm") is None:
         yield "engine.kind is 'vllm', and it is not installed: pip install 'turnwise[vllm]'"
     if isinstance(plan, Plan):
@@ -79,6 +86,12 @@ def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
         yield str(error)
 
 
+def _num_gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
 def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> Iterator[str]:
     run, algorithm = recipe.run, recipe.algorithm
     kind: str = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
@@ -91,6 +104,8 @@ def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> It
         f"{run.mode}; {algorithm.preset or algorithm.advantage}, loss {algorithm.loss}, rate "
         f"{recipe.optimizer.learning_rate:g}"
     )
+    if recipe.hardware.num_processes > 1:
+        yield _shares(recipe)
     yield f"memory: {_memory(plan)}"
     yield f"folder: under {run.folder.absolute()}; nothing was played or written"
 
@@ -99,7 +114,20 @@ def _memory(plan: Plan | Unplannable) -> str:
     if isinstance(plan, Unplannable):
         return str(plan)
     free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
-    return f"{_gb(plan.num_bytes)}{free} (turnwise doctor --plan)"
+    each = "" if plan.num_processes == 1 else " for each process"
+    return f"{_gb(plan.num_bytes)}{free}{each} (turnwise doctor --plan)"
+
+
+def _shares(recipe: Recipe) -> str:
+    """What each of several processes does."""
+    hardware, num_groups = recipe.hardware, recipe.run.tasks_per_step
+    shares = [len(range(number, num_groups, hardware.num_processes)) for number in range(2)]
+    groups = " or ".join(dict.fromkeys(str(share) for share in shares))
+    held = "all of the policy" if hardware.strategy == "data_parallel" else "a part of every layer"
+    return (
+        f"processes: {hardware.num_processes}, {hardware.strategy}; each holds {held}, plays {groups} of "
+        f"{num_groups} groups and learns from its share of the micro-batches"
+    )
 
 
 def _gb(num_bytes: int) -> str:

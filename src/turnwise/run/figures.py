@@ -44,6 +44,15 @@ def breaker_figures(breakers: Mapping[str, Breaker], num_before: Mapping[str, in
     return figures
 
 
+def of_all_ranks(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Breakers' figures of every rank as one: openings are added up, open is what one of them has open."""
+    names = dict.fromkeys(name for each in figures for name in each)
+    return {
+        name: (sum if name.startswith("breaker/openings/") else max)(each.get(name, 0.0) for each in figures)
+        for name in names
+    }
+
+
 def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:
     totals = [reward.total for _, reward in played]
     outcomes = [succeeded(trajectory, reward) for trajectory, reward in played]

@@ -34,6 +34,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
         steps=steps,
         shown=run.showing,
         on_group=run.keep_group,
+        ranks=run.ranks,
     )
     async with batches.collecting(standing.curriculum):
         for step in steps:
@@ -47,7 +48,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
             standing = standing.after(batch)
             with run.saving_if_lost(standing):
                 standing = await run.validated(standing)
-            why = why_halt(alarms) or stopping.why
+            why = run.agreed(why_halt(alarms) or stopping.why)
             if why or run.is_save_due(standing):
                 run.save(standing)
             if why:

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+from turnwise.beside import run_beside
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, examine
 from turnwise.diagnostics.memory import measure as measure_memory
+from turnwise.distributed import ALONE, Ranks, is_first, of_first
 from turnwise.evaluate.playing import measure
 from turnwise.evaluate.report import Report, read_report
 from turnwise.evaluate.summary import summarise
@@ -19,10 +21,10 @@ from turnwise.planning import check_device_limits
 from turnwise.protocols import SleepingEngine
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
+from turnwise.rollout.sharing import by_all, own_share
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
-from turnwise.run.beside import run_beside
-from turnwise.run.figures import breaker_figures, rollout_figures
+from turnwise.run.figures import breaker_figures, of_all_ranks, rollout_figures
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
 from turnwise.run.tracked import evaluation_figures
@@ -34,6 +36,7 @@ from turnwise.training import checkpoint
 from turnwise.training.policy import Policy
 from turnwise.training.quantised import twin
 from turnwise.training.samples import Sample, samples_of
+from turnwise.training.sharding import STRATEGIES
 from turnwise.training.tokens import write_tokens
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
@@ -52,7 +55,9 @@ class Run:
         train_tasks: Sequence[Task],
         lessons: Sequence[Sample],
         screen: Screen,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self.ranks = ranks
         self.recipe = recipe
         self.folder = folder
         self.bench = bench
@@ -75,11 +80,14 @@ class Run:
 
     def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
         """A step's episodes on the screen, while the block runs."""
-        num_episodes = self.recipe.run.tasks_per_step * self.recipe.rollout.group_size
+        num_groups = len(own_share(self.ranks, self.recipe.run.tasks_per_step))
+        num_episodes = num_groups * self.recipe.rollout.group_size
         return self.screen.playing(progress, num_episodes)
 
     def keep_group(self, step: int, group: Group) -> None:
         """To disk as soon as it is whole: a kill loses nothing that was played."""
+        if not self.folder.is_written_here:
+            return
         if step not in self._writers:
             self._writers[step] = TrajectoryWriter(self.folder.trajectories(step))
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
@@ -98,7 +106,7 @@ class Run:
         breakers = self.bench.pool.breakers
         figures = breaker_figures(breakers, self._num_openings)
         self._num_openings = {server: breaker.num_openings for server, breaker in breakers.items()}
-        return figures
+        return of_all_ranks(self.ranks.exchange(figures))
 
     # --- learning ----------------------------------------------------------------------------------------
 
@@ -114,7 +122,7 @@ class Run:
         # by the step's number, so that a resumed run draws what an unbroken one would
         torch.manual_seed(step_seed(self.recipe.seed, step))
         result = self.trainer.update(samples, step=step, imitation=self._lessons(step))
-        if result.tokens:
+        if result.tokens and self.folder.is_written_here:
             episodes = [each.episode_id for group in batch.groups for each in group.trajectories]
             write_tokens(self.folder.tokens(step), step, episodes, result.tokens)
         return result
@@ -130,9 +138,14 @@ class Run:
         """The engine samples from what the trainer has, from the next completion on; the seconds it took."""
         started = time.perf_counter()
         policy = self.trainer.policy
-        weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()
-        await self.bench.engine.publish(weights, self.trainer.version)
+        with policy.gathered():
+            weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()
+            await self.bench.engine.publish(weights, self.trainer.version)
         return time.perf_counter() - started
+
+    def agreed(self, why: str) -> str:
+        """Why the run is to stop: where one rank has a reason, it is that of all."""
+        return next((each for each in self.ranks.exchange(why) if each), "")
 
     def log_update(
         self, step: int, played: Mapping[str, float], result: StepResult, publish_seconds: float
@@ -156,7 +169,7 @@ class Run:
         if not self.recipe.evaluation.is_before_and_after or self.recipe.tasks.test is None:
             return None
         out = self.folder.evaluations / f"{name}.json"
-        if out.exists():
+        if of_first(self.ranks, out.exists()):
             return read_report(out)
         num_done = 0 if name == "before" else self.recipe.run.num_steps
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
@@ -194,6 +207,7 @@ class Run:
             temperature=settings.temperature,
             shown=self.screen.playing,
             on_group=keep,
+            ranks=self.ranks,
         )
         trackers.evaluation(name, num_done, report.model, evaluation_figures(report), played, succeeded)
         self.screen.measured(what, report)
@@ -208,8 +222,10 @@ class Run:
 
     def save(self, standing: Standing) -> None:
         facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
-        checkpoint.save(self.folder.checkpoints, standing.next_step, self.trainer.tensors(), facts)
-        checkpoint.prune(self.folder.checkpoints, self.recipe.run.keep_checkpoints, standing.best_step)
+        place, tensors = self.folder.checkpoints, self.trainer.tensors()
+        checkpoint.save(place, standing.next_step, tensors, facts, self.ranks)
+        if is_first(self.ranks):
+            checkpoint.prune(place, self.recipe.run.keep_checkpoints, standing.best_step)
 
     @contextlib.contextmanager
     def saving_if_lost(self, standing: Standing) -> Iterator[None]:
@@ -224,7 +240,7 @@ class Run:
     def restore(self) -> Standing:
         """From the last good checkpoint; what was written after it is cut off, to be played again."""
         try:
-            found = checkpoint.latest(self.folder.checkpoints)
+            found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
         except checkpoint.Unreadable as error:
             raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
         if found is None:
@@ -238,7 +254,9 @@ class Run:
 
 
 @contextlib.asynccontextmanager
-async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIterator[Run]:
+async def open_run(
+    recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
+) -> AsyncIterator[Run]:
     """Start the servers, load the model twice, to sample and to learn; ValueError for the user's mistakes.
 
     A quantised base is loaded once where the engine is in this process: each has its own adapter on it.
@@ -250,17 +268,23 @@ async def open_run(recipe: Recipe, folder: RunFolder, screen: Screen) -> AsyncIt
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
     async with open_workbench(recipe, tasks, model=base) as bench:
-        lessons = await _lessons(bench, tasks, screen) if recipe.imitation.weight else ()
-        if not folder.tokenizer.exists() and (tokenizer := bench.chat.tokenizer_json):
+        lessons: Sequence[Sample] = ()
+        if recipe.imitation.weight:
+            # the first rank's: a server that fails another would leave it with others
+            lessons, *_ = await by_all(ranks, _lessons(bench, tasks, screen, ranks), "steps")
+        tokenizer = bench.chat.tokenizer_json
+        if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
             write_whole(folder.tokenizer, tokenizer.encode())
-        trainer = new_trainer(recipe, None if base is None else twin(base))
-        run = Run(recipe, folder, bench, trainer, tasks, lessons, screen)
+        trainer = new_trainer(recipe, None if base is None else twin(base), ranks)
+        run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks)
         with contextlib.closing(run):
             yield run
 
 
-async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen) -> Sequence[Sample]:
-    """Those that the steps will imitate, each played with its real tools first."""
+async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:
+    """Those that the steps will imitate, each played with its real tools first, by the first rank."""
+    if not is_first(ranks):
+        return ()
     imitation = bench.recipe.imitation
     shown = [task for task in tasks if task.demonstration][: imitation.num_steps * imitation.samples_per_step]
     verified = await verified_lessons(demonstrator(bench, shown), shown)
@@ -271,15 +295,19 @@ async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen) -> S
     return verified.lessons
 
 
-def new_trainer(recipe: Recipe, model: Any = None) -> Trainer:
+def new_trainer(recipe: Recipe, model: Any = None, ranks: Ranks = ALONE) -> Trainer:
     """`model` learns in the place of the recipe's, which is loaded if there is none."""
     check_device_limits(recipe)
+    shards = STRATEGIES[recipe.hardware.strategy]
     policy = Policy(
         load_model(recipe.model) if model is None else model,
         recipe.policy,
         temperature=recipe.rollout.temperature,
         value=recipe.value if recipe.algorithm.advantage == "gae" else None,
-        device=recipe.model.device,
+        # what is spread goes to the device layer by layer: no rank has room for all of it
+        device=recipe.model.device if shards is None else None,
         seed=recipe.seed,
     )
-    return Trainer(policy, recipe)
+    if shards is not None:
+        policy.shard(shards, recipe.model.device)
+    return Trainer(policy, recipe, ranks)

@@ -37,9 +37,10 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 class RunFolder:
     """One run on disk. `create` and `open` hold it for writing until `close`; `read` only looks."""
 
-    def __init__(self, path: Path, lock: Lock | None) -> None:
+    def __init__(self, path: Path, lock: Lock | None, *, is_beside: bool = False) -> None:
         self.path = path
         self._lock = lock
+        self._is_beside = is_beside
         self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
         self._log = _start_log(path / "training.log") if lock is not None else None
         self.trackers = NO_TRACKERS
@@ -72,6 +73,17 @@ class RunFolder:
         """A run to look at, also while it goes."""
         _check_run(path)
         return cls(path, None)
+
+    @classmethod
+    def beside(cls, path: Path) -> Self:
+        """A run that another process of it writes: what is logged here is dropped, since that one has it."""
+        _check_run(path)
+        return cls(path, None, is_beside=True)
+
+    @property
+    def is_written_here(self) -> bool:
+        """Whether what belongs to the run goes to disk from this process."""
+        return not self._is_beside
 
     def close(self, *, is_hasty: bool = False) -> None:
         """Let another process write; doing so again changes nothing. Hasty: trackers have little time."""
@@ -136,7 +148,8 @@ class RunFolder:
 
     def start_trackers(self) -> None:
         """What is logged from now on goes to the recipe's trackers too. ValueError if one is not there."""
-        self.trackers = start_trackers(self.recipe, self.path)
+        if not self._is_beside:
+            self.trackers = start_trackers(self.recipe, self.path)
 
     def log(
         self,
@@ -151,6 +164,8 @@ class RunFolder:
 
         What is not a finite number is null there: JSON knows neither NaN nor infinity.
         """
+        if self._is_beside:
+            return
         assert self._lines is not None, "opened to be read only"
         self._lines.append(step, kind, metrics, histograms or {}, alarms)
         self.trackers.log(step, metrics, histograms or {}, alarms)
@@ -160,6 +175,8 @@ class RunFolder:
 
         Measurements of the finished run go too: it is about to be finished again.
         """
+        if self._is_beside:
+            return
         assert self._lines is not None, "opened to be read only"
         self._lines.cut(num_steps)
         self.trackers.cut(num_steps)

@@ -2,26 +2,34 @@
 
     checkpoints/
       step-000020/            tensors.safetensors  facts.json  manifest.json (the others' digests)
-      step-000030/
+      step-000030/            beside these, of several ranks: parts-00000.safetensors  parts-00001.safetensors
       .step-000040.part       being written, or left by a crash: never read, swept away by the next save
 
 A checkpoint gets its name by one rename, after all of it is on the disk; it leaves by losing that name first.
+Where weights are spread over ranks each writes its parts, with their places in the whole; whoever reads them
+gets whole tensors, however many ranks there are now.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from turnwise.distributed import ALONE, RankFailed, Ranks, is_first, of_first
+from turnwise.training.shards import Shard
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +37,7 @@ FORMAT = 1
 _NAME = re.compile(r"step-(\d{6,})(?:-(\d+))?")
 """A step that is saved once more gets a number after it: the first is not touched until the second stands."""
 _TENSORS, _FACTS, _MANIFEST = "tensors.safetensors", "facts.json", "manifest.json"
+_PARTS = "parts-{:05d}.safetensors"
 
 
 class Unreadable(Exception):
@@ -41,51 +50,169 @@ class Checkpoint:
 
     path: Path
     step: int
-    tensors: dict[str, torch.Tensor]
+    tensors: Mapping[str, Tensor]
     facts: dict[str, Any]
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any]) -> Path:
+def save(
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Tensor | Shard],
+    facts: Mapping[str, Any],
+    ranks: Ranks = ALONE,
+) -> Path:
     """Write a checkpoint; once this returns it survives a crash, and until then the ones before do.
 
-    One process at a time may save to a folder. Checkpoints of later steps go: they are of a past that was
-    gone back on.
+    One run at a time may save to a folder; of several ranks all save, each its parts, and the first what is
+    whole. Checkpoints of later steps go: they are of a past that was gone back on.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
     part = folder / f".step-{step:06d}.part"
-    part.mkdir()
-    save_file(_storable(tensors), part / _TENSORS)
-    (part / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
-    files = {name: _entry(part / name) for name in (_TENSORS, _FACTS)}
-    manifest = {"format": FORMAT, "step": step, "files": files}
-    (part / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
-    for name in (_TENSORS, _FACTS, _MANIFEST):
-        _sync(part / name)
-    _sync(part)
-    path = _free_name(folder, step)
-    part.rename(path)
-    _sync(folder)
-    for other in _paths(folder):
-        if other != path and _order(other)[0] >= step:
-            _remove(other)
+    with _together(ranks):
+        if is_first(ranks):
+            folder.mkdir(parents=True, exist_ok=True)
+            _sweep(folder)
+            part.mkdir()
+    files: dict[str, Any] = {}
+    with _together(ranks):
+        files = _write(part, tensors, facts, ranks.number)
+    gathered = ranks.exchange(files)
+    path = of_first(ranks, _free_name(folder, step))
+    with _together(ranks):
+        if is_first(ranks):
+            manifest = {"format": FORMAT, "step": step, "files": dict(_merged(gathered))}
+            (part / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+            _sync(part / _MANIFEST)
+            _sync(part)
+            part.rename(path)
+            _sync(folder)
+            for other in _paths(folder):
+                if other != path and _order(other)[0] >= step:
+                    _remove(other)
     return path
 
 
-def load(path: Path) -> Checkpoint:
-    """A checkpoint whose every file is as its manifest says; Unreadable says what is not."""
+@contextlib.contextmanager
+def _together(ranks: Ranks) -> Iterator[None]:
+    """No rank goes on before all are done; where one could not, none does."""
+    failure: OSError | None = None
+    try:
+        yield
+    except OSError as error:  # a disk that is full or gone
+        failure = error
+    told = ranks.exchange(str(failure) if failure is not None else "")
+    if failure is not None:
+        raise failure
+    for number, message in enumerate(told):
+        if message:
+            raise RankFailed(f"process {number} could not save: {message}")
+
+
+def _write(
+    part: Path, tensors: Mapping[str, Tensor | Shard], facts: Mapping[str, Any], number: int
+) -> dict[str, Any]:
+    """This rank's files, onto the disk; gives what the manifest says of them."""
+    names = []
+    shards = {name: each for name, each in tensors.items() if isinstance(each, Shard)}
+    if shards:
+        places = {name: json.dumps([each.start, each.shape]) for name, each in shards.items()}
+        parts = {name: each.tensor.reshape(-1) for name, each in shards.items()}
+        names.append(_PARTS.format(number))
+        save_file(_storable(parts), part / names[-1], metadata=places)
+    if not number:
+        whole = {name: each for name, each in tensors.items() if not isinstance(each, Shard)}
+        save_file(_storable(whole), part / _TENSORS)
+        (part / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
+        names += [_TENSORS, _FACTS]
+    for name in names:
+        _sync(part / name)
+    return {name: _entry(part / name) for name in names}
+
+
+def _merged(files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    return (item for each in files for item in each.items())
+
+
+def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
+    """A checkpoint whose every file is as its manifest says; Unreadable says what is not.
+
+    is_checked: false where another rank has found that it is.
+    """
     try:
         manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
         if manifest["format"] != FORMAT:
             raise Unreadable(f"{path}: written in format {manifest['format']}, this reads {FORMAT}")
-        for name in (_TENSORS, _FACTS):
-            if manifest["files"][name] != _entry(path / name):
+        for name in (_TENSORS, _FACTS, *sorted(manifest["files"].keys() - {_TENSORS, _FACTS})):
+            if is_checked and manifest["files"][name] != _entry(path / name):
                 raise Unreadable(f"{path / name}: not what was written: its digest differs")
-        tensors = load_file(path / _TENSORS)
+        whole = load_file(path / _TENSORS)
+        parts = sorted(name for name in manifest["files"] if name.startswith("parts-"))
+        tensors = _Joined(whole, [path / name for name in parts]) if parts else whole
         facts = json.loads((path / _FACTS).read_text("utf-8"))
         return Checkpoint(path, manifest["step"], tensors, facts)
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise Unreadable(f"{path}: {type(error).__name__}: {error}") from None
+
+
+class _Joined(Mapping[str, Tensor]):
+    """Whole tensors of the parts that ranks wrote, each put together when it is asked for."""
+
+    def __init__(self, whole: Mapping[str, Tensor], files: Sequence[Path]) -> None:
+        self._whole = whole
+        self._files: list[Any] = [safe_open(file, "pt") for file in files]
+        self._places: list[dict[str, Any]] = [
+            {name: json.loads(place) for name, place in file.metadata().items()} for file in self._files
+        ]
+        names = {name for places in self._places for name in places}
+        for name in names:
+            self._check(name)
+        self._names = sorted(names)
+
+    def _check(self, name: str) -> None:
+        """Every number of the whole is there once; ValueError if not."""
+        end = 0
+        for file, places in zip(self._files, self._places, strict=True):
+            start, shape = places[name]
+            if start != end and start < prod(shape):
+                raise ValueError(f"{name}: its parts do not make a whole")
+            end += file.get_slice(name).get_shape()[0]
+        if end != prod(shape):
+            raise ValueError(f"{name}: {end} of {prod(shape)} numbers are there")
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name in self._whole:
+            return self._whole[name]
+        if name not in self._places[0]:
+            raise KeyError(name)
+        parts = [file.get_tensor(name) for file in self._files]
+        return torch.cat(parts).view(self._places[0][name][1])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._whole, *self._names])
+
+    def __len__(self) -> int:
+        return len(self._whole) + len(self._names)
+
+
+class Chosen(Mapping[str, Tensor]):
+    """Tensors whose names begin so, each read only when it is asked for. is_short: by what follows that."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], *prefixes: str, is_short: bool = False) -> None:
+        self._tensors = tensors
+        self._names = {
+            name.removeprefix(prefix) if is_short else name: name
+            for prefix in prefixes
+            for name in tensors
+            if name.startswith(prefix)
+        }
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[self._names[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def latest(folder: Path) -> Checkpoint | None:
@@ -97,6 +224,20 @@ def latest(folder: Path) -> Checkpoint | None:
     if found is None and _paths(folder):
         raise Unreadable(f"{folder}: none of its {len(_paths(folder))} checkpoints can be read")
     return found
+
+
+def latest_of_all(folder: Path, ranks: Ranks) -> Checkpoint | None:
+    """The first rank's `latest`, read by all of them."""
+    found, message = None, ""
+    if is_first(ranks):
+        try:
+            found = latest(folder)
+        except Unreadable as error:
+            message = str(error)
+    path, message = of_first(ranks, (None if found is None else found.path, message))
+    if message:
+        raise Unreadable(message)
+    return found if is_first(ranks) or path is None else load(path, is_checked=False)
 
 
 def readable(folder: Path) -> Iterator[Checkpoint]:

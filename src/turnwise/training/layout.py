@@ -191,12 +191,14 @@ def microbatches(
     is_shared: bool,
     min_shared: int = MIN_SHARED,
     num_carried: int = 0,
+    num_ranks: int = 1,
 ) -> list[list[int]]:
     """Rows by number, in parts of at most `tokens` computed tokens; a sample larger than that stands alone.
 
     Samples that share a prefix stand together (`is_shared`), or samples of like length. There are as few
-    parts as that allows, and they are of like size: the largest decides the memory. A carried prefix counts
-    in each part, though it is computed once: beside each part it is in memory.
+    parts as that allows, or as many more as give each rank one, and they are of like size: the largest
+    decides the memory. A carried prefix counts in each part, though it is computed once: beside each part it
+    is in memory.
     """
     if tokens < 1:
         raise ValueError(f"tokens must be at least 1, not {tokens}")
@@ -217,8 +219,8 @@ def microbatches(
         )
         return [order[start:stop] for start, stop in itertools.pairwise([*starts, len(order)])]
 
-    fewest = len(split(tokens))
-    least = bisect_left(range(1, tokens + 1), -fewest, key=lambda budget: -len(split(budget))) + 1
+    wanted = -(-len(split(tokens)) // num_ranks) * num_ranks
+    least = bisect_left(range(1, tokens + 1), -wanted, key=lambda budget: -len(split(budget))) + 1
     return split(least)
 
 

@@ -1,8 +1,7 @@
 """Takes a causal model and a layout, gives log-probs, entropies and hidden states where they are needed."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +13,17 @@ from turnwise.training.layout import Layout
 from turnwise.training.prefix import Keeper, Prefix
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one forward pass gives."""
+class Outcome(NamedTuple):
+    """What one forward pass gives; a tuple, in which hooks on a module's output find the tensors."""
 
     logprobs_BT: Tensor
     entropy_BT: Tensor
-    hidden_ND: Tensor
-    """All positions, flat: what `Layout.source_BT` points into."""
+    hidden_RND: Tensor
+
+    @property
+    def hidden_ND(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
+        """All positions, flat: what `Layout.source_BT` points into."""
+        return self.hidden_RND.flatten(0, 1)
 
 
 class Network(nn.Module):
@@ -50,12 +52,13 @@ class Network(nn.Module):
         keeper: Keeper | None = None,
     ) -> Outcome:
         """prefix: what the layout was made to come after. keeper: takes the keys and values on the way."""
-        hidden_ND = self._hidden(layout, prefix, keeper)
+        hidden_RND = self._hidden(layout, prefix, keeper)
+        hidden_ND = hidden_RND.flatten(0, 1)
         mask_BT = layout.mask_BT
         exact = torch.promote_types(hidden_ND.dtype, torch.float32)
         zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
         if not has_scores:
-            return Outcome(zeros_BT, zeros_BT, hidden_ND)
+            return Outcome(zeros_BT, zeros_BT, hidden_RND)
         head = head_of(self.model, self._temperature)
         logprobs_P, entropy_P = score(
             hidden_ND, head, layout.source_BT[mask_BT], layout.target_BT[mask_BT], with_entropy=with_entropy
@@ -63,7 +66,7 @@ class Network(nn.Module):
         return Outcome(
             zeros_BT.masked_scatter(mask_BT, logprobs_P),
             zeros_BT.masked_scatter(mask_BT, entropy_P),
-            hidden_ND,
+            hidden_RND,
         )
 
     def _hidden(self, layout: Layout, prefix: Prefix | None, keeper: Keeper | None) -> Tensor:
@@ -76,7 +79,7 @@ class Network(nn.Module):
             more["tree_plan"] = attention.make_plan(layout.tree, device, prefix=prefix, keeper=keeper)
         output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
         hidden: Tensor = output.last_hidden_state
-        return hidden.flatten(0, 1)
+        return hidden
 
 
 def head_of(model: Any, temperature: float = 1.0) -> Head:

@@ -1,7 +1,8 @@
 """Takes named parameters and the gradients of micro-batches, gives AdamW steps with states in fp32.
 
 Parameters of fewer than 32 bits have an fp32 twin here that gradients are added up in and steps are taken on:
-in bf16 an update of 1/500 of a weight's size is lost altogether.
+in bf16 an update of 1/500 of a weight's size is lost altogether. Of a parameter that is spread over ranks
+each rank has a part, and here everything is about that part.
 """
 
 import math
@@ -12,6 +13,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from turnwise.distributed import ALONE, Ranks
+from turnwise.training.shards import Shard, is_averaged, is_spread, local, part_of, shard_of, taken_gradient
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
@@ -78,16 +82,21 @@ class Optimizer:
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
         scale: float = 1.0,
+        ranks: Ranks = ALONE,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        """settle: called before parts of what is spread are written to."""
+        self._settle = settle
         self._parameters: dict[str, Parameter] = {**policy, **value}
         assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
         self._value_names = frozenset(value)
         self._max_norm = max_gradient_norm
         self._scale = scale
-        self._twins: dict[str, Tensor] = {
-            name: parameter if parameter.dtype.itemsize >= 4 else Parameter(parameter.detach().float())
-            for name, parameter in self._parameters.items()
-        }
+        self._ranks = ranks
+        self._spread = frozenset(name for name, each in self._parameters.items() if is_spread(each))
+        # where the mean is taken of the ranks' gradients: the loss is the sum of their shares
+        self._num_averaged = ranks.count if any(map(is_averaged, self._parameters.values())) else 1
+        self._twins: dict[str, Tensor] = {name: _twin(each) for name, each in self._parameters.items()}
         groups = self._groups(weight_decay)
         self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
 
@@ -107,41 +116,56 @@ class Optimizer:
 
     def learn(self, loss: Tensor) -> None:
         """Run a micro-batch's share of the loss backward, and add its gradients to what was gathered."""
-        self.gather((loss * self._scale).backward)
+        self.gather((loss * (self._scale * self._num_averaged)).backward)
 
     def gather(self, backward: Callable[[], None]) -> None:
         """The same by a backward pass that goes on from what `learn` left: scaled already."""
         backward()
         for name, parameter in self._parameters.items():
             twin = self._twins[name]
-            if twin is parameter or parameter.grad is None:
-                continue
-            given = parameter.grad.float()
-            twin.grad = given if twin.grad is None else twin.grad.add_(given)
-            parameter.grad = None
+            given = None if twin is parameter else taken_gradient(parameter)
+            if given is not None:
+                twin.grad = given.float() if twin.grad is None else twin.grad.add_(given.float())
+
+    def share(self) -> None:
+        """After the last micro-batch: what each rank has gathered becomes what all of them have."""
+        if self._ranks.count == 1:
+            return
+        whole = [name for name in self._twins if name not in self._spread]
+        if self._num_averaged > 1:  # they never went through what shards the others
+            for name in whole:
+                if (grad := self._twins[name].grad) is not None:
+                    grad.div_(self._num_averaged)
+        given = self._ranks.exchange([self._twins[name].grad is not None for name in whole])
+        shared = [name for name, *has_it in zip(whole, *given, strict=True) if any(has_it)]
+        for name in shared:
+            if self._twins[name].grad is None:
+                self._twins[name].grad = torch.zeros_like(self._twins[name])
+        self._ranks.add_up([_given(self._twins[name].grad) for name in shared])
 
     def clear(self) -> None:
         """Forget what was gathered."""
         for name, parameter in self._parameters.items():
-            parameter.grad = None
+            taken_gradient(parameter)
             self._twins[name].grad = None
 
     def norms(self) -> Norms:
         return Norms(self._norm(is_value=False), self._norm(is_value=True))
 
     def _norm(self, *, is_value: bool) -> float:
-        gradients = self._gradients(is_value=is_value)
-        if not gradients:
-            return 0.0
-        # summed in fp64, so that the number of tensors adds no rounding of its own
-        norms = torch.stack([norm.double() for norm in torch._foreach_norm(gradients)])
-        return float(norms.norm()) / self._scale
+        norm = _norm(self._gradients(is_value=is_value, is_spread=False))
+        if self._spread:
+            parts = _norm(self._gradients(is_value=is_value, is_spread=True))
+            norm = math.hypot(norm, *self._ranks.exchange(parts))
+        return norm / self._scale
 
-    def _gradients(self, *, is_value: bool) -> list[Tensor]:
+    def _gradients(self, *, is_value: bool, is_spread: bool | None = None) -> list[Tensor]:
         return [
             twin.grad
             for name, twin in self._twins.items()
-            if (name in self._value_names) == is_value and twin.grad is not None
+            if (name in self._value_names) == is_value
+            and (is_spread is None or (name in self._spread) == is_spread)
+            and twin.grad is not None
         ]
 
     def step(self, norms: Norms, *, policy_rate: float, value_rate: float = 0.0) -> None:
@@ -152,21 +176,23 @@ class Optimizer:
                 torch._foreach_mul_(self._gradients(is_value=is_value), factor)
         for group in self._adamw.param_groups:
             group["lr"] = value_rate if group["is_value"] else policy_rate
+        self._settle()
         self._adamw.step()
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 if self._twins[name] is not parameter:
-                    parameter.copy_(self._twins[name])
+                    local(parameter).copy_(self._twins[name])
         self.clear()
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor | Shard]:
         """Moments and fp32 twins, as `name/what`; not the parameters themselves."""
-        found: dict[str, Tensor] = {}
+        found: dict[str, Tensor | Shard] = {}
         for name, twin in self._twins.items():
-            if twin is not self._parameters[name]:
-                found[f"{name}/twin"] = twin.detach()
+            parameter = self._parameters[name]
+            if parameter.dtype.itemsize < 4:
+                found[f"{name}/twin"] = shard_of(twin.detach(), parameter)
             for moment, tensor in self._adamw.state.get(twin, {}).items():
-                found[f"{name}/{moment}"] = tensor
+                found[f"{name}/{moment}"] = shard_of(tensor, parameter)
         return found
 
     @torch.no_grad()
@@ -175,12 +201,32 @@ class Optimizer:
         self.clear()
         self._adamw.state.clear()
         for name, twin in self._twins.items():
-            if twin is not self._parameters[name]:
-                twin.copy_(tensors[f"{name}/twin"])
+            parameter = self._parameters[name]
+            if parameter.dtype.itemsize < 4:
+                twin.copy_(part_of(tensors[f"{name}/twin"], parameter))
             if f"{name}/{MOMENTS[0]}" not in tensors:
                 continue  # it has never had a gradient
-            self._adamw.state[twin] = {
-                # torch keeps the count on the CPU, the moments beside the parameter
-                moment: tensors[f"{name}/{moment}"].clone().to("cpu" if moment == "step" else twin.device)
-                for moment in MOMENTS
-            }
+            *moments, count = (tensors[f"{name}/{moment}"] for moment in MOMENTS)
+            parts = [part_of(moment, parameter).clone().to(twin.device) for moment in moments]
+            # torch keeps the count on the CPU, the moments beside the parameter
+            self._adamw.state[twin] = dict(zip(MOMENTS, [*parts, count.clone().cpu()], strict=True))
+
+
+def _twin(parameter: Parameter) -> Tensor:
+    """What steps are taken on: the parameter, its part in the same memory, or that in fp32."""
+    part = local(parameter)
+    if part.dtype.itemsize < 4:
+        return Parameter(part.detach().float())
+    return parameter if part is parameter else Parameter(part.detach())
+
+
+def _norm(gradients: list[Tensor]) -> float:
+    if not gradients:
+        return 0.0
+    # summed in fp64, so that the number of tensors adds no rounding of its own
+    return float(torch.stack([norm.double() for norm in torch._foreach_norm(gradients)]).norm())
+
+
+def _given(gradient: Tensor | None) -> Tensor:
+    assert gradient is not None, "it was given or made"
+    return gradient

@@ -1,4 +1,7 @@
-"""Takes a policy and a token budget, gives its scores of any number of samples, in micro-batches."""
+"""Takes a policy and a token budget, gives its scores of any number of samples, in micro-batches.
+
+With several ranks each runs its share of the micro-batches, and all get the figures of all of them.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from turnwise.distributed import ALONE, Ranks
 from turnwise.training.batch import Batch, widened
 from turnwise.training.layout import common_prefix, microbatches
 from turnwise.training.policy import POLICY, Carried, Policy, Scores
@@ -27,6 +31,15 @@ class Measured:
     bootstrap_B: Tensor | None
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One micro-batch of this rank, while each of the others runs one of its own."""
+
+    rows: Sequence[int]
+    is_counted: bool = True
+    """False: only so that this rank runs as many as the others, whose weights pass through it."""
+
+
 class Pass:
     """Samples in micro-batches, under weights that stay as they are until it is over.
 
@@ -36,17 +49,21 @@ class Pass:
     def __init__(
         self,
         samples: Sequence[Sample],
-        parts: Sequence[Sequence[int]],
+        rounds: Sequence[Round],
         ask: Callable[[Sequence[Sample]], Scores],
         carried: Carried | None,
     ) -> None:
-        self.parts = parts
-        """Row numbers of each micro-batch."""
+        self.rounds = rounds
         self.num_computed = 0 if carried is None else carried.num_tokens
         """Tokens that the model went over so far, padding too."""
         self._samples = samples
         self._ask = ask
         self._carried = carried
+
+    @property
+    def parts(self) -> list[Sequence[int]]:
+        """Row numbers of each micro-batch that counts."""
+        return [each.rows for each in self.rounds if each.is_counted]
 
     def score(self, part: Sequence[int]) -> Scores:
         """One micro-batch, with gradients as the context has it."""
@@ -63,8 +80,16 @@ class Pass:
 class Passes:
     """Forward passes over a whole batch without gradients, or over one micro-batch at a time with them."""
 
-    def __init__(self, policy: Policy, *, tokens_per_microbatch: int, is_shared: bool = True) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        tokens_per_microbatch: int,
+        is_shared: bool = True,
+        ranks: Ranks = ALONE,
+    ) -> None:
         self._policy = policy
+        self._ranks = ranks
         self._tokens = tokens_per_microbatch
         self._is_shared = is_shared and policy.can_share
 
@@ -79,13 +104,19 @@ class Passes:
     ) -> Pass:
         """Over all samples, or these rows of them; rows of two sets are never in one micro-batch.
 
-        Micro-batches are in an order that depends on the samples' tokens alone.
+        Micro-batches are in an order that depends on the samples' tokens alone. Every rank asks for the same.
         """
         row_sets = row_sets or (range(len(samples)),)
         prefix = self._to_carry([samples[row] for rows in row_sets for row in rows])
-        parts = [part for rows in row_sets for part in self._parts(samples, rows, len(prefix))]
+        part_sets = [self._parts(samples, rows, len(prefix)) for rows in row_sets]
+        num_rounds = [-(-len(parts) // self._ranks.count) for parts in part_sets]
+        rounds = [
+            each
+            for parts, count in zip(part_sets, num_rounds, strict=True)
+            for each in self._rounds(samples, parts, count)
+        ]
         carried = None
-        if prefix and len(parts) > 1:
+        if prefix and sum(num_rounds) > 1:
             carried = self._policy.carry(
                 prefix, adapter=adapter, parameters=parameters, with_values=with_values
             )
@@ -98,7 +129,18 @@ class Passes:
             is_shared=self._is_shared,
             carried=carried,
         )
-        return Pass(samples, parts, ask, carried)
+        return Pass(samples, rounds, ask, carried)
+
+    def _rounds(
+        self, samples: Sequence[Sample], parts: Sequence[Sequence[int]], num_rounds: int
+    ) -> list[Round]:
+        """This rank's share of the parts; as long as the others' where weights are spread over ranks."""
+        own = [Round(part) for part in parts[self._ranks.number :: self._ranks.count]]
+        if self._policy.is_sharded and len(own) < num_rounds:
+            rows = [row for part in parts for row in part]
+            shortest = min(rows, key=lambda row: (len(samples[row].token_ids), row))
+            own += [Round([shortest], is_counted=False)] * (num_rounds - len(own))
+        return own
 
     def _to_carry(self, samples: Sequence[Sample]) -> tuple[int, ...]:
         """What is run once for all micro-batches, if there are many; else each runs all that it needs."""
@@ -109,7 +151,13 @@ class Passes:
 
     def _parts(self, samples: Sequence[Sample], rows: Sequence[int], num_carried: int) -> list[list[int]]:
         chosen = [samples[row] for row in rows]
-        places = microbatches(chosen, self._tokens, is_shared=self._is_shared, num_carried=num_carried)
+        places = microbatches(
+            chosen,
+            self._tokens,
+            is_shared=self._is_shared,
+            num_carried=num_carried,
+            num_ranks=self._ranks.count,
+        )
         return [[rows[place] for place in part] for part in places]
 
     def measure(self, batch: Batch, *, with_values: bool = False) -> Measured:
@@ -124,24 +172,29 @@ class Passes:
 
     def measure_reference(self, batch: Batch, reference: Reference) -> Tensor:
         rows, parameters = range(batch.num_rows), reference.parameters()
+        if self._policy.is_sharded and parameters is not None:
+            with self._policy.lending(parameters):
+                return self._whole(batch, rows).logprobs_BT
         return self._whole(batch, rows, adapter=reference.adapter, parameters=parameters).logprobs_BT
 
     @torch.no_grad()
     def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
         """Of these rows, in their order; options as `begin` takes them."""
         run = self.begin(batch.samples, rows, with_entropy=False, **options)
-        parts, scores = run.parts, [run.score(part) for part in run.parts]
-        width = batch.mask_BT.shape[1]
-        place = {row: number for number, row in enumerate(row for part in parts for row in part)}
-        back = torch.tensor([place[row] for row in rows], device=batch.mask_BT.device)
-
-        def joined(pieces: Sequence[Tensor]) -> Tensor:
-            return torch.cat([widened(piece, width) for piece in pieces])[back]
-
-        values = [each.values_BT for each in scores if each.values_BT is not None]
-        bootstraps = [each.bootstrap_B for each in scores if each.bootstrap_B is not None]
-        return Measured(
-            joined([each.logprobs_BT for each in scores]),
-            joined(values) if values else None,
-            torch.cat(bootstraps)[back] if bootstraps else None,
-        )
+        scored = [(each, run.score(each.rows)) for each in run.rounds]
+        place = {row: number for number, row in enumerate(rows)}
+        shape, device = (len(rows), batch.mask_BT.shape[1]), batch.mask_BT.device
+        logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype, device=device)
+        values_BT, bootstrap_B = torch.zeros(shape, device=device), torch.zeros(len(rows), device=device)
+        for each, scores in scored:
+            if not each.is_counted:
+                continue
+            here = [place[row] for row in each.rows]
+            logprobs_BT[here] = widened(scores.logprobs_BT, shape[1])
+            if scores.values_BT is not None and scores.bootstrap_B is not None:
+                values_BT[here] = widened(scores.values_BT, shape[1])
+                bootstrap_B[here] = scores.bootstrap_B
+        has_values = options.get("with_values", False)
+        # every row is one rank's alone, and 0 on the others
+        self._ranks.add_up([logprobs_BT, values_BT, bootstrap_B] if has_values else [logprobs_BT])
+        return Measured(logprobs_BT, values_BT if has_values else None, bootstrap_B if has_values else None)

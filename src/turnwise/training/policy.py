@@ -1,7 +1,7 @@
 """Takes samples, gives log-probs, entropies and values of the model's own tokens, gradients or not."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -17,6 +17,7 @@ from turnwise.training.layout import Layout, alone, padded, shared
 from turnwise.training.network import Network, Outcome, checkpoint_layers
 from turnwise.training.prefix import Keeper, Prefix
 from turnwise.training.samples import Sample
+from turnwise.training.shards import Shards, local, part_of, whole_shape
 from turnwise.training.value import ValueHead
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ class Policy:
             self._model.requires_grad_(True)
         self._value_head: ValueHead | None = None
         self._has_value_adapter = value is not None and value.trunk == "adapter"
+        self._shards: Shards | None = None
         if value is not None:
             self._value_head = ValueHead(self._model.get_input_embeddings().weight.shape[1]).to(self.device)
         if self._has_value_adapter:
@@ -122,6 +124,16 @@ class Policy:
         """The model itself, adapters inside."""
         model: PreTrainedModel = self._model
         return model
+
+    @property
+    def exact_dtype(self) -> torch.dtype:
+        """Of log-probs and entropies."""
+        return torch.promote_types(self._model.dtype, torch.float32)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether weights are spread over ranks, which all of them then run every pass for."""
+        return self._shards is not None
 
     @property
     def adapters(self) -> Adapters | None:
@@ -163,11 +175,12 @@ class Policy:
 
     def _prefix(self, layout: Layout, parameters: Mapping[str, Tensor] | None) -> Prefix:
         keeper = Keeper()
-        self._run(layout, parameters, has_scores=False, keeper=keeper)
-        return Prefix(keeper.empty())
+        outcome = self._run(layout, parameters, has_scores=False, keeper=keeper)
+        # what gathers a layer's weights for the backward pass waits for a gradient at its output
+        return Prefix(keeper.empty(), outcome.hidden_ND if self.is_sharded else None)
 
     def _versions(self) -> tuple[int, ...]:
-        return tuple(each._version for each in self.learning.values())
+        return tuple(local(each)._version for each in self.learning.values())
 
     def _check_current(self, carried: Carried, adapter: str, parameters: Mapping[str, Tensor] | None) -> None:
         assert carried.adapter == adapter, "what is carried is of another adapter"
@@ -268,8 +281,54 @@ class Policy:
             found |= {f"adapter.{name}": each for name, each in self._adapters.parameters(VALUE).items()}
         return found
 
+    def shard(self, make: Callable[[nn.Module, torch.device], "Shards"], device: str) -> None:
+        """Spread what the model holds over ranks; the value head stays whole on each."""
+        assert self._shards is None, "it is sharded once"
+        self._shards = make(self._network, torch.device(choose_device(device)))
+        if self._value_head is not None:
+            self._value_head.to(self.device)
+
+    @property
+    def shards(self) -> "Shards | None":
+        """What holds the weights where ranks share them."""
+        return self._shards
+
+    def settle(self) -> None:
+        """Before parts of what is spread over ranks are read or written to."""
+        if self._shards is not None:
+            self._shards.settle()
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Every weight whole on every rank, to be read, while the block runs."""
+        if self._shards is None:
+            yield
+            return
+        with self._shards.gathered():
+            yield
+
+    @contextmanager
+    def lending(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
+        """This rank's parts of other values in the place of its own, while the block runs; no gradients."""
+        own = {name: local(each) for name, each in self.trainable.items()}
+        self.settle()
+        with torch.no_grad():
+            before = {name: each.clone() for name, each in own.items()}
+            for name, each in own.items():
+                each.copy_(parameters[name])
+        try:
+            yield
+        finally:
+            self.settle()
+            with torch.no_grad():
+                for name, each in own.items():
+                    each.copy_(before[name])
+
     def weights(self) -> dict[str, Tensor]:
-        """Every parameter under the plain model's name, the adapter merged in: what an engine takes."""
+        """Every parameter under the plain model's name, the adapter merged in: what an engine takes.
+
+        Where weights are spread over ranks, to be asked for while they are `gathered`.
+        """
         if self._adapters is not None:
             return self._adapters.merged(POLICY)
         return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
@@ -292,12 +351,12 @@ class Policy:
             wrong = sorted(state.keys() ^ known.keys())
             raise ValueError(f"state: {wrong[0]!r} is missing or unknown ({len(wrong)} such names)")
         for name, tensor in state.items():
-            if tensor.shape != known[name].shape:
-                given, expected = tuple(tensor.shape), tuple(known[name].shape)
+            if tensor.shape != whole_shape(known[name]):
+                given, expected = tuple(tensor.shape), tuple(whole_shape(known[name]))
                 raise ValueError(f"state: {name!r} has shape {given}, expected {expected}")
         with torch.no_grad():
             for name, tensor in state.items():
-                known[name].copy_(tensor)
+                local(known[name]).copy_(part_of(tensor, known[name]))
 
     @property
     def learning(self) -> dict[str, nn.Parameter]:

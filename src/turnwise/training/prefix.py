@@ -34,9 +34,12 @@ class Prefix:
 
     What micro-batches attend to are leaves, cut off from the graph that made them: a backward pass ends at
     them and adds to their gradients. `backward` takes these on through that graph, once for all.
+
+    output: what the model made of the prefix in the end, which gets a gradient of 0 then.
     """
 
-    def __init__(self, made: Mapping[nn.Module, KeysValues]) -> None:
+    def __init__(self, made: Mapping[nn.Module, KeysValues], output: Tensor | None = None) -> None:
+        self._output = output
         self._made = [each for pair in made.values() for each in pair]
         self._leaves = [_leaf(each) for each in self._made]
         self.layers: dict[nn.Module, KeysValues] = dict(
@@ -50,6 +53,8 @@ class Prefix:
             for made, leaf in zip(self._made, self._leaves, strict=True)
             if leaf.grad is not None
         ]
+        if pairs and self._output is not None:
+            pairs.append((self._output, torch.zeros_like(self._output)))
         if pairs:
             torch.autograd.backward([made for made, _ in pairs], [grad for _, grad in pairs])
 

@@ -12,20 +12,28 @@ from torch import Tensor
 
 from turnwise.algorithms.ema import ema
 from turnwise.config import ReferenceConfig
+from turnwise.distributed import ALONE, Ranks
 from turnwise.training.adapters import BASE
 from turnwise.training.policy import POLICY, Policy
+from turnwise.training.shards import Shard, local, part_of, shard_of
 
 
 class Reference:
     """π_ref: `none`, `frozen`, `hard` (a copy every so many updates) or `ema` (a moving average)."""
 
-    def __init__(self, policy: Policy, config: ReferenceConfig) -> None:
+    def __init__(self, policy: Policy, config: ReferenceConfig, ranks: Ranks = ALONE) -> None:
         self._policy = policy
+        self._ranks = ranks
         self._config = config
         self._is_base = config.kind == "frozen" and policy.is_lora
         self._kept: dict[str, Tensor] = {}
         if self.exists and not self._is_base:
-            self._kept = {name: self._copy(tensor) for name, tensor in policy.trainable.items()}
+            self._kept = {name: self._copy(tensor) for name, tensor in self._learning.items()}
+
+    @property
+    def _learning(self) -> dict[str, Tensor]:
+        """This rank's parts, where weights are spread over ranks."""
+        return {name: local(each) for name, each in self._policy.trainable.items()}
 
     @property
     def exists(self) -> bool:
@@ -46,7 +54,7 @@ class Reference:
         assert self.exists, "there is no reference to ask"
         if self._is_base:
             return None
-        return {name: self._kept[name].to(tensor.dtype) for name, tensor in self._policy.trainable.items()}
+        return {name: self._kept[name].to(tensor.dtype) for name, tensor in self._learning.items()}
 
     def is_due(self, num_updates: int) -> bool:
         return self._config.kind in ("hard", "ema") and num_updates % self._config.every == 0
@@ -61,7 +69,7 @@ class Reference:
         return {"reference/updated": 1.0, **self._verify(before)}
 
     def _move(self) -> None:
-        for name, tensor in self._policy.trainable.items():
+        for name, tensor in self._learning.items():
             kept = self._kept[name]
             kept.copy_(ema(kept, tensor, decay=self._config.decay) if self._config.kind == "ema" else tensor)
 
@@ -70,7 +78,7 @@ class Reference:
         share = self._config.decay if self._config.kind == "ema" else 0.0
         num_due = num_moved = num_wrong = 0
         worst = 0.0
-        for name, tensor in self._policy.trainable.items():
+        for name, tensor in self._learning.items():
             kept, due = self._kept[name], not torch.equal(before[name], tensor.to(before[name].dtype))
             num_due += due
             num_moved += due and not torch.equal(before[name], kept)
@@ -78,19 +86,25 @@ class Reference:
             error = float((kept.double() - expected).abs().max()) if tensor.numel() else 0.0
             num_wrong += not error <= _tolerance(expected, kept.dtype, self._config.kind)
             worst = max(worst, error)
+        if self._policy.is_sharded:
+            found = self._ranks.exchange((num_due, num_moved, num_wrong, worst))
+            num_due, num_moved, num_wrong = (sum(counts) for counts in list(zip(*found, strict=True))[:3])
+            worst = max(each[3] for each in found)
         return {
             "reference/moved": num_moved / num_due if num_due else 1.0,
             "reference/num_wrong": float(num_wrong),
             "reference/max_error": worst,
         }
 
-    def tensors(self) -> dict[str, Tensor]:
-        return dict(self._kept)
+    def tensors(self) -> dict[str, Tensor | Shard]:
+        parameters = self._policy.trainable
+        return {name: shard_of(kept, parameters[name]) for name, kept in self._kept.items()}
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        parameters = self._policy.trainable
         for name, kept in self._kept.items():
-            kept.copy_(tensors[name])
+            kept.copy_(part_of(tensors[name], parameters[name]))
 
 
 def _tolerance(expected: Tensor, dtype: torch.dtype, kind: str) -> float:

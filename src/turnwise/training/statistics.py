@@ -13,6 +13,7 @@ from torch import Tensor
 
 from turnwise.algorithms.gae import explained_variance
 from turnwise.algorithms.kl import k3
+from turnwise.distributed import Ranks
 from turnwise.training.batch import Batch, widened
 from turnwise.training.estimates import Lesson
 from turnwise.training.objective import Found, Minibatch
@@ -73,6 +74,31 @@ class Trace:
         self.learnable_BT[chosen] = minibatch.learnable_BT[chosen]
         self.is_late_BT[chosen] = is_late
         self.seen_BT[chosen] = self.own_BT[chosen]
+
+    def add_up(self, rows: Sequence[int], own: Sequence[int], ranks: Ranks) -> None:
+        """Of these rows every rank went over its own: from now on each knows of all."""
+        if ranks.count == 1:
+            return
+        chosen = list(rows)
+        is_other_R = torch.ones(len(chosen), dtype=torch.bool)
+        is_other_R[[chosen.index(row) for row in own]] = False
+        columns = [
+            self.logprobs_BT,
+            self.old_logprobs_BT,
+            self.entropy_BT,
+            self.ratio_BT,
+            self.learnable_BT,
+            self.is_low_BT,
+            self.is_high_BT,
+            self.is_dual_BT,
+            self.is_late_BT,
+            self.seen_BT,
+        ]
+        kept_CRT = torch.stack([column[chosen].to(self.logprobs_BT.dtype) for column in columns])
+        kept_CRT[:, is_other_R] = 0.0
+        ranks.add_up([kept_CRT])
+        for column, kept_RT in zip(columns, kept_CRT, strict=True):
+            column[chosen] = kept_RT.to(column.dtype)
 
 
 def metrics_of(lesson: Lesson, trace: Trace, *, version: int, loss_name: str) -> dict[str, float]:

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from turnwise.algorithms.kl import is_over_cap
 from turnwise.config import Recipe
+from turnwise.distributed import ALONE, Ranks
 from turnwise.training.batch import minibatches
 from turnwise.training.estimates import Lesson
 from turnwise.training.imitation import cross_entropy, num_own_tokens, weight_at
 from turnwise.training.objective import Minibatch, Objective
 from turnwise.training.optimizer import Norms, Optimizer, learning_rate
 from turnwise.training.passes import Pass, Passes
+from turnwise.training.policy import Scores
 from turnwise.training.samples import Sample
 from turnwise.training.statistics import Trace, divergence
 
@@ -46,7 +48,15 @@ EMPTY = Step({}, Norms(0.0, 0.0), 0, 0, "empty")
 class Steps:
     """Everything between a lesson and the weights that came of it."""
 
-    def __init__(self, passes: Passes, objective: Objective, optimizer: Optimizer, recipe: Recipe) -> None:
+    def __init__(
+        self,
+        passes: Passes,
+        objective: Objective,
+        optimizer: Optimizer,
+        recipe: Recipe,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self._ranks = ranks
         self._passes = passes
         self._objective = objective
         self._optimizer = optimizer
@@ -95,13 +105,21 @@ class Steps:
         has_value = lesson.targets.returns_BT is not None
         with torch.set_grad_enabled(bool(taught)):
             run = self._passes.begin(lesson.batch.samples, taught, idle, with_values=has_value)
-        for part in run.parts:
-            with torch.set_grad_enabled(part[0] in taught):
-                figures = self._learn(run, lesson, trace, minibatch, part, is_late=has_moved)
-            _add(losses, figures)
+        for each in run.rounds:
+            with torch.set_grad_enabled(each.rows[0] in taught):
+                if each.is_counted:
+                    _add(losses, self._learn(run, lesson, trace, minibatch, each.rows, is_late=has_moved))
+                else:
+                    self._accompany(run, each.rows)
         self._optimizer.gather(run.backward)
         figures, num_imitated = self._imitate(imitation, weight_at(self._recipe.imitation, step))
         _add(losses, figures)
+        own_rows = [row for part in run.parts for row in part]
+        trace.add_up(minibatch.rows, own_rows, self._ranks)
+        self._optimizer.share()
+        losses, num_parts, num_computed = self._added_up(
+            losses, len(run.parts), run.num_computed + num_imitated
+        )
         losses["loss/total"] = math.fsum(losses.values())
         norms = self._optimizer.norms()
         skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
@@ -109,7 +127,22 @@ class Steps:
             self._optimizer.clear()
         else:
             self._optimizer.step(norms, policy_rate=self.rate(step), value_rate=self._value_rate(step))
-        return Step(dict(losses), norms, len(run.parts), run.num_computed + num_imitated, skipped)
+        return Step(dict(losses), norms, num_parts, num_computed, skipped)
+
+    def _accompany(self, run: Pass, part: Sequence[int]) -> None:
+        """A pass that teaches nothing, where the other ranks have one left that does."""
+        live = run.score(part)
+        if torch.is_grad_enabled():
+            self._optimizer.learn(_nothing(live))
+
+    def _added_up(self, losses: Mapping[str, float], *counts: int) -> tuple[dict[str, float], int, int]:
+        """Over all ranks, in the order of their numbers."""
+        total: dict[str, float] = defaultdict(float)
+        num_parts = num_computed = 0
+        for theirs, (parts, computed) in self._ranks.exchange((dict(losses), counts)):
+            _add(total, theirs)
+            num_parts, num_computed = num_parts + parts, num_computed + computed
+        return total, num_parts, num_computed
 
     def _learn(
         self,
@@ -135,8 +168,11 @@ class Steps:
             return {}, 0
         num_tokens, loss = num_own_tokens(samples), 0.0
         run = self._passes.begin(samples)
-        for part in run.parts:
-            live = run.score(part)
+        for each in run.rounds:
+            if not each.is_counted:
+                self._accompany(run, each.rows)
+                continue
+            live = run.score(each.rows)
             share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
             self._optimizer.learn(share)
             loss += float(share.detach())
@@ -172,6 +208,12 @@ class Steps:
             warmup_steps=options.warmup_steps,
             num_steps=self._recipe.run.num_steps,
         )
+
+
+def _nothing(live: Scores) -> Tensor:
+    """A loss of 0 that goes through all that a loss goes through."""
+    values = 0.0 if live.values_BT is None else live.values_BT.sum()
+    return 0.0 * (live.logprobs_BT.sum() + values)
 
 
 def _add(losses: dict[str, float], figures: Mapping[str, float]) -> None:

@@ -17,7 +17,9 @@ from torch import Tensor
 
 from turnwise.algorithms.kl import adapt
 from turnwise.config import Recipe
+from turnwise.distributed import ALONE, Ranks
 from turnwise.training.batch import Batch, batch_of
+from turnwise.training.checkpoint import Chosen
 from turnwise.training.estimates import Before, Lesson, Values, estimate
 from turnwise.training.imitation import weight_at
 from turnwise.training.objective import Objective
@@ -26,6 +28,7 @@ from turnwise.training.passes import Passes
 from turnwise.training.policy import Policy
 from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
+from turnwise.training.shards import Shard, local, shard_of
 from turnwise.training.statistics import Histogram, Trace, metrics_of, ratio_histogram
 from turnwise.training.steps import EMPTY, REASONS, Step, Steps
 from turnwise.training.tokens import TokenFigures, token_figures
@@ -66,16 +69,17 @@ class _Progress:
 class Trainer:
     """Holds the policy, its optimizer and its reference, and moves all three."""
 
-    def __init__(self, policy: Policy, recipe: Recipe) -> None:
+    def __init__(self, policy: Policy, recipe: Recipe, ranks: Ranks = ALONE) -> None:
         self.policy = policy
         self._recipe = recipe
-        self._reference = Reference(policy, recipe.reference)
+        self._reference = Reference(policy, recipe.reference, ranks)
         self._has_value = recipe.algorithm.advantage == "gae"
         self._objective = Objective(recipe)
         self._passes = Passes(
             policy,
             tokens_per_microbatch=recipe.update.tokens_per_microbatch,
             is_shared=recipe.update.shared_prefix,
+            ranks=ranks,
         )
         options = recipe.optimizer
         self._optimizer = Optimizer(
@@ -86,8 +90,10 @@ class Trainer:
             betas=options.betas,
             epsilon=options.epsilon,
             scale=scale_of(policy.model.dtype),
+            ranks=ranks,
+            settle=policy.settle,
         )
-        self._steps = Steps(self._passes, self._objective, self._optimizer, recipe)
+        self._steps = Steps(self._passes, self._objective, self._optimizer, recipe, ranks)
         self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)
 
     @property
@@ -216,14 +222,14 @@ class Trainer:
 
     # --- state ---------------------------------------------------------------------------------------------
 
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a bit-exact resume needs, as `part/name`; not copies."""
-        named: dict[str, Tensor] = {
-            **self.policy.learning,
+    def tensors(self) -> dict[str, Tensor | Shard]:
+        """All that a bit-exact resume needs, as `part/name`; not copies. Of what is spread, its own part."""
+        learning = {name: (local(each).detach(), each) for name, each in self.policy.learning.items()}
+        return {
+            **{name: shard_of(part, parameter) for name, (part, parameter) in learning.items()},
             **{f"optimizer/{name}": each for name, each in self._optimizer.tensors().items()},
             **{f"reference/{name}": each for name, each in self._reference.tensors().items()},
         }
-        return {name: each.detach() for name, each in named.items()}
 
     def facts(self) -> dict[str, Any]:
         """What is not a tensor, ready for JSON."""
@@ -232,12 +238,7 @@ class Trainer:
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
         """Go on from what `tensors` and `facts` gave, bit for bit; ValueError if the policy is another."""
-        learned = ("policy/", "value/")
-        self.policy.load_state({name: each for name, each in tensors.items() if name.startswith(learned)})
+        self.policy.load_state(Chosen(tensors, "policy/", "value/"))
         self._progress = _Progress(**facts)
-        self._optimizer.restore(_under("optimizer/", tensors))
-        self._reference.restore(_under("reference/", tensors))
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+        self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))
+        self._reference.restore(Chosen(tensors, "reference/", is_short=True))

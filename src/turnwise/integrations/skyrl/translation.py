@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from turnwise.config import CurriculumConfig, HealthConfig, Recipe, SftConfig
+from turnwise.config import CurriculumConfig, HardwareConfig, HealthConfig, Recipe, SftConfig
 from turnwise.integrations.skyrl.counterparts import PARTS, Overrides, differences, places
 
 KEPT = (
@@ -60,6 +60,7 @@ LEFT: Mapping[str, str] = {
     "imitation.num_steps": "as imitation.weight",
     "imitation.samples_per_step": "as imitation.weight",
     "run.num_token_groups": "SkyRL keeps no figures by token",
+    **{f"hardware.{key}": "SkyRL starts its processes by [skyrl]" for key in HardwareConfig.model_fields},
     **{f"sft.{key}": "`turnwise sft` reads it" for key in SftConfig.model_fields},
     **{f"curriculum.{key}": "SkyRL draws its tasks evenly" for key in CurriculumConfig.model_fields},
     **{f"health.{key}": "SkyRL has no alarms" for key in HealthConfig.model_fields},

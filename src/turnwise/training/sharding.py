@@ -1,0 +1,17 @@
+"""Takes a strategy by name, gives what spreads a policy's weights over ranks."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from turnwise.training.fsdp import FullyShardedNetwork
+from turnwise.training.shards import Shards
+from turnwise.training.zero import ZeroNetwork
+
+STRATEGIES: dict[str, Callable[[nn.Module, torch.device], Shards] | None] = {
+    "data_parallel": None,
+    "fsdp2": FullyShardedNetwork,
+    "zero3": ZeroNetwork,
+}
+"""By hardware.strategy; None: every rank holds all weights."""

@@ -1,0 +1,1 @@
+"""Tests of turnwise.distributed and of training by several processes."""

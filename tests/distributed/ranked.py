@@ -1,0 +1,55 @@
+"""One of several processes: makes each named update, and puts what came of it into a folder.
+
+python -m tests.distributed.ranked STRATEGY FOLDER
+"""
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.distributed.updates import SCENARIOS, joined, learn, new_trainer
+from tests.training.updates import recipe_of
+from turnwise.distributed import group
+from turnwise.distributed.ranks import Ranks
+from turnwise.training.sharding import STRATEGIES
+
+
+def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
+    scenario = SCENARIOS[name]
+    try:
+        recipe_of(scenario.settings, hardware={"strategy": strategy})
+    except ValueError as error:
+        return {"refused": str(error)}
+    trainer = new_trainer(scenario, ranks, STRATEGIES[strategy])
+    result = learn(scenario, trainer)
+    found = ranks.exchange(trainer.tensors())
+    with trainer.policy.gathered():
+        weights = {name: each.clone() for name, each in trainer.policy.weights().items()}
+    return {
+        "tensors": joined(found),
+        "weights": weights,
+        "metrics": result.metrics,
+        "skipped": result.skipped,
+        "sizes": {name: each.shape for name, each in trainer.tensors().items()},
+    }
+
+
+def main() -> None:
+    strategy, folder = sys.argv[1], Path(sys.argv[2])
+    torch.set_num_threads(1)
+    with group.joined("cpu", is_sharded=STRATEGIES[strategy] is not None) as ranks:
+        found = {}
+        for name in SCENARIOS:
+            try:
+                found[name] = outcome(name, strategy, ranks)
+            except Exception:
+                print(f"rank {ranks.number}, {name}:\n{traceback.format_exc()}", flush=True)
+                raise
+        torch.save(found, folder / f"{strategy}-{ranks.number}.pt")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""Rewards that fail in one of several ranks only."""
+
+import os
+
+from tests.run.own_rewards import even_ids
+from turnwise.protocols import RewardDown
+from turnwise.types import Trajectory
+
+
+def down_in_the_second(trajectory: Trajectory) -> float:
+    """Infrastructure that one rank cannot reach."""
+    if os.environ.get("RANK") == "1":
+        raise RewardDown("the provider does not answer the second")
+    return even_ids(trajectory)
+
+
+def wrong_in_the_second(trajectory: Trajectory) -> float:
+    """A mistake of the user's that one rank comes upon."""
+    if os.environ.get("RANK") == "1":
+        raise ValueError("this task has no such thing")
+    return even_ids(trajectory)

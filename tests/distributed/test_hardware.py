@@ -1,0 +1,67 @@
+"""[hardware]: what several processes cannot do is refused at once, by the keys that say it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from turnwise.config import Recipe, load_recipe
+from turnwise.training.sharding import STRATEGIES
+
+TWO = {"num_processes": 2}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"hardware": {"strategy": "zero3"}},
+            "hardware.strategy is 'zero3', which trains every parameter: policy.tuning is 'lora'",
+        ),
+        (
+            {"hardware": {"strategy": "zero3"}, "policy": {"tuning": "full"}, "model": {"dtype": "float16"}},
+            "hardware.strategy is 'zero3', which takes model.dtype bfloat16 or float32",
+        ),
+        (
+            {"hardware": {"strategy": "fsdp2"}, "model": {"quantisation": "nf4"}},
+            "hardware.strategy is 'fsdp2', which cannot spread a base of model.quantisation = 'nf4'",
+        ),
+        (
+            {"hardware": TWO, "engine": {"kind": "remote"}},
+            "hardware.num_processes is 2, and engine.kind 'remote' is one server",
+        ),
+        (
+            {"hardware": TWO, "tools": {"cassette": "calls.jsonl"}},
+            "hardware.num_processes is 2, and tools.cassette_mode is 'record'",
+        ),
+        (
+            {"hardware": TWO, "model": {"device": "mps"}},
+            "hardware.num_processes is 2, and model.device is 'mps'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words.replace(".", r"\.")):
+        Recipe.model_validate(settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"hardware": TWO},
+        {"hardware": {**TWO, "strategy": "fsdp2"}},
+        {"hardware": {**TWO, "strategy": "zero3"}, "policy": {"tuning": "full"}},
+        {"hardware": TWO, "model": {"quantisation": "nf4"}},
+        {"hardware": TWO, "tools": {"cassette": "calls.jsonl", "cassette_mode": "replay"}},
+    ],
+)
+def test_the_rest_is_taken(settings: dict[str, Any]) -> None:
+    Recipe.model_validate(settings)
+
+
+def test_every_strategy_that_a_recipe_can_name_is_there(tmp_path: Path) -> None:
+    for name in STRATEGIES:
+        chosen = load_recipe(None, [f"hardware.strategy={name}", "policy.tuning=full"])
+        assert chosen.hardware.strategy == name
+    with pytest.raises(ValueError, match=r"hardware\.strategy"):
+        load_recipe(None, ["hardware.strategy=single"])

@@ -1,0 +1,253 @@
+"""`turnwise train` by several processes, with real servers: the episodes of one, one folder, one end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.mcp.leaks import descendants
+from tests.run.stage import write_recipe
+from tests.run.test_signals import read_until, training
+from turnwise.evaluate.report import read_report
+from turnwise.rollout.store import read
+from turnwise.training import checkpoint
+
+ROOT = Path(__file__).parents[2]
+ACCELERATE = ("-m", "accelerate.commands.launch", "--mixed_precision=no", "--dynamo_backend=no")
+UNMEASURED = {"evaluation": {"is_before_and_after": False}}
+
+
+def train(*arguments: str, launcher: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, *launcher, "-m", "turnwise", "train", *arguments]
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def trained(folder: Path, *arguments: str, **sections: Any) -> Path:
+    """A run that came to its end."""
+    done = train(str(write_recipe(folder, **sections)), *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "runs" / "run"
+
+
+def episodes(run: Path, step: int) -> dict[tuple[str, str], tuple[int, ...]]:
+    """Every token of a step's episodes, by task and episode."""
+    return {
+        (played.trajectory.task.id, played.trajectory.episode_id): tuple(played.trajectory.token_ids)
+        for played in read(run / "trajectories" / f"step-{step:06d}.jsonl")
+    }
+
+
+def figures(run: Path) -> list[dict[str, float]]:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [
+        {name: value for name, value in line["metrics"].items() if not _is_of_the_machine(name)}
+        for line in lines
+    ]
+
+
+def _is_of_the_machine(name: str) -> bool:
+    return name.startswith(("time/", "memory/", "update/num_")) or "second" in name
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    found = checkpoint.latest(run / "checkpoints")
+    assert found is not None
+    return dict(found.tensors)
+
+
+def assert_near(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> None:
+    assert left.keys() == right.keys()
+    for name, tensor in left.items():
+        torch.testing.assert_close(tensor, right[name], rtol=1e-3, atol=2e-5, msg=name)
+
+
+@pytest.fixture(scope="module")
+def by_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Groups without signal are refilled here: three tasks a step, of which some teach nothing."""
+    return trained(tmp_path_factory.mktemp("one"), **settings())
+
+
+def settings(**hardware: Any) -> dict[str, Any]:
+    return {
+        "run": {"num_steps": 3, "tasks_per_step": 3},
+        "rollout": {"group_size": 2, "tokens_per_turn": 4, "lockstep": True},
+        "policy": {"tuning": "full"},
+        "optimizer": {"learning_rate": 1e-3},
+        **({"hardware": hardware} if hardware else {}),
+    }
+
+
+STRATEGIES = ["data_parallel", "fsdp2", "zero3"]
+
+
+def skip_without_deepspeed(strategy: str) -> None:
+    if strategy == "zero3" and find_spec("deepspeed") is None:
+        pytest.skip("DeepSpeed is not installed")
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path, tmp_path: Path) -> None:
+    skip_without_deepspeed(strategy)
+    run = trained(tmp_path, "--processes", "2", **settings(strategy=strategy))
+    num_played = 0
+    for step in range(3):
+        assert episodes(run, step) == episodes(by_one, step)
+        num_played += len(episodes(run, step))
+    assert num_played > 3 * 3 * 2, "a group was refilled"
+    for ours, theirs in zip(figures(run), figures(by_one), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-2, abs=1e-4)
+    assert_near(weights(run), weights(by_one))
+    for name in ("before", "after"):
+        reports = [read_report(each / "evaluations" / f"{name}.json") for each in (run, by_one)]
+        ours, theirs = (
+            [(each.task_id, each.is_success, each.num_tokens) for each in report.episodes]
+            for report in reports
+        )
+        assert ours == theirs
+        assert len(list(read(run / "evaluations" / f"{name}.trajectories.jsonl"))) == len(ours)
+    assert json.loads((run / "recipe.json").read_text())["hardware"]["num_processes"] == 2
+    parts = sorted(file.name for file in (run / "checkpoints" / "step-000003").glob("parts-*"))
+    assert len(parts) == (0 if strategy == "data_parallel" else 2)
+
+
+@pytest.mark.parametrize(
+    "strategy", [pytest.param("data_parallel", marks=pytest.mark.slow), "fsdp2", "zero3"]
+)
+def test_what_two_processes_saved_one_goes_on_from_and_two_again(
+    strategy: str, by_one: Path, tmp_path: Path
+) -> None:
+    skip_without_deepspeed(strategy)
+    run = trained(
+        tmp_path, "--processes", "2", "--set", "run.num_steps=1", **settings(strategy=strategy), **UNMEASURED
+    )
+    for num_steps, *more in (
+        ("2", "--processes", "1", "--set", "hardware.strategy=data_parallel"),
+        ("3", "--processes", "2", "--set", f"hardware.strategy={strategy}"),
+    ):
+        done = train("--resume", str(run), "--set", f"run.num_steps={num_steps}", *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"going on after step {int(num_steps) - 1}" in done.stdout
+    for step in range(3):
+        assert episodes(run, step) == episodes(by_one, step)
+    assert_near(weights(run), weights(by_one))
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"),
+        pytest.param(
+            # for GPUs it starts torchrun; what is on a CPU it would start once
+            (*ACCELERATE, "--multi_gpu", "--num_processes=2", "--num_machines=1", "--main_process_port=0"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["torchrun", "accelerate"],
+)
+def test_other_launchers_start_the_same_run(launcher: tuple[str, ...], by_one: Path, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, **settings(), **UNMEASURED)
+    done = train(str(recipe), "--set", "run.num_steps=1", launcher=launcher)
+    assert done.returncode == 0, done.stdout + done.stderr
+    run = tmp_path / "runs" / "run"
+    assert json.loads((run / "recipe.json").read_text())["hardware"]["num_processes"] == 2
+    assert episodes(run, 0) == episodes(by_one, 0)
+
+
+# --- how it ends -------------------------------------------------------------------------------------------
+
+
+def gone(processes: set[int], seconds: float = 20.0) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if not any(Path(f"/proc/{number}").exists() for number in processes):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_one_signal_to_the_launcher_ends_all_after_the_step_with_one_checkpoint(tmp_path: Path) -> None:
+    recipe = write_recipe(
+        tmp_path, run={"num_steps": 500}, hardware={"num_processes": 2, "strategy": "fsdp2"}, **UNMEASURED
+    )
+    with training(str(recipe)) as process:
+        read_until(process, "step    2/500")
+        started = descendants(process.pid)
+        assert len(started) > 3, "two ranks with a server each"
+        process.send_signal(signal.SIGINT)
+        rest = read_until(process, "go on with")
+        assert process.wait(timeout=60) == 3
+    found = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints")
+    assert found is not None
+    assert f"stopped after step {found.step}:" in rest
+    assert rest.count("go on with") == 1
+    assert gone(started)
+
+
+def test_a_killed_rank_ends_all_with_its_servers_and_the_last_checkpoint_stays_good(tmp_path: Path) -> None:
+    recipe = write_recipe(
+        tmp_path,
+        run={"num_steps": 500, "checkpoint_every": 1},
+        hardware={"num_processes": 2, "strategy": "fsdp2"},
+        **UNMEASURED,
+    )
+    with training(str(recipe)) as process:
+        read_until(process, "step    3/500")
+        started = descendants(process.pid)
+        os.kill(rank_of(started, 1), signal.SIGKILL)
+        assert process.wait(timeout=60) == 128 + signal.SIGKILL
+    assert gone(started)
+    assert checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
+    assert not (tmp_path / "runs" / "run" / "lock").read_text(), "what was open is closed"
+
+
+def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
+    # nothing is replaced, so that no rank has anything to ask of the launcher's store
+    rollout = {"group_size": 3, "tokens_per_turn": 12, "dynamic_sampling": False}
+    recipe = write_recipe(
+        tmp_path, run={"num_steps": 500}, rollout=rollout, hardware={"num_processes": 2}, **UNMEASURED
+    )
+    with training(str(recipe)) as process:
+        read_until(process, "step    2/500")
+        started = descendants(process.pid)
+        process.kill()
+        process.wait(timeout=60)
+        assert gone(started)
+
+
+def rank_of(processes: set[int], rank: int) -> int:
+    """Which of them is that rank itself, not a server of it."""
+    for number in processes:
+        entry = Path(f"/proc/{number}")
+        words = (entry / "cmdline").read_bytes().split(b"\0")
+        if b"train" in words and f"\0RANK={rank}\0".encode() in b"\0" + (entry / "environ").read_bytes():
+            return number
+    pytest.fail(f"no rank {rank} among {processes}")
+
+
+@pytest.mark.parametrize(
+    ("reward", "words"),
+    [
+        ("down_in_the_second", "process 1: all"),
+        ("wrong_in_the_second", "process 1: reward 'tests.distributed.rewards:wrong_in_the_second' failed"),
+    ],
+)
+def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, rollout={"num_retries": 0}, **UNMEASURED)
+    text = recipe.read_text().replace("tests.run.own_rewards:even_ids", f"tests.distributed.rewards:{reward}")
+    recipe.write_text(text)
+    done = train(str(recipe))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
+    is_saved = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
+    assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"
