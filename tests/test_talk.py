@@ -59,7 +59,7 @@ async def scripted_talk(
         engine = ScriptedEngine(
             lambda text: bench.chat.say(text)[:-1], min(bench.chat.stop_ids), sequence=said
         )
-        played = Workbench(settings, engine, bench.chat, bench.pool, bench.rewards)
+        played = Workbench(settings, engine, bench.chat, bench.pool, bench.rewards, bench.slots)
         async with played.lease(Task("talk", (), (), Truth()), "talk/0") as toolbox:
             yield Talk(played, toolbox, temperature=0.0), played
 

@@ -30,7 +30,7 @@ from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.planning import check_device_limits
 from turnwise.protocols import BatchEngine, Engine, EngineDown
 from turnwise.rewards import Part, Rewards
-from turnwise.rollout.collector import Collector, LeaseFailed, Plan
+from turnwise.rollout.collector import Collector, LeaseFailed, Plan, Slots
 from turnwise.rollout.episode import Limits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.servers.services import DEFAULT_FILE
@@ -46,6 +46,8 @@ class Workbench:
     chat: RenderedChat
     pool: Pool
     rewards: Rewards
+    slots: Slots
+    """Of the episodes in play, whichever collection they are of."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Whose collection it is, where collections go in lockstep."""
 
@@ -67,10 +69,12 @@ class Workbench:
     ) -> Collector:
         rollout = self.recipe.rollout
         chosen = rollout.temperature if temperature is None else temperature
-        pace = self._lockstep() if rollout.lockstep else None
-        playing = player(pace or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen))
+        lockstep = self._lockstep() if rollout.lockstep else None
+        playing = player(
+            lockstep or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen)
+        )
         plan = plan_of(self.recipe, group_size, seed)
-        return Collector(playing, self.lease, self.rewards, plan, pace)
+        return Collector(playing, self.lease, self.rewards, plan, lockstep or self.slots.pace())
 
     def _lockstep(self) -> Lockstep:
         if not isinstance(self.engine, BatchEngine):
@@ -138,7 +142,8 @@ async def open_workbench(
             exits.push_async_callback(engine.close)
         else:
             engine = await open_engine(recipe, exits, model)
-        yield Workbench(recipe, engine, chat, pool, rewards)
+        slots = Slots(recipe.rollout.num_parallel_episodes)
+        yield Workbench(recipe, engine, chat, pool, rewards, slots)
 
 
 async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:

@@ -16,7 +16,7 @@ from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown, RewardDown
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, Collector, Plan, member_seed
+from turnwise.rollout.collector import CollectionFailed, Collector, Free, Plan, Slots, member_seed
 from turnwise.rollout.episode import Limits, player
 from turnwise.types import Group, Reward, Sampling, Stop, Task, Trajectory
 
@@ -270,3 +270,33 @@ def test_a_recorded_collection_replays_exactly_without_servers(tmp_path: Path) -
         assert seen[0] == seen[1]
 
     asyncio.run(main())
+
+
+def test_slots_go_to_the_earlier_collection_first_and_none_is_lost_to_who_gives_up() -> None:
+    async def run() -> None:
+        slots, order = Slots(1), list[str]()
+        earlier, later = slots.pace(), slots.pace()
+
+        async def play(pace: Free, name: str) -> None:
+            async with pace.slot((0, 0)):
+                order.append(name)
+                await asyncio.sleep(0)
+
+        async with earlier.slot((0, 0)):
+            waiting = [asyncio.create_task(play(later, "later")), asyncio.create_task(play(later, "gone"))]
+            await asyncio.sleep(0)
+            waiting.append(asyncio.create_task(play(earlier, "earlier")))
+            await asyncio.sleep(0)
+            waiting[1].cancel()
+        await asyncio.wait(waiting)
+        assert order == ["earlier", "later"]
+        # given a slot and cancelled at the same moment
+        async with later.slot((0, 0)):
+            given = asyncio.create_task(play(later, "given"))
+            await asyncio.sleep(0)
+        given.cancel()
+        await asyncio.wait([given])
+        await asyncio.wait_for(play(earlier, "after"), 1)
+        assert order == ["earlier", "later", "after"]
+
+    asyncio.run(run())

@@ -18,7 +18,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import parse
 from turnwise.protocols import Ask, EngineDown
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, Collector, Plan
+from turnwise.rollout.collector import CollectionFailed, Collector, Plan, Slots
 from turnwise.rollout.episode import Limits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Group, Sampling, Stop, Task
@@ -204,7 +204,7 @@ def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
             assert pool.max_leases == 2
             engine = Watched(scripted(CHAT, pool, tasks, turns))
             rewards = await exits.enter_async_context(Rewards())
-            bench = Workbench(recipe, engine, CHAT, pool, rewards)
+            bench = Workbench(recipe, engine, CHAT, pool, rewards, Slots(8))
             # Two at once, as a validation beside the next step: one goes after the other.
             both = [gathered(bench.collector(seed=seed), tasks, 2) for seed in (1, 2)]
             assert [len(groups) for groups in await asyncio.gather(*both)] == [2, 2]

@@ -15,7 +15,7 @@ from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed, Collector, Plan, Progress
 from turnwise.rollout.episode import Limits, player
 from turnwise.run.batches import Batches
-from turnwise.tasks.curriculum import State
+from turnwise.tasks.curriculum import Schedule, State, draw
 from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory
 
 CHAT = small_chat()
@@ -198,3 +198,66 @@ def test_a_collection_that_fails_says_so_at_its_step() -> None:
 
     with pytest.raises((ValueError, CollectionFailed), match="the user's reward is wrong"):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize("num_tasks", [8, 7], ids=["enough tasks", "too few"])
+def test_asynchronous_batches_are_collected_side_by_side_with_tasks_of_their_own(num_tasks: int) -> None:
+    tasks = [task(str(number)) for number in range(num_tasks)]
+    settings = recipe(tasks_per_step=2, max_draws=2.0, mode="async")
+
+    class Held(Rewards):
+        """What the first batch begins with is not scored before something else is."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.first: set[str] = set()
+            self.is_other_scored = asyncio.Event()
+            self.is_held_in_vain = False
+
+        async def score(self, trajectory: Trajectory) -> Reward:
+            if trajectory.task.id in self.first:
+                try:
+                    await asyncio.wait_for(self.is_other_scored.wait(), 3)
+                except TimeoutError:
+                    self.is_held_in_vain = True
+            else:
+                self.is_other_scored.set()
+            return await super().score(trajectory)
+
+    async def run() -> None:
+        rewarder = Held()
+        async with batches(tasks, settings, range(3), rewarder, []) as source, source.collecting(State()):
+            first, _ = draw(tasks, Schedule(), State(), step=0, count=2)
+            rewarder.first = {each.id for each in first}
+            played = []
+            for step in range(3):
+                batch = await source.take(step)
+                played.append({group.task.id for group in batch.played})
+                assert len(played[-1]) == 4, "all are flat, and refilled to twice the number"
+                source.learned_from(step)
+            assert rewarder.is_held_in_vain == (num_tasks < 8)
+            if num_tasks == 8:
+                assert not played[0] & played[1]
+                assert not played[1] & played[2]
+
+    asyncio.run(run())
+
+
+def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_end() -> None:
+    tasks = [task(str(number)) for number in range(12)]
+    settings = recipe(tasks_per_step=3, max_draws=2.0, mode="async")
+
+    async def run(steps: range, state: State) -> tuple[list[list[str]], list[State]]:
+        drawn, states = [], []
+        async with batches(tasks, settings, steps, Rewards(), []) as source, source.collecting(state):
+            for step in steps:
+                batch = await source.take(step)
+                drawn.append([group.task.id for group in batch.played[:3]])
+                states.append(batch.curriculum)
+                source.learned_from(step)
+        return drawn, states
+
+    drawn, states = asyncio.run(run(range(3), State(seed=5)))
+    assert [state.num_drawn for state in states] >= [3, 6, 9]
+    again, _ = asyncio.run(run(range(1, 3), states[0]))
+    assert again[0] == drawn[1]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+import heapq
 import itertools
 import time
 from collections import Counter
@@ -34,7 +35,7 @@ Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
 
 
 class Pace(Protocol):
-    """Who may play, and when: `Slots`, or `lockstep.Lockstep`."""
+    """Who may play, and when: `Free`, or `lockstep.Lockstep`."""
 
     def collection(self) -> AbstractAsyncContextManager[None]:
         """Held from the first member's start to the last one's end. Raises EngineDown."""
@@ -160,7 +161,7 @@ class Collector:
         is_wanted: Callable[[Group], bool],
         done: "asyncio.Queue[Group | Exception | None]",
     ) -> None:
-        pace = self._pace or Slots(self._plan.num_parallel_episodes)
+        pace = self._pace or Slots(self._plan.num_parallel_episodes).pace()
         numbers = itertools.count()
         finished: asyncio.Queue[Group | Failure] = asyncio.Queue()
         num_dropped_in_a_row = 0
@@ -271,10 +272,53 @@ class Collector:
 
 
 class Slots:
-    """The free pace: so many episodes at once, each as fast as it can."""
+    """So many episodes at once, of however many collections; who waits for an earlier one goes first."""
 
     def __init__(self, num_slots: int) -> None:
-        self._slots = asyncio.Semaphore(num_slots)
+        self._num_free = num_slots
+        self._numbers = itertools.count()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def pace(self) -> "Free":
+        """For one more collection, after all that have theirs."""
+        return Free(self, next(self._numbers))
+
+    @contextlib.asynccontextmanager
+    async def held(self, collection: int) -> AsyncIterator[None]:
+        if self._num_free:
+            self._num_free -= 1
+        else:
+            await self._wait(collection)
+        try:
+            yield
+        finally:
+            self._give_on()
+
+    async def _wait(self, collection: int) -> None:
+        given = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (collection, next(self._numbers), given))
+        try:
+            await given
+        except asyncio.CancelledError:
+            if given.done() and not given.cancelled():  # it came at the same moment, and is not wanted
+                self._give_on()
+            raise
+
+    def _give_on(self) -> None:
+        while self._waiting:
+            given = heapq.heappop(self._waiting)[2]
+            if not given.done():
+                given.set_result(None)
+                return
+        self._num_free += 1
+
+
+class Free:
+    """The free pace: each episode as fast as it can."""
+
+    def __init__(self, slots: Slots, number: int) -> None:
+        self._slots = slots
+        self._number = number
 
     @contextlib.asynccontextmanager
     async def collection(self) -> AsyncIterator[None]:
@@ -286,7 +330,7 @@ class Slots:
 
     @contextlib.asynccontextmanager
     async def slot(self, place: tuple[int, int]) -> AsyncIterator[None]:
-        async with self._slots:
+        async with self._slots.held(self._number):
             yield
 
 

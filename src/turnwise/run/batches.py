@@ -15,7 +15,7 @@ from turnwise.algorithms.advantages import has_signal
 from turnwise.config import CurriculumConfig, Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
-from turnwise.rollout.collector import Collector, Progress
+from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.sharing import added_up, by_all, own_share
 from turnwise.tasks.curriculum import BySuccess, Curriculum, Schedule, State, draw, note
 from turnwise.types import Group, Task
@@ -54,7 +54,10 @@ class Batches:
 
     Synchronous: a step's episodes begin when the step before has been learned from. Asynchronous: they begin
     up to `run.max_staleness` steps earlier, so no token is more than that many versions old when its turn
-    comes. Batches are collected one after the other, because the curriculum goes from each to the next.
+    comes. Batches are then collected side by side, an earlier one's episodes first, so that its last ones
+    leave nothing idle: each has its own tasks to replace groups with, and the next begins where its first
+    ones end. One after the other they go where the next depends on how this one went (a curriculum by
+    success), where ranks must agree on each, and where tasks are too few for all.
     """
 
     def __init__(
@@ -79,11 +82,23 @@ class Batches:
         self._curriculum = curriculum_of(recipe.curriculum)
         self._num_drawn = min(most_drawn(recipe), len(tasks))
         self._num_ahead = recipe.run.max_staleness if recipe.run.mode == "async" else 0
+        self._is_side_by_side = (
+            isinstance(self._curriculum, Schedule)
+            and ranks.count == 1
+            and len(tasks) >= (1 + self._num_ahead) * self._num_drawn
+            and self._num_ahead > 0
+        )
+        self._in_play: set[str] = set()
+        """Tasks of batches that are collected side by side: no two have the same."""
+        self._drawings: dict[int, _Drawing] = {}
+        self._reached = State()
+        """Where the next of these begins."""
         self._collections: dict[int, asyncio.Task[Batch]] = {}
 
     @contextlib.asynccontextmanager
     async def collecting(self, state: State) -> AsyncIterator[None]:
         """Begin with the first step, the curriculum at `state`; leaving cancels what is in flight."""
+        self._reached = state
         for step in self._steps[: 1 + self._num_ahead]:
             self._begin(step, state)
         try:
@@ -101,22 +116,36 @@ class Batches:
 
     def learned_from(self, step: int) -> None:
         """The new weights are published: a further step may begin."""
+        batch = self._collections.pop(step).result()
+        if step in self._drawings:
+            self._in_play -= self._drawings.pop(step).order.keys()
         further = step + 1 + self._num_ahead
         if further in self._steps:
-            self._begin(further, self._collections[step].result().curriculum)
-        del self._collections[step]
+            self._begin(further, batch.curriculum)
 
     def _begin(self, step: int, state: State) -> None:
-        before = self._collections.get(step - 1)
-        self._collections[step] = asyncio.create_task(
-            self._collect(step, before, state), name=f"collecting step {step}"
-        )
+        if self._is_side_by_side:
+            collecting = self._collect(step, self._drawn_first(step))
+        else:
+            collecting = self._collect_after(self._collections.get(step - 1), step, state)
+        self._collections[step] = asyncio.create_task(collecting, name=f"collecting step {step}")
 
-    async def _collect(self, step: int, before: "asyncio.Task[Batch] | None", state: State) -> Batch:
+    def _drawn_first(self, step: int) -> "_Drawing":
+        """With the tasks it begins with: where these end, the next batch begins."""
+        refills = State(seed=step_seed(self._recipe.seed, step))
+        drawing = _Drawing(self._tasks, self._curriculum, self._reached, step, self._in_play)
+        drawing.draw_up_to(self._recipe.run.tasks_per_step)
+        self._reached = drawing.go_on_from(refills)
+        self._drawings[step] = drawing
+        return drawing
+
+    async def _collect_after(self, before: "asyncio.Task[Batch] | None", step: int, state: State) -> Batch:
         if before is not None:
             state = (await asyncio.shield(before)).curriculum
+        return await self._collect(step, _Drawing(self._tasks, self._curriculum, state, step))
+
+    async def _collect(self, step: int, drawing: "_Drawing") -> Batch:
         started = time.perf_counter()
-        drawing = _Drawing(self._tasks, self._curriculum, state, step)
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
         shares = await by_all(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
         for number, share in enumerate(shares):
@@ -160,10 +189,19 @@ class Batches:
 
 
 class _Drawing:
-    """Draws one task at a time, none twice, and remembers the order."""
+    """Draws one task at a time, none twice and none of those in play, and remembers the order."""
 
-    def __init__(self, tasks: Sequence[Task], curriculum: Curriculum, state: State, step: int) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        curriculum: Curriculum,
+        state: State,
+        step: int,
+        in_play: set[str] | None = None,
+    ) -> None:
         self._tasks = tasks
+        self._in_play: set[str] = set() if in_play is None else in_play
+        self._elsewhere: State | None = None
         self._curriculum = curriculum
         self._step = step
         self._drawn: list[Task] = []
@@ -182,11 +220,22 @@ class _Drawing:
     def draw_up_to(self, count: int) -> None:
         assert count <= len(self._tasks), "none is drawn twice"
         while len(self._drawn) < count:
-            (task,), self.state = draw(self._tasks, self._curriculum, self.state, step=self._step, count=1)
+            state = self._elsewhere or self.state
+            (task,), state = draw(self._tasks, self._curriculum, state, step=self._step, count=1)
+            if self._elsewhere is None:
+                self.state = state
+            else:
+                self._elsewhere = state
             # an epoch that ends within a step may bring a task again: its group would be the same twice
-            if task.id not in self.order:
+            if task.id not in self._in_play:
+                self._in_play.add(task.id)
                 self.order[task.id] = len(self.order)
                 self._drawn.append(task)
+
+    def go_on_from(self, state: State) -> State:
+        """Further tasks are drawn from there; gives where the draws so far have come to."""
+        self._elsewhere = state
+        return self.state
 
 
 def most_drawn(recipe: Recipe) -> int:
