@@ -251,3 +251,16 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     assert words in done.stderr
     is_saved = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
     assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"
+
+
+def test_a_remote_server_that_takes_fewer_calls_than_there_are_processes_is_refused(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, model={"device": "cpu"}, **UNMEASURED)
+    server = {"url": "http://127.0.0.1:9/mcp", "turnwise": {"max_concurrency": 1}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": server}}))
+    words = "server 'notebook': turnwise.max_concurrency is 1, and 2 workers share it"
+    done = train(str(recipe))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stderr
+    dry = train(str(recipe), "--dry-run")
+    assert dry.returncode == 1, dry.stdout + dry.stderr
+    assert words in dry.stdout

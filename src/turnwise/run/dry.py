@@ -80,6 +80,11 @@ def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
             yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
         if plan.memory is not None and not plan.fits:
             yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
+    for spec in load_servers(recipe.tools.mcp or DEFAULT_FILE):
+        try:
+            spec.shared_by(recipe.hardware.num_processes)
+        except ValueError as error:
+            yield str(error)
     try:
         check_device_limits(recipe)  # that the device is there at all is said by it too
     except ValueError as error:

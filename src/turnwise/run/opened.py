@@ -267,7 +267,7 @@ async def open_run(
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
-    async with open_workbench(recipe, tasks, model=base) as bench:
+    async with open_workbench(recipe, tasks, model=base, num_workers=ranks.count) as bench:
         lessons: Sequence[Sample] = ()
         if recipe.imitation.weight:
             # the first rank's: a server that fails another would leave it with others
