@@ -2,6 +2,8 @@
 
     python benchmarks/gpu_idle.py --model models/warm --plot docs/images/timeline.svg   # async, 50 ms a call
     python benchmarks/gpu_idle.py --model models/warm --mode sync                       # what async is worth
+    python benchmarks/race/grown.py models/grown          # the embedded model, as large as Qwen3-0.6B
+    python benchmarks/gpu_idle.py --model models/grown --set optimizer.learning_rate=1e-8
 
 It is `turnwise train recipes/smollm2.toml` with vLLM and slow tools, in a process of its own, while
 nvidia-smi says ten times a second for which share of the time a kernel ran. A step lasts from the end of one

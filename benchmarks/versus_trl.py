@@ -55,19 +55,6 @@ SIDES = {
 DEFAULT_SIDES = {"cpu": "turnwise,trl-generate,trl-continuous", "cuda": "turnwise-vllm,trl-vllm"}
 
 QWEN = "qwen3-0.6b"
-QWEN_SHAPE = {
-    "vocab_size": 151_936,
-    "hidden_size": 1024,
-    "intermediate_size": 3072,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 16,
-    "head_dim": 128,
-    "max_position_embeddings": 8192,
-    "tie_word_embeddings": True,
-}
-"""No hub is needed: it speaks the embedded model's tokens, the first of its own, and has its weights."""
-
 GOALS = {("cpu", 0): 5.0, ("cpu", 500): 15.0, ("cuda", 0): 2.0, ("cuda", 500): 8.0}
 """Episodes a second over TRL's, by device and milliseconds of a tool."""
 
@@ -112,7 +99,7 @@ class Row:
 def write_model(name: str, folder: Path, dtype: str) -> None:
     """Weights, and a tokenizer with the template that TRL knows as Qwen3's."""
     import torch
-    from grown import grown
+    from grown import QWEN3_06B, grown
 
     from turnwise.chat import load_tokenizer
     from turnwise.config import ModelConfig
@@ -129,7 +116,7 @@ def write_model(name: str, folder: Path, dtype: str) -> None:
     if name == QWEN:
         ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
         small = load_model(ModelConfig(path="embedded"))
-        model = grown(small, {**QWEN_SHAPE, **ends}).to(getattr(torch, dtype))
+        model = grown(small, {**QWEN3_06B, **ends}).to(getattr(torch, dtype))
     else:
         model = load_model(ModelConfig(path=name, dtype=dtype))
     write_weights(model, folder)

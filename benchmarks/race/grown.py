@@ -1,5 +1,7 @@
 """Takes a small Qwen3, gives a large one that computes the same: its weights in the corners of larger ones.
 
+    python benchmarks/race/grown.py FOLDER     # the embedded model, as large as Qwen3-0.6B
+
 A race over a size wants a model of that size which calls tools, and no hub is at hand. Every product is of
 the large size, and what it adds is zero. Exact but for rounding, since
 - a norm over more channels, the rest zero, is larger by √(more / few): its weights are smaller by that;
@@ -10,6 +12,8 @@ the large size, and what it adds is zero. Exact but for rounding, since
 """
 
 import math
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +23,19 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 SMALL, LARGE = 1e-3, 1e3
 """Of the channel that keeps tokens away: in the embeddings, and by its weight in the last norm."""
 AWAY = 4e3
+
+QWEN3_06B: dict[str, Any] = {
+    "vocab_size": 151_936,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 16,
+    "head_dim": 128,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": True,
+}
+"""But for its 8 key heads."""
 
 
 @torch.no_grad()
@@ -70,3 +87,21 @@ def _turned(few: int, more: int) -> Tensor:
 
 def _heads(num_heads: int, head_dim: int, turned: Tensor) -> Tensor:
     return (torch.arange(num_heads)[:, None] * head_dim + turned).flatten()
+
+
+def main(folder: Path) -> None:
+    from turnwise.chat import load_tokenizer
+    from turnwise.config import ModelConfig
+    from turnwise.engines.handover import write_model
+    from turnwise.workbench import load_model
+
+    tokenizer = load_tokenizer("embedded")
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    model = grown(load_model(ModelConfig(path="embedded")), {**QWEN3_06B, **ends})
+    folder.mkdir(parents=True, exist_ok=True)
+    write_model(model.to(torch.bfloat16), folder)
+    tokenizer.save_pretrained(folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
