@@ -31,7 +31,10 @@ def _num_launched() -> int | None:
         return None
     from turnwise.distributed.group import num_launched, take_device
 
-    take_device()
+    try:
+        take_device()
+    except ValueError as error:
+        fail(str(error))
     return num_launched()
 
 
