@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from turnwise.distributed.launch import is_launched
 from turnwise.distributed.ranks import Alone, Channel, RankFailed, Ranks
 
 Value = TypeVar("Value")
@@ -88,8 +89,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def num_launched() -> int | None:
     """Processes that a launcher has started, this one among them; None if there was no launcher."""
-    count = os.environ.get("WORLD_SIZE", "")
-    return int(count) if count.isdigit() and "RANK" in os.environ else None
+    return int(os.environ["WORLD_SIZE"]) if is_launched() else None
 
 
 @contextlib.contextmanager
