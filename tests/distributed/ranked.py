@@ -22,7 +22,7 @@ def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
     try:
         recipe_of(scenario.settings, hardware={"strategy": strategy})
     except ValueError as error:
-        return {"refused": str(error)}
+        return {"refused": str(error).splitlines()[1].strip()}
     trainer = new_trainer(scenario, ranks, STRATEGIES[strategy])
     result = learn(scenario, trainer)
     found = ranks.exchange(trainer.tensors())

@@ -176,7 +176,8 @@ def gone(processes: set[int], seconds: float = 20.0) -> bool:
     return False
 
 
-def test_one_signal_to_the_launcher_ends_all_after_the_step_with_one_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_to_all", [True, False], ids=["to the launcher", "to one rank"])
+def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool, tmp_path: Path) -> None:
     recipe = write_recipe(
         tmp_path, run={"num_steps": 500}, hardware={"num_processes": 2, "strategy": "fsdp2"}, **UNMEASURED
     )
@@ -184,7 +185,7 @@ def test_one_signal_to_the_launcher_ends_all_after_the_step_with_one_checkpoint(
         read_until(process, "step    2/500")
         started = descendants(process.pid)
         assert len(started) > 3, "two ranks with a server each"
-        process.send_signal(signal.SIGINT)
+        os.kill(process.pid if is_to_all else rank_of(started, 1), signal.SIGINT)
         rest = read_until(process, "go on with")
         assert process.wait(timeout=60) == 3
     found = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints")

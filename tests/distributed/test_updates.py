@@ -1,26 +1,17 @@
 """Two processes learn what one learns: gradients, weights and figures of every kind of update."""
 
 import math
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.distributed import launched
 from tests.distributed.updates import FIGURES, SCENARIOS, joined, learn, new_trainer
 from turnwise.training.sharding import STRATEGIES
 
-ROOT = Path(__file__).parents[2]
 Outcomes = dict[str, dict[str, Any]]
-
-PROGRAM = """
-import sys
-from turnwise.distributed.launch import launch
-sys.exit(launch([sys.executable, "-W", "error", "-m", "tests.distributed.ranked", *sys.argv[1:]], 2))
-"""
 
 
 @pytest.fixture(scope="session", params=sorted(STRATEGIES))
@@ -29,8 +20,7 @@ def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "zero3" and find_spec("deepspeed") is None:
         pytest.skip("DeepSpeed is not installed")
     folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-c", PROGRAM, request.param, str(folder)]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    found = launched.by_two("tests.distributed.ranked", request.param, str(folder))
     assert found.returncode == 0, found.stdout + found.stderr
     return [torch.load(folder / f"{request.param}-{rank}.pt", weights_only=False) for rank in range(2)]
 

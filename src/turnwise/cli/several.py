@@ -1,7 +1,6 @@
 """`turnwise train` by several processes: starting them, and what they settle before a run begins."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -27,11 +26,16 @@ def with_processes(overrides: list[str], asked: int | None) -> list[str]:
 
 def _num_launched() -> int | None:
     """None without a launcher; told apart before torch is read in, which takes seconds."""
-    if not {"RANK", "WORLD_SIZE"} <= os.environ.keys():
+    from turnwise.distributed.launch import is_launched
+
+    if not is_launched():
         return None
     from turnwise.distributed.group import num_launched, take_device
 
-    take_device()
+    try:
+        take_device()
+    except ValueError as error:
+        fail(str(error))
     return num_launched()
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from turnwise.distributed.launch import is_launched
 from turnwise.distributed.ranks import Alone, Channel, RankFailed, Ranks
 
 Value = TypeVar("Value")
@@ -88,8 +89,7 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def num_launched() -> int | None:
     """Processes that a launcher has started, this one among them; None if there was no launcher."""
-    count = os.environ.get("WORLD_SIZE", "")
-    return int(count) if count.isdigit() and "RANK" in os.environ else None
+    return int(os.environ["WORLD_SIZE"]) if is_launched() else None
 
 
 @contextlib.contextmanager
@@ -114,19 +114,19 @@ def joined(device: str, *, is_sharded: bool = False) -> Iterator[Ranks]:
 
 
 def take_device() -> None:
-    """Of the GPUs that a launcher left visible, this rank's own becomes the only one.
+    """Of the GPUs that a launcher left visible, this rank's own becomes the only one; ValueError without one.
 
-    Before torch looks for them. `cuda` then means the same to policy, engine and plan on every rank, and to
-    vLLM's own processes.
+    Before torch uses any. `cuda` then means the same to policy, engine and plan on every rank, and to vLLM's
+    own processes.
     """
     if num_launched() is None or os.environ.get("TURNWISE_DEVICE_TAKEN"):
         return
-    place = int(os.environ.get("LOCAL_RANK", "0"))
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [name for name in visible.split(",") if name] if visible is not None else None
-    if names is None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(place)
-    elif place < len(names):
-        os.environ["CUDA_VISIBLE_DEVICES"] = names[place]
+    place, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    if not count:
+        return
+    if place >= count:
+        raise ValueError(f"process {place} has no GPU: {count} are there, for as many processes at most")
+    names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    os.environ["CUDA_VISIBLE_DEVICES"] = names[place] if names else str(place)
     os.environ["LOCAL_RANK"] = "0"  # of what is visible, which libraries count by
     os.environ["TURNWISE_DEVICE_TAKEN"] = "1"

@@ -23,6 +23,11 @@ GRACE_SECONDS = 20.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def is_launched() -> bool:
+    """Whether this process is one of several, by the variables that every launcher sets."""
+    return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
+
+
 def launch(command: Sequence[str], num_processes: int, *, grace_seconds: float = GRACE_SECONDS) -> int:
     """Run it and wait; gives the exit code of the first that failed, else of all of them.
 

@@ -169,7 +169,7 @@ def _work(recipe: Recipe, policy: Trained, device: str) -> Part:
     if recipe.policy.gradient_checkpointing:
         why += ", recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
-    stepping = 4 * policy.num_learning
+    stepping = spreading(recipe).of("optimizer", 4 * policy.num_learning)
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
         merging = policy.adapted_bytes

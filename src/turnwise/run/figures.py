@@ -45,7 +45,7 @@ def breaker_figures(breakers: Mapping[str, Breaker], num_before: Mapping[str, in
 
 
 def of_all_ranks(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Breakers' figures of every rank as one: openings are added up, open is what one of them has open."""
+    """Breakers and memory of every rank as one: openings are added up, of the rest the largest counts."""
     names = dict.fromkeys(name for each in figures for name in each)
     return {
         name: (sum if name.startswith("breaker/openings/") else max)(each.get(name, 0.0) for each in figures)

@@ -154,7 +154,7 @@ class Run:
         learned = {
             **result.metrics,
             "time/publish_seconds": publish_seconds,
-            **measure_memory(),
+            **of_all_ranks(self.ranks.exchange(measure_memory())),
         }
         figures = {**learned, **played}
         alarms = examine(figures, self.recipe.health)

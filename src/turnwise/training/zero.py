@@ -35,13 +35,19 @@ class ZeroNetwork:
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\.")
         logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
         os.environ.setdefault("DS_ACCELERATOR", device.type)  # it would look for one, and say so
+        os.environ.setdefault("LOCAL_RANK", "0")  # it asks for it also where there is one process
         try:
             import deepspeed
         except ImportError:
             message = "hardware.strategy is 'zero3', and DeepSpeed is not installed: "
             raise ValueError(message + "pip install 'turnwise[deepspeed]'") from None
-        network.to(device)
-        config = {**_CONFIG, "bf16": {"enabled": next(network.parameters()).dtype is torch.bfloat16}}
+        dtype = next(network.parameters()).dtype
+        config = {**_CONFIG, "bf16": {"enabled": dtype is torch.bfloat16}}
+        # one parameter after the other goes to the device and is cut there: all would not fit
+        deepspeed.zero.Init(module=network, config_dict_or_path=config, dtype=dtype)
+        for module in network.modules():
+            for name, buffer in module.named_buffers(recurse=False):
+                module._buffers[name] = buffer.to(device)
         engine, *_ = deepspeed.initialize(model=network, config=config, dist_init_required=False)
         self._gather = deepspeed.zero.GatheredParameters
         self._holder: Any = engine.optimizer

@@ -1,0 +1,25 @@
+"""Starts a module of these tests in two processes, as `turnwise train --processes 2` starts itself."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+_PROGRAM = """
+import sys
+from turnwise.distributed.launch import launch
+command = [sys.executable, "-W", "error", "-m", *sys.argv[1:]]
+sys.exit(launch(command, 2, grace_seconds=2.0))
+"""
+
+
+def by_two(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", _PROGRAM, module, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )

@@ -1,0 +1,65 @@
+"""Checkpoints that several processes write: whole when read, and after a kill the last good one."""
+
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.distributed.launched import by_two
+from tests.distributed.saving import whole
+from turnwise.training import checkpoint
+
+
+def saved(folder: Path, *more: str) -> int:
+    return by_two("tests.distributed.saving", str(folder), *more).returncode
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("both")
+    assert saved(folder) == 0
+    return folder
+
+
+def test_parts_of_two_are_read_whole_by_one(both: Path) -> None:
+    found = checkpoint.latest(both)
+    assert found is not None
+    assert found.step == 2
+    assert set(found.tensors) == {"policy/spread", "policy/same"}
+    assert torch.equal(found.tensors["policy/spread"], whole(2))
+    assert found.tensors["policy/same"].tolist() == [2.0]
+    with pytest.raises(KeyError):
+        found.tensors["policy/other"]
+
+
+def test_a_rank_that_is_killed_as_it_writes_leaves_the_one_before(tmp_path: Path) -> None:
+    assert saved(tmp_path, "KILLED") == 128 + signal.SIGKILL
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found.step == 1
+    assert torch.equal(found.tensors["policy/spread"], whole(1))
+    checkpoint.save(tmp_path, 2, {"policy/spread": whole(2)}, {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000001", "step-000002"]
+
+
+@pytest.mark.parametrize("part", ["parts-00000.safetensors", "parts-00001.safetensors"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_part_that_is_damaged_or_gone_makes_it_unreadable(
+    part: str, is_there: bool, both: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(both, folder)
+    file = folder / "step-000002" / part
+    if is_there:
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    else:
+        file.unlink()
+    with pytest.raises(checkpoint.Unreadable, match=part):
+        checkpoint.load(folder / "step-000002")
+    found = checkpoint.latest(folder)
+    assert found is not None
+    assert found.step == 1
