@@ -55,7 +55,7 @@ ready: setup third-party browser vllm
 test:  ## Run the test suite
 	@$(MAKE) --no-print-directory -j 2 ready
 	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
-	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile || \
+	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
 
 test-slow: setup third-party vllm

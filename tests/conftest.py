@@ -1,7 +1,34 @@
-"""Set before torch is imported: no hub, and threads that wait give their core to the servers under test."""
+"""Set before torch is imported: no hub, and threads that wait give their core to the servers under test.
+
+Files with few tests that take long come first: left to the end, they would run while other workers have none.
+"""
 
 import os
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Threads that spin at every barrier make the same work take up to ten times as long on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+LONG = (
+    "distributed/test_runs.py",
+    "engines/test_vllm.py",
+    "distributed/test_updates.py",
+    "run/test_train.py",
+    "engines/test_remote_faults.py",
+    "rollout/test_far_servers.py",
+    "run/test_screens.py",
+    "test_examples.py",
+    "test_recipes.py",
+    "test_cli.py",
+    "doctor/test_doctor.py",
+)
+"""By what they take, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))

@@ -88,15 +88,14 @@ def settings(**hardware: Any) -> dict[str, Any]:
     }
 
 
-STRATEGIES = ["data_parallel", "fsdp2", "zero3"]
-
-
 def skip_without_deepspeed(strategy: str) -> None:
     if strategy == "zero3" and find_spec("deepspeed") is None:
         pytest.skip("DeepSpeed is not installed")
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy", ["data_parallel", pytest.param("fsdp2", marks=pytest.mark.slow), "zero3"]
+)
 def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path, tmp_path: Path) -> None:
     skip_without_deepspeed(strategy)
     run = trained(tmp_path, "--processes", "2", **settings(strategy=strategy))
@@ -176,7 +175,13 @@ def gone(processes: set[int], seconds: float = 20.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("is_to_all", [True, False], ids=["to the launcher", "to one rank"])
+@pytest.mark.parametrize(
+    "is_to_all",
+    [
+        pytest.param(True, id="to the launcher"),
+        pytest.param(False, id="to one rank", marks=pytest.mark.slow),
+    ],
+)
 def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool, tmp_path: Path) -> None:
     recipe = write_recipe(
         tmp_path, run={"num_steps": 500}, hardware={"num_processes": 2, "strategy": "fsdp2"}, **UNMEASURED
@@ -254,6 +259,7 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"
 
 
+@pytest.mark.slow
 def test_a_remote_server_that_takes_fewer_calls_than_there_are_processes_is_refused(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, model={"device": "cpu"}, **UNMEASURED)
     server = {"url": "http://127.0.0.1:9/mcp", "turnwise": {"max_concurrency": 1}}
