@@ -217,6 +217,7 @@ def test_a_killed_rank_ends_all_with_its_servers_and_the_last_checkpoint_stays_g
     assert not (tmp_path / "runs" / "run" / "lock").read_text(), "what was open is closed"
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
     # nothing is replaced, so that no rank has anything to ask of the launcher's store
     rollout = {"group_size": 3, "tokens_per_turn": 12, "dynamic_sampling": False}
@@ -244,7 +245,7 @@ def rank_of(processes: set[int], rank: int) -> int:
 @pytest.mark.parametrize(
     ("reward", "words"),
     [
-        ("down_in_the_second", "process 1: all"),
+        pytest.param("down_in_the_second", "process 1: all", marks=pytest.mark.slow),
         ("wrong_in_the_second", "process 1: reward 'tests.distributed.rewards:wrong_in_the_second' failed"),
     ],
 )
