@@ -10,8 +10,6 @@ BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # A core for each process that tests: threads that wait for one another's cores take longer than none.
 TORCH_ALONE := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
-# One more than there are cores: many tests wait for other processes.
-TESTERS = $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() + 1, 4))')
 # Spawned servers import far faster from bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -57,7 +55,7 @@ ready: setup third-party browser vllm
 test:  ## Run the test suite
 	@$(MAKE) --no-print-directory -j 2 ready
 	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
-	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n $(TESTERS) --dist loadfile --no-loadscope-reorder || \
+	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
 
 test-slow: setup third-party vllm

@@ -121,7 +121,8 @@ def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path,
 
 
 @pytest.mark.parametrize(
-    "strategy", [pytest.param("data_parallel", marks=pytest.mark.slow), "fsdp2", "zero3"]
+    "strategy",
+    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("data_parallel", "fsdp2")), "zero3"],
 )
 def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     strategy: str, by_one: Path, tmp_path: Path
@@ -145,7 +146,9 @@ def test_what_two_processes_saved_one_goes_on_from_and_two_again(
 @pytest.mark.parametrize(
     "launcher",
     [
-        ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"),
+        pytest.param(
+            ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"), marks=pytest.mark.slow
+        ),
         pytest.param(
             # for GPUs it starts torchrun; what is on a CPU it would start once
             (*ACCELERATE, "--multi_gpu", "--num_processes=2", "--num_machines=1", "--main_process_port=0"),

@@ -59,6 +59,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build(tmp_path_factory.mktemp("built") / "first", TINY, lessons(), seed=0)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_another_gives_others(first: Built, tmp_path: Path) -> None:
     for name, seed in (("again", 0), ("other", 1)):
         build(tmp_path / name, TINY, lessons(), seed=seed)

@@ -69,6 +69,7 @@ def test_a_server_that_died_gets_what_was_published_before_and_since(recipe: Pat
         asyncio.run(scenario(server, exits))
 
 
+@pytest.mark.slow
 def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_begun(tmp_path: Path) -> None:
     tasks = [task(f"t{number}", max_turns=3) for number in range(8)]
 

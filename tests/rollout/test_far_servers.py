@@ -105,6 +105,7 @@ async def ask_log(url: str) -> str:
             return result.content
 
 
+@pytest.mark.slow
 def test_rollouts_of_many_workers_survive_a_line_that_loses_packets_and_breaks(tmp_path: Path) -> None:
     with Line(delay_seconds=0.03, loss=0.03) as line, notebook(line.far) as url:
         recipe = write_recipe(tmp_path, url)
