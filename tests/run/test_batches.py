@@ -261,3 +261,26 @@ def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_
     assert [state.num_drawn for state in states] >= [3, 6, 9]
     again, _ = asyncio.run(run(range(1, 3), states[0]))
     assert again[0] == drawn[1]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_difficulty_with_few_tasks_is_played_as_far_as_it_goes(mode: str) -> None:
+    """The curriculum draws easy ones alone, of which there are enough for a batch and not for its refills."""
+    tasks = [task(f"e{n}", difficulty=Difficulty.EASY) for n in range(3)]
+    tasks += [task(f"m{n}", difficulty=Difficulty.MEDIUM) for n in range(20)]
+    settings = Recipe.model_validate(
+        {
+            "run": {"tasks_per_step": 2, "mode": mode},
+            "rollout": {"group_size": 2, "max_draws": 2.0},
+            "curriculum": {"kind": "schedule", "points": [[0, [1, 0, 0]]]},
+        }
+    )
+
+    async def run(wanted: Recipe) -> set[str]:
+        async with batches(tasks, wanted, range(2), Rewards(), []) as source, source.collecting(State()):
+            return {group.task.id for group in (await source.take(0)).played}
+
+    assert asyncio.run(run(settings)) == {"e0", "e1", "e2"}
+    more = settings.model_copy(update={"run": settings.run.model_copy(update={"tasks_per_step": 4})})
+    with pytest.raises(ValueError, match=r"the curriculum at step 0 draws from 3 tasks, 4 are wanted"):
+        asyncio.run(run(more))

@@ -7,6 +7,7 @@ to be replaced is so by the next task that no rank has drawn: whoever plays it, 
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class Batches:
         self._is_side_by_side = (
             isinstance(self._curriculum, Schedule)
             and ranks.count == 1
-            and len(tasks) >= (1 + self._num_ahead) * self._num_drawn
+            and _fewest(tasks) >= (1 + self._num_ahead) * self._num_drawn
             and self._num_ahead > 0
         )
         self._in_play: set[str] = set()
@@ -185,7 +186,18 @@ class Batches:
         for number in self._ranks.numbers(f"refills of step {step}"):
             if num_first + number >= self._num_drawn:
                 return
-            yield drawing.task(num_first + number)
+            try:
+                yield drawing.task(num_first + number)
+            except NothingLeft:
+                return
+
+
+_MANY = 20
+"""Times all tasks that are drawn without a new one before there is none: a level may have a small share."""
+
+
+class NothingLeft(ValueError):
+    """Every task that the curriculum draws from is in the batch already."""
 
 
 class _Drawing:
@@ -218,8 +230,12 @@ class _Drawing:
         return self._drawn[place]
 
     def draw_up_to(self, count: int) -> None:
-        assert count <= len(self._tasks), "none is drawn twice"
+        num_in_vain = 0
         while len(self._drawn) < count:
+            if num_in_vain > _MANY * len(self._tasks):
+                have, where = len(self._drawn), f"the curriculum at step {self._step}"
+                raise NothingLeft(f"tasks.train: {where} draws from {have} tasks, {count} are wanted")
+            num_in_vain += 1
             state = self._elsewhere or self.state
             (task,), state = draw(self._tasks, self._curriculum, state, step=self._step, count=1)
             if self._elsewhere is None:
@@ -231,11 +247,17 @@ class _Drawing:
                 self._in_play.add(task.id)
                 self.order[task.id] = len(self.order)
                 self._drawn.append(task)
+                num_in_vain = 0
 
     def go_on_from(self, state: State) -> State:
         """Further tasks are drawn from there; gives where the draws so far have come to."""
         self._elsewhere = state
         return self.state
+
+
+def _fewest(tasks: Sequence[Task]) -> int:
+    """Of the difficulties that there are tasks of: a curriculum may draw from one alone."""
+    return min(Counter(task.difficulty for task in tasks).values())
 
 
 def most_drawn(recipe: Recipe) -> int:
