@@ -180,7 +180,7 @@ def prepare(options: argparse.Namespace) -> Terms:
         tasks_per_step=options.tasks_per_step,
         rows=options.rows or (8 if is_cpu else 32),
         # what little a large model is made to know is lost with one step of the usual size
-        is_merged=options.model != QWEN,  # as in recipes/smollm2.toml and recipes/gpu_vllm.toml
+        is_merged=options.publish == "merged",
         learning_rate=1e-8 if options.model == QWEN else 2e-4,
     )
     if not (out / "model").exists():
@@ -297,7 +297,8 @@ def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
 
 def check_same(options: argparse.Namespace) -> None:
     """Rows of other terms must not stand in one table."""
-    names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows", "tuning", "warm", "steps")
+    names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows")
+    names += ("tuning", "publish", "warm", "steps")
     asked = {name: getattr(options, name) for name in names}
     file = options.out / "options.json"
     if not file.exists():
@@ -320,10 +321,16 @@ def main() -> None:
     parser.add_argument("--tasks-per-step", type=int, default=8, help="each played 8 times")
     parser.add_argument("--rows", type=int, help="of a micro-batch of TRL's; 8 on a CPU, 32 on a GPU")
     parser.add_argument("--tuning", choices=["full", "lora"], help="full on a CPU, lora on a GPU")
+    parser.add_argument(
+        "--publish",
+        choices=["merged", "adapters"],
+        help="how turnwise hands LoRA to vLLM; adapters for qwen3-0.6b, merged for small models",
+    )
     parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: not asked")
     parser.add_argument("--out", type=Path, help="runs/versus_trl/MODEL-DEVICE by default")
     options = parser.parse_args()
     options.out = options.out or Path("runs/versus_trl") / f"{Path(options.model).name}-{options.device}"
+    options.publish = options.publish or ("adapters" if options.model == QWEN else "merged")
     options.out.mkdir(parents=True, exist_ok=True)
     check_same(options)
     sides = (options.sides or DEFAULT_SIDES[options.device]).split(",")

@@ -151,6 +151,7 @@ async def play_raw(arguments: argparse.Namespace) -> None:
             max_model_len=4096,
             max_num_seqs=arguments.episodes,
             kv_cache_memory_bytes=int(arguments.cache_gib * 2**30),
+            gpu_memory_utilization=0.01,  # it only asks whether so much is free
             enforce_eager=arguments.eager,
             disable_log_stats=True,
             **lora,
