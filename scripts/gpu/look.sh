@@ -13,6 +13,7 @@ done
 for log in "$out"/engine-*.log; do
   [[ -f $log ]] && grep -h '"measured"\|"rollouts"\|"publication"\|Error' "$log" | tail -n 7 | cut -c 1-180
 done
+for log in "$out"/scenarios-*.log; do [[ -f $log ]] && grep -h '^{' "$log" | cut -c 1-120; done
 cat "$out/hardware.said" 2> /dev/null | cut -c 1-200
 for name in grown warm; do
   [[ -f $out/race-$name.log ]] && tail -n 9 "$out/race-$name.log" | cut -c 1-220

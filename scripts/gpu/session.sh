@@ -48,8 +48,15 @@ learn() {  # seven runs side by side: the first alone for a while, so that the o
   timeout 500 $common --set run.num_steps=$steps --variants "true rewards" --seeds 1 2 --jobs 2 > $out/learn-1.log 2>&1 &
   timeout 500 $common --set run.num_steps=$steps --variants shuffled --seeds 0 1 2 --jobs 3 > $out/learn-2.log 2>&1 &
   timeout 500 $common --set run.num_steps=5 --variants "learning rate 0" --seeds 0 --jobs 1 > $out/learn-3.log 2>&1 &
-  timeout 420 bash scripts/gpu/hardware.sh > $out/hardware.log 2>&1 &
+  bash scripts/gpu/hardware.sh > $out/hardware.log 2>&1
+  for kind in whole adapters; do  # with pytest's packages in .gpu/tests
+    PYTHONPATH=$PYTHONPATH:$PWD/.gpu/tests timeout 400 python3 -m tests.engines.vllm_scenarios --bfloat16 $kind \
+      > $out/scenarios-$kind.log 2>&1 &
+  done
   wait
+  local end=$((SECONDS + 60))  # for what hardware.sh has not come to yet, then the GPU is for what is timed
+  until grep -q "all done" $out/hardware.said || ((SECONDS >= end)); do sleep 1; done
+  pkill -f "$home/hardware" || true
 }
 
 race() {
