@@ -75,6 +75,7 @@ idle() {
     timeout 240 python3 benchmarks/gpu_idle.py --model $out/grown-$size --steps 5 --plot $out/timeline-$size.svg \
       --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set update.tokens_per_microbatch=12288 \
       --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 --set run.max_staleness=2 \
+      --set rollout.dynamic_sampling=false \
       > $out/idle-$size.log 2> $out/idle-$size.err
   done
 }
