@@ -25,7 +25,8 @@ def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu"
         return {"refused": str(error).splitlines()[1].strip()}
     trainer = new_trainer(scenario, ranks, STRATEGIES[strategy], device)
     result = learn(scenario, trainer)
-    found = ranks.exchange(trainer.tensors())
+    own = trainer.tensors()
+    found = ranks.exchange(own) if ranks.count > 1 else [own]
     with trainer.policy.gathered():
         weights = {name: each.clone() for name, each in trainer.policy.weights().items()}
     return {

@@ -6,7 +6,7 @@ A program of its own, since the peak of a process is asked for:
 
 On a GPU what is used are the tensors that torch holds at most; `reserved` is what it has taken from the
 driver for them, `context` what the driver and its kernels take beside (others on the GPU count there too),
-and `loading` the most until the weights were there.
+and `loading` the most until the weights were there, which is not among what is used.
 """
 
 import asyncio
@@ -50,6 +50,9 @@ class Process:
         self._before = resident("VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
 
+    def loaded(self) -> int:
+        return self.most()
+
     def now(self) -> int:
         return resident("VmRSS") - self._before
 
@@ -67,6 +70,11 @@ class Gpu:
         asked = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         self._others = int(subprocess.check_output(asked, text=True).split()[0]) * 2**20
         torch.cuda.init()  # type: ignore[no-untyped-call]
+
+    def loaded(self) -> int:
+        most = self.most()
+        torch.cuda.reset_peak_memory_stats()
+        return most
 
     def now(self) -> int:
         return torch.cuda.memory_allocated()
@@ -134,7 +142,7 @@ def main() -> None:
     planned = plan_memory(recipe, device)
     held = Gpu() if device == "cuda" else Process()
     sampled, learning = bases(recipe)
-    loading = held.most()
+    loading = held.loaded()
     engine = transformers_engine(recipe, sampled)
     num_cached = asyncio.run(fill(engine, recipe))
     played = held.now()
