@@ -76,8 +76,8 @@ seven() { packed "${sizes[1]}"; rm -rf "$own/models/${sizes[1]}"; }
 
 spread() {  # STRATEGY RECIPE OTHER: updates spread and whole, then runs, gone on with by the same and by another
   local strategy=$1 recipe=$2 other=$3 path run with
-  within 180 "alike-$strategy" python3 -m tests.distributed.one_rank $strategy $device "${updates[@]}" "${models[@]}" \
-    && say "alike: $(tail -n 1 "$out/alike-$strategy.log")"
+  within 180 "alike-$strategy" python3 -m tests.distributed.one_rank $strategy $device "${updates[@]}" "${models[@]}"
+  say "alike: $(grep '"furthest apart"' "$out/alike-$strategy.log")"
   for path in "${models[@]}"; do
     run=$own/runs/$strategy-$path
     rm -rf "$run"
