@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On the GPU host, after unpack.sh and with .gpu/trl and .gpu/hardware carried there: all that is measured there,
 # one part after the other in the background, so that a call that ends does not end it; about 25 minutes.
-#   bash scripts/gpu/session.sh [warm learn race idle update]
+#   bash scripts/gpu/session.sh [warm learn race_large idle race_small idle_larger update]
 #   bash scripts/gpu/look.sh SECONDS                  how far it is, and what there is to $OUT
 # `warm` is needed by all that follows but `update`. What is timed runs by itself.
 set -uo pipefail
@@ -14,7 +14,7 @@ sed -i "s#^export PYTHONPATH=.*#export PYTHONPATH=$tree/src:$tree:$home/site PAT
 cat > "$home/session.sh" <<SHELL
 cd $tree; . $home/env.sh; out=$out home=$home
 $(sed -n '/^# --- parts/,$p' "$0")
-for part in ${*:-warm learn race idle update}; do
+for part in ${*:-warm learn race_large idle race_small idle_larger update}; do
   echo "\$part begins after \$SECONDS s" >> $out/said
   \$part
 done
@@ -59,26 +59,24 @@ learn() {  # seven runs side by side: the first alone for a while, so that the o
   pkill -f "$home/hardware" || true
 }
 
-race() {
-  local packages=$home/trl/site-packages
+raced() {  # NAME MODEL [OPTIONS]
+  local packages=$home/trl/site-packages name=$1 model=$2; shift 2
   [[ -d $packages ]] || { mkdir -p $packages && tar xJf .gpu/trl/site.tar.xz -C $packages; }
-  for name in grown warm; do
-    local model=qwen3-0.6b options=; [[ $name == warm ]] && model=$out/warm options=${WARM_OPTIONS:-}
-    PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1 timeout -k 5 420 python3 benchmarks/versus_trl.py \
-      --device cuda --model $model --warm 1 --steps 1 --out $out/race-$name $options > $out/race-$name.log 2>&1
-  done
+  PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1 timeout -k 5 420 python3 benchmarks/versus_trl.py \
+    --device cuda --model $model --warm 1 --steps 1 --out $out/race-$name "$@" > $out/race-$name.log 2>&1
 }
+race_large() { raced grown qwen3-0.6b; }
+race_small() { raced warm $out/warm; }
 
-idle() {
-  for size in 0.6 1.7; do
-    timeout 90 python3 benchmarks/race/grown.py $out/grown-$size $size
-    timeout 240 python3 benchmarks/gpu_idle.py --model $out/grown-$size --steps 5 --plot $out/timeline-$size.svg \
-      --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set update.tokens_per_microbatch=12288 \
-      --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 --set run.max_staleness=2 \
-      --set rollout.dynamic_sampling=false \
-      > $out/idle-$size.log 2> $out/idle-$size.err
-  done
+idled() {  # BILLIONS
+  timeout 90 python3 benchmarks/race/grown.py $out/grown-$1 $1
+  timeout 240 python3 benchmarks/gpu_idle.py --model $out/grown-$1 --steps 5 --plot $out/timeline-$1.svg \
+    --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set update.tokens_per_microbatch=12288 \
+    --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 --set run.max_staleness=2 \
+    --set rollout.dynamic_sampling=false > $out/idle-$1.log 2> $out/idle-$1.err
 }
+idle() { idled 0.6; }
+idle_larger() { idled 1.7; }
 
 update() {
   for model in smollm2 qwen3-0.6b; do
