@@ -183,6 +183,7 @@ def prepare(options: argparse.Namespace) -> Terms:
         rows=options.rows or (8 if is_cpu else 32),
         # what little a large model is made to know is lost with one step of the usual size
         is_merged=options.publish == "merged",
+        cache_gib=options.cache_gib,
         learning_rate=1e-8 if options.model == QWEN else 2e-4,
     )
     if not (out / "model").exists():
@@ -320,7 +321,7 @@ def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
 def check_same(options: argparse.Namespace) -> None:
     """Rows of other terms must not stand in one table."""
     names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows")
-    names += ("tuning", "publish", "warm", "steps")
+    names += ("tuning", "publish", "cache_gib", "warm", "steps")
     asked = {name: getattr(options, name) for name in names}
     file = options.out / "options.json"
     if not file.exists():
@@ -348,6 +349,7 @@ def main() -> None:
         choices=["merged", "adapters"],
         help="how turnwise hands LoRA to vLLM; adapters for qwen3-0.6b, merged for small models",
     )
+    parser.add_argument("--cache-gib", type=float, default=16.0, help="of vLLM, on either side")
     parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: not asked")
     parser.add_argument("--out", type=Path, help="runs/versus_trl/MODEL-DEVICE by default")
     options = parser.parse_args()

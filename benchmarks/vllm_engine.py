@@ -121,8 +121,10 @@ class Raw:
 
 
 RAW_SECONDS = "raw seconds: "
-ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_USE_V2_MODEL_RUNNER": "1"}
-"""With the newer of its runners, which is the faster one; a fork would inherit what torch has set up."""
+ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+"""A fork would inherit what torch has set up."""
+if DEVICE == "cuda":
+    ENVIRONMENT["VLLM_USE_V2_MODEL_RUNNER"] = "1"  # the newer of its runners, which is the faster one
 
 
 async def play_raw(arguments: argparse.Namespace) -> None:
