@@ -4,6 +4,8 @@ import gc
 import random
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -219,6 +221,34 @@ def test_rows_without_a_gradient_go_on_from_the_same_prefix() -> None:
     run.backward()
     assert seen[0] == len(common_prefix(samples))
     assert sum(seen) == run.num_computed
+
+
+def test_a_short_pass_takes_rows_without_a_gradient_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a pass takes longer to be told of than to run: two become one, and the weights are the same."""
+    samples = [replace(each, reward=each.reward * (each.group % 2)) for each in some_samples(4, prefix=80)]
+    results = []
+    for short_tokens in (0, 4096):
+        monkeypatch.setattr("turnwise.training.trainer.Passes", partial(Passes, short_tokens=short_tokens))
+        trainer = new_trainer(recipe_of())
+        metrics = trainer.update(samples, step=0).metrics
+        results.append((metrics, trainer.policy.state()))
+    (apart, weights), (together, same) = results
+    assert (apart["update/num_microbatches"], together["update/num_microbatches"]) == (2, 1)
+    assert_close(same, weights, tolerance=5e-5)
+    assert together["gradient/norm"] == pytest.approx(apart["gradient/norm"], rel=1e-4)
+    assert together["loss/total"] == pytest.approx(apart["loss/total"], abs=1e-6)
+
+
+def test_what_is_short_is_a_matter_of_computed_tokens() -> None:
+    samples = some_samples(2, prefix=80)
+    policy = Policy(qwen3(), FULL)
+    run = Passes(policy, tokens_per_microbatch=100_000).begin(samples)
+    run.score(run.parts[0])
+    num_packed = run.num_computed
+    for short_tokens, is_short in ((num_packed, True), (num_packed - 1, False), (0, False)):
+        passes = Passes(policy, tokens_per_microbatch=100_000, short_tokens=short_tokens)
+        assert passes.are_short(samples, range(len(samples))) is is_short
+    assert not Passes(policy, tokens_per_microbatch=100_000).are_short(samples, [0]), "not on a CPU"
 
 
 # --- when, and for how long --------------------------------------------------------------------------------

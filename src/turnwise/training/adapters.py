@@ -32,10 +32,11 @@ class Adapters:
             self._peft: PeftModel = get_peft_model(model, _lora_config(config), adapter_name=name)
         self._model = model
         self._config = config
+        self._layers = [module for module in model.modules() if _is_adapted(module)]
         for embeddings in (model.get_input_embeddings(), model.get_output_embeddings()):
             if _is_adapted(embeddings):
                 raise ValueError("policy.lora_targets: adapters on embeddings or the head are not supported")
-        for layer in self._layers():
+        for layer in self._layers:
             if not hasattr(layer.get_base_layer(), "weight"):
                 raise ValueError(
                     f"policy.lora_targets: adapters on {type(layer.get_base_layer()).__name__} cannot be "
@@ -84,7 +85,7 @@ class Adapters:
         if name == self.in_use:
             return
         with self._same_flags():
-            for layer in self._layers():
+            for layer in self._layers:
                 layer.enable_adapters(name != BASE)
                 if name != BASE:
                     layer.set_adapter([name])
@@ -102,11 +103,8 @@ class Adapters:
         for parameter in self.parameters(name).values():
             parameter.requires_grad_(True)
 
-    def _layers(self) -> Iterator[Any]:
-        return (module for module in self._model.modules() if _is_adapted(module))
-
     def train_dropout(self, *, is_training: bool) -> None:
-        for layer in self._layers():
+        for layer in self._layers:
             layer.lora_dropout.train(is_training)
 
     def merged(self, name: str) -> dict[str, Tensor]:

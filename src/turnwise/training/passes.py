@@ -21,6 +21,9 @@ from turnwise.training.samples import Sample
 MIN_CARRIED = 64
 """A shorter common prefix is computed in every micro-batch: carrying it costs each sample a token more."""
 
+SHORT_TOKENS = 4096
+"""A pass over so few takes a GPU longer to be told of than to run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -87,11 +90,23 @@ class Passes:
         tokens_per_microbatch: int,
         is_shared: bool = True,
         ranks: Ranks = ALONE,
+        short_tokens: int | None = None,
     ) -> None:
+        """`short_tokens`: by the policy's device if not given."""
         self._policy = policy
+        by_device = SHORT_TOKENS if policy.device.type == "cuda" else 0
+        self._short_tokens = by_device if short_tokens is None else short_tokens
         self._ranks = ranks
         self._tokens = tokens_per_microbatch
         self._is_shared = is_shared and policy.can_share
+
+    def are_short(self, samples: Sequence[Sample], rows: Sequence[int]) -> bool:
+        """Whether one pass over all of them is quicker than two over some each."""
+        if not self._short_tokens or self._ranks.count > 1:
+            return False
+        tokens = min(self._short_tokens, self._tokens)
+        chosen = [samples[row] for row in rows]
+        return len(microbatches(chosen, tokens, is_shared=self._is_shared)) == 1
 
     def begin(
         self,

@@ -101,6 +101,8 @@ class Steps:
         has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
         losses: dict[str, float] = defaultdict(float)
         taught = self._objective.rows_with_gradient(lesson, minibatch)
+        if taught and self._passes.are_short(lesson.batch.samples, minibatch.rows):
+            taught = list(minibatch.rows)
         idle = [row for row in minibatch.rows if row not in taught]
         has_value = lesson.targets.returns_BT is not None
         with torch.set_grad_enabled(bool(taught)):
