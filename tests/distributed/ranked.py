@@ -1,6 +1,6 @@
 """One of several processes: makes each named update, and puts what came of it into a folder.
 
-python -m tests.distributed.ranked STRATEGY FOLDER
+python -m tests.distributed.ranked STRATEGY FOLDER NAME…
 """
 
 import sys
@@ -38,11 +38,11 @@ def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
 
 
 def main() -> None:
-    strategy, folder = sys.argv[1], Path(sys.argv[2])
+    strategy, folder, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     torch.set_num_threads(1)
     with group.joined("cpu", is_sharded=STRATEGIES[strategy] is not None) as ranks:
         found = {}
-        for name in SCENARIOS:
+        for name in names:
             try:
                 found[name] = outcome(name, strategy, ranks)
             except Exception:

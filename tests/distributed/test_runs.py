@@ -94,7 +94,8 @@ def skip_without_deepspeed(strategy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["data_parallel", pytest.param("fsdp2", marks=pytest.mark.slow), "zero3"]
+    "strategy",
+    ["data_parallel", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fsdp2", "zero3"))],
 )
 def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path, tmp_path: Path) -> None:
     skip_without_deepspeed(strategy)
@@ -120,10 +121,8 @@ def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path,
     assert len(parts) == (0 if strategy == "data_parallel" else 2)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("data_parallel", "fsdp2")), "zero3"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["data_parallel", "fsdp2", "zero3"])
 def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     strategy: str, by_one: Path, tmp_path: Path
 ) -> None:
