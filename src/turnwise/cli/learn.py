@@ -133,6 +133,7 @@ def sft(
     model.path=models/warm
     """
     settings = read_recipe(recipe, overrides)
+    several.alone(settings, "sft")
     from turnwise.warm_start import warm_up
 
     def show(step: "SftStep") -> None:
