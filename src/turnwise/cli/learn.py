@@ -72,7 +72,7 @@ def train(
     show = Json if json else Quiet if quiet else None
     with (
         several.joined(settings) as ranks,
-        several.one_folder(ranks, lambda: _folder(recipe, resume, overrides)) as folder,
+        several.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder,
     ):
         has_ended_well = run_async(train_in(folder, show, ranks))
     if not has_ended_well:
@@ -80,7 +80,7 @@ def train(
 
 
 def _settings(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "Recipe":
-    """The recipe, or the run's own; read again once its folder is held."""
+    """The recipe, or the run's own, which is read again once its folder is held."""
     from turnwise.config import changed_recipe
     from turnwise.tracking.folder import RunFolder
 
@@ -173,7 +173,9 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
         raise typer.Exit(1)
 
 
-def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "RunFolder":
+def _folder(
+    settings: "Recipe", recipe: Path | None, resume: Path | None, overrides: list[str]
+) -> "RunFolder":
     from turnwise.config import changed_recipe
     from turnwise.tracking.folder import RunFolder
 
@@ -184,7 +186,6 @@ def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "
             folder.change_recipe(changed_recipe(folder.recipe, overrides))
             return folder
         assert recipe is not None
-        settings = read_recipe(recipe, overrides)
         run = settings.run
         return RunFolder.create(run.folder, run.name or recipe.stem, settings, is_dated=not run.name)
     except ValueError as error:
