@@ -32,9 +32,11 @@ class Door:
     says: str = "0.5"
     is_ever_open: bool = True
     num_refused: int = 0
+    num_greeted: int = 0
     closed_at: float | None = None
 
     def refusal(self, method: str) -> tuple[int, str] | None:
+        self.num_greeted += method == "initialize"
         if method != self.method or not self.says:
             return None
         self.closed_at = self.closed_at or time.monotonic()
@@ -294,6 +296,22 @@ def test_a_server_that_says_at_once_for_ever_is_not_hammered() -> None:
                 result = await do(pool, "read")
                 assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
                 assert 2 <= door.num_refused <= 5
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_busy_after_a_time_out_is_not_taken_for_hung() -> None:
+    async def main() -> None:
+        door = Door("not yet", is_ever_open=False)
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url, timeout_seconds=0.3)) as pool:
+                assert (await do(pool)).content == "fine"
+                door.method = "tools/list"
+                assert (await do(pool, what="sleep")).cause is Cause.TIMEOUT
+                while not door.num_refused:
+                    await asyncio.sleep(0.01)
+                assert (await do(pool, n=1)).content == "fine"
+                assert door.num_greeted == 1, "the same session"
 
     asyncio.run(main())
 

@@ -246,7 +246,8 @@ class Session:
                 async with asyncio.timeout(_CHECK_SECONDS):
                     await client.list_tools()
             except (TimeoutError, MCPError, ValidationError) as error:
-                self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
+                if _rest_seconds(error) is None:  # else it is there, and busy
+                    self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
             self._suspected.clear()
 
     async def _call_failed(self, error: MCPError) -> CallFailed:
