@@ -263,6 +263,23 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
 
 
 @pytest.mark.slow
+def test_that_nothing_can_be_quantised_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISABLE_BITSANDBYTES", "1")
+    recipe = write_recipe(
+        tmp_path,
+        model={"quantisation": "nf4"},
+        run={"num_steps": 1},
+        hardware={"num_processes": 2},
+        **UNMEASURED,
+    )
+    done = train(str(recipe))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("DISABLE_BITSANDBYTES is set: LoRA on a bfloat16 base") == 1
+    settled = json.loads((tmp_path / "runs" / "run" / "recipe.json").read_text())["model"]
+    assert (settled["quantisation"], settled["dtype"]) == ("none", "bfloat16")
+
+
+@pytest.mark.slow
 def test_a_remote_server_that_takes_fewer_calls_than_there_are_processes_is_refused(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, model={"device": "cpu"}, **UNMEASURED)
     server = {"url": "http://127.0.0.1:9/mcp", "turnwise": {"max_concurrency": 1}}

@@ -63,7 +63,9 @@ def train(
     if several.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
         source = [str(recipe)] if resume is None else ["--resume", str(resume)]
-        options = [word for override in overrides for word in ("--set", override)]
+        # as settled here, where it was said if nothing can be quantised
+        settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
+        options = [word for override in (*overrides, *settled) for word in ("--set", override)]
         raise typer.Exit(several.start(settings, ["train", *source, *shown, *options]))
 
     from turnwise.run.command import train_in
