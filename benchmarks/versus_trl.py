@@ -11,7 +11,8 @@ process of its own with the same weights, tokenizer, chat template, tasks in the
 servers, MCP client, rewards, limits of tokens and turns, AdamW, learning rate and clipping. Both are
 synchronous and take no refills. TRL is set up as its users would at its best, see race/trl_side.py: on a CPU
 it samples by `generate` and by continuous batching, and the better one counts; on a GPU by vLLM, colocated,
-with the same share of the memory (its supported range, 0.22 to 0.31, has the GPU host's 0.22.1). Its
+with a cache as large (its supported range, 0.22 to 0.31, has the GPU host's 0.22.1); there, all sides start
+at once, which takes minutes, and are timed one after the other. Its
 experimental AsyncGRPOTrainer is not raced: it wants a vLLM server beside it, and learns from stale samples.
 
 `--latencies` holds every tool result back for so long, at the server, for all sides; a side's steps take
@@ -31,6 +32,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -41,7 +43,7 @@ sys.path[:1] = [str(HERE / "race")]  # not this folder: its mcp.py must not stan
 sys.path.append(str(RIVAL))
 
 from slow_servers import write_servers  # noqa: E402 (found by the path above)
-from terms import Step, Terms  # noqa: E402
+from terms import READY, Step, Terms  # noqa: E402
 
 SIDES = {
     "turnwise": ("turnwise_side.py", "transformers"),
@@ -180,7 +182,8 @@ def prepare(options: argparse.Namespace) -> Terms:
         tasks_per_step=options.tasks_per_step,
         rows=options.rows or (8 if is_cpu else 32),
         # what little a large model is made to know is lost with one step of the usual size
-        is_merged=options.model != QWEN,  # as in recipes/smollm2.toml and recipes/gpu_vllm.toml
+        is_merged=options.publish == "merged",
+        cache_gib=options.cache_gib,
         learning_rate=1e-8 if options.model == QWEN else 2e-4,
     )
     if not (out / "model").exists():
@@ -206,8 +209,6 @@ def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None
     """
     script, backend = SIDES[side]
     folder = options.out.resolve() / side
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
     file, mcp, told, log = (folder / name for name in ("terms.json", "mcp.json", "told.jsonl", "log"))
     write_servers(mcp, 0)
     file.write_text(json.dumps(asdict(replace(terms, folder=str(folder), mcp=str(mcp), backend=backend))))
@@ -217,6 +218,7 @@ def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None
     with told.open("w") as figures, log.open("w") as errors:
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, env=environment, stdout=figures, stderr=errors, check=False)
+    (folder / READY).touch()  # whatever came of it, nobody waits for it any longer
     if done.returncode:
         print(log.read_text()[-2000:], file=sys.stderr)
         return None
@@ -226,6 +228,27 @@ def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None
     last = {key: value for line in lines for key, value in line.items()}
     success = held_out(side, last["learned"], terms, folder) if options.target else None
     return Row(side, load, steps[: options.warm], steps[options.warm :], last["peak_mib"], success)
+
+
+def run_sides(sides: Sequence[str], terms: Terms, options: argparse.Namespace) -> None:
+    """What each came to is kept in a file of its own; on a GPU they start at once."""
+    folders = [options.out.resolve() / side for side in sides]
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    is_together = terms.device == "cuda" and options.warm > 0
+    terms = replace(terms, together=tuple(map(str, folders)) if is_together else ())
+
+    def run(side: str) -> None:
+        row = run_side(side, terms, options)
+        said = "FAILED"
+        if row is not None:
+            said = ", ".join(f"{step.seconds:.2f} s at {step.latency} ms" for step in row.steps)
+            (options.out / f"{side}.json").write_text(json.dumps(asdict(row), indent=1) + "\n")
+        print(f"{side}: {said}", flush=True)
+
+    with ThreadPoolExecutor(len(sides) if is_together else 1) as running:
+        list(running.map(run, sides))
 
 
 def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
@@ -297,7 +320,8 @@ def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
 
 def check_same(options: argparse.Namespace) -> None:
     """Rows of other terms must not stand in one table."""
-    names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows", "tuning", "warm", "steps")
+    names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows")
+    names += ("tuning", "publish", "cache_gib", "warm", "steps")
     asked = {name: getattr(options, name) for name in names}
     file = options.out / "options.json"
     if not file.exists():
@@ -320,24 +344,25 @@ def main() -> None:
     parser.add_argument("--tasks-per-step", type=int, default=8, help="each played 8 times")
     parser.add_argument("--rows", type=int, help="of a micro-batch of TRL's; 8 on a CPU, 32 on a GPU")
     parser.add_argument("--tuning", choices=["full", "lora"], help="full on a CPU, lora on a GPU")
+    parser.add_argument(
+        "--publish",
+        choices=["merged", "adapters"],
+        help="how turnwise hands LoRA to vLLM; adapters for qwen3-0.6b, merged for small models",
+    )
+    parser.add_argument("--cache-gib", type=float, default=16.0, help="of vLLM, on either side")
     parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: not asked")
     parser.add_argument("--out", type=Path, help="runs/versus_trl/MODEL-DEVICE by default")
     options = parser.parse_args()
     options.out = options.out or Path("runs/versus_trl") / f"{Path(options.model).name}-{options.device}"
+    options.publish = options.publish or ("adapters" if options.model == QWEN else "merged")
     options.out.mkdir(parents=True, exist_ok=True)
     check_same(options)
     sides = (options.sides or DEFAULT_SIDES[options.device]).split(",")
     files = {side: options.out / f"{side}.json" for side in sides}
     missing = [side for side, file in files.items() if not file.exists()]
     terms = prepare(options) if missing else None
-    for side in missing:
-        assert terms is not None
-        row = run_side(side, terms, options)
-        said = "FAILED"
-        if row is not None:
-            said = ", ".join(f"{step.seconds:.2f} s at {step.latency} ms" for step in row.steps)
-            files[side].write_text(json.dumps(asdict(row), indent=1) + "\n")
-        print(f"{side}: {said}", flush=True)
+    if terms is not None:
+        run_sides(missing, terms, options)
     rows = [row for file in files.values() if file.exists() for row in read_rows(file)]
     rows.sort(key=lambda row: row.latency)
     print(table(rows, options.target), *verdicts(rows, options.device), sep="\n")

@@ -10,14 +10,14 @@ side by side on one GPU: what is timed is timed under a lock.
 """
 
 import sys
+from pathlib import Path
 
 if __name__ == "__main__":  # vLLM's own process, which reads this file too, gets what is left
-    sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+    # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+    sys.path[:1] = [str(Path(__file__).resolve().parent / "race")]
 
 import argparse
 import asyncio
-import contextlib
-import fcntl
 import json
 import os
 import random
@@ -25,13 +25,12 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
+from alone import alone
 
 from turnwise.config import ModelConfig
 from turnwise.config.learning import PolicyConfig
@@ -47,14 +46,6 @@ GOAL = 0.85
 
 def tell(**figures: Any) -> None:
     print(json.dumps(figures), flush=True)
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """No other of these times anything meanwhile."""
-    with Path(tempfile.gettempdir(), "turnwise-benchmark.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def load(arguments: argparse.Namespace) -> Any:
@@ -130,8 +121,10 @@ class Raw:
 
 
 RAW_SECONDS = "raw seconds: "
-ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_USE_V2_MODEL_RUNNER": "1"}
-"""With the newer of its runners, which is the faster one; a fork would inherit what torch has set up."""
+ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+"""A fork would inherit what torch has set up."""
+if DEVICE == "cuda":
+    ENVIRONMENT["VLLM_USE_V2_MODEL_RUNNER"] = "1"  # the newer of its runners, which is the faster one
 
 
 async def play_raw(arguments: argparse.Namespace) -> None:
@@ -151,6 +144,7 @@ async def play_raw(arguments: argparse.Namespace) -> None:
             max_model_len=4096,
             max_num_seqs=arguments.episodes,
             kv_cache_memory_bytes=int(arguments.cache_gib * 2**30),
+            gpu_memory_utilization=0.01,  # it only asks whether so much is free
             enforce_eager=arguments.eager,
             disable_log_stats=True,
             **lora,

@@ -120,6 +120,7 @@ def test_every_registered_part_of_an_algorithm_can_be_chosen(key: str, registere
         ('[algorithm]\nloss = "gspo"\nadvantage = "turn"\n', "one ratio a sequence"),
         ('[run]\nmode = "async"\n[algorithm]\ncorrection = "none"\n', "stale samples are off-policy"),
         ('[run]\nmode = "async"\n[rollout]\nlockstep = true\n', "rollout.lockstep cannot hold"),
+        ('[engine]\nkind = "vllm"\n[rollout]\nlockstep = true\n', "it takes no whole batch"),
         (
             '[value]\ntrunk = "adapter"\n[algorithm]\nadvantage = "gae"\n[policy]\ntuning = "full"\n',
             "needs policy.tuning = 'lora'",

@@ -1,6 +1,6 @@
 """Takes a small Qwen3, gives a large one that computes the same: its weights in the corners of larger ones.
 
-    python benchmarks/race/grown.py FOLDER     # the embedded model, as large as Qwen3-0.6B
+    python benchmarks/race/grown.py FOLDER [0.6|1.7]     # the embedded model, as large as Qwen3-0.6B or -1.7B
 
 A race over a size wants a model of that size which calls tools, and no hub is at hand. Every product is of
 the large size, and what it adds is zero. Exact but for rounding, since
@@ -35,6 +35,9 @@ QWEN3_06B: dict[str, Any] = {
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
 }
+"""But for its 8 key heads."""
+
+QWEN3_17B: dict[str, Any] = {**QWEN3_06B, "hidden_size": 2048, "intermediate_size": 6144}
 """But for its 8 key heads."""
 
 
@@ -89,7 +92,7 @@ def _heads(num_heads: int, head_dim: int, turned: Tensor) -> Tensor:
     return (torch.arange(num_heads)[:, None] * head_dim + turned).flatten()
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, sizes: dict[str, Any]) -> None:
     from turnwise.chat import load_tokenizer
     from turnwise.config import ModelConfig
     from turnwise.engines.handover import write_model
@@ -97,11 +100,11 @@ def main(folder: Path) -> None:
 
     tokenizer = load_tokenizer("embedded")
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    model = grown(load_model(ModelConfig(path="embedded")), {**QWEN3_06B, **ends})
+    model = grown(load_model(ModelConfig(path="embedded")), {**sizes, **ends})
     folder.mkdir(parents=True, exist_ok=True)
     write_model(model.to(torch.bfloat16), folder)
     tokenizer.save_pretrained(folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), QWEN3_17B if sys.argv[2:] == ["1.7"] else QWEN3_06B)

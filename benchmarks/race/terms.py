@@ -5,13 +5,13 @@ import json
 import os
 import resource
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from alone import alone
 from slow_servers import set_latency
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -51,8 +51,10 @@ class Terms:
     """Of one tool result."""
     rows: int = 8
     """Of a micro-batch of TRL's; 8 is its default."""
-    memory_share: float = 0.3
-    """Of the GPU, for vLLM."""
+    cache_gib: float = 16.0
+    """Of vLLM."""
+    together: tuple[str, ...] = ()
+    """Folders of the sides that start at once; none is timed before all have made their first step."""
 
     @property
     def num_steps(self) -> int:
@@ -89,6 +91,9 @@ class Step:
     """Sampled an episode."""
 
 
+READY = "ready"
+
+
 class Busy:
     """Seconds in which at least one of something was under way."""
 
@@ -121,6 +126,9 @@ class Laps:
     def __init__(self, terms: Terms) -> None:
         self._mcp = Path(terms.mcp)
         self._latencies = iter(terms.latencies)
+        self._ready = Path(terms.folder, READY)
+        self._others = [Path(folder, READY) for folder in terms.together]
+        self._held = contextlib.ExitStack()
         self.sampling = Busy()
         self.playing = Busy()
         """The whole of the rollouts, sampling included."""
@@ -135,28 +143,26 @@ class Laps:
         generation, playing = self.sampling.take(), self.playing.take()
         times = (seconds, cpu_seconds, generation, playing - generation, seconds - playing)
         tell(step=asdict(Step(self._latency, *times, **played)))
+        if self._others and not self._ready.exists():
+            self._take_turn()
         self.begin()
+
+    def _take_turn(self) -> None:
+        """After the first step, in which engines start; then alone, to the end of this process."""
+        self._ready.touch()
+        while not all(other.exists() for other in self._others):
+            time.sleep(0.1)
+        self._held.enter_context(alone())
 
 
 def tell(**figures: Any) -> None:
     print(json.dumps(figures), flush=True)
 
 
-@contextlib.contextmanager
-def memory_told(device: str) -> Iterator[None]:
-    """At the end: the peak of this process, or of the whole GPU, where vLLM has a process of its own."""
-    peak, is_over = 0, threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not is_over.wait(0.1):
-            torch = sys.modules.get("torch")
-            if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
-                free, total = torch.cuda.mem_get_info()
-                peak = max(peak, total - free)
-
+def peak_mib(device: str) -> float:
+    """Of this process; on a GPU, without what vLLM has in a process of its own."""
     if device == "cuda":
-        threading.Thread(target=watch, daemon=True).start()
-    yield
-    is_over.set()
-    tell(peak_mib=(peak or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024) / 2**20)
+        import torch
+
+        return torch.cuda.max_memory_reserved() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -7,6 +7,7 @@ results' texts, its rewards and the servers' own schemas, and no `reset` waits f
 """
 
 import asyncio
+import functools
 import itertools
 import os
 import threading
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from terms import Laps, Terms, memory_told, read_terms, tell
+from terms import Laps, Terms, peak_mib, read_terms, tell
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
@@ -194,7 +195,6 @@ def options_of(terms: Terms) -> GRPOConfig:
         transformers_continuous_batching_config=paging_of(terms) if terms.device == "cpu" else None,
         use_vllm=is_vllm,
         vllm_mode="colocate",
-        vllm_gpu_memory_utilization=terms.memory_share,
         vllm_max_model_length=terms.prompt_tokens + terms.completion_tokens,
         vllm_importance_sampling_mode="token_truncate",
         vllm_importance_sampling_clip_max=2.0,
@@ -258,7 +258,17 @@ def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
     return trainer
 
 
+def give_cache(terms: Terms) -> None:
+    """As much as turnwise's side has. By a share of the memory, two that start at once take each other's."""
+    from trl.generation import vllm_generation
+
+    num_bytes = int(terms.cache_gib * 2**30)
+    vllm_generation.LLM = functools.partial(vllm_generation.LLM, kv_cache_memory_bytes=num_bytes)
+
+
 def race(terms: Terms) -> None:
+    if terms.backend == "vllm":
+        give_cache(terms)
     tokenizer = AutoTokenizer.from_pretrained(terms.model)
     TimedTrainer.laps = Laps(terms)
     servers = Servers(terms, open_chat(tokenizer))
@@ -268,12 +278,10 @@ def race(terms: Terms) -> None:
     model = trainer.model.merge_and_unload() if terms.tuning == "lora" else trainer.model
     model.save_pretrained(learned)
     tokenizer.save_pretrained(learned)
-    tell(learned=learned)
+    tell(learned=learned, peak_mib=peak_mib(terms.device))
     servers.close()
 
 
 if __name__ == "__main__":
-    terms = read_terms()
-    with memory_told(terms.device):
-        race(terms)
+    race(read_terms())
     os._exit(0)  # with vLLM inside, the interpreter may wait for its threads for ever

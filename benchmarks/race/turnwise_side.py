@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from terms import Laps, Terms, memory_told, read_terms, tell
+from terms import Laps, Terms, peak_mib, read_terms, tell
 
 from turnwise.config import Recipe, load_recipe
 from turnwise.diagnostics.health import Alarm
@@ -53,7 +53,7 @@ def recipe_of(terms: Terms) -> Recipe:
         "model.device": terms.device,
         "engine.kind": terms.backend,
         "engine.max_batch": terms.num_episodes,
-        "engine.vllm.gpu_memory_utilization": terms.memory_share,
+        "engine.vllm.cache_gib": terms.cache_gib,
         "engine.vllm.adapters": str(not terms.is_merged).lower(),
         "tools.mcp": terms.mcp,
         "tools.max_result_tokens": terms.result_tokens,
@@ -91,10 +91,10 @@ async def race(terms: Terms) -> None:
             engine.complete = noted
             screen.laps.begin()
             await train(run, Stopping())
-        tell(learned=str(folder.path))
+            held = await engine.memory() if terms.backend == "vllm" else {}
+        engine_mib = held.get("memory/engine_reserved_gib", 0) * 1024
+        tell(learned=str(folder.path), peak_mib=peak_mib(terms.device) + engine_mib)
 
 
 if __name__ == "__main__":
-    terms = read_terms()
-    with memory_told(terms.device):
-        asyncio.run(race(terms))
+    asyncio.run(race(read_terms()))

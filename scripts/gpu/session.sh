@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# On the GPU host, after unpack.sh and with .gpu/trl carried there: all that is measured there, one part after the
-# other in the background, so that a call that ends does not end it; about 25 minutes.
-#   bash scripts/gpu/session.sh [warm learn engine race update idle]
+# On the GPU host, after unpack.sh and with .gpu/trl and .gpu/hardware carried there: all that is measured there,
+# one part after the other in the background, so that a call that ends does not end it; about 25 minutes.
+#   bash scripts/gpu/session.sh [race_large learn idle update engine hardware scenarios]
 #   bash scripts/gpu/look.sh SECONDS                  how far it is, and what there is to $OUT
-# `warm` is needed by all that follows but `engine` and `update`. What is timed runs by itself.
+# `learn` and `idle` want what `race_large` leaves behind. What is timed runs by itself.
 set -uo pipefail
 home=${TURNWISE_GPU_HOME:-$HOME/gpu}
 tree=$home/tree out=$home/out
@@ -14,12 +14,13 @@ sed -i "s#^export PYTHONPATH=.*#export PYTHONPATH=$tree/src:$tree:$home/site PAT
 cat > "$home/session.sh" <<SHELL
 cd $tree; . $home/env.sh; out=$out home=$home
 $(sed -n '/^# --- parts/,$p' "$0")
-for part in ${*:-warm learn engine race update idle}; do
+for part in ${*:-race_large learn idle update engine hardware scenarios}; do
   echo "\$part begins after \$SECONDS s" >> $out/said
   \$part
 done
 echo "all done after \$SECONDS s" >> $out/said
 SHELL
+rm -f "$out/said"
 setsid nohup bash "$home/session.sh" > "$out/session.log" 2>&1 < /dev/null &
 exit
 
@@ -28,42 +29,74 @@ export OMP_WAIT_POLICY=PASSIVE TORCHINDUCTOR_COMPILE_THREADS=4
 # vLLM's older runner wants flashinfer, which is not there; on all sides alike
 export VLLM_USE_V2_MODEL_RUNNER=1
 
+lock=/tmp/turnwise-benchmark.lock  # what holds it is timed, or keeps what is timed waiting
+
 warm() {
-  OMP_NUM_THREADS=4 timeout 240 turnwise sft recipes/smollm2.toml --out $out/warm --set model.dtype=bfloat16 > $out/warm.log 2>&1
+  flock $lock env OMP_NUM_THREADS=4 timeout 240 turnwise sft recipes/smollm2.toml --out $out/warm \
+    --set model.dtype=bfloat16 > $out/warm.log 2>&1
 }
 
-learn() {  # seven runs side by side: the first alone for a while, so that the others find what it compiled
-  local common="python3 benchmarks/learning.py --recipe recipes/smollm2.toml --set model.path=$out/warm \
-    --set engine.kind=vllm --set model.dtype=bfloat16 --set engine.vllm.cache_gib=4 --goal 0.7 --out $out/learning"
-  timeout 560 $common --set run.num_steps=25 --variants "true rewards" --seeds 0 --jobs 1 > $out/learn-0.log 2>&1 &
-  sleep 60
-  timeout 500 $common --set run.num_steps=25 --variants "true rewards" --seeds 1 2 --jobs 2 > $out/learn-1.log 2>&1 &
-  timeout 500 $common --set run.num_steps=25 --variants shuffled --seeds 0 1 2 --jobs 3 > $out/learn-2.log 2>&1 &
-  timeout 500 $common --set run.num_steps=5 --variants "learning rate 0" --seeds 0 --jobs 1 > $out/learn-3.log 2>&1 &
+engine() {  # as adapters and merged
+  for kind in --adapters ""; do
+    OMP_NUM_THREADS=4 timeout 260 python3 benchmarks/vllm_engine.py $kind > $out/engine${kind#-}.log 2>&1 &
+  done
   wait
 }
 
-engine() { OMP_NUM_THREADS=4 timeout 220 python3 benchmarks/vllm_engine.py --adapters > $out/engine.log 2>&1; }
-
-race() {
-  local packages=$home/trl/site-packages
+raced() {  # NAME MODEL [OPTIONS]
+  local packages=$home/trl/site-packages name=$1 model=$2; shift 2
   [[ -d $packages ]] || { mkdir -p $packages && tar xJf .gpu/trl/site.tar.xz -C $packages; }
-  for name in grown warm; do
-    local model=qwen3-0.6b; [[ $name == warm ]] && model=$out/warm
-    PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1 timeout -k 5 420 python3 benchmarks/versus_trl.py \
-      --device cuda --model $model --warm 1 --steps 1 --out $out/race-$name > $out/race-$name.log 2>&1
+  PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1 timeout -k 5 600 python3 benchmarks/versus_trl.py \
+    --device cuda --model $model --warm 1 --steps 1 --out $out/race-$name "$@" > $out/race-$name.log 2>&1
+}
+
+race_large() {  # beside the warm start: engines take two minutes to start, and are timed when it is done
+  warm &
+  sleep 1
+  timeout 120 python3 benchmarks/race/grown.py $out/grown-1.7 1.7 > $out/grown.log 2>&1 &
+  raced grown qwen3-0.6b
+  wait
+}
+
+learn() {  # six runs side by side, and the race of the small model starts beside them: it is timed after them
+  local common="python3 benchmarks/learning.py --recipe recipes/smollm2.toml --set model.path=$out/warm \
+    --set engine.kind=vllm --set model.dtype=bfloat16 --set engine.vllm.cache_gib=2 \
+    --set update.tokens_per_microbatch=4096 --goal 0.7 --out $out/learning --set run.num_steps=${STEPS:-18}"
+  exec 9> $lock
+  flock 9
+  timeout 480 $common --variants "true rewards" --jobs 3 > $out/learn-true.log 2>&1 &
+  local runs=$!
+  timeout 480 $common --variants shuffled --jobs 3 > $out/learn-shuffled.log 2>&1 &
+  runs="$runs $!"
+  (sleep 40; raced warm $out/warm --cache-gib 4) 9>&- &
+  wait $runs
+  echo "learned after $SECONDS s" >> $out/said
+  flock -u 9
+  wait
+}
+
+hardware() {
+  bash scripts/gpu/hardware.sh > $out/hardware.log 2>&1
+  until grep -q "all done" $out/hardware.said; do sleep 1; done
+}
+
+scenarios() {  # with pytest's packages in .gpu/tests
+  for kind in whole adapters; do
+    PYTHONPATH=$PYTHONPATH:$PWD/.gpu/tests timeout 400 python3 -m tests.engines.vllm_scenarios --bfloat16 $kind \
+      > $out/scenarios-$kind.log 2>&1 &
   done
+  wait
+}
+
+idle() {
+  timeout 240 python3 benchmarks/gpu_idle.py --model $out/grown-1.7 --steps 5 --plot $out/timeline.svg \
+    --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.gpu_memory_utilization=0.4 \
+    --set update.tokens_per_microbatch=8192 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
+    --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 > $out/idle.log 2> $out/idle.err
 }
 
 update() {
   for model in smollm2 qwen3-0.6b; do
     timeout 90 python3 benchmarks/train.py --device cuda --model $model > $out/update-$model.log 2>&1
   done
-}
-
-idle() {
-  timeout 60 python3 benchmarks/race/grown.py $out/grown
-  timeout 240 python3 benchmarks/gpu_idle.py --model $out/grown --steps 5 --plot $out/timeline.svg \
-    --set optimizer.learning_rate=1e-8 --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 \
-    --set run.max_staleness=2 > $out/idle.log 2> $out/idle.err
 }

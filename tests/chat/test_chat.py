@@ -1,6 +1,7 @@
 """The chat over many tokenizers: prompts extend each other exactly, and what others wrote stays text."""
 
 import json
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -286,3 +287,16 @@ def test_the_pool_is_told_this_tokenizers_special_tokens() -> None:
 def test_text_that_can_not_be_encoded_is_counted() -> None:
     assert chat_of("qwen3")[1].count_tokens("half \ud800") > 0
     assert chat_of("qwen3")[1].count_tokens("") == 0
+
+
+def test_an_opening_is_made_once_and_not_kept_for_ever() -> None:
+    chat = open_chat(qwen3())
+    first = chat.open(USER, [PRICE])
+    assert chat.open(list(USER), [PRICE]) is first, "of the same messages and tools"
+    assert chat.open(USER, []) != first
+    assert chat.open(USER, [replace(PRICE, description="Another.")]) != first
+    for number in range(200):
+        chat.open((Message("user", f"What is {number}?"),), [])
+    again = chat.open(USER, [PRICE])
+    assert again == first
+    assert again is not first

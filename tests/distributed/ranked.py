@@ -10,22 +10,23 @@ from typing import Any
 
 import torch
 
-from tests.distributed.updates import SCENARIOS, joined, learn, new_trainer
+from tests.distributed.updates import SCENARIOS, Scenario, joined, learn, new_trainer
 from tests.training.updates import recipe_of
 from turnwise.distributed import group
 from turnwise.distributed.ranks import Ranks
 from turnwise.training.sharding import STRATEGIES
+from turnwise.training.shards import Shard
 
 
-def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
-    scenario = SCENARIOS[name]
+def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
     try:
         recipe_of(scenario.settings, hardware={"strategy": strategy})
     except ValueError as error:
         return {"refused": str(error).splitlines()[1].strip()}
-    trainer = new_trainer(scenario, ranks, STRATEGIES[strategy])
+    trainer = new_trainer(scenario, ranks, STRATEGIES[strategy], device)
     result = learn(scenario, trainer)
-    found = ranks.exchange(trainer.tensors())
+    own = trainer.tensors()
+    found = ranks.exchange(own) if ranks.count > 1 else [own]
     with trainer.policy.gathered():
         weights = {name: each.clone() for name, each in trainer.policy.weights().items()}
     return {
@@ -33,6 +34,7 @@ def outcome(name: str, strategy: str, ranks: Ranks) -> dict[str, Any]:
         "weights": weights,
         "metrics": result.metrics,
         "skipped": result.skipped,
+        "num_parts": sum(isinstance(each, Shard) for each in trainer.tensors().values()),
         "sizes": {name: each.shape for name, each in trainer.tensors().items()},
     }
 
@@ -44,7 +46,7 @@ def main() -> None:
         found = {}
         for name in names:
             try:
-                found[name] = outcome(name, strategy, ranks)
+                found[name] = outcome(SCENARIOS[name], strategy, ranks)
             except Exception:
                 print(f"rank {ranks.number}, {name}:\n{traceback.format_exc()}", flush=True)
                 raise

@@ -37,6 +37,7 @@ class Scenario:
     imitation: Callable[[], Sequence[Sample]] = tuple
     num_updates: int = 1
     dtype: torch.dtype = torch.float32
+    model: Callable[[], Any] = new_model
 
     @property
     def recipe(self) -> Recipe:
@@ -101,13 +102,18 @@ FIGURES = ("gradient/norm", "loss/total", "ratio/mean", "kl/sampler", "entropy/m
 
 
 def new_trainer(
-    scenario: Scenario, ranks: Ranks = ALONE, make: Callable[..., Shards] | None = None
+    scenario: Scenario,
+    ranks: Ranks = ALONE,
+    make: Callable[..., Shards] | None = None,
+    device: str = "cpu",
 ) -> Trainer:
+    """What is spread goes to its device by what spreads it, as in a run."""
     recipe = scenario.recipe
     value = recipe.value if recipe.algorithm.advantage == "gae" else None
-    policy = Policy(new_model().to(scenario.dtype), recipe.policy, value=value, device="cpu")
+    model = scenario.model().to(scenario.dtype)
+    policy = Policy(model, recipe.policy, value=value, device=device if make is None else None)
     if make is not None:
-        policy.shard(make, "cpu")
+        policy.shard(make, device)
     return Trainer(policy, recipe, ranks)
 
 

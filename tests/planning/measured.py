@@ -3,12 +3,17 @@
 A program of its own, since the peak of a process is asked for:
 
     python -m tests.planning.measured RECIPE [KEY=VALUE…]   ->   {"planned": …, "used": …, "num_cached": …}
+
+On a GPU what is used are the tensors that torch holds at most; `reserved` is what it has taken from the
+driver for them, `context` what the driver and its kernels take beside (others on the GPU count there too),
+and `loading` the most until the weights were there, which is not among what is used.
 """
 
 import asyncio
 import gc
 import json
 import random
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,8 +23,10 @@ from transformers import AutoModelForCausalLM
 
 from tests.training.drawn import GIVEN, OWN, sample
 from turnwise.config import Recipe, load_recipe
-from turnwise.planning import load_config, plan_memory
+from turnwise.devices import choose_device
+from turnwise.planning import Plan, load_config, plan_memory
 from turnwise.training.policy import Policy
+from turnwise.training.quantised import twin
 from turnwise.training.samples import Sample
 from turnwise.training.trainer import Trainer
 from turnwise.types import Sampling
@@ -32,6 +39,53 @@ def resident(name: str) -> int:
         if line.startswith(name):
             return int(line.split()[1]) * 1024
     raise AssertionError(name)
+
+
+class Process:
+    """What this one holds: its resident set, above what torch keeps for itself."""
+
+    def __init__(self) -> None:
+        torch.nn.Linear(256, 256)(torch.zeros(64, 256)).sum().backward()
+        gc.collect()
+        self._before = resident("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+
+    def loaded(self) -> int:
+        return self.most()
+
+    def now(self) -> int:
+        return resident("VmRSS") - self._before
+
+    def most(self) -> int:
+        return resident("VmHWM") - self._before
+
+    def beside(self) -> dict[str, int]:
+        return {}
+
+
+class Gpu:
+    """What torch's tensors hold on one."""
+
+    def __init__(self) -> None:
+        asked = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        self._others = int(subprocess.check_output(asked, text=True).split()[0]) * 2**20
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+
+    def loaded(self) -> int:
+        most = self.most()
+        torch.cuda.reset_peak_memory_stats()
+        return most
+
+    def now(self) -> int:
+        return torch.cuda.memory_allocated()
+
+    def most(self) -> int:
+        return torch.cuda.max_memory_allocated()
+
+    def beside(self) -> dict[str, int]:
+        free, total = torch.cuda.mem_get_info()
+        context = total - free - torch.cuda.memory_reserved() - self._others
+        return {"reserved": torch.cuda.max_memory_reserved(), "context": context}
 
 
 def made(recipe: Recipe) -> Any:
@@ -69,28 +123,43 @@ def samples(recipe: Recipe) -> list[Sample]:
     ]
 
 
+def bases(recipe: Recipe) -> tuple[Any, Any]:
+    """What is sampled from and what learns: a quantised base is one, as in a run."""
+    if recipe.model.quantisation == "none":
+        return made(recipe), made(recipe)
+    base = load_model(recipe.model)
+    return base, twin(base)
+
+
+def planned_bytes(plan: Plan) -> int:
+    """Of tensors: what CUDA takes for itself is not among those that are counted."""
+    return sum(part.num_bytes for part in plan.parts if part.name != "CUDA itself")
+
+
 def main() -> None:
     recipe = load_recipe(Path(sys.argv[1]), sys.argv[2:])
-    planned = plan_memory(recipe, "cpu")
-    torch.nn.Linear(256, 256)(torch.zeros(64, 256)).sum().backward()  # what torch keeps for itself
-    gc.collect()
-    before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    engine = transformers_engine(recipe, made(recipe))
+    device = choose_device(recipe.model.device)
+    planned = plan_memory(recipe, device)
+    held = Gpu() if device == "cuda" else Process()
+    sampled, learning = bases(recipe)
+    loading = held.loaded()
+    engine = transformers_engine(recipe, sampled)
     num_cached = asyncio.run(fill(engine, recipe))
-    played = resident("VmRSS") - before
-    policy = Policy(made(recipe), recipe.policy, device="cpu")
+    played = held.now()
+    policy = Policy(learning, recipe.policy, device=device)
     trainer = Trainer(policy, recipe)
     result = trainer.update(samples(recipe), step=0)
     assert not result.skipped, result.skipped
-    learned = resident("VmHWM") - before
+    learned = held.most()
     weights = policy.adapter() if recipe.publishes_adapters else policy.weights()
     asyncio.run(engine.publish(weights, 1))
     report = {
-        "planned": planned.num_bytes,
-        "used": resident("VmHWM") - before,
+        "planned": planned_bytes(planned),
+        "used": held.most(),
+        "loading": loading,
         "played": played,
         "learned": learned,
+        **held.beside(),
         "num_cached": num_cached,
         "num_microbatches": result.metrics["update/num_microbatches"],
         "parts": {part.name: part.num_bytes for part in planned.parts},

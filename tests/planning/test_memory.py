@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import BloomConfig, GPTNeoXConfig, MambaConfig, MixtralConfig, Qwen3Config
 
+from tests.planning.shaped import QWEN3_06B, SEVEN_B
 from tests.test_cli import turnwise
 from turnwise.config import Recipe, load_recipe
 from turnwise.devices import Memory
@@ -26,29 +27,6 @@ from turnwise.planning import (
 from turnwise.planning.held import Held
 
 GIB = 2**30
-QWEN3_06B = Qwen3Config(
-    vocab_size=151_936,
-    hidden_size=1024,
-    intermediate_size=3072,
-    num_hidden_layers=28,
-    num_attention_heads=16,
-    num_key_value_heads=8,
-    head_dim=128,
-    tie_word_embeddings=True,
-    max_position_embeddings=40_960,
-)
-SEVEN_B = Qwen3Config(
-    vocab_size=152_064,
-    hidden_size=3584,
-    intermediate_size=18_944,
-    num_hidden_layers=28,
-    num_attention_heads=28,
-    num_key_value_heads=4,
-    head_dim=128,
-    tie_word_embeddings=False,
-    max_position_embeddings=32_768,
-)
-
 MIXTRAL = MixtralConfig(
     vocab_size=1000,
     hidden_size=256,

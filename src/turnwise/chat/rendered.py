@@ -13,6 +13,8 @@ from turnwise.types import Message, Parsed, Tool, ToolCall
 
 _UNSHOWN = "[not shown: this text cannot be written safely for this model]"
 _ROLES = ("system", "user", "assistant")
+_NUM_OPENINGS = 128
+"""Kept: every member of a group begins with the same, and schemas are most of what there is to tokenize."""
 
 
 class Form(Protocol):
@@ -33,7 +35,7 @@ class Form(Protocol):
 
 
 class RenderedChat:
-    """The Chat of protocols.py. Made by `open_chat`; of episodes it keeps only the schemas of tools."""
+    """The Chat of protocols.py. Made by `open_chat`; of episodes it keeps schemas and the last openings."""
 
     def __init__(
         self, form: Form, reader: Reader, guard: Guard, *, system_prompt: str, notes: Sequence[str]
@@ -44,6 +46,7 @@ class RenderedChat:
         self._system_prompt = system_prompt
         self._offers: dict[str, _Offer] = {}
         self._skeletons: dict[Hashable, list[int]] = {}
+        self._openings: dict[Hashable, tuple[int, ...]] = {}
         self.notes = tuple(notes)
         """What was found out about the template and decided, one sentence each."""
 
@@ -71,12 +74,17 @@ class RenderedChat:
         if unknown := [message.role for message in messages if message.role not in _ROLES]:
             raise ValueError(f"prompt: role {unknown[0]!r} is none of {', '.join(_ROLES)}")
         offers = [self._offer(tool) for tool in tools]
-        wires = [offer.wire for offer in offers]
-        return self._guarded(
-            lambda contents: self._form.open(self._with_system_prompt(messages, contents), wires),
-            [message.content for message in messages],
-            key=(*(message.role for message in messages), *(offer.number for offer in offers)),
-        )
+        wires, numbers = [offer.wire for offer in offers], tuple(offer.number for offer in offers)
+        asked = (tuple(messages), numbers)
+        if asked not in self._openings:
+            if len(self._openings) == _NUM_OPENINGS:
+                del self._openings[next(iter(self._openings))]  # the oldest
+            self._openings[asked] = self._guarded(
+                lambda contents: self._form.open(self._with_system_prompt(messages, contents), wires),
+                [message.content for message in messages],
+                key=(*(message.role for message in messages), *numbers),
+            )
+        return self._openings[asked]
 
     def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> tuple[int, ...]:
         """The new ids only: `ids` are the beginning of the next prompt exactly as they are."""

@@ -86,6 +86,8 @@ class Recipe(BaseModel):
             )
         if self.run.mode == "async" and self.rollout.lockstep:
             raise ValueError("rollout.lockstep cannot hold in run.mode 'async': timing decides what meets")
+        if self.engine.kind == "vllm" and self.rollout.lockstep:
+            raise ValueError("rollout.lockstep cannot hold with engine.kind 'vllm': it takes no whole batch")
         return self
 
     @model_validator(mode="after")

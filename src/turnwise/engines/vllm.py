@@ -372,7 +372,8 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
         logprobs_mode="processed_logprobs",  # after temperature, as the trainer computes them
         max_model_len=settings.max_model_len,
         max_num_seqs=settings.max_batch,
-        gpu_memory_utilization=settings.memory_share,
+        # with a cache of a given size it only asks whether so much is free
+        gpu_memory_utilization=settings.memory_share if settings.cache_bytes is None else 0.01,
         kv_cache_memory_bytes=settings.cache_bytes,
         enable_prefix_caching=True,
         enforce_eager=settings.is_eager,

@@ -1,5 +1,6 @@
 """Takes a run's folder, trains in it from wherever it stands, and says on the terminal how that went."""
 
+import sys
 import time
 
 from rich.console import Console
@@ -16,6 +17,10 @@ from turnwise.run.summary import print_summary, summarise_run
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
+SWITCH_SECONDS = 1e-3
+"""After which an update and the episodes played beside it, two threads, may take turns: at Python's own 5 ms
+each can keep the other waiting that long whenever it wants to go on."""
+
 
 async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: Ranks = ALONE) -> bool:
     """Whether it got to the end of its steps; if not, the folder can be resumed.
@@ -25,6 +30,8 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
     """
     started = time.perf_counter()
     recipe = folder.recipe
+    if recipe.run.mode == "async":
+        sys.setswitchinterval(SWITCH_SECONDS)
     console = Console(emoji=False, quiet=not is_first(ranks))
     if not is_first(ranks):
         show = Quiet

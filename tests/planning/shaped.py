@@ -1,0 +1,92 @@
+"""Takes the name of a shape, gives a folder with a model of it: random weights, the embedded tokenizer.
+
+What a model's size costs is seen without the model: no hub is needed. A file a layer; on a GPU 15 GB are
+drawn in seconds, and the disk is what is waited for.
+
+    python -m tests.planning.shaped qwen3-0.6b|7b|tiny FOLDER [DEVICE]
+"""
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM, Qwen3Config
+
+from turnwise.chat import load_tokenizer
+
+QWEN3_06B = Qwen3Config(
+    vocab_size=151_936,
+    hidden_size=1024,
+    intermediate_size=3072,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    num_key_value_heads=8,
+    head_dim=128,
+    tie_word_embeddings=True,
+    max_position_embeddings=40_960,
+)
+SEVEN_B = Qwen3Config(
+    vocab_size=152_064,
+    hidden_size=3584,
+    intermediate_size=18_944,
+    num_hidden_layers=28,
+    num_attention_heads=28,
+    num_key_value_heads=4,
+    head_dim=128,
+    tie_word_embeddings=False,
+    max_position_embeddings=32_768,
+)
+TINY = Qwen3Config(
+    vocab_size=151_936,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=16,
+    tie_word_embeddings=False,
+    max_position_embeddings=8192,
+)
+SHAPES = {"qwen3-0.6b": QWEN3_06B, "7b": SEVEN_B, "tiny": TINY}
+
+SPREAD = 0.02
+"""Of the weights, as transformers draws them; a norm's are 1."""
+
+
+def write_shape(config: Qwen3Config, folder: Path, device: str) -> None:
+    """In bfloat16, with an index over the files."""
+    tokenizer = load_tokenizer("embedded")
+    config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
+    config.architectures, config.dtype = ["Qwen3ForCausalLM"], "bfloat16"
+    folder.mkdir(parents=True, exist_ok=True)
+    config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    with torch.device("meta"):
+        outline = cast("Any", AutoModelForCausalLM).from_config(config)
+    files: dict[str, list[str]] = defaultdict(list)
+    for name, _ in outline.named_parameters():  # a tied head is not named again
+        files["-".join(name.split(".")[1:3]) if ".layers." in name else name].append(name)
+    total, places = 0, dict[str, str]()
+    for file, names in files.items():
+        tensors = {name: _drawn(outline.get_parameter(name).shape, device) for name in names}
+        save_file(tensors, folder / f"{file}.safetensors", metadata={"format": "pt"})
+        total += sum(each.nbytes for each in tensors.values())
+        places |= dict.fromkeys(names, f"{file}.safetensors")
+    index = {"metadata": {"total_size": total}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def _drawn(shape: torch.Size, device: str) -> torch.Tensor:
+    if len(shape) == 1:
+        return torch.ones(shape, dtype=torch.bfloat16)
+    drawn = torch.empty(shape, dtype=torch.bfloat16, device=device)
+    return drawn.normal_(std=SPREAD).cpu()
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    write_shape(SHAPES[sys.argv[1]], Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else "cpu")
