@@ -14,7 +14,7 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.devices import Memory
 from turnwise.inspection import Listing, list_tools
 from turnwise.mcp.spec import load as load_servers
-from turnwise.planning import check_device_limits, plan_memory
+from turnwise.planning import check_device_limits, check_sft_limits, plan_memory
 from turnwise.run.dry import dry_run
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.load import load
@@ -144,6 +144,12 @@ def test_the_recipe_for_a_mac_stays_below_what_metal_can_hold(hub: Path) -> None
     check_device_limits(offline(by_name("mps"), hub), "mps")
     with pytest.raises(ValueError, match="use the CPU"):
         check_device_limits(offline(by_name("mps"), hub, "engine.cache_tokens=32768"), "mps")
+
+
+def test_so_does_its_warm_start(hub: Path) -> None:
+    check_sft_limits(offline(by_name("mps"), hub, "engine.cache_tokens=32768"), "mps")  # it samples nothing
+    with pytest.raises(ValueError, match=r"sft\.tokens_per_microbatch.*use the CPU"):
+        check_sft_limits(offline(by_name("mps"), hub, "sft.tokens_per_microbatch=32768"), "mps")
 
 
 def test_the_classic_recipe_has_the_older_values() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.rollout.stage import task
-from tests.shown import recipe_in, shown_task, sound_setup
+from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import one_line, turnwise
 from turnwise.config import Recipe
 from turnwise.rewards import is_success
@@ -71,14 +71,26 @@ def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Path, tm
     assert not (tmp_path / "warm").exists()
 
 
+def test_a_device_that_is_not_there_is_told_before_anything_is_played(folder: Path, tmp_path: Path) -> None:
+    write_servers(folder, notebook={"command": "no-such-command"})
+    with pytest.raises(ValueError, match=r"model\.device is 'mps', and torch finds none"):
+        asyncio.run(warm_up(recipe_in(folder, "model.device=mps"), tmp_path / "warm"))
+
+
 def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
     save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
+    several = ("--set", "hardware.num_processes=4", "--set", "hardware.strategy=fsdp2")
     args = ("sft", "recipe.toml", "--out", "warm", "--set", "sft.num_epochs=3")
-    ran = turnwise(*args, cwd=folder)
+    ran = turnwise(*args, *several, cwd=folder)
     assert ran.code == 0, ran
+    assert one_line(ran.err) == (
+        "sft is done by one process, which holds the whole model; left out: "
+        "hardware.num_processes = 4, hardware.strategy = 'fsdp2'"
+    )
     assert "dropped wrong: answered, without success" in ran.out
     assert "warm: learned from 1 demonstrations, 1 dropped; loss " in ran.out
     assert ran.out.count("step ") == 3
+    assert {line.split()[0] for line in ran.out.splitlines()} == {"step", "dropped", "warm:"}
     again = turnwise(*args, cwd=folder)
     assert again.code == 2
     assert "is there already" in one_line(again.err)

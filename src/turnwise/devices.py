@@ -78,5 +78,5 @@ def check_tensors(device: str, num_bytes: Mapping[str, int]) -> None:
     if most > MPS_MAX_BYTES:
         raise ValueError(
             f"{name}: {most / 2**30:.1f} GiB in one tensor, and mps takes {MPS_MAX_BYTES // 2**30} at most: "
-            f"lower it, or use the CPU (model.device = 'cpu', or {VARIABLE}=cpu)"
+            f"lower it, or use the CPU (model.device = 'cpu', or 'auto' with {VARIABLE}=cpu)"
         )

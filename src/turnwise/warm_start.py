@@ -10,6 +10,7 @@ from rich.console import Console
 from turnwise.chat import load_tokenizer
 from turnwise.config import Recipe
 from turnwise.lessons import Verified, demonstrating, lessons_of, verified_lessons
+from turnwise.planning import check_sft_limits
 from turnwise.rollout.live import shown
 from turnwise.tasks.load import load
 from turnwise.tracking.whole import write_json
@@ -49,6 +50,7 @@ async def warm_up(
     are believed.
     """
     check_free(out)
+    check_sft_limits(recipe)
     tasks = _demonstrated(recipe)
     gathered = await _gather(recipe, tasks, is_verified=is_verified)
     if not gathered.lessons:

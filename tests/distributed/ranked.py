@@ -1,6 +1,6 @@
 """One of several processes: makes each named update, and puts what came of it into a folder.
 
-python -m tests.distributed.ranked STRATEGY FOLDER
+python -m tests.distributed.ranked STRATEGY FOLDER NAME…
 """
 
 import sys
@@ -40,13 +40,13 @@ def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu"
 
 
 def main() -> None:
-    strategy, folder = sys.argv[1], Path(sys.argv[2])
+    strategy, folder, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
     torch.set_num_threads(1)
     with group.joined("cpu", is_sharded=STRATEGIES[strategy] is not None) as ranks:
         found = {}
-        for name, scenario in SCENARIOS.items():
+        for name in names:
             try:
-                found[name] = outcome(scenario, strategy, ranks)
+                found[name] = outcome(SCENARIOS[name], strategy, ranks)
             except Exception:
                 print(f"rank {ranks.number}, {name}:\n{traceback.format_exc()}", flush=True)
                 raise

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from turnwise.cli import app
 from turnwise.config import Recipe, load_recipe
 from turnwise.training.sharding import STRATEGIES
 
@@ -65,3 +67,23 @@ def test_every_strategy_that_a_recipe_can_name_is_there(tmp_path: Path) -> None:
         assert chosen.hardware.strategy == name
     with pytest.raises(ValueError, match=r"hardware\.strategy"):
         load_recipe(None, ["hardware.strategy=single"])
+
+
+@pytest.mark.parametrize(
+    "command", [["sft", "--out", "warm"], ["eval"], ["rollout"]], ids=lambda each: each[0]
+)
+def test_what_one_process_does_is_refused_under_a_launcher_and_else_says_what_it_leaves_out(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.toml").write_text("hardware = {num_processes = 2}\n")
+    name, *options = command
+    launched = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    result = CliRunner().invoke(app, [name, "recipe.toml", *options], env=launched)
+    assert result.exit_code == 2
+    assert f"{name} is done by one process: start it without torchrun" in result.stderr
+    result = CliRunner().invoke(app, [name, "recipe.toml", *options])
+    assert result.exit_code == 2
+    first, last = result.stderr.splitlines()
+    assert first.endswith("which holds the whole model; left out: hardware.num_processes = 2")
+    assert "tasks" in last

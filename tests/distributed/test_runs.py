@@ -94,7 +94,8 @@ def skip_without_deepspeed(strategy: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "strategy", ["data_parallel", pytest.param("fsdp2", marks=pytest.mark.slow), "zero3"]
+    "strategy",
+    ["data_parallel", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fsdp2", "zero3"))],
 )
 def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path, tmp_path: Path) -> None:
     skip_without_deepspeed(strategy)
@@ -120,10 +121,8 @@ def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path,
     assert len(parts) == (0 if strategy == "data_parallel" else 2)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [*(pytest.param(each, marks=pytest.mark.slow) for each in ("data_parallel", "fsdp2")), "zero3"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["data_parallel", "fsdp2", "zero3"])
 def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     strategy: str, by_one: Path, tmp_path: Path
 ) -> None:
@@ -261,6 +260,23 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     assert words in done.stderr
     is_saved = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
     assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"
+
+
+@pytest.mark.slow
+def test_that_nothing_can_be_quantised_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISABLE_BITSANDBYTES", "1")
+    recipe = write_recipe(
+        tmp_path,
+        model={"quantisation": "nf4"},
+        run={"num_steps": 1},
+        hardware={"num_processes": 2},
+        **UNMEASURED,
+    )
+    done = train(str(recipe))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("DISABLE_BITSANDBYTES is set: LoRA on a bfloat16 base") == 1
+    settled = json.loads((tmp_path / "runs" / "run" / "recipe.json").read_text())["model"]
+    assert (settled["quantisation"], settled["dtype"]) == ("none", "bfloat16")
 
 
 @pytest.mark.slow

@@ -1,7 +1,11 @@
 """Two processes learn what one learns: gradients, weights and figures of every kind of update."""
 
 import math
+import subprocess
+from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,22 +16,50 @@ from tests.distributed.updates import FIGURES, SCENARIOS, joined, learn, new_tra
 from turnwise.training.sharding import STRATEGIES
 
 Outcomes = dict[str, dict[str, Any]]
+ByTwo = Callable[[str], list[Outcomes]]
+
+SHORT = ("full", "frozen reference", "bfloat16")
+"""Of ZeRO-3 these are in CI: what it does not share with FSDP2 is few lines."""
 
 
-@pytest.fixture(scope="session", params=sorted(STRATEGIES))
-def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Outcomes]:
-    """What each of two processes came to."""
-    if request.param == "zero3" and find_spec("deepspeed") is None:
-        pytest.skip("DeepSpeed is not installed")
-    folder = tmp_path_factory.mktemp("ranks")
-    found = launched.by_two("tests.distributed.ranked", request.param, str(folder))
-    assert found.returncode == 0, found.stdout + found.stderr
-    return [torch.load(folder / f"{request.param}-{rank}.pt", weights_only=False) for rank in range(2)]
+def cases(*names: str) -> Any:
+    """Every strategy with every one of these updates."""
+    return pytest.mark.parametrize(
+        ("strategy", "name"),
+        [
+            pytest.param(
+                strategy, name, marks=pytest.mark.slow if strategy == "zero3" and name not in SHORT else ()
+            )
+            for strategy in sorted(STRATEGIES)
+            for name in names
+        ],
+    )
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_two_processes_learn_what_one_does(name: str, by_two: list[Outcomes]) -> None:
-    first = by_two[0][name]
+@pytest.fixture(scope="session")
+def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ByTwo:
+    """What each of two processes came to under a strategy, by the updates that are tested."""
+
+    @cache
+    def launch(strategy: str) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
+        folder = tmp_path_factory.mktemp("ranks")
+        asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__)]
+        names = {each["name"] for each in asked if each["strategy"] == strategy}
+        return folder, launched.by_two("tests.distributed.ranked", strategy, str(folder), *sorted(names))
+
+    def outcomes(strategy: str) -> list[Outcomes]:
+        if strategy == "zero3" and find_spec("deepspeed") is None:
+            pytest.skip("DeepSpeed is not installed")
+        folder, found = launch(strategy)
+        assert found.returncode == 0, found.stdout + found.stderr
+        return [torch.load(folder / f"{strategy}-{rank}.pt", weights_only=False) for rank in range(2)]
+
+    return outcomes
+
+
+@cases(*SCENARIOS)
+def test_two_processes_learn_what_one_does(strategy: str, name: str, by_two: ByTwo) -> None:
+    first = by_two(strategy)[0][name]
     if "refused" in first:
         pytest.skip(first["refused"])
     scenario = SCENARIOS[name]
@@ -56,9 +88,9 @@ def test_two_processes_learn_what_one_does(name: str, by_two: list[Outcomes]) ->
     assert first["metrics"].keys() == result.metrics.keys()
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_both_processes_have_the_same_bits(name: str, by_two: list[Outcomes]) -> None:
-    first, second = (each[name] for each in by_two)
+@cases(*SCENARIOS)
+def test_both_processes_have_the_same_bits(strategy: str, name: str, by_two: ByTwo) -> None:
+    first, second = (each[name] for each in by_two(strategy))
     if "refused" in first:
         pytest.skip(first["refused"])
     for part in ("tensors", "weights"):
@@ -70,9 +102,12 @@ def test_both_processes_have_the_same_bits(name: str, by_two: list[Outcomes]) ->
             assert second["metrics"][figure] == value or math.isnan(value), figure
 
 
-def test_what_shards_keeps_a_part_on_each_and_data_parallel_all(by_two: list[Outcomes]) -> None:
-    parts = [each["full"]["sizes"] for each in by_two]
+@cases("full")
+def test_what_shards_keeps_a_part_on_each_and_data_parallel_all(
+    strategy: str, name: str, by_two: ByTwo
+) -> None:
+    parts = [each[name]["sizes"] for each in by_two(strategy)]
     embedding = next(name for name in parts[0] if "embed_tokens" in name and name.startswith("policy/"))
-    whole = by_two[0]["full"]["tensors"][embedding].numel()
+    whole = by_two(strategy)[0][name]["tensors"][embedding].numel()
     held = [math.prod(each[embedding]) for each in parts]
     assert held in ([whole, whole], [whole // 2, whole // 2])

@@ -5,7 +5,9 @@ import contextlib
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,12 +21,41 @@ from turnwise.mcp.spec import ServerSpec, parse
 from turnwise.types import Cause, Fault, ToolCall, ToolResult
 
 
+@dataclass
+class Door:
+    """Turns requests away, as a limit on their rate does: what a window is full for waits for the next."""
+
+    method: str = "tools/call"
+    status: int = 429
+    seconds: float = 0.5
+    """How long the first window lasts, which lets nothing in."""
+    says: str = "0.5"
+    is_ever_open: bool = True
+    num_refused: int = 0
+    num_greeted: int = 0
+    closed_at: float | None = None
+
+    def refusal(self, method: str) -> tuple[int, str] | None:
+        self.num_greeted += method == "initialize"
+        if method != self.method or not self.says:
+            return None
+        self.closed_at = self.closed_at or time.monotonic()
+        if self.is_ever_open and time.monotonic() >= self.closed_at + self.seconds:
+            return None
+        self.num_refused += 1
+        return self.status, self.says
+
+
+OPEN = Door(says="")
+
+
 class Handler(BaseHTTPRequestHandler):
     """A legacy-era streamable HTTP server; a tool call's `what` says how to fail."""
 
     protocol_version = "HTTP/1.1"
     failing_calls: dict[str, int]
     open_connections: set[socket.socket]
+    door: "Door"
     token = ""
 
     def setup(self) -> None:
@@ -43,6 +74,12 @@ class Handler(BaseHTTPRequestHandler):
         method, arguments = body["method"], (body.get("params") or {}).get("arguments") or {}
         if self.token and self.headers.get("authorization") != f"Bearer {self.token}":
             return self.reply(401, b"who are you?", "text/plain")
+        if (refusal := self.door.refusal(method)) is not None:
+            status, seconds = refusal
+            self.send_response(status)
+            self.send_header("retry-after", seconds)
+            self.send_header("content-length", "0")
+            return self.end_headers()
         if method == "tools/call":
             return self.call(body["id"], arguments)
         if method == "initialize":
@@ -111,8 +148,9 @@ def text(value: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def http_server(token: str = "") -> Iterator[str]:
-    handler = type("OwnHandler", (Handler,), {"failing_calls": {}, "open_connections": set(), "token": token})
+def http_server(token: str = "", door: Door = OPEN) -> Iterator[str]:
+    own = {"failing_calls": {}, "open_connections": set(), "token": token, "door": door}
+    handler = type("OwnHandler", (Handler,), own)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
@@ -144,7 +182,6 @@ async def do(pool: Pool, tool: str = "do", **arguments: Any) -> ToolResult:
     [
         (401, Cause.CLOSED, "HTTP 401 Unauthorized"),
         (404, Cause.CLOSED, "HTTP 404 Not Found"),
-        (429, Cause.CLOSED, "HTTP 429 Too Many Requests"),
         (500, Cause.CLOSED, "HTTP 500 Internal Server Error"),
         (502, Cause.CLOSED, "HTTP 502 Bad Gateway"),
         ("drop", Cause.CLOSED, "connection failed"),
@@ -197,6 +234,100 @@ def test_only_a_call_that_is_safe_to_repeat_is_retried_after_a_503() -> None:
                 assert (read.cause, read.num_retries) == (Cause.OK, 1)
                 wrote = await do(pool, "do", what="once", key="write")
                 assert (wrote.cause, wrote.num_retries) == (Cause.CLOSED, 0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "door", [Door(seconds=1.0, says="1"), Door(status=503, seconds=1.0, says="1")], ids=["429", "503"]
+)
+def test_a_server_that_asks_for_a_rest_is_left_alone_by_all_and_then_answers(door: Door) -> None:
+    async def main() -> None:
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
+                first = asyncio.create_task(do(pool, "read"))
+                while not door.num_refused:
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)  # until we have read the answer
+                others = await asyncio.gather(*(do(pool, n=n) for n in range(10)))
+                results = [await first, *others]
+                assert [result.content for result in results] == ["fine"] * 11
+                assert (door.num_refused, results[0].num_retries) == (1, 1)
+                assert results[0].seconds >= 1.0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("door", "num_retries"), [(Door(), 1), (Door(status=503), 0)], ids=["429", "503"])
+def test_what_was_turned_away_is_sent_again_even_if_it_writes_but_not_what_may_have_been_begun(
+    door: Door, num_retries: int
+) -> None:
+    async def main() -> None:
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url)) as pool:
+                wrote = await do(pool, "do")
+                assert wrote.cause is (Cause.OK if num_retries else Cause.CLOSED)
+                assert wrote.num_retries == num_retries
+                assert (await do(pool, "do", n=1)).content == "fine", "it waits for the rest of the others"
+
+    asyncio.run(main())
+
+
+def test_a_rest_past_all_patience_is_a_fault_of_infrastructure_and_nothing_more_is_sent() -> None:
+    async def main() -> None:
+        door = Door(says="3600", is_ever_open=False)
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url, patience_seconds=0.2)) as pool:
+                results = [await do(pool, "read", n=n) for n in range(3)]
+                assert {result.fault for result in results} == {Fault.INFRA}
+                assert "HTTP 429 Too Many Requests" in results[0].content
+                assert [result.cause for result in results[1:]] == [Cause.BREAKER_OPEN] * 2
+                assert "it asks for a rest of 3600 s, patience_seconds is 0.2" in results[1].content
+                assert door.num_refused == 1
+
+    asyncio.run(main())
+
+
+def test_a_server_that_says_at_once_for_ever_is_not_hammered() -> None:
+    async def main() -> None:
+        door = Door(says="0", is_ever_open=False)
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url, patience_seconds=1.0)) as pool:
+                result = await do(pool, "read")
+                assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
+                assert 2 <= door.num_refused <= 5
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_busy_after_a_time_out_is_not_taken_for_hung() -> None:
+    async def main() -> None:
+        door = Door("not yet", is_ever_open=False)
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url, timeout_seconds=0.3)) as pool:
+                assert (await do(pool)).content == "fine"
+                door.method = "tools/list"
+                assert (await do(pool, what="sleep")).cause is Cause.TIMEOUT
+                while not door.num_refused:
+                    await asyncio.sleep(0.01)
+                assert (await do(pool, n=1)).content == "fine"
+                assert door.num_greeted == 1, "the same session"
+
+    asyncio.run(main())
+
+
+def test_a_server_that_asks_for_a_rest_at_connect_is_given_it() -> None:
+    async def main() -> None:
+        door = Door("initialize")
+        with http_server(door=door) as url:
+            async with nothing_leaks(), Pool(remote(url)) as pool:
+                assert (await do(pool)).content == "fine"
+                assert door.num_refused == 1
+            late = Door("initialize", says="3600", is_ever_open=False)
+        with http_server(door=late) as url:
+            async with nothing_leaks(), Pool(remote(url)) as pool:
+                with pytest.raises(ConnectFailed, match="HTTP 429"):
+                    await do(pool)
 
     asyncio.run(main())
 

@@ -5,8 +5,6 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
 from turnwise.protocols import RewardDown
 from turnwise.rewards import Part, Rewards
-from turnwise.rewards.endpoint import MAX_REPLY_BYTES, Patience, asked_wait
+from turnwise.rewards.endpoint import MAX_REPLY_BYTES, Patience
 from turnwise.rewards.judge import Judge, messages_for, read_verdict, record_of
 from turnwise.types import Stop, Trajectory, Truth
 
@@ -329,16 +327,6 @@ def test_a_verdict_is_one_object(reply: str, score: float) -> None:
 def test_anything_else_is_no_verdict(reply: str) -> None:
     with pytest.raises(ValueError, match=r"score|reply"):
         read_verdict(reply)
-
-
-def test_a_wait_is_seconds_or_a_date() -> None:
-    assert asked_wait(None) is None
-    assert asked_wait("2") == 2
-    assert asked_wait("soon") is None
-    later = asked_wait(format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True))
-    assert later is not None
-    assert 25 < later <= 30
-    assert asked_wait(format_datetime(datetime.now(UTC) - timedelta(seconds=30), usegmt=True)) == 0
 
 
 def test_the_wait_the_endpoint_asks_for_is_kept(provider: LoopbackProvider, tmp_path: Path) -> None:

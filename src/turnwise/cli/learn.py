@@ -63,7 +63,9 @@ def train(
     if several.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
         source = [str(recipe)] if resume is None else ["--resume", str(resume)]
-        options = [word for override in overrides for word in ("--set", override)]
+        # as settled here, where it was said if nothing can be quantised
+        settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
+        options = [word for override in (*overrides, *settled) for word in ("--set", override)]
         raise typer.Exit(several.start(settings, ["train", *source, *shown, *options]))
 
     from turnwise.run.command import train_in
@@ -72,7 +74,7 @@ def train(
     show = Json if json else Quiet if quiet else None
     with (
         several.joined(settings) as ranks,
-        several.one_folder(ranks, lambda: _folder(recipe, resume, overrides)) as folder,
+        several.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder,
     ):
         has_ended_well = run_async(train_in(folder, show, ranks))
     if not has_ended_well:
@@ -80,7 +82,7 @@ def train(
 
 
 def _settings(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "Recipe":
-    """The recipe, or the run's own; read again once its folder is held."""
+    """The recipe, or the run's own, which is read again once its folder is held."""
     from turnwise.config import changed_recipe
     from turnwise.tracking.folder import RunFolder
 
@@ -133,6 +135,7 @@ def sft(
     model.path=models/warm
     """
     settings = read_recipe(recipe, overrides)
+    several.alone(settings, "sft")
     from turnwise.warm_start import warm_up
 
     def show(step: "SftStep") -> None:
@@ -172,7 +175,9 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
         raise typer.Exit(1)
 
 
-def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "RunFolder":
+def _folder(
+    settings: "Recipe", recipe: Path | None, resume: Path | None, overrides: list[str]
+) -> "RunFolder":
     from turnwise.config import changed_recipe
     from turnwise.tracking.folder import RunFolder
 
@@ -183,7 +188,6 @@ def _folder(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "
             folder.change_recipe(changed_recipe(folder.recipe, overrides))
             return folder
         assert recipe is not None
-        settings = read_recipe(recipe, overrides)
         run = settings.run
         return RunFolder.create(run.folder, run.name or recipe.stem, settings, is_dated=not run.name)
     except ValueError as error:

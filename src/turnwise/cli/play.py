@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnwise.cli import several
 from turnwise.cli.options import AsJson, Overrides, fail
 from turnwise.cli.recipes import Best, Step, read_agent, read_recipe, run_async
 
@@ -30,6 +31,7 @@ def rollout(
     Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
     """
     settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
+    several.alone(settings, "rollout")
     chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
     from turnwise.evaluate.playing import play_groups
 
@@ -77,6 +79,7 @@ def evaluate(
     agent = read_agent(
         recipe, best=best, step=step, overrides=[*overrides, *(["engine.kind=scripted"] if script else [])]
     )
+    several.alone(agent.recipe, "eval")
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe
 

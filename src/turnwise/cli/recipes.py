@@ -94,6 +94,8 @@ def prepare() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A reward of the user's own, `module:function`, is found beside where the command is run.
     sys.path.insert(0, str(Path.cwd()))
+    # It misses a kernel for CPUs as it is imported, which peft does also where nothing is quantised.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     ours = logging.getLogger("turnwise")
     if not any(isinstance(handler, _OnStderr) for handler in ours.handlers):
         ours.addHandler(_OnStderr(logging.WARNING))

@@ -24,6 +24,20 @@ def with_processes(overrides: list[str], asked: int | None) -> list[str]:
     return [*overrides, f"hardware.num_processes={count}"] if count else overrides
 
 
+def alone(recipe: "Recipe", command: str) -> None:
+    """For a command that one process does: refused where several were launched, and says what it leaves."""
+    from turnwise.distributed.launch import is_launched
+
+    if is_launched():
+        fail(f"{command} is done by one process: start it without torchrun or accelerate")
+    hardware = recipe.hardware
+    left = [f"hardware.num_processes = {hardware.num_processes}"] if hardware.num_processes > 1 else []
+    left += [f"hardware.strategy = '{hardware.strategy}'"] if hardware.strategy != "data_parallel" else []
+    if left:
+        words = f"{command} is done by one process, which holds the whole model; left out: "
+        print(words + ", ".join(left), file=sys.stderr)
+
+
 def _num_launched() -> int | None:
     """None without a launcher; told apart before torch is read in, which takes seconds."""
     from turnwise.distributed.launch import is_launched

@@ -7,10 +7,8 @@ endpoint can be evaluated and can give demonstrations, but never be trained on.
 import asyncio
 import json
 import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 
 import httpx
@@ -18,6 +16,7 @@ import httpx
 from turnwise.engines.replies import Reply, read_reply, tool_names
 from turnwise.protocols import EngineDown
 from turnwise.types import Tool, ToolCall
+from turnwise.waits import asked_seconds
 
 NOT_FOR_TRAINING = (
     "an OpenAI-compatible endpoint gives neither token ids nor their log-probs and takes no weights: "
@@ -140,7 +139,7 @@ class OpenAIEndpoint:
         raise EngineDown(f"{self._url} answered with status {status}: {text}")
 
     def _wait_seconds(self, attempt: int, headers: httpx.Headers, problem: str) -> float:
-        asked = _retry_after(headers)
+        asked = asked_seconds(headers.get("retry-after"))
         if asked is None:
             return min(self._max_wait_seconds, 0.5 * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         if asked > self._max_wait_seconds:
@@ -149,17 +148,6 @@ class OpenAIEndpoint:
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "<key>") if self._key else text
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds to wait, from either form the header may have; None where it says nothing usable."""
-    value = headers.get("retry-after", "").strip()
-    if value.isascii() and value.replace(".", "", 1).isdigit():
-        return float(value)
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
 
 
 def _message(message: ChatMessage, names: Mapping[str, str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -12,6 +13,9 @@ from turnwise.mcp.spec import ServerOptions
 
 _LOOK_SECONDS = 0.05
 """Between looks at a breaker that is waited for."""
+
+_MAX_REST_SECONDS = 3600.0
+"""An hour's quota; a server that asks for more is tried again after it all the same."""
 
 
 class BreakerOpen(Exception):
@@ -93,17 +97,30 @@ class Gate:
         self._slots = asyncio.Semaphore(options.max_concurrency)
         self._limiter = _limiter(options.rate_per_second)
         self._patience_seconds = options.patience_seconds
+        self._rests_until = -math.inf
         self._scout_seconds = options.breaker_seconds
         self._scouted_at = -math.inf
 
+    @property
+    def rest_seconds(self) -> float:
+        """How long the server still wants no calls."""
+        return max(0.0, self._rests_until - time.monotonic())
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long: the server asked for it."""
+        self._rests_until = max(self._rests_until, time.monotonic() + min(seconds, _MAX_REST_SECONDS))
+
     async def patient(self) -> None:
-        """Wait while the breaker is open, as long as there is patience: what begins now would only be lost.
+        """Wait while nothing is to be sent, as long as there is patience: what begins now would only be lost.
 
         Of those that wait, one at a time goes ahead when the breaker lets a call try: it will make that call.
         """
         started = time.monotonic()
-        while self.breaker.is_open and time.monotonic() < started + self._patience_seconds:
-            if self.breaker.is_due and time.monotonic() > self._scouted_at + self._scout_seconds:
+        while time.monotonic() < started + self._patience_seconds:
+            if not (self.breaker.is_open or self.rest_seconds):
+                return
+            is_due = self.breaker.is_due and not self.rest_seconds
+            if is_due and time.monotonic() > self._scouted_at + self._scout_seconds:
                 self._scouted_at = time.monotonic()
                 return
             await asyncio.sleep(_LOOK_SECONDS)
@@ -114,14 +131,27 @@ class Gate:
         is_trial = self.breaker.admit()
         try:
             async with self._slots:
+                await self._rested()
                 if self._limiter is not None:
                     await self._limiter.acquire()
+                    await self._rested()
                 if self.breaker.is_open and not is_trial:
                     raise BreakerOpen("opened while this call waited its turn")
                 yield
         finally:
             if is_trial:
                 self.breaker.withdrawn()
+
+    async def _rested(self) -> None:
+        """Wait until the server may be called again; raises BreakerOpen if that is past all patience."""
+        until = time.monotonic() + self._patience_seconds
+        while seconds := self.rest_seconds:
+            if time.monotonic() + seconds > until:
+                raise BreakerOpen(
+                    f"it asks for a rest of {seconds:.0f} s, patience_seconds is {self._patience_seconds:g}"
+                )
+            # Jitter: calls that wait together must not come back together.
+            await asyncio.sleep(seconds * random.uniform(1.0, 1.1))  # noqa: S311
 
 
 def _limiter(rate_per_second: float | None) -> AsyncLimiter | None:

@@ -15,6 +15,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE
+from turnwise.waits import asked_seconds
 
 NOT_SENT_CODE = -32911
 """The connection was never made, so the request never reached the server."""
@@ -24,6 +25,15 @@ HTTP_CODE = -32912
 
 EXPIRED_CODE = -32913
 """The server no longer knows our session: connect again."""
+
+TURNED_AWAY_CODE = -32914
+"""HTTP 429: the request was not looked at, and the server wants a rest of as many seconds as the data say."""
+
+BUSY_CODE = -32915
+"""HTTP 503 with Retry-After: the same, but that the request may have been begun with."""
+
+_UNSAID_SECONDS = 1.0
+"""The rest after a 429 that does not say how long."""
 
 _JSON = {"content-type": "application/json"}
 
@@ -80,13 +90,14 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
                     request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}"
                 )
             return httpx2.Response(200, headers=response.headers, content=body, request=request)
-        return _refused(request, response.status_code, body)
+        asked = asked_seconds(response.headers.get("retry-after"))
+        return _refused(request, response.status_code, body, asked)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def _refused(request: httpx2.Request, status: int, body: bytes) -> httpx2.Response:
+def _refused(request: httpx2.Request, status: int, body: bytes, asked: float | None) -> httpx2.Response:
     """What an HTTP error comes to: a session to be made anew, the server's own JSON-RPC error, or a fault."""
     reply = _rpc_error(body)
     if "mcp-session-id" in request.headers and (status == 404 or _denies_session(reply)):
@@ -94,13 +105,18 @@ def _refused(request: httpx2.Request, status: int, body: bytes) -> httpx2.Respon
     if reply is not None and status in (400, 404):
         # Only these are about the request itself; a 401, 429 or 5xx with such a body is still no fault of it.
         return _json(request, status, reply)
-    phrase = httpx2.codes.get_reason_phrase(status)
-    return _fault(request, HTTP_CODE, f"HTTP {status} {phrase}".rstrip())
+    message = f"HTTP {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
+    if status == 429:
+        return _fault(request, TURNED_AWAY_CODE, message, _UNSAID_SECONDS if asked is None else asked)
+    if status == 503 and asked is not None:
+        return _fault(request, BUSY_CODE, message, asked)
+    return _fault(request, HTTP_CODE, message)
 
 
-def _fault(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
+def _fault(request: httpx2.Request, code: int, message: str, data: float | None = None) -> httpx2.Response:
     # 400 makes the SDK look for a JSON-RPC error in the body; it puts the request's own id on it.
-    return _json(request, 400, {"jsonrpc": "2.0", "id": 0, "error": {"code": code, "message": message}})
+    error = {"code": code, "message": message, "data": data}
+    return _json(request, 400, {"jsonrpc": "2.0", "id": 0, "error": error})
 
 
 def _json(request: httpx2.Request, status: int, body: Mapping[str, Any]) -> httpx2.Response:

@@ -16,7 +16,14 @@ from pydantic import ValidationError
 import turnwise
 from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
-from turnwise.mcp.remote import EXPIRED_CODE, HTTP_CODE, NOT_SENT_CODE, http_transport
+from turnwise.mcp.remote import (
+    BUSY_CODE,
+    EXPIRED_CODE,
+    HTTP_CODE,
+    NOT_SENT_CODE,
+    TURNED_AWAY_CODE,
+    http_transport,
+)
 from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
 from turnwise.types import Cause, ServerLoss
 
@@ -33,25 +40,34 @@ _CAUSES = {
     NOT_SENT_CODE: Cause.CLOSED,
     HTTP_CODE: Cause.CLOSED,
     EXPIRED_CODE: Cause.CLOSED,
+    TURNED_AWAY_CODE: Cause.CLOSED,
+    BUSY_CODE: Cause.CLOSED,
     wire.PARSE_ERROR: Cause.BAD_REPLY,
 }
 
 
 class CallFailed(Exception):
-    """A call that gave no result; `cause` says how, `was_sent` whether the server may have acted on it."""
+    """A call that gave no result; `cause` says how, `was_sent` whether the server may have acted on it.
 
-    def __init__(self, cause: Cause, message: str, *, was_sent: bool = True) -> None:
+    `rest_seconds` is how long the server then wants no calls, if it said so.
+    """
+
+    def __init__(
+        self, cause: Cause, message: str, *, was_sent: bool = True, rest_seconds: float | None = None
+    ) -> None:
         super().__init__(message)
         self.cause = cause
         self.was_sent = was_sent
+        self.rest_seconds = rest_seconds
 
 
 class ConnectFailed(Exception):
     """A server that could not be started or reached; `loss` has its exit code and last words."""
 
-    def __init__(self, loss: ServerLoss) -> None:
+    def __init__(self, loss: ServerLoss, rest_seconds: float | None = None) -> None:
         super().__init__(describe(loss))
         self.loss = loss
+        self.rest_seconds = rest_seconds
 
 
 def describe(loss: ServerLoss) -> str:
@@ -72,6 +88,7 @@ class Session:
         self.is_keyed = False
         self.protocol_version = ""
         self._vitals = Vitals()
+        self._rest_seconds: float | None = None
         self._client: Client | None = None
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
@@ -108,11 +125,14 @@ class Session:
             self._vitals.explain(f"did not answer within {self.spec.options.connect_seconds:g} s")
         except (MCPError, OSError, ValidationError, ValueError) as error:
             self._vitals.explain(f"could not be reached: {_reason(error)}")
+            self._rest_seconds = _rest_seconds(error)
         except BaseExceptionGroup as group:
             # A failure inside the SDK's transport tasks arrives as a group; cancellation must stay one.
             cancelled, failed = group.split(asyncio.CancelledError)
             if failed is not None:
-                self._vitals.explain(f"connection failed: {_reason(_first(failed))}")
+                first = _first(failed)
+                self._vitals.explain(f"connection failed: {_reason(first)}")
+                self._rest_seconds = _rest_seconds(first)
             if cancelled is not None:
                 raise asyncio.CancelledError from group
         finally:
@@ -120,7 +140,7 @@ class Session:
             self._vitals.explain("was closed")
             self._ended.set()
             if not self._opened.done():
-                self._opened.set_exception(ConnectFailed(self.loss))
+                self._opened.set_exception(ConnectFailed(self.loss, self._rest_seconds))
                 self._opened.exception()  # retrieved here: nobody may be waiting any more
 
     async def opened(self) -> None:
@@ -226,7 +246,8 @@ class Session:
                 async with asyncio.timeout(_CHECK_SECONDS):
                     await client.list_tools()
             except (TimeoutError, MCPError, ValidationError) as error:
-                self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
+                if _rest_seconds(error) is None:  # else it is there, and busy
+                    self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
             self._suspected.clear()
 
     async def _call_failed(self, error: MCPError) -> CallFailed:
@@ -239,7 +260,11 @@ class Session:
             self.abandon("expired: the server no longer knows our session")
             return CallFailed(Cause.CLOSED, error.message, was_sent=False)
         if error.code in _CAUSES:
-            return CallFailed(_CAUSES[error.code], error.message, was_sent=error.code != NOT_SENT_CODE)
+            was_sent = error.code not in (NOT_SENT_CODE, TURNED_AWAY_CODE)
+            rest_seconds = _rest_seconds(error)
+            return CallFailed(
+                _CAUSES[error.code], error.message, was_sent=was_sent, rest_seconds=rest_seconds
+            )
         if self.spec.is_remote and error.code == wire.CONNECTION_CLOSED:
             return CallFailed(Cause.CLOSED, error.message)
         if error.code == wire.METHOD_NOT_FOUND:
@@ -267,6 +292,12 @@ def command_of(spec: ServerSpec, directory: Path | None) -> Command:
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     inner = group.exceptions[0]
     return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner
+
+
+def _rest_seconds(error: BaseException) -> float | None:
+    if not isinstance(error, MCPError) or error.code not in (TURNED_AWAY_CODE, BUSY_CODE):
+        return None
+    return float(error.data) if isinstance(error.data, int | float) else None
 
 
 def _reason(error: BaseException) -> str:

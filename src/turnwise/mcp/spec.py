@@ -66,8 +66,9 @@ class ServerOptions(BaseModel):
     breaker_seconds: float = Field(default=10.0, gt=0)
     """How long an open breaker refuses before it lets one call try."""
     patience_seconds: float = Field(default=60.0, ge=0)
-    """How long an episode that is to begin waits while the breaker is open, before it is lost. A minute
-    outlasts a restart, and most trouble of a network."""
+    """How long an episode that is to begin waits while the breaker is open, before it is lost, and a call for
+    a server that asks for a rest (HTTP 429, Retry-After). A minute outlasts a restart, and most trouble of a
+    network."""
     fault_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of calls that are made to fail as infrastructure does, to rehearse a run under faults."""
     max_message_bytes: int = Field(default=8_000_000, ge=1_000)

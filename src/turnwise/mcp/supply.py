@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -136,7 +137,27 @@ class Supply:
         session = self._shared
         return session if session is not None and session.is_open else await self.connect()
 
+    def rest(self, seconds: float) -> None:
+        """Leave the server alone for so long, as it asks."""
+        if not self.gate.rest_seconds:
+            logger.warning("server %s asks for a rest of %.3g s", self.spec.name, seconds)
+        self.gate.rest(seconds)
+
     async def _open(self) -> Session:
+        """Spawn or reach the server; one that asks for a rest is given it, as long as there is patience."""
+        until = time.monotonic() + self.spec.options.patience_seconds
+        while True:
+            try:
+                return await self._open_once()
+            except ConnectFailed as error:
+                if error.rest_seconds is not None:
+                    self.rest(error.rest_seconds)
+                if error.rest_seconds is None or time.monotonic() + self.gate.rest_seconds > until:
+                    self.gate.breaker.failed()
+                    raise
+            await asyncio.sleep(self.gate.rest_seconds)
+
+    async def _open_once(self) -> Session:
         """Spawn or reach the server, within the pool's bound on spawns at once."""
         spec = self.spec
         async with self._spawn_slots:
@@ -148,11 +169,7 @@ class Supply:
             session = Session(spec, directory, self._clean)
             self._live.add(session)
             self._tasks.create_task(self._hold_open(session), name=f"mcp {spec.name}")
-            try:
-                await session.opened()
-            except ConnectFailed:
-                self.gate.breaker.failed()
-                raise
+            await session.opened()
             return session
 
     async def _hold_open(self, session: Session) -> None:

@@ -2,10 +2,11 @@
 
 import asyncio
 import difflib
+import math
 import random
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments, Checked
@@ -45,6 +46,17 @@ class _Placed:
     checked: Checked
     key: CallKey
     index: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What came of a call: its text, how it ended, whether it may be made again, what rest is asked for."""
+
+    text: str
+    cause: Cause
+    may_repeat: bool = False
+    rest_seconds: float | None = None
+    num_rests: int = 0
 
 
 def injected_fault(key: CallKey, index: int, attempt: int, rate: float) -> Cause | None:
@@ -189,43 +201,59 @@ class LeasedToolbox:
         holding = self._holdings[placed.tool.server]
         started = time.perf_counter()
         options = holding.supply.spec.options
+        num_rests = 0
         for num_retries in range(options.num_retries + 1):
             injected = injected_fault(placed.key, placed.index, num_retries, options.fault_rate)
             if injected is not None:
-                text, cause, may_repeat = f"injected fault: {injected}", injected, placed.tool.is_repeatable
+                tried = _Tried(f"injected fault: {injected}", injected, placed.tool.is_repeatable)
             else:
-                text, cause, may_repeat = await self._try(placed, holding)
+                tried = await self._try(placed, holding)
+            num_rests += tried.num_rests
             is_last = num_retries == options.num_retries
-            if is_last or cause not in _RETRIED or holding.is_lost or not may_repeat:
+            if is_last or tried.cause not in _RETRIED or holding.is_lost or not tried.may_repeat:
                 break
             # Jitter: episodes that failed together must not come back together.
             await asyncio.sleep(_BACKOFF_SECONDS * 2**num_retries * random.uniform(0.5, 1.5))  # noqa: S311
-        if cause is not Cause.OK and not text.lower().startswith("error"):
+        text = tried.text
+        if tried.cause is not Cause.OK and not text.lower().startswith("error"):
             text = f"error: {text}"
         text = self._readability.sanitiser.clean(text)
-        return Recorded(text, cause, time.perf_counter() - started), num_retries
+        return Recorded(text, tried.cause, time.perf_counter() - started), num_retries + num_rests
 
-    async def _try(self, placed: _Placed, holding: Holding) -> tuple[str, Cause, bool]:
-        """One try: text, how it ended, and whether it may be made again."""
+    async def _try(self, placed: _Placed, holding: Holding) -> _Tried:
+        """One try, made again after each rest that the server asks for, as long as there is patience."""
+        supply = holding.supply
+        until, num_rests = math.inf, 0
+        while True:
+            tried = await self._try_once(placed, holding)
+            if tried.rest_seconds is not None:
+                # Longer each time: what says "at once" for ever is not asked without end.
+                supply.rest(max(tried.rest_seconds, _BACKOFF_SECONDS * 2 ** min(num_rests, 6)))
+                until = min(until, time.monotonic() + supply.spec.options.patience_seconds)
+                if tried.may_repeat and time.monotonic() + supply.gate.rest_seconds < until:
+                    num_rests += 1
+                    continue
+            if tried.cause.fault is not Fault.INFRA:
+                supply.gate.breaker.succeeded()
+            elif tried.cause not in (Cause.BREAKER_OPEN, Cause.SPAWN_FAILED):  # nothing sent; told already
+                supply.gate.breaker.failed()
+            may_repeat = tried.may_repeat and tried.rest_seconds is None
+            return replace(tried, may_repeat=may_repeat, num_rests=num_rests)
+
+    async def _try_once(self, placed: _Placed, holding: Holding) -> _Tried:
         tool = placed.tool
-        gate = holding.supply.gate
-        may_repeat = tool.is_repeatable
         try:
-            async with gate.entered():
+            async with holding.supply.gate.entered():
                 session = await holding.usable()
                 result, cause = await session.call(
                     tool.server_tool, placed.checked.arguments, episode=holding.episode
                 )
-                text = render(result)
+                return _Tried(render(result), cause, tool.is_repeatable)
         except BreakerOpen as error:
-            return f"server {tool.server!r} is not being called: {error}", Cause.BREAKER_OPEN, False
+            return _Tried(f"server {tool.server!r} is not being called: {error}", Cause.BREAKER_OPEN)
         except ConnectFailed as error:
-            return str(error), Cause.SPAWN_FAILED, True
+            return _Tried(str(error), Cause.SPAWN_FAILED, may_repeat=True)
         except CallFailed as error:
             holding.note_death()
-            text, cause, may_repeat = str(error), error.cause, may_repeat or not error.was_sent
-        if cause.fault is Fault.INFRA:
-            gate.breaker.failed()
-        else:
-            gate.breaker.succeeded()
-        return text, cause, may_repeat
+            may_repeat = tool.is_repeatable or not error.was_sent
+            return _Tried(str(error), error.cause, may_repeat, error.rest_seconds)

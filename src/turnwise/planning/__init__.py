@@ -5,6 +5,7 @@ from turnwise.planning.memory import (
     Plan,
     Unplannable,
     check_device_limits,
+    check_sft_limits,
     plan_anywhere,
     plan_memory,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "Plan",
     "Unplannable",
     "check_device_limits",
+    "check_sft_limits",
     "load_config",
     "plan_anywhere",
     "plan_memory",

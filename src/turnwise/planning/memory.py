@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, changed_recipe
 from turnwise.devices import Memory, check_tensors, choose_device, memory_of
 from turnwise.planning.outline import outline
 from turnwise.planning.passes import Most, Trained, head_bytes, sampling_bytes, trained, training_bytes
@@ -95,6 +95,24 @@ def _own_memory(device: str, num_processes: int) -> Memory:
 
 def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
     """ValueError if a run would come to a tensor that the device cannot hold; only mps has such a limit."""
+    _check_limits(recipe, device, "an update's largest tensor (update.tokens_per_microbatch)")
+
+
+def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
+    """The same of `turnwise sft`, which has micro-batches of its own and samples nothing."""
+    sft = recipe.sft
+    alike = changed_recipe(
+        recipe,
+        [
+            f"update.tokens_per_microbatch={sft.tokens_per_microbatch}",
+            f"run.tasks_per_step={sft.samples_per_step}",
+            "engine.kind=scripted",
+        ],
+    )
+    _check_limits(alike, device, "a step's largest tensor (sft.tokens_per_microbatch)")
+
+
+def _check_limits(recipe: Recipe, device: str | None, learning: str) -> None:
     device = device or choose_device(recipe.model.device)
     if device != "mps":
         return
@@ -110,7 +128,7 @@ def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
         device,
         {
             "the largest weight (model.dtype)": policy.largest_bytes,
-            "an update's largest tensor (update.tokens_per_microbatch)": most.largest,
+            learning: most.largest,
             "keys and values (engine.cache_tokens)": rows if engine.kind == "transformers" else 0,
         },
     )

@@ -7,13 +7,12 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx
 
 from turnwise.protocols import RewardDown
+from turnwise.waits import asked_seconds
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -122,7 +121,7 @@ class Endpoint:
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise Unanswered(f"could not be reached ({type(error).__name__})") from error
         if status == 429 or status >= 500:
-            raise Unanswered(f"answered {status}{self._said(raw)}", asked_wait(headers.get("retry-after")))
+            raise Unanswered(f"answered {status}{self._said(raw)}", asked_seconds(headers.get("retry-after")))
         if status != 200:
             raise RewardDown(f"the judge {self._place} answered {status}{self._said(raw)}")
         return _content(raw)
@@ -152,20 +151,6 @@ class Endpoint:
             message = message.replace(self.account.key, "***")
         line = " ".join("".join(char if char.isprintable() else " " for char in message).split())
         return f": {line[:_MAX_REASON_CHARS]}"
-
-
-def asked_wait(header: str | None) -> float | None:
-    """Retry-After in seconds from now; it is a number of seconds or an HTTP date."""
-    if header is None:
-        return None
-    if header.strip().isascii() and header.strip().isdigit():
-        return float(header)
-    try:
-        at = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return max(0.0, (at - datetime.now(UTC)).total_seconds())
 
 
 def _parsed(raw: bytes) -> Any:

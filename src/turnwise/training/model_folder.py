@@ -7,6 +7,7 @@ or  adapter_config.json  adapter_model.safetensors             what peft reads, 
 
 import contextlib
 import copy
+import logging
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,9 +41,15 @@ def plain_model(policy: Policy) -> "PreTrainedModel":
 
 def save_merged(policy: Policy, tokenizer: Any, folder: Path) -> None:
     """Weights, configuration, tokenizer and chat template, in the layout of the hub."""
+    # Saving imports DeepSpeed where it is installed, which tells stdout that it finds no GPU.
+    logging.getLogger("DeepSpeed").addFilter(_is_of_use)
     with _appearing(folder) as part:
         plain_model(policy).save_pretrained(part)
         tokenizer.save_pretrained(part)
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    return "accelerator" not in record.getMessage()
 
 
 def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> None:

@@ -8,6 +8,7 @@ others: whether one may be taken is known only once its gradients are, and check
 import logging
 import os
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -41,6 +42,8 @@ class ZeroNetwork:
         except ImportError:
             message = "hardware.strategy is 'zero3', and DeepSpeed is not installed: "
             raise ValueError(message + "pip install 'turnwise[deepspeed]'") from None
+        # on a CPU it would compile an operation for two minutes that only its own inference calls
+        deepspeed.ops.__compatible_ops__ = defaultdict(bool)
         dtype = next(network.parameters()).dtype
         config = {**_CONFIG, "bf16": {"enabled": dtype is torch.bfloat16}}
         # one parameter after the other goes to the device and is cut there: all would not fit

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +16,7 @@ import httpx
 
 import turnwise
 from turnwise.mcp.serve import ToolError, Unavailable
+from turnwise.waits import asked_seconds
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """50,000 minute bars, the most one Polygon page can hold, are about 6 MB."""
@@ -176,7 +176,7 @@ class Call:
     async def _wait(self, attempt: int, reply: Reply | None, failure: str) -> None:
         """Sleep before the next attempt, or raise when there is none or its time is past the deadline."""
         patience, clock = self._provider.patience, self._provider.clock
-        asked = None if reply is None else _asked_wait(reply.retry_after, clock.now())
+        asked = None if reply is None else asked_seconds(reply.retry_after, clock.now())
         seconds = patience.backoff_seconds * 2**attempt if asked is None else asked
         seconds += clock.jitter()
         if attempt + 1 == patience.num_attempts:
@@ -190,20 +190,6 @@ class Call:
 def path_part(value: str) -> str:
     """A value as one segment of a URL path: no slash, question mark or dot segment survives."""
     return quote(value, safe=":")
-
-
-def _asked_wait(header: str | None, now: datetime) -> float | None:
-    """Retry-After in seconds from now; it is a number of seconds or an HTTP date."""
-    if header is None:
-        return None
-    if header.strip().isascii() and header.strip().isdigit():
-        return float(header)
-    try:
-        at = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return max(0.0, (at - now).total_seconds())
 
 
 def _payload(reply: Reply, account: Account, subject: str) -> Any:

@@ -1,0 +1,17 @@
+"""Takes an HTTP reply's Retry-After, gives the seconds that it asks to wait."""
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+
+def asked_seconds(header: str | None, now: datetime | None = None) -> float | None:
+    """From now on; the header is a number of seconds or an HTTP date. None where it says nothing usable."""
+    text = (header or "").strip()
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        return float(text) if len(text) < 20 else None
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
