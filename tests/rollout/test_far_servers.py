@@ -165,4 +165,4 @@ def test_the_line_is_as_slow_as_it_is_said_to_be() -> None:
             assert server.stdout.readline() == "ready\n"
             with started(line.near, "-c", asking) as client:
                 seconds = float(client.communicate(timeout=30)[0])
-        assert 0.2 <= seconds < 1.0, "there and back for the connection, and again for the answer"
+        assert 0.2 <= seconds < 5.0, "there and back for the connection, and again for the answer"

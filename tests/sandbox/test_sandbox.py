@@ -176,7 +176,7 @@ def test_executions_run_side_by_side() -> None:
                 *(sandbox.run(f"import time\ntime.sleep(0.5)\n{n}") for n in range(8))
             )
             assert [execution.value for execution in told] == [str(n) for n in range(8)]
-            assert time.monotonic() - started < 3  # 4 s one after the other
+            assert time.monotonic() - started < 8 * 0.5, "one after the other"
 
     asyncio.run(play())
 
