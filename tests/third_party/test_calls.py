@@ -126,8 +126,8 @@ def test_calls_that_only_read_run_together() -> None:
 def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tmp_path: Path) -> None:
     tap = tmp_path / "sent.jsonl"
     started = time.perf_counter()
-    [[late], [echo]] = play(tapped(tap, timeout_seconds=0.5), [LONG], [("echo", {"message": "still here"})])
-    assert time.perf_counter() - started < 10
+    [[late], [echo]] = play(tapped(tap, timeout_seconds=3), [LONG], [("echo", {"message": "still here"})])
+    assert time.perf_counter() - started < 30
     assert (late.cause, late.fault, late.num_retries) == (Cause.TIMEOUT, Fault.INFRA, 0)
     assert echo.content == "Echo: still here"
     [call_id] = [message["id"] for message in sent(tap) if message.get("params", {}).get("name") == LONG[0]]

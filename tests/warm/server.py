@@ -53,7 +53,11 @@ def serve(address: str) -> None:
                             connection.sendall(b"%d\n" % status)
                 elif key.fileobj is listener:
                     connection = listener.accept()[0]
-                    number, leads = fork(connection, [wake, woken, listener, *forks.values()])
+                    try:
+                        number, leads = fork(connection, [wake, woken, listener, *forks.values()])
+                    except OSError:
+                        connection.close()
+                        continue
                     forks[number] = connection
                     end = functools.partial(os.killpg if leads else os.kill, number, signal.SIGKILL)
                     waiting.register(connection, selectors.EVENT_READ, end)
@@ -74,13 +78,17 @@ def fork(connection: socket.socket, others: list[socket.socket]) -> tuple[int, b
     """Its number, and whether it leads a group of processes, as its asker does."""
     text, files, *_ = socket.recv_fds(connection, 2**20, 256)
     while not text.endswith(b"\n"):
-        text += connection.recv(2**20)
+        more = connection.recv(2**20)
+        if not more:
+            raise OSError("the asker is gone")
+        text += more
     asked = json.loads(text)
     number = os.fork()
     if number:
         for file in files:
             os.close(file)
-        connection.sendall(b"%d\n" % number)
+        with contextlib.suppress(OSError):  # whose end is then read, as any asker's
+            connection.sendall(b"%d\n" % number)
         return number, asked["leads"]
     if asked["leads"]:
         os.setsid()
