@@ -261,7 +261,8 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     text = recipe.read_text().replace("tests.run.own_rewards:even_ids", f"tests.distributed.rewards:{reward}")
     recipe.write_text(text)
     done = train(str(recipe))
-    assert done.returncode == 2, done.stdout + done.stderr
+    # of the rank that heard of it, or of the one that failed where that was gone first
+    assert done.returncode in (1, 2), done.stdout + done.stderr
     assert words in done.stderr
     is_saved = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
     assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"

@@ -54,7 +54,7 @@ def serve(address: str) -> None:
                 elif key.fileobj is listener:
                     connection = listener.accept()[0]
                     try:
-                        number, leads = fork(connection, [wake, woken, listener, *forks.values()])
+                        number, leads = fork(connection, [wake, woken, listener, waiting, *forks.values()])
                     except OSError:
                         connection.close()
                         continue
@@ -74,7 +74,7 @@ def ended() -> list[tuple[int, int]]:
     return found
 
 
-def fork(connection: socket.socket, others: list[socket.socket]) -> tuple[int, bool]:
+def fork(connection: socket.socket, others: list[Any]) -> tuple[int, bool]:
     """Its number, and whether it leads a group of processes, as its asker does."""
     text, files, *_ = socket.recv_fds(connection, 2**20, 256)
     while not text.endswith(b"\n"):
@@ -95,7 +95,7 @@ def fork(connection: socket.socket, others: list[socket.socket]) -> tuple[int, b
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for each in (connection, *others):
+    for each in (connection, *others):  # before any file takes the number of one of them
         each.close()
     above = [fcntl.fcntl(file, fcntl.F_DUPFD, 512) for file in files]
     for file in files:
