@@ -15,9 +15,9 @@ sys.exit(launch(command, 2, grace_seconds=2.0))
 """
 
 
-def by_two(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def by_two(module: str, *arguments: str, python: str = "") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [warm.heavy(), "-c", _PROGRAM, module, *arguments],
+        [python or warm.heavy(), "-c", _PROGRAM, module, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
