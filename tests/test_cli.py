@@ -4,14 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.mcp.notes import notes_block
+from tests import warm
+from tests.mcp.notes import notes_block as cold_block
 
 SECRET = "sk-TOPSECRET-0123456789"
 HEAVY = {
@@ -38,10 +39,19 @@ class Ran:
     err: str
 
 
-def turnwise(*args: str, cwd: Path, env: Mapping[str, str] | None = None, columns: int = 300) -> Ran:
+def turnwise(
+    *args: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    columns: int = 300,
+    python: Callable[[], str] | None = None,
+) -> Ran:
+    """The command by a `python` that has imported what it needs, or by the one given."""
+    if python is None:
+        python = warm.light if args[0] in ("tools", "call") else warm.heavy
     inherited = {"PATH": os.environ["PATH"], "HOME": str(cwd), "COLUMNS": str(columns)}
     done = subprocess.run(
-        [sys.executable, "-m", "turnwise", *args],
+        [python(), "-m", "turnwise", *args],
         cwd=cwd,
         env={**inherited, **(env or {})},
         capture_output=True,
@@ -49,6 +59,15 @@ def turnwise(*args: str, cwd: Path, env: Mapping[str, str] | None = None, column
         check=False,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def fresh() -> str:
+    """For a test that shows that a command imports all it needs."""
+    return sys.executable
+
+
+def notes_block(*args: str, **options: Any) -> dict[str, Any]:
+    return cold_block(*args, **options) | {"command": warm.light()}
 
 
 @pytest.fixture
@@ -98,7 +117,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     "args", [["--help"], ["-h"], ["tools", "--help"], ["call", "-h"], ["serve", "--help"], ["engine", "-h"]]
 )
 def test_help_explains_itself_with_exit_code_0(tmp_path: Path, args: list[str]) -> None:
-    ran = turnwise(*args, cwd=tmp_path)
+    ran = turnwise(*args, cwd=tmp_path, python=fresh)
     assert ran.code == 0
     assert "Usage" in ran.out
     assert ran.err == ""
@@ -107,8 +126,8 @@ def test_help_explains_itself_with_exit_code_0(tmp_path: Path, args: list[str]) 
 
 
 def test_no_arguments_show_help_and_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
-    assert "Usage" in turnwise(cwd=tmp_path).out
-    ran = turnwise("trian", cwd=tmp_path)
+    assert "Usage" in turnwise(cwd=tmp_path, python=fresh).out
+    ran = turnwise("trian", cwd=tmp_path, python=fresh)
     assert ran.code == 2
     assert "trian" in ran.err
 
@@ -117,7 +136,7 @@ def test_no_arguments_show_help_and_an_unknown_command_is_wrong_usage(tmp_path: 
 
 
 def test_tools_lists_the_file_in_this_directory_with_costs(folder: Path) -> None:
-    ran = turnwise("tools", cwd=folder)
+    ran = turnwise("tools", cwd=folder, python=fresh)
     assert ran.code == 0, ran.err
     assert "notes: 11 tools" in ran.out
     assert "isolation keyed" in ran.out
@@ -191,12 +210,13 @@ def test_the_exit_code_of_a_call_says_whose_doing_it_was(
 
 
 @pytest.mark.parametrize(
-    ("tool", "cause", "fault", "code"), [("say", "ok", "none", 0), ("wrong", "tool_error", "model", 1)]
+    ("tool", "cause", "fault", "code", "python"),
+    [("say", "ok", "none", 0, fresh), ("wrong", "tool_error", "model", 1, None)],
 )
 def test_a_call_as_json_is_one_json_object(
-    folder: Path, tool: str, cause: str, fault: str, code: int
+    folder: Path, tool: str, cause: str, fault: str, code: int, python: Callable[[], str] | None
 ) -> None:
-    ran = turnwise("call", tool, '{"text": "x"}', "--json", cwd=folder)
+    ran = turnwise("call", tool, '{"text": "x"}', "--json", cwd=folder, python=python)
     assert ran.code == code
     result = json.loads(one_line(ran.out))
     assert (result["cause"], result["fault"]) == (cause, fault)
@@ -252,7 +272,7 @@ def test_a_key_from_dotenv_reaches_the_server(folder: Path) -> None:
 def test_wrong_usage_is_exit_code_2_and_one_line_that_names_field_and_value(
     folder: Path, args: list[str], words: list[str]
 ) -> None:
-    ran = turnwise(*args, cwd=folder, env=no_torch(folder))
+    ran = turnwise(*args, cwd=folder, env=no_torch(folder), python=warm.light)
     assert ran.code == 2
     line = one_line(ran.err)
     assert line.startswith("turnwise: ")

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
-from tests.test_cli import one_line, turnwise
+from tests.test_cli import fresh, one_line, turnwise
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import changed_recipe
 from turnwise.evaluate.playing import evaluate_recipe
@@ -171,7 +171,7 @@ def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path)
 
 
 def test_the_command_exports_and_tells_mistakes_in_one_line(run: Path, tmp_path: Path) -> None:
-    ran = turnwise("export", str(run), "--out", "model", "--step", "2", cwd=tmp_path)
+    ran = turnwise("export", str(run), "--out", "model", "--step", "2", cwd=tmp_path, python=fresh)
     assert ran.code == 0, ran.err
     assert one_line(ran.out).startswith("model: the model after 2 steps, ")
     for args, words in [

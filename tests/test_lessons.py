@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.rollout.stage import small_chat, task
 from tests.run.stage import write_model
 from tests.shown import recipe_in, shown_task, sound_setup
@@ -98,9 +99,7 @@ def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_the_reas
 def test_lessons_of_built_in_families_are_what_the_servers_say_when_played(tmp_path: Path) -> None:
     from turnwise.config import load_recipe
     from turnwise.mcp.pool import Pool
-    from turnwise.mcp.spec import load
     from turnwise.servers.embedded.world import open_world
-    from turnwise.servers.services import DEFAULT_FILE
     from turnwise.tasks.families import FAMILIES
     from turnwise.tasks.make import make_tasks
 
@@ -111,11 +110,12 @@ def test_lessons_of_built_in_families_are_what_the_servers_say_when_played(tmp_p
             f"model.path={write_model(tmp_path)}",
             "tools.max_result_tokens=2000",
             "rollout.tokens_per_episode=40000",
+            f"tools.mcp={Path(warm.light()).with_name('mcp.json')}",
         ],
     )
 
     async def run() -> tuple[tuple[Sample, ...], Verified]:
-        async with Pool(load(DEFAULT_FILE, {})) as pool:
+        async with Pool(warm.built_in({})) as pool:
             families = {name: FAMILIES[name] for name in names}
             made = await make_tasks(open_world(0).market, pool.lease, {"train": 2}, families=families)
         async with open_workbench(demonstrating(recipe), made.tasks) as bench:

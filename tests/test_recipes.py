@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.chat.tokenizers import qwen3 as tokenizer
 from tests.planning.test_memory import QWEN3_06B
 from turnwise.chat import smollm2_file
@@ -71,7 +72,7 @@ def test_there_are_recipes() -> None:
 @pytest.fixture(scope="session")
 def listing() -> Listing:
     """What the built-in servers offer."""
-    return asyncio.run(list_tools(load_servers(DEFAULT_FILE)))
+    return asyncio.run(list_tools(warm.built_in({})))
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
@@ -123,7 +124,7 @@ def test_only_the_strategy_differs_between_the_recipes_for_several_gpus() -> Non
 
 
 @pytest.mark.parametrize("name", MULTI_GPU)
-def test_each_process_of_several_holds_its_share_and_says_so(name: str, hub: Path) -> None:
+def test_each_process_of_several_holds_its_share_and_says_so(name: str, hub: Path, listing: Listing) -> None:
     memory = Memory(24 * 2**30, 24 * 2**30)
     spread = plan_memory(offline(by_name(name), hub), "cuda", memory)
     whole = plan_memory(
@@ -135,7 +136,7 @@ def test_each_process_of_several_holds_its_share_and_says_so(name: str, hub: Pat
         assert after[part] == pytest.approx(before[part] / 4, rel=1e-6)
     assert after["engine: weights"] == before["engine: weights"], "every process samples from all of them"
     assert spread.num_bytes < whole.num_bytes
-    shares = asyncio.run(dry_run(offline(by_name(name), hub))).lines[3]
+    shares = asyncio.run(dry_run(offline(by_name(name), hub), listing)).lines[3]
     assert "processes: 4" in shares
     assert "plays 8 of 32 groups" in shares
 

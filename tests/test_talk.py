@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests import warm
 from tests.rollout.stage import call
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
@@ -35,9 +36,9 @@ def folder(tmp_path: Path) -> Path:
     return sound_setup(tmp_path)
 
 
-def chat(folder: Path, *args: str, lines: Sequence[str]) -> Ran:
+def chat(folder: Path, *args: str, lines: Sequence[str], python: str = "") -> Ran:
     done = subprocess.run(
-        [sys.executable, "-m", "turnwise", "chat", *args],
+        [python or warm.heavy(), "-m", "turnwise", "chat", *args],
         input="".join(f"{line}\n" for line in lines).encode(),
         cwd=folder,
         env={"PATH": os.environ["PATH"], "HOME": str(folder), "COLUMNS": "200", "HF_HUB_OFFLINE": "1"},
@@ -163,7 +164,7 @@ def test_what_models_and_tools_say_stays_text_on_the_terminal(folder: Path) -> N
 
 def test_piped_lines_are_answered_with_real_tools_and_new_starts_over(folder: Path) -> None:
     lines = [QUESTION, "", "/what", "/new", QUESTION, "/quit", "never read"]
-    ran = chat(folder, "recipe.toml", "--set", "engine.kind=scripted", lines=lines)
+    ran = chat(folder, "recipe.toml", "--set", "engine.kind=scripted", lines=lines, python=sys.executable)
     assert ran.code == 0, ran
     assert is_plain(ran.out)
     assert ran.out.count("tools: write, read, episodes, log, fail") == 2
@@ -201,19 +202,12 @@ def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
         assert ran.err.count("\n") == 1
 
 
-AS_A_TERMINAL_WOULD = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, "-m", "turnwise", *sys.argv[1:]])
-"""
-"""Tests may run where Ctrl-C is ignored (a shell's background job), and processes inherit that."""
-
-
 @pytest.mark.parametrize("leaving", ["\x04", "interrupt"])
 def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", AS_A_TERMINAL_WOULD, "chat", "recipe.toml", "--set", "engine.kind=scripted"],
+        # a fork heeds Ctrl-C even where tests run as a shell's background job, whose processes ignore it
+        [warm.heavy(), "-m", "turnwise", "chat", "recipe.toml", "--set", "engine.kind=scripted"],
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -10,7 +10,7 @@ mkdir -p "$out"
 export TORCHINDUCTOR_COMPILE_THREADS=4 OMP_NUM_THREADS=2
 within() { local log=$1; shift; timeout -k 5 "$limit" "$@" > "$out/$log.log" 2>&1; }
 within doctor python3 -m turnwise doctor &
-within whole python3 -m tests.engines.vllm_scenarios --bfloat16 whole &
+within whole python3 -m tests.engines.vllm_scenarios --bfloat16 whole dying &
 within adapters python3 -m tests.engines.vllm_scenarios --bfloat16 adapters &
 within merged python3 benchmarks/vllm_engine.py &
 within lora python3 benchmarks/vllm_engine.py --adapters &

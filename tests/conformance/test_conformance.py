@@ -4,13 +4,13 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conformance.scenarios import APPLICABLE, NOT_APPLICABLE, SUITES, Run
 from tests.third_party.installed import NODE_MODULES, node, require
 
@@ -40,7 +40,7 @@ def judge(run: Run, directory: Path, client: Path = CLIENT) -> Verdict:
         [
             *suite_command(run.suite),
             *("client", "--scenario", run.scenario, "--spec-version", run.version),
-            *("--command", shlex.join([sys.executable, str(client)])),
+            *("--command", shlex.join([warm.light(), str(client)])),
             *("--output-dir", str(directory)),
         ],
         stdout=subprocess.PIPE,

@@ -1,8 +1,9 @@
 """Starts a module of these tests in two processes, as `turnwise train --processes 2` starts itself."""
 
 import subprocess
-import sys
 from pathlib import Path
+
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,9 +15,9 @@ sys.exit(launch(command, 2, grace_seconds=2.0))
 """
 
 
-def by_two(module: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def by_two(module: str, *arguments: str, python: str = "") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [sys.executable, "-c", _PROGRAM, module, *arguments],
+        [python or warm.heavy(), "-c", _PROGRAM, module, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,

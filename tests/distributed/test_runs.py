@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import warm
 from tests.mcp.leaks import descendants
 from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, training
@@ -26,7 +27,8 @@ UNMEASURED = {"evaluation": {"is_before_and_after": False}}
 
 
 def train(*arguments: str, launcher: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, *launcher, "-m", "turnwise", "train", *arguments]
+    python = sys.executable if launcher else warm.heavy()
+    command = [python, *launcher, "-m", "turnwise", "train", *arguments]
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -188,9 +190,11 @@ def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool,
     recipe = write_recipe(
         tmp_path, run={"num_steps": 500}, hardware={"num_processes": 2, "strategy": "fsdp2"}, **UNMEASURED
     )
-    with training(str(recipe)) as process:
+    python = warm.heavy()
+    before = descendants()
+    with training(str(recipe), python=python) as process:
         read_until(process, "step    2/500")
-        started = descendants(process.pid)
+        started = descendants() - before
         assert len(started) > 3, "two ranks with a server each"
         os.kill(process.pid if is_to_all else rank_of(started, 1), signal.SIGINT)
         rest = read_until(process, "go on with")
@@ -209,7 +213,7 @@ def test_a_killed_rank_ends_all_with_its_servers_and_the_last_checkpoint_stays_g
         hardware={"num_processes": 2, "strategy": "fsdp2"},
         **UNMEASURED,
     )
-    with training(str(recipe)) as process:
+    with training(str(recipe), python=sys.executable) as process:
         read_until(process, "step    3/500")
         started = descendants(process.pid)
         os.kill(rank_of(started, 1), signal.SIGKILL)
@@ -226,7 +230,7 @@ def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
     recipe = write_recipe(
         tmp_path, run={"num_steps": 500}, rollout=rollout, hardware={"num_processes": 2}, **UNMEASURED
     )
-    with training(str(recipe)) as process:
+    with training(str(recipe), python=sys.executable) as process:
         read_until(process, "step    2/500")
         started = descendants(process.pid)
         process.kill()
@@ -235,7 +239,7 @@ def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def rank_of(processes: set[int], rank: int) -> int:
-    """Which of them is that rank itself, not a server of it."""
+    """Which of them is that rank itself, or what hands signals on to it; not a server of it."""
     for number in processes:
         entry = Path(f"/proc/{number}")
         words = (entry / "cmdline").read_bytes().split(b"\0")
@@ -256,7 +260,8 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     text = recipe.read_text().replace("tests.run.own_rewards:even_ids", f"tests.distributed.rewards:{reward}")
     recipe.write_text(text)
     done = train(str(recipe))
-    assert done.returncode == 2, done.stdout + done.stderr
+    # of the rank that heard of it, or of the one that failed where that was gone first
+    assert done.returncode in (1, 2), done.stdout + done.stderr
     assert words in done.stderr
     is_saved = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
     assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"

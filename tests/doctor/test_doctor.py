@@ -15,10 +15,11 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BloomConfig, MixtralConfig, PreTrainedConfig
 
+from tests import warm
 from tests.rollout.stage import task
 from tests.run.stage import write_model
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
-from tests.test_cli import SECRET, is_plain, no_torch, turnwise
+from tests.test_cli import SECRET, fresh, is_plain, no_torch, turnwise
 from turnwise.config import Recipe
 from turnwise.doctor import Finding, Level, examine, print_finding
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
@@ -260,7 +261,7 @@ def test_what_others_wrote_into_a_finding_stays_text() -> None:
 
 
 def test_the_command_exits_1_when_something_is_bad_and_speaks_json(folder: Path) -> None:
-    ran = turnwise("doctor", "recipe.toml", "--json", "--disk", "1e9", cwd=folder)
+    ran = turnwise("doctor", "recipe.toml", "--json", "--disk", "1e9", cwd=folder, python=fresh)
     assert ran.code == 1, ran
     bad = [finding["what"] for finding in json.loads(ran.out) if finding["level"] == "bad"]
     assert [what for what in bad if what != "sandbox"] == ["disk"]
@@ -272,7 +273,7 @@ def test_the_command_exits_1_when_something_is_bad_and_speaks_json(folder: Path)
 
 @pytest.mark.parametrize("args", [["gone.toml"], ["gone.json"], ["recipe.toml", "--set", "model.pth=x"]])
 def test_wrong_usage_of_the_doctor_is_one_line(folder: Path, args: list[str]) -> None:
-    ran = turnwise("doctor", *args, cwd=folder, env=no_torch(folder))
+    ran = turnwise("doctor", *args, cwd=folder, env=no_torch(folder), python=warm.light)
     assert ran.code == 2
     assert ran.err.startswith("turnwise: ")
     assert ran.err.count("\n") == 1

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import warm
 from tests.engines.models import qwen3
 from turnwise.engines.handover import write_model
 from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 class Serving:
     """One such process, once it has said where it is."""
 
-    def __init__(self, *args: str, python: str | Path = sys.executable, token: str = "") -> None:
+    def __init__(self, *args: str, python: str | Path = "", token: str = "") -> None:
         environment = {
             **{name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE},
             "HF_HUB_OFFLINE": "1",
@@ -36,7 +36,7 @@ class Serving:
             **({TOKEN_VARIABLE: token} if token else {}),
         }
         self.process = subprocess.Popen(
-            [python, "-m", "turnwise", "engine", *args],
+            [python or warm.heavy(), "-m", "turnwise", "engine", *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,

@@ -29,7 +29,6 @@ SCENARIOS = (
     "mistakes_are_named",
     "a_cancelled_completion_makes_room",
     "publications_change_the_logprobs_to_the_trainers",
-    "an_engine_that_dies_in_a_publication_comes_back_with_it",
     "a_closed_engine_is_down_and_may_be_closed_again",
     "adapters_change_the_logprobs_to_the_trainers",
     "what_has_begun_goes_on_with_its_own_adapter",
@@ -43,11 +42,10 @@ def environment() -> None:
     require(ENVIRONMENT / ".installed", by="tests/engines/vllm_env.sh")
 
 
-@pytest.fixture(scope="module")
-def played() -> dict[str, str]:
+def play(*names: str) -> dict[str, str]:
     """What went wrong in each scenario, or nothing."""
     run = subprocess.run(
-        [PYTHON, "-m", "tests.engines.vllm_scenarios"],
+        [PYTHON, "-m", "tests.engines.vllm_scenarios", *names],
         cwd=ROOT,
         env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
         capture_output=True,
@@ -60,6 +58,11 @@ def played() -> dict[str, str]:
     return {line["scenario"]: line["error"] for line in lines}
 
 
+@pytest.fixture(scope="module")
+def played() -> dict[str, str]:
+    return play()
+
+
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_with_vllm(played: dict[str, str], scenario: str) -> None:
     assert played[scenario] == ""
@@ -67,6 +70,11 @@ def test_with_vllm(played: dict[str, str], scenario: str) -> None:
 
 def test_no_scenario_is_left_out(played: dict[str, str]) -> None:
     assert set(played) == set(SCENARIOS)
+
+
+@pytest.mark.slow  # two more starts
+def test_with_vllm_an_engine_that_dies_in_a_publication_comes_back_with_it() -> None:
+    assert play("dying") == {"an_engine_that_dies_in_a_publication_comes_back_with_it": ""}
 
 
 def alive(processes: list[int]) -> list[int]:

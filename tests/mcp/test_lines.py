@@ -91,10 +91,10 @@ def test_an_endless_line_is_counted_but_not_kept() -> None:
 
 
 def test_a_large_line_in_small_chunks_takes_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     [line] = split(b"x" * 30_000_000 + b"\n", [1_000], 50_000_000)[0]
     assert line.num_bytes == 30_000_000
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 # --- parsing -----------------------------------------------------------------------------------------------

@@ -416,9 +416,9 @@ def test_fifty_megabytes_are_cut_without_tokenising_them() -> None:
         return len(text) // 4
 
     text = "0123456789" * 5_000_000
-    started = time.perf_counter()
+    started = time.process_time()
     shown = cut(text, 2_000, count)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert count(shown) <= 2_000
     assert sum(counted) < 1_000_000
 

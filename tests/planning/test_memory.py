@@ -216,9 +216,9 @@ def test_the_command_prints_a_table_and_says_by_its_code_whether_it_fits(tmp_pat
 @pytest.mark.parametrize("tuning", [pytest.param("full", marks=pytest.mark.slow), "lora"])
 def test_the_plan_is_within_15_percent_of_what_the_embedded_model_takes(tmp_path: Path, tuning: str) -> None:
     (tmp_path / "recipe.toml").write_text(
-        'model.device = "cpu"\nengine = {cache_tokens = 16384, max_batch = 16}\n'
+        'model.device = "cpu"\nengine = {cache_tokens = 8192, max_batch = 16}\n'
         "rollout.tokens_per_episode = 512\n"
-        f'policy.tuning = "{tuning}"\nupdate.tokens_per_microbatch = 8192\n'
+        f'policy.tuning = "{tuning}"\nupdate.tokens_per_microbatch = 4096\n'
     )
     root = Path(__file__).parents[2]
     # What is freed is given back at once: else glibc keeps a third more for itself than there are tensors.
@@ -227,5 +227,5 @@ def test_the_plan_is_within_15_percent_of_what_the_embedded_model_takes(tmp_path
     done = subprocess.run(command, cwd=root, env=environ, capture_output=True, timeout=600, check=True)
     found = json.loads(done.stdout)
     assert found["num_microbatches"] == 2
-    assert found["num_cached"] > 16_000
+    assert found["num_cached"] > 8_000
     assert found["planned"] == pytest.approx(found["used"], rel=0.15)

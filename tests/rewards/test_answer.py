@@ -146,10 +146,10 @@ def test_a_truth_that_is_not_well_formed_is_an_error_and_not_a_zero(truth: Answe
 
 
 def test_a_careless_pattern_cannot_hold_up_the_run() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for pattern in (r"(a+)+b", r"(a|aa)+b", r"(.*a){25}b", r"(\w+\s?)*!x"):
         assert not matches(Answer(pattern, Matcher.REGEX), "a" * 1_990)
-    assert time.perf_counter() - started < 4
+    assert time.process_time() - started < 4
 
 
 @given(st.text(max_size=60))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.stage import NOTEBOOK, call, leasing, notebook, script, scripted, small_chat, task
 from turnwise.config import Recipe
@@ -81,7 +82,7 @@ def test_two_processes_whose_tools_take_different_times_sample_the_same_bits() -
     """Faults, retries, others' slots, a full cache and a warm one included."""
     settings = [{"luck": 1, "fault_rate": 0.1}, {"luck": 2, "fault_rate": 0.1, "is_warm": True}]
     children = [
-        subprocess.Popen([sys.executable, COLLECTION, json.dumps(each)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([warm.heavy(), COLLECTION, json.dumps(each)], stdout=subprocess.PIPE, text=True)
         for each in settings
     ]
     first, second = [json.loads(child.communicate(timeout=300)[0]) for child in children]

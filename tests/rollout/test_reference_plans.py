@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from tests import warm
 from tests.chat.tokenizers import qwen3
 from tests.rollout.stage import leasing
 from turnwise.chat import RenderedChat, open_chat
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.spec import load
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import Collector, Plan
 from turnwise.rollout.episode import Limits, player
 from turnwise.servers.embedded.world import open_world
-from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.family import SPLITS
 from turnwise.tasks.make import make_tasks
@@ -29,7 +28,7 @@ LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000)
 @asynccontextmanager
 async def servers(chat: RenderedChat) -> AsyncIterator[Pool]:
     """The five built-in ones. Results are long in this tokenizer's small vocabulary: the budget is wide."""
-    async with Pool(load(DEFAULT_FILE, {}), max_result_tokens=8_000, count_tokens=chat.count_tokens) as pool:
+    async with Pool(warm.built_in({}), max_result_tokens=8_000, count_tokens=chat.count_tokens) as pool:
         assert not await pool.connect()
         yield pool
 

@@ -1,6 +1,7 @@
 """A run that samples elsewhere learns what it learns with the engine in process, bit for bit."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
     quick = {"run": {"num_steps": NUM_STEPS}, "evaluation": {"is_before_and_after": False}}
     here, file = write_recipe(tmp_path / "here", **quick), write_recipe(tmp_path / "there", **quick)
     _, expected = run_it(load_recipe(here))
-    with serving(file) as server:
+    with serving(file, python=sys.executable) as server:
         _, adapters = run_it(elsewhere(file, server.url, "run.name=one", "rollout.lockstep=false"))
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")
         assert asyncio.run(check_remote(elsewhere(file, server.url))).level is Level.GOOD

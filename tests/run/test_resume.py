@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests import warm
 from turnwise.rollout.store import read
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
@@ -82,7 +82,7 @@ def episodes(file: Path) -> dict[str, Any]:
 def test_killed_in_collections_updates_and_saves_it_ends_as_if_it_never_was(
     tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    command = [sys.executable, str(RESUMING), str(tmp_path), json.dumps(settings), *KILLS, "whole"]
+    command = [warm.heavy(), str(RESUMING), str(tmp_path), json.dumps(settings), *KILLS, "whole"]
     played = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert played.returncode == 0, played.stderr
     unbroken, broken = [RunFolder.read(tmp_path / name / "runs" / "run") for name in ("unbroken", "broken")]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests import warm
 from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, Level
@@ -26,7 +27,7 @@ HALT = Alarm("alignment", Level.HALT, 0.5, 0.99, "not the sampled tokens. Try: l
 
 
 def train(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "turnwise", "train", *arguments]
+    command = [warm.heavy(), "-m", "turnwise", "train", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
 
 

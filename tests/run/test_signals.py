@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.run.stage import write_recipe
 from turnwise.training import checkpoint
 
 ROOT = Path(__file__).parents[2]
 
 
-def training(*arguments: str) -> AbstractContextManager["subprocess.Popen[str]"]:
-    return running("-m", "turnwise", "train", *arguments)
+def training(*arguments: str, python: str = "") -> AbstractContextManager["subprocess.Popen[str]"]:
+    return running("-m", "turnwise", "train", *arguments, python=python)
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+def running(*arguments: str, python: str = "") -> Iterator["subprocess.Popen[str]"]:
     """Python in a process of its own; whatever it started is gone afterwards."""
     process = subprocess.Popen(
-        [sys.executable, *arguments],
+        [python or warm.heavy(), *arguments],
         cwd=ROOT,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,

@@ -3,6 +3,16 @@
 from pathlib import Path
 
 
+def is_of_a_sandbox(pid: int) -> bool:
+    """Whether it is an interpreter of one: the zygote, or what it forked."""
+    entry = Path(f"/proc/{pid}")
+    try:
+        is_python = "python" in (entry / "comm").read_text()
+        return is_python and b"inside.zygote" in (entry / "cmdline").read_bytes()
+    except OSError:
+        return False  # ended meanwhile
+
+
 def descendants(pid: int) -> set[int]:
     """Zombies included: they too would be something left behind."""
     children: dict[int, list[int]] = {}

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.sandbox.attack import BOTH
-from tests.sandbox.processes import descendants
+from tests.sandbox.processes import descendants, is_of_a_sandbox
 from turnwise.sandbox import (
     Isolation,
     Kind,
@@ -55,9 +55,9 @@ async def sandboxed(
 
 def zygote_pids() -> list[int]:
     """The interpreters among our descendants whose parent is no such interpreter: not the waiting child."""
-    pids = [pid for pid in descendants(os.getpid()) if "python" in Path(f"/proc/{pid}/comm").read_text()]
+    pids = [pid for pid in descendants(os.getpid()) if is_of_a_sandbox(pid) and not is_gone(pid)]
     parents = {pid: int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
-    return [pid for pid in pids if parents[pid] not in pids and "State:\tZ" not in status_of(pid)]
+    return [pid for pid in pids if parents[pid] not in pids]
 
 
 def status_of(pid: int) -> str:
@@ -176,7 +176,7 @@ def test_executions_run_side_by_side() -> None:
                 *(sandbox.run(f"import time\ntime.sleep(0.5)\n{n}") for n in range(8))
             )
             assert [execution.value for execution in told] == [str(n) for n in range(8)]
-            assert time.monotonic() - started < 3  # 4 s one after the other
+            assert time.monotonic() - started < 8 * 0.5, "one after the other"
 
     asyncio.run(play())
 
@@ -234,9 +234,10 @@ async def _expect_down(sandbox: Sandbox) -> None:
 @both_kinds
 def test_a_zygote_killed_while_idle_is_replaced_unnoticed(kind: Kind) -> None:
     async def play() -> None:
+        before = descendants(os.getpid())
         async with sandboxed(kind) as sandbox:
             await sandbox.run("1")
-            family = descendants(os.getpid())
+            family = descendants(os.getpid()) - before
             for pid in zygote_pids():
                 os.kill(pid, signal.SIGKILL)
             assert await wait_until(lambda: all(is_gone(pid) for pid in family))

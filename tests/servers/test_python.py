@@ -5,12 +5,11 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sandbox.processes import descendants
+from tests.sandbox.processes import descendants, is_of_a_sandbox
 from turnwise.mcp.serve import Service, ToolError, Unavailable
 from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
 from turnwise.servers.python import MAX_KEPT_BYTES, MAX_KEYS, serve_python
@@ -213,7 +212,7 @@ def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
                 group.create_task(_expect_unavailable(service))
                 await asyncio.sleep(0.3)
                 for pid in descendants(os.getpid()):
-                    if "python" in comm_of(pid):
+                    if is_of_a_sandbox(pid):
                         os.kill(pid, signal.SIGKILL)
             assert await handle(service, "execute_python", "e", {"code": "6 * 7"}) == {"value": 42}
 
@@ -223,10 +222,3 @@ def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
 async def _expect_unavailable(service: Service) -> None:
     with pytest.raises(Unavailable, match="the sandbox died"):
         await handle(service, "execute_python", "e", {"code": "import time\ntime.sleep(60)"})
-
-
-def comm_of(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text()
-    except OSError:
-        return ""  # ended with its parent

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.spec import load as load_specs
 from turnwise.servers.embedded.world import open_world
-from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.check import check_files
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.families.changes import CHANNEL_PRICE, POST_FIGURE
@@ -30,7 +29,7 @@ COUNTS = {"train": 2, "validation": 1, "test": 1}
 
 def specs() -> Any:
     """The five servers over the embedded world, whatever keys this machine has."""
-    return load_specs(DEFAULT_FILE, {"TURNWISE_WORLD_SEED": "0"})
+    return warm.built_in({"TURNWISE_WORLD_SEED": "0"})
 
 
 def run(work: Any) -> Any:

@@ -120,14 +120,14 @@ def test_calls_that_only_read_run_together() -> None:
 
     results, seconds = asyncio.run(episode())
     assert all("completed. Duration: 0.5" in result.content for result in results)
-    assert seconds < 2.0  # eight in a row would take 4 s
+    assert seconds < 8 * 0.5, "one after the other"
 
 
 def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tmp_path: Path) -> None:
     tap = tmp_path / "sent.jsonl"
     started = time.perf_counter()
-    [[late], [echo]] = play(tapped(tap, timeout_seconds=0.5), [LONG], [("echo", {"message": "still here"})])
-    assert time.perf_counter() - started < 10
+    [[late], [echo]] = play(tapped(tap, timeout_seconds=3), [LONG], [("echo", {"message": "still here"})])
+    assert time.perf_counter() - started < 30
     assert (late.cause, late.fault, late.num_retries) == (Cause.TIMEOUT, Fault.INFRA, 0)
     assert echo.content == "Echo: still here"
     [call_id] = [message["id"] for message in sent(tap) if message.get("params", {}).get("name") == LONG[0]]

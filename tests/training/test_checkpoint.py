@@ -5,7 +5,6 @@ import logging
 import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests import warm
 from tests.training.saving import LARGE, facts_of, tensors_of
 from turnwise.training import checkpoint
 from turnwise.training.checkpoint import Unreadable, latest, load, prune, save
@@ -191,7 +191,7 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(
 def test_killed_at_any_line_of_a_save_or_a_prune_a_whole_one_is_left(tmp_path: Path) -> None:
     """One process after the other goes on in the same folder, each killed one line later than the last."""
     asked = subprocess.run(
-        [sys.executable, SAVING, "lines", tmp_path], capture_output=True, text=True, timeout=120, check=False
+        [warm.heavy(), SAVING, "lines", tmp_path], capture_output=True, text=True, timeout=120, check=False
     )
     assert asked.returncode == 0, asked.stderr
     rows = [line.split() for line in asked.stdout.splitlines()]
@@ -207,7 +207,7 @@ def test_killed_at_random_moments_a_whole_one_is_left(tmp_path: Path) -> None:
     luck = random.Random(0)
     step = 0
     for _ in range(4):
-        command = [sys.executable, SAVING, "on", str(tmp_path), str(step)]
+        command = [warm.heavy(), SAVING, "on", str(tmp_path), str(step)]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None
         child.stdout.readline()

@@ -69,7 +69,7 @@ class Supply:
         self._scratch = scratch
         self._spawn_slots = spawn_slots
         self._clean = clean
-        self._shared: Session | None = None
+        self._first: Session | None = None
         self._connecting = asyncio.Lock()
         self._ready: asyncio.Queue[Session | ConnectFailed] = asyncio.Queue()
         self._num_waiting = 0
@@ -81,16 +81,15 @@ class Supply:
     async def connect(self) -> Session:
         """Open the first connection, learn the tools, settle what `auto` means; returns that session."""
         async with self._connecting:
-            if self._shared is not None and self._shared.is_open:
-                return self._shared
+            if self._first is not None and (self._first.is_open or self.isolation is Isolation.PROCESS):
+                return self._first  # leases that came together: one of them was here before
             session = await self._open()
             self._settle(session)
+            self._first = session
             if self.isolation is Isolation.PROCESS:
                 self._num_alive += 1
                 self._ready.put_nowait(session)
                 self._top_up()
-            else:
-                self._shared = session
             return session
 
     async def acquire(self, episode: str, losses: list[ServerLoss]) -> Holding:
@@ -134,7 +133,7 @@ class Supply:
             self.isolation = Isolation.PROCESS
 
     async def _current(self) -> Session:
-        session = self._shared
+        session = self._first
         return session if session is not None and session.is_open else await self.connect()
 
     def rest(self, seconds: float) -> None:

@@ -1,0 +1,56 @@
+"""Takes what a `python` takes, and has a fork of the server at ADDRESS do it, with its own files and signals.
+
+It ends as the fork ends, and the fork ends with it.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def given() -> list[int]:
+    """The files that whoever started this passed on."""
+    found = []
+    for number in range(256):
+        try:
+            if os.get_inheritable(number):
+                found.append(number)
+        except OSError:  # not open
+            continue
+    return found
+
+
+FILES = given()
+
+
+def main() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none is lost before there is anyone to hand it to
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(ADDRESS)  # type: ignore[name-defined]  # noqa: F821
+    wanted = {
+        "python": os.path.join(os.path.dirname(sys.argv[0]), "python"),
+        "argv": BEFORE + sys.argv[1:],  # type: ignore[name-defined]  # noqa: F821
+        "cwd": os.getcwd(),
+        "environ": dict(os.environ),
+        "files": FILES,
+        "leads": os.getpgrp() == os.getpid(),
+    }
+    socket.send_fds(server, [json.dumps(wanted).encode() + b"\n"], FILES)
+    said = server.makefile("r")
+    forked = int(said.readline())
+    for number in SIGNALS:
+        signal.signal(number, lambda number, _frame: os.kill(forked, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    status = os.waitstatus_to_exitcode(int(said.readline() or signal.SIGKILL))
+    if status < 0:
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+main()
