@@ -1,6 +1,5 @@
 """Takes what is told to vLLM's own process: weights to load, what it holds, when to end."""
 
-import contextlib
 import os
 import select
 import signal
@@ -36,13 +35,7 @@ class Receiver:
         return held
 
     def end_with(self, owner: int) -> None:
-        """From now on, and not by a Ctrl-C, which is the owner's to answer.
-
-        Else the processes of an owner that was killed would hold the GPU for ever.
-        """
-        with contextlib.suppress(ValueError):  # not in the main thread: then it stays as it was started
-            # it was started with that signal blocked, but a library's threads may be open to it
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        """From now on; else the processes of an owner that was killed would hold the GPU for ever."""
         try:
             watched = os.pidfd_open(owner)
         except OSError:  # an old kernel or a strict container: as vLLM does it, then
