@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -384,7 +385,9 @@ def _start_vllm(model: str, settings: VllmSettings) -> Any:
         **options,
     )
     # Ctrl-C in a terminal goes to every process there, and is ours to answer: the processes started from this
-    # thread inherit that it does not reach them.
+    # thread inherit that it does not reach them. Once multiprocessing's tracker runs, that is: starting it
+    # lets the signal through again.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return AsyncLLM.from_engine_args(arguments)
