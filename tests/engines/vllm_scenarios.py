@@ -288,7 +288,8 @@ async def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         model().save_pretrained(folder)
-        for name in [each for each in PLAYED if each in sys.argv] or ("whole", "adapters"):
+        # adapters first: a Ctrl-C is most likely to reach the first engine of a process
+        for name in [each for each in PLAYED if each in sys.argv] or ("adapters", "whole"):
             rank = {"lora_rank": 4} if name == "adapters" else {}
             await play(VllmEngine(folder, settings(**rank)), PLAYED[name])
 
