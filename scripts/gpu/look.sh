@@ -15,7 +15,7 @@ for log in "$out"/engine*.log; do
 done
 for log in "$out"/scenarios-*.log; do [[ -f $log ]] && grep -h '^{' "$log" | cut -c 1-120; done
 cat "$out/hardware.said" 2> /dev/null | cut -c 1-200
-for name in grown warm; do
+for name in grown small; do
   [[ -f $out/race-$name.log ]] && tail -n 9 "$out/race-$name.log" | cut -c 1-220
   grep -h '"step"' "$out"/race-$name/*/told.jsonl 2> /dev/null | cut -c 1-170
 done

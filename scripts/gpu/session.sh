@@ -68,7 +68,7 @@ learn() {  # six runs side by side, and the race of the small model starts besid
   local runs=$!
   timeout 480 $common --variants shuffled --jobs 3 > $out/learn-shuffled.log 2>&1 &
   runs="$runs $!"
-  (sleep 40; raced warm $out/warm --cache-gib 4) 9>&- &
+  (sleep 40; raced small smollm2 --epochs 2 --cache-gib 4) 9>&- &
   wait $runs
   echo "learned after $SECONDS s" >> $out/said
   flock -u 9
