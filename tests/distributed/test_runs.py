@@ -97,7 +97,7 @@ def skip_without_deepspeed(strategy: str) -> None:
 
 @pytest.mark.parametrize(
     "strategy",
-    ["data_parallel", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fsdp2", "zero3"))],
+    ["data_parallel", "fsdp2", pytest.param("zero3", marks=pytest.mark.slow)],
 )
 def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path, tmp_path: Path) -> None:
     skip_without_deepspeed(strategy)
@@ -123,8 +123,10 @@ def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path,
     assert len(parts) == (0 if strategy == "data_parallel" else 2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["data_parallel", "fsdp2", "zero3"])
+@pytest.mark.parametrize(
+    "strategy",
+    ["fsdp2", *(pytest.param(each, marks=pytest.mark.slow) for each in ("data_parallel", "zero3"))],
+)
 def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     strategy: str, by_one: Path, tmp_path: Path
 ) -> None:
@@ -147,14 +149,9 @@ def test_what_two_processes_saved_one_goes_on_from_and_two_again(
 @pytest.mark.parametrize(
     "launcher",
     [
-        pytest.param(
-            ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"), marks=pytest.mark.slow
-        ),
-        pytest.param(
-            # for GPUs it starts torchrun; what is on a CPU it would start once
-            (*ACCELERATE, "--multi_gpu", "--num_processes=2", "--num_machines=1", "--main_process_port=0"),
-            marks=pytest.mark.slow,
-        ),
+        ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"),
+        # for GPUs it starts torchrun; what is on a CPU it would start once
+        (*ACCELERATE, "--multi_gpu", "--num_processes=2", "--num_machines=1", "--main_process_port=0"),
     ],
     ids=["torchrun", "accelerate"],
 )
