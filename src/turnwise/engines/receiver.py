@@ -18,11 +18,7 @@ class Receiver:
 
     def take_weights(self, path: str, table: Table) -> None:
         """Load weights, under the names of transformers, from the block of memory at `path`."""
-        model = self.model_runner.get_model()
-        if torch.cuda.is_available() and _is_kept_as_loaded(model):
-            model.load_weights(read_block(path, table))
-        else:
-            self.model_runner.reload_weights(weights_iterator=read_block(path, table))
+        self.model_runner.reload_weights(weights_iterator=read_block(path, table))
 
     def held_bytes(self) -> dict[str, int]:
         caches = {id(each): each for each in _tensors(getattr(self.model_runner, "kv_caches", ()))}
@@ -43,22 +39,6 @@ class Receiver:
         # The worker is a process below the engine's, or the same.
         engine = os.getppid() if os.getppid() != owner else os.getpid()
         threading.Thread(target=_end_after, args=(watched, engine), daemon=True).start()
-
-
-_AS_LOADED = {"NoneType", "UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
-
-
-def _is_kept_as_loaded(model: torch.nn.Module) -> bool:
-    """Whether weights can go straight to their places, in a fraction of the time.
-
-    Where vLLM packed, padded or multiplied some after loading (quantised ones, experts, latent attention),
-    it has to set the layers up again.
-    """
-    return all(
-        type(getattr(module, "quant_method", None)).__name__ in _AS_LOADED
-        and "MLA" not in type(module).__name__
-        for module in model.modules()
-    )
 
 
 def _end_after(watched: int, engine: int) -> None:
