@@ -80,7 +80,7 @@ hardware() {
   until grep -q "all done" $out/hardware.said; do sleep 1; done
 }
 
-scenarios() {  # with pytest's packages in .gpu/tests
+scenarios() {  # pip install --target .gpu/tests --no-deps pytest pluggy iniconfig pygments packaging, and carried
   for kind in whole adapters; do
     PYTHONPATH=$PYTHONPATH:$PWD/.gpu/tests timeout 400 python3 -m tests.engines.vllm_scenarios --bfloat16 $kind \
       > $out/scenarios-$kind.log 2>&1 &

@@ -101,9 +101,9 @@ class Steps:
         has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
         losses: dict[str, float] = defaultdict(float)
         taught = self._objective.rows_with_gradient(lesson, minibatch)
-        if taught and self._passes.are_short(lesson.batch.samples, minibatch.rows):
-            taught = list(minibatch.rows)
         idle = [row for row in minibatch.rows if row not in taught]
+        if taught and idle and self._passes.are_short(lesson.batch.samples, minibatch.rows):
+            taught, idle = list(minibatch.rows), []
         has_value = lesson.targets.returns_BT is not None
         with torch.set_grad_enabled(bool(taught)):
             run = self._passes.begin(lesson.batch.samples, taught, idle, with_values=has_value)
