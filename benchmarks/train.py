@@ -1,6 +1,6 @@
 """Measures one update with shared prefixes beside the plain padded way and beside TRL's own GRPO loss.
 
-    python benchmarks/train.py [--quick] [--model tiny|smollm2|qwen3-0.6b] [--sides shared,padded,trl]
+    python benchmarks/train.py [--quick] [--model tiny|smollm2|qwen3-0.6b] [--sides padded,trl,shared]
     python benchmarks/train.py --device cuda --model qwen3-0.6b   # bf16, with MFU
     pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash   # for trl
 
@@ -11,7 +11,8 @@ gradients of all parameters are compared. The plain side and TRL take a group (8
 TRL's default; ours goes by a budget of tokens, in which the prefix counts though it is computed once: on a
 CPU that of 8 rows' own tokens, on a GPU all of them, 21,200 beside the 18,400 that the other sides compute
 at a time. On a GPU sides share a process, and each is timed after one whole update more, the quickest of
-three; MFU is what the update's tokens need, once, beside the largest product of matrices.
+three; there `compiled` is `shared` with policy.kernels = "compiled". MFU is what the update's tokens
+need, once, beside the largest product of matrices.
 TRL runs as its users get it, GRPOTrainer.compute_loss on a prepared batch, with its defaults but for
 gradient checkpointing and bf16, which are off on all sides. `tiny` is a Qwen3 of random weights: 4 layers,
 hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M parameters;
@@ -165,7 +166,7 @@ def flops_of(model: Any, shape: Shape, num_tokens: int, is_shared: bool) -> floa
     return 3.0 * forward
 
 
-def update_ours(model: Any, shape: Shape, is_shared: bool) -> Callable[[], int]:
+def update_ours(model: Any, shape: Shape, *, is_shared: bool, kernels: str) -> Callable[[], int]:
     """By passes as the trainer makes them."""
     import torch
 
@@ -176,7 +177,7 @@ def update_ours(model: Any, shape: Shape, is_shared: bool) -> Callable[[], int]:
     from turnwise.training.samples import Sample
 
     prefix, own, advantages = make_batch(shape, model.config.vocab_size)
-    policy = Policy(model, PolicyConfig(tuning="full"))
+    policy = Policy(model, PolicyConfig(tuning="full", kernels=kernels))
     length = shape.prefix_tokens + shape.own_tokens
     mask = (0,) * shape.prefix_tokens + (1,) * shape.own_tokens
     samples = [
@@ -259,11 +260,18 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
 
 
 MAKERS: dict[str, Callable[[Any, Shape, Path], Callable[[], int]]] = {
-    "padded": lambda model, shape, _: update_ours(model, shape, is_shared=False),
+    "padded": lambda model, shape, _: update_ours(model, shape, is_shared=False, kernels="plain"),
     "trl": update_trl,
-    "shared": lambda model, shape, _: update_ours(model, shape, is_shared=True),
+    "shared": lambda model, shape, _: update_ours(model, shape, is_shared=True, kernels="fused"),
+    "compiled": lambda model, shape, _: update_ours(model, shape, is_shared=True, kernels="compiled"),
 }
-"""(model, shape, a scratch folder) to a function that runs one update and gives the tokens it computed."""
+"""(model, shape, a scratch folder) to a function that runs one update and gives the tokens it computed.
+
+What is fused or compiled stays so in the one process of a GPU: sides run in this order.
+"""
+SHARED = ("shared", "compiled")
+
+SIDES = {"cpu": ("padded", *(["trl"] if RIVAL.is_dir() else []), "shared"), "cuda": ("padded", "shared")}
 
 WARM_UP = Shape(1, 2, 20, 5, 100)
 
@@ -287,7 +295,7 @@ def run_side(side: str, options: argparse.Namespace, shape: Shape) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
     save_file(gradients, options.folder / f"{side}.safetensors")
-    flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
+    flops = flops_of(model, shape, num_tokens, is_shared=side in SHARED)
     figures = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
     (options.folder / f"{side}.json").write_text(json.dumps(asdict(figures)))
 
@@ -322,7 +330,7 @@ def measure_on_gpu(
         peak = torch.cuda.max_memory_allocated() / 2**20
         gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
         save_file(gradients, folder / f"{side}.safetensors")
-        flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
+        flops = flops_of(model, shape, num_tokens, is_shared=side in SHARED)
         results[side] = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
         print(f"{side}: {seconds:.3f} s", flush=True)
         if options.profile is not None:
@@ -420,7 +428,7 @@ def main() -> None:
     parser.add_argument("--model", choices=["smollm2", *SIZES], default="tiny")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--profile", type=Path, help="a folder for where a GPU's time goes, side by side")
-    parser.add_argument("--sides", default=",".join(MAKERS if RIVAL.is_dir() else ("padded", "shared")))
+    parser.add_argument("--sides", help=f"of {', '.join(MAKERS)}; by default what the device has")
     parser.add_argument("--tokens", type=int, help="of one micro-batch with shared prefixes: time for memory")
     parser.add_argument("--rounds", type=int, default=1, help="the quickest of so many counts")
     parser.add_argument("--side", choices=list(MAKERS), help=argparse.SUPPRESS)
@@ -436,7 +444,8 @@ def main() -> None:
         f"{options.model} on {options.device}: {shape}, 2 threads, load {os.getloadavg()[0]:.1f} at the start"
     )
     with tempfile.TemporaryDirectory() as name:
-        sides, folder = options.sides.split(","), Path(name)
+        sides = options.sides.split(",") if options.sides else SIDES[options.device]
+        folder = Path(name)
         if options.device == "cpu":
             results = {side: measure(side, options, folder) for side in sides}
             report(results, folder, 0.0)

@@ -50,6 +50,12 @@ class Adapters:
         """For saving an adapter in peft's own format."""
         return self._peft
 
+    def fuse(self) -> None:
+        """Compute what layers and their adapters give in fewer kernels."""
+        from turnwise.training.lora import use_products
+
+        use_products(self._layers)
+
     def add(self, name: str, *, seed: int) -> None:
         with _seeded(seed), self._same_flags():
             self._peft.add_adapter(name, _lora_config(self._config))
@@ -87,7 +93,7 @@ class Adapters:
         with self._same_flags():
             for layer in self._layers:
                 layer.enable_adapters(name != BASE)
-                if name != BASE:
+                if name not in (BASE, *layer.active_adapters):
                     layer.set_adapter([name])
         self.in_use = name
 

@@ -26,12 +26,17 @@ class Rows:
     longest: int
 
 
+Range = tuple[int, int]
+Places = slice | Tensor
+"""Tokens by their place in the packed row: one range, or each by its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Queries that see all of some keys."""
+    """Rows of queries, each of which sees all of one row of keys."""
 
-    queries: slice
-    keys: slice
+    queries: Places
+    keys: Places
     query_rows: Rows
     key_rows: Rows
 
@@ -43,27 +48,51 @@ class FlashPlan:
     own: Rows
     """Every segment, causally by itself."""
     inner: tuple[Piece, ...]
-    """Segments with descendants."""
+    """Segments with descendants, those of one depth together: what sees one of them sees no other."""
     before: Piece | None
     """What stands before the whole row."""
 
 
 def plan_flash(segments: Sequence[Segment], num_before: int, device: torch.device) -> FlashPlan:
-    inner = [segment for segment in segments if segment.stop > segment.end]
-    pieces = [(slice(each.end, each.stop), slice(each.start, each.end)) for each in inner]
-    if num_before:
-        pieces.append((slice(0, segments[-1].end), slice(0, num_before)))
-    lengths = [[segment.length for segment in segments]]
-    lengths += [[part.stop - part.start] for piece in pieces for part in piece]
-    own, *rest = _rows(lengths, device)
-    made = [
-        Piece(*piece, *rows) for piece, rows in zip(pieces, zip(*[iter(rest)] * 2, strict=True), strict=True)
+    levels = _levels(segments)
+    spans = [
+        ([(each.end, each.stop) for each in level], [(each.start, each.end) for each in level])
+        for level in levels
     ]
-    return FlashPlan(own, tuple(made[: len(inner)]), made[-1] if num_before else None)
+    if num_before:
+        spans.append(([(0, segments[-1].end)], [(0, num_before)]))
+    own = [(segment.start, segment.end) for segment in segments]
+    rows = _rows([own, *(ranges for pair in spans for ranges in pair)], device)
+    own_rows = next(rows)
+    pieces = [
+        Piece(_places(queries, device), _places(keys, device), next(rows), next(rows))
+        for queries, keys in spans
+    ]
+    return FlashPlan(own_rows, tuple(pieces[: len(levels)]), pieces[-1] if num_before else None)
 
 
-def _rows(lengths: Sequence[Sequence[int]], device: torch.device) -> Iterator[Rows]:
+def _levels(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Segments with descendants by their depth, in the row's order."""
+    levels: dict[int, list[Segment]] = {}
+    path: list[Segment] = []
+    for segment in segments:
+        while path and path[-1].stop <= segment.start:
+            path.pop()
+        if segment.stop > segment.end:
+            levels.setdefault(len(path), []).append(segment)
+            path.append(segment)
+    return list(levels.values())
+
+
+def _places(ranges: Sequence[Range], device: torch.device) -> Places:
+    if len(ranges) == 1:
+        return slice(*ranges[0])
+    return torch.cat([torch.arange(*each) for each in ranges]).to(device)
+
+
+def _rows(ranges: Sequence[Sequence[Range]], device: torch.device) -> Iterator[Rows]:
     """All handed to the device at once: it is waited for once."""
+    lengths = [[end - start for start, end in each] for each in ranges]
     bounds = [torch.tensor([0, *each]).cumsum(0) for each in lengths]
     handed = torch.cat(bounds).to(device, torch.int32)
     parts = torch.split(handed, [len(each) for each in bounds])
@@ -122,7 +151,7 @@ class FlashTreeAttention(torch.autograd.Function):
         for piece, keys, values in _seen(plan, key, value, before):
             rows = (piece.query_rows, piece.key_rows)
             part = forward_rows(query[piece.queries], keys, values, rows, scale=scale, is_causal=False)
-            _merge(out[piece.queries], lse[:, piece.queries], *part)
+            _merge(out, lse, piece.queries, *part)
         ctx.save_for_backward(query, key, value, out, lse, *before)
         ctx.plan, ctx.scale = plan, scale
         return out
@@ -163,9 +192,10 @@ def _seen(
         yield plan.before, keys, values
 
 
-def _merge(out: Tensor, lse: Tensor, other_out: Tensor, other_lse: Tensor) -> None:
-    """Attention over two disjoint contexts as one, written over the first."""
-    both = torch.logaddexp(lse, other_lse)
-    mine, others = (torch.exp(each - both).T[..., None] for each in (lse, other_lse))
-    out.copy_((out * mine).addcmul_(other_out, others))
-    lse.copy_(both)
+def _merge(out: Tensor, lse: Tensor, at: Places, other_out: Tensor, other_lse: Tensor) -> None:
+    """Attention over two disjoint contexts as one, written over the first, which is of more tokens."""
+    own_lse = lse[:, at]
+    both = torch.logaddexp(own_lse, other_lse)
+    mine, others = (torch.exp(each - both).T[..., None] for each in (own_lse, other_lse))
+    out[at] = (out[at] * mine).addcmul_(other_out, others).to(out.dtype)
+    lse[:, at] = both

@@ -13,8 +13,10 @@ from turnwise.config.learning import PolicyConfig, ValueConfig
 from turnwise.devices import choose_device
 from turnwise.protocols import Adapter
 from turnwise.training.adapters import Adapters
+from turnwise.training.compiled import compile_layers
 from turnwise.training.layout import Layout, alone, padded, shared
-from turnwise.training.network import Network, Outcome, checkpoint_layers
+from turnwise.training.network import Network, Outcome, checkpoint_layers, layers_of
+from turnwise.training.norms import fuse_norms
 from turnwise.training.prefix import Keeper, Prefix
 from turnwise.training.samples import Sample
 from turnwise.training.shards import Shards, local, part_of, whole_shape
@@ -110,9 +112,19 @@ class Policy:
         self._model.eval()  # new adapters come in training mode
         if config.gradient_checkpointing:
             checkpoint_layers(self._model, self._context_now)
+        if config.kernels != "plain":
+            self._fuse()
         if self._network.why_plain:
             name, reason = type(model).__name__, self._network.why_plain
             logger.warning("%s has %s: prefixes are not shared, rows are padded", name, reason)
+
+    def _fuse(self) -> None:
+        if self._adapters is not None:
+            self._adapters.fuse()
+        if self.device.type == "cuda":  # elsewhere a launch costs little
+            fuse_norms(self._model)
+        if self._config.kernels == "compiled" and self.can_share:
+            compile_layers(self._model, layers_of(self._model))
 
     @property
     def device(self) -> torch.device:

@@ -1,0 +1,77 @@
+"""Takes what goes into an adapted linear layer, gives what comes out: base and adapter in three products.
+
+peft has the adapter's part in the adapter's own fp32: a copy of every input in fp32, kept for the backward
+pass, and products that tensor cores do not help with. Here it is in the model's type, as engines compute it;
+fp32 are the adapter itself, which steps are taken on, and its gradients.
+"""
+
+from typing import Any
+
+import torch
+from peft.tuners.lora import Linear
+from torch import Tensor, nn
+
+
+class AdaptedLinear(Linear):
+    """peft's own, but for how it computes its output with one adapter in use, unmerged, without dropout."""
+
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        names = self.active_adapters
+        is_plain = not (self.disable_adapters or self.merged or args or kwargs or self.lora_variant)
+        if not is_plain or len(names) != 1 or not isinstance(self.lora_dropout[names[0]], nn.Identity):
+            output: Tensor = super().forward(x, *args, **kwargs)
+            return output
+        base = self.get_base_layer()
+        down_RD, up_DR = self.lora_A[names[0]].weight, self.lora_B[names[0]].weight
+        adapted: Tensor = _Adapted.apply(x, base.weight, base.bias, down_RD, up_DR, self.scaling[names[0]])  # type: ignore[no-untyped-call]
+        return adapted
+
+
+def use_products(layers: list[Any]) -> None:
+    """Of adapted layers; those on a quantised base, or on anything but linear layers, stay as they are."""
+    for layer in layers:
+        if type(layer) is Linear:
+            layer.__class__ = AdaptedLinear
+
+
+class _Adapted(torch.autograd.Function):
+    """x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ; the base is frozen."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight_OD: Tensor,
+        bias_O: Tensor | None,
+        down_RD: Tensor,
+        up_OR: Tensor,
+        scale: float,
+    ) -> Tensor:
+        x_ND = x.flatten(0, -2)
+        down, up = down_RD.to(x.dtype), (up_OR * scale).to(x.dtype)
+        hidden_NR = x_ND @ down.T
+        out_NO = nn.functional.linear(x_ND, weight_OD, bias_O).addmm_(hidden_NR, up.T)
+        ctx.save_for_backward(x_ND, weight_OD, hidden_NR, down, up)
+        ctx.scale, ctx.exact = scale, up_OR.dtype
+        return out_NO.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x_ND, weight_OD, hidden_NR, down, up = ctx.saved_tensors
+        grad_NO = grads[0].flatten(0, -2)
+        grad_NR = grad_NO @ up
+        grad_x, grad_down, grad_up = None, None, None
+        if ctx.needs_input_grad[0]:
+            grad_x = (grad_NO @ weight_OD).addmm_(grad_NR, down).view(*grads[0].shape[:-1], -1)
+        if ctx.needs_input_grad[3]:
+            grad_down = _product(grad_NR.T, x_ND, ctx.exact)
+        if ctx.needs_input_grad[4]:
+            grad_up = _product(grad_NO.T, hidden_NR, ctx.exact).mul_(ctx.scale)
+        return grad_x, None, None, grad_down, grad_up, None
+
+
+def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Unrounded where a GPU can: it adds up in fp32."""
+    if left.device.type == "cuda" and left.dtype != dtype == torch.float32:
+        return torch.mm(left, right, out_dtype=dtype)
+    return (left @ right).to(dtype)
