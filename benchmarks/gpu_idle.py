@@ -2,13 +2,14 @@
 
     python benchmarks/gpu_idle.py --model models/warm --plot docs/images/timeline.svg   # async, 50 ms a call
     python benchmarks/gpu_idle.py --model models/warm --mode sync                       # what async is worth
-    python benchmarks/race/grown.py models/grown          # the embedded model, as large as Qwen3-0.6B
+    python benchmarks/race/grown.py models/grown 8        # the embedded model, as large as Qwen3-8B
     python benchmarks/gpu_idle.py --model models/grown --set optimizer.learning_rate=1e-8
 
 It is `turnwise train recipes/smollm2.toml` with vLLM and slow tools, in a process of its own, while
 nvidia-smi says ten times a second for which share of the time a kernel ran. A step lasts from the end of one
-update to the end of the next; the first ones, in which much is compiled, do not count. The goal is at most
-15% idle in every step that counts; status 1 if it is missed.
+update to the end of the next; neither the first ones count, in which much is compiled, nor the last, for
+which nothing is played beside them. The goal is at most 15% idle in every step that counts; status 1 if it is
+missed.
 """
 
 import argparse
@@ -32,7 +33,9 @@ GOAL = 0.15
 EVERY = ("-lms", "100")
 """Milliseconds between looks."""
 WARM = 2
-"""Steps that do not count."""
+"""Steps at the start that do not count."""
+END = 3
+"""Steps at the end that do not count: as many batches may be played beside an update, and one is learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ def record(arguments: argparse.Namespace, folder: Path) -> tuple[list[Look], lis
         "engine.kind": "vllm",
         "tools.mcp": folder / "mcp.json",
         "run.mode": arguments.mode,
-        "run.num_steps": arguments.steps + WARM + 1,
+        "run.num_steps": arguments.steps + WARM + END + 1,
         "run.folder": folder,
         "run.name": "idle",
         "evaluation.is_before_and_after": "false",
@@ -115,7 +118,7 @@ def record(arguments: argparse.Namespace, folder: Path) -> tuple[list[Look], lis
             looking.terminate()
             said = looking.communicate()[0]
     [metrics] = folder.glob("idle*/metrics.jsonl")
-    return read_looks(said), read_steps(metrics)[WARM:]
+    return read_looks(said), read_steps(metrics)[WARM:-END]
 
 
 def timeline(looks: Sequence[Look], steps: Sequence[Step]) -> str:

@@ -1,6 +1,6 @@
 """Takes a small Qwen3, gives a large one that computes the same: its weights in the corners of larger ones.
 
-    python benchmarks/race/grown.py FOLDER [0.6|1.7]     # the embedded model, as large as Qwen3-0.6B or -1.7B
+    python benchmarks/race/grown.py FOLDER [0.6|1.7|8]     # the embedded model, as large as Qwen3's
 
 A race over a size wants a model of that size which calls tools, and no hub is at hand. Every product is of
 the large size, and what it adds is zero. Exact but for rounding, since
@@ -35,51 +35,76 @@ QWEN3_06B: dict[str, Any] = {
     "max_position_embeddings": 8192,
     "tie_word_embeddings": True,
 }
-"""But for its 8 key heads."""
 
-QWEN3_17B: dict[str, Any] = {**QWEN3_06B, "hidden_size": 2048, "intermediate_size": 6144}
-"""But for its 8 key heads."""
+QWEN3_8B: dict[str, Any] = {
+    **QWEN3_06B,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "tie_word_embeddings": False,
+}
+
+SIZES = {
+    "0.6": QWEN3_06B,
+    "1.7": {**QWEN3_06B, "hidden_size": 2048, "intermediate_size": 6144},
+    "8": QWEN3_8B,
+}
+"""By billions of parameters. But for their 8 key heads: the small model's 12 heads have keys of their own."""
 
 
 @torch.no_grad()
-def grown(small: Any, sizes: dict[str, Any]) -> Qwen3ForCausalLM:
-    """sizes: of a Qwen3Config; none may be below the small model's, and each key head has one query head."""
+def grown(small: Any, sizes: dict[str, Any], dtype: torch.dtype = torch.float32) -> Qwen3ForCausalLM:
+    """sizes: of a Qwen3Config; none below the small model's, whose heads all have keys of their own."""
     old = small.config
     new = Qwen3Config(**{**sizes, "rope_parameters": old.rope_parameters, "rms_norm_eps": old.rms_norm_eps})
-    if new.num_key_value_heads != new.num_attention_heads:
+    if new.num_key_value_heads < old.num_attention_heads:
         raise ValueError("num_key_value_heads: a head of the small model needs keys of its own")
-    large = Qwen3ForCausalLM(new)
-    for parameter in large.parameters():
-        parameter.zero_()
+    large = _zeros(new, dtype)
     by_width = math.sqrt(old.hidden_size / new.hidden_size)
     by_head = math.sqrt(old.head_dim / new.head_dim)
     turned = _turned(old.head_dim, new.head_dim)
-    heads = _heads(old.num_attention_heads, new.head_dim, turned)
+    # where several query heads read one key head, the first of them is the small model's
+    group = new.num_attention_heads // new.num_key_value_heads
+    key_heads = _heads(torch.arange(old.num_attention_heads), new.head_dim, turned)
+    query_heads = _heads(torch.arange(old.num_attention_heads) * group, new.head_dim, turned)
     for source, target in zip(small.model.layers, large.model.layers, strict=False):
         for name in ("input_layernorm", "post_attention_layernorm"):
             _put(getattr(target, name), getattr(source, name).weight * by_width)
         ours, theirs = target.self_attn, source.self_attn
         # dot products are divided by √head_dim: what that takes too much, the queries bring
-        ours.q_norm.weight[turned] = theirs.q_norm.weight.float()
-        ours.k_norm.weight[turned] = theirs.k_norm.weight.float() * by_head
-        for name in ("q_proj", "k_proj", "v_proj"):
-            matrix = getattr(theirs, name).weight.float()
+        ours.q_norm.weight[turned] = theirs.q_norm.weight.to(dtype)
+        ours.k_norm.weight[turned] = (theirs.k_norm.weight * by_head).to(dtype)
+        for name, heads in (("q_proj", query_heads), ("k_proj", key_heads), ("v_proj", key_heads)):
+            matrix = getattr(theirs, name).weight.to(dtype)
             getattr(ours, name).weight[heads, : matrix.shape[1]] = matrix
-        matrix = theirs.o_proj.weight.float()
-        ours.o_proj.weight[: len(matrix), heads] = matrix
+        matrix = theirs.o_proj.weight.to(dtype)
+        ours.o_proj.weight[: len(matrix), query_heads] = matrix
         for name in ("gate_proj", "up_proj", "down_proj"):
             _put(getattr(target.mlp, name), getattr(source.mlp, name).weight)
     _put(large.model.norm, small.model.norm.weight * by_width)
     large.model.norm.weight[old.hidden_size] = LARGE
-    embeddings = large.get_input_embeddings().weight
-    embeddings[: old.vocab_size, : old.hidden_size] = small.get_input_embeddings().weight.float()
-    embeddings[: old.vocab_size, old.hidden_size] = SMALL
-    embeddings[old.vocab_size :, old.hidden_size] = -AWAY
+    for embeddings in {large.get_input_embeddings().weight, large.get_output_embeddings().weight}:
+        embeddings[: old.vocab_size, : old.hidden_size] = small.get_input_embeddings().weight.to(dtype)
+        embeddings[: old.vocab_size, old.hidden_size] = SMALL
+        embeddings[old.vocab_size :, old.hidden_size] = -AWAY
+    return large
+
+
+def _zeros(config: Qwen3Config, dtype: torch.dtype) -> Qwen3ForCausalLM:
+    """Not drawn at random first: that takes longer than all the rest."""
+    with torch.device("meta"):
+        large = Qwen3ForCausalLM(config).to(dtype)
+    large.to_empty(device="cpu")
+    large.tie_weights()
+    large.model.rotary_emb = type(large.model.rotary_emb)(config)
+    for parameter in large.parameters():
+        parameter.zero_()
     return large
 
 
 def _put(module: Any, corner: Tensor) -> None:
-    module.weight[tuple(slice(size) for size in corner.shape)] = corner.float()
+    module.weight[tuple(slice(size) for size in corner.shape)] = corner.to(module.weight)
 
 
 def _turned(few: int, more: int) -> Tensor:
@@ -88,8 +113,9 @@ def _turned(few: int, more: int) -> Tensor:
     return torch.cat([half, half + more // 2])
 
 
-def _heads(num_heads: int, head_dim: int, turned: Tensor) -> Tensor:
-    return (torch.arange(num_heads)[:, None] * head_dim + turned).flatten()
+def _heads(numbers: Tensor, head_dim: int, turned: Tensor) -> Tensor:
+    """Rows of a projection: the channels of these heads that a short head's stand in."""
+    return (numbers[:, None] * head_dim + turned).flatten()
 
 
 def main(folder: Path, sizes: dict[str, Any]) -> None:
@@ -100,11 +126,11 @@ def main(folder: Path, sizes: dict[str, Any]) -> None:
 
     tokenizer = load_tokenizer("embedded")
     ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
-    model = grown(load_model(ModelConfig(path="embedded")), {**sizes, **ends})
+    model = grown(load_model(ModelConfig(path="embedded")), {**sizes, **ends}, torch.bfloat16)
     folder.mkdir(parents=True, exist_ok=True)
-    write_model(model.to(torch.bfloat16), folder)
+    write_model(model, folder)
     tokenizer.save_pretrained(folder)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), QWEN3_17B if sys.argv[2:] == ["1.7"] else QWEN3_06B)
+    main(Path(sys.argv[1]), SIZES[sys.argv[2] if sys.argv[2:] else "0.6"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On the GPU host, after unpack.sh and with .gpu/trl and .gpu/hardware carried there: all that is measured there,
-# one part after the other in the background, so that a call that ends does not end it; about 25 minutes.
-#   bash scripts/gpu/session.sh [race_large learn idle update engine hardware scenarios]
+# one part after the other in the background, so that a call that ends does not end it; about 30 minutes.
+#   bash scripts/gpu/session.sh [race_large idle learn update engine hardware scenarios]
 #   bash scripts/gpu/look.sh SECONDS                  how far it is, and what there is to $OUT
 # `learn` and `idle` want what `race_large` leaves behind. What is timed runs by itself.
 set -uo pipefail
@@ -14,7 +14,7 @@ sed -i "s#^export PYTHONPATH=.*#export PYTHONPATH=$tree/src:$tree:$home/site PAT
 cat > "$home/session.sh" <<SHELL
 cd $tree; . $home/env.sh; out=$out home=$home
 $(sed -n '/^# --- parts/,$p' "$0")
-for part in ${*:-race_large learn idle update engine hardware scenarios}; do
+for part in ${*:-race_large idle learn update engine hardware scenarios}; do
   echo "\$part begins after \$SECONDS s" >> $out/said
   \$part
 done
@@ -53,7 +53,7 @@ raced() {  # NAME MODEL [OPTIONS]
 race_large() {  # beside the warm start: engines take two minutes to start, and are timed when it is done
   warm &
   sleep 1
-  timeout 120 python3 benchmarks/race/grown.py $out/grown-1.7 1.7 > $out/grown.log 2>&1 &
+  timeout 120 python3 benchmarks/race/grown.py $out/grown-8 8 > $out/grown.log 2>&1 &
   raced grown qwen3-0.6b
   wait
 }
@@ -61,14 +61,14 @@ race_large() {  # beside the warm start: engines take two minutes to start, and 
 learn() {  # six runs side by side, and the race of the small model starts beside them: it is timed after them
   local common="python3 benchmarks/learning.py --recipe recipes/smollm2.toml --set model.path=$out/warm \
     --set engine.kind=vllm --set model.dtype=bfloat16 --set engine.vllm.cache_gib=2 \
-    --set update.tokens_per_microbatch=4096 --goal 0.7 --out $out/learning --set run.num_steps=${STEPS:-18}"
+    --set update.tokens_per_microbatch=4096 --goal 0.7 --out $out/learning --set run.num_steps=${STEPS:-22}"
   exec 9> $lock
   flock 9
   timeout 480 $common --variants "true rewards" --jobs 3 > $out/learn-true.log 2>&1 &
   local runs=$!
   timeout 480 $common --variants shuffled --jobs 3 > $out/learn-shuffled.log 2>&1 &
   runs="$runs $!"
-  (sleep 40; raced small smollm2 --epochs 2 --cache-gib 4) 9>&- &
+  (sleep 40; raced small smollm2 --epochs 3 --cache-gib 4) 9>&- &
   wait $runs
   echo "learned after $SECONDS s" >> $out/said
   flock -u 9
@@ -89,9 +89,9 @@ scenarios() {  # pip install --target .gpu/tests --no-deps pytest pluggy iniconf
 }
 
 idle() {
-  timeout 240 python3 benchmarks/gpu_idle.py --model $out/grown-1.7 --steps 5 --plot $out/timeline.svg \
-    --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.gpu_memory_utilization=0.4 \
-    --set update.tokens_per_microbatch=8192 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
+  timeout 330 python3 benchmarks/gpu_idle.py --model $out/grown-8 --steps 6 --plot $out/timeline.svg \
+    --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.cache_gib=30 \
+    --set update.tokens_per_microbatch=6144 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
     --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 > $out/idle.log 2> $out/idle.err
 }
 
