@@ -53,7 +53,7 @@ class _Adapted(torch.autograd.Function):
         out_NO = nn.functional.linear(x_ND, weight_OD, bias_O).addmm_(hidden_NR, up.T)
         ctx.save_for_backward(x_ND, weight_OD, hidden_NR, down, up)
         ctx.scale, ctx.exact = scale, up_OR.dtype
-        return out_NO.view(*x.shape[:-1], -1)
+        return out_NO.view(*x.shape[:-1], out_NO.shape[-1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
@@ -62,7 +62,8 @@ class _Adapted(torch.autograd.Function):
         grad_NR = grad_NO @ up
         grad_x, grad_down, grad_up = None, None, None
         if ctx.needs_input_grad[0]:
-            grad_x = (grad_NO @ weight_OD).addmm_(grad_NR, down).view(*grads[0].shape[:-1], -1)
+            grad_x_ND = (grad_NO @ weight_OD).addmm_(grad_NR, down)
+            grad_x = grad_x_ND.view(*grads[0].shape[:-1], x_ND.shape[-1])
         if ctx.needs_input_grad[3]:
             grad_down = _product(grad_NR.T, x_ND, ctx.exact)
         if ctx.needs_input_grad[4]:
