@@ -108,6 +108,29 @@ def test_a_deep_tree_is_attended_to_exactly(num_before: int) -> None:
     assert gap(*run(DEEP, num_before, torch.float64, CPU)) < 1e-12
 
 
+@pytest.mark.parametrize("num_before", [0, 70])
+def test_segments_of_one_depth_are_one_call(num_before: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root with 8 children of 8 leaves each: all by themselves, what sees the root, what sees a child."""
+    lengths = [[15, 3] if leaf else [10, 8] if child else [0, 18] for child in range(8) for leaf in range(8)]
+    tree = tree_of(lengths)
+    assert len(tree.segments) == 1 + 8 + 64
+    calls: dict[str, list[int]] = {"forward": [], "backward": []}
+
+    def forward(query: Tensor, key: Tensor, value: Tensor, rows: Spans, **options: Any) -> Any:
+        calls["forward"].append(len(each_row(rows)))
+        return forward_rows(query, key, value, rows, **options)
+
+    def backward(*inputs: Any, **options: Any) -> Any:
+        calls["backward"].append(len(each_row(inputs[-1])))
+        return backward_rows(*inputs, **options)
+
+    monkeypatch.setattr(flash, "forward_rows", forward)
+    monkeypatch.setattr(flash, "backward_rows", backward)
+    assert gap(*run(tree, num_before, torch.float64, CPU)) < 1e-12
+    expected = [73, 1, 8, *([1] if num_before else [])]  # rows of each call
+    assert calls == {"forward": expected, "backward": expected}
+
+
 def test_any_tree_is_attended_to_exactly() -> None:
     @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 60)).map(list), min_size=1, max_size=8))
     @settings(max_examples=20, deadline=None)
