@@ -28,6 +28,7 @@ HARDWARE = {
     "model.dtype",
     "model.quantisation",
     "policy.gradient_checkpointing",
+    "policy.kernels",
     "update.tokens_per_microbatch",
 }
 """With all of [engine] the keys that say what a run is made on, and change nothing of what is learned."""

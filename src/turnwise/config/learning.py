@@ -26,8 +26,9 @@ class PolicyConfig(BaseModel):
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: a third more time for far less memory."""
     kernels: Literal["plain", "fused", "compiled"] = "fused"
-    """plain: as transformers and peft have them; fused: fewer for norms and adapters; compiled: torch.compile
-    on top: a minute at the start, then large updates take a quarter less memory and somewhat less time."""
+    """plain: as transformers and peft have them; fused: fewer for norms and adapters; compiled: by
+    torch.compile too: a minute at the start, then large updates take a quarter less memory and somewhat less
+    time."""
 
 
 class KLConfig(BaseModel):

@@ -47,6 +47,7 @@ LEFT: Mapping[str, str] = {
     "tasks.test": "measure the exported model with `turnwise eval`",
     "rollout.max_draws": "SkyRL draws until a batch is full, 30 batches at most, and then ends the run",
     "rollout.lockstep": "vLLM's numbers depend on what it samples beside",
+    "policy.kernels": "SkyRL has kernels of its own",
     "algorithm.min_ratio": "SkyRL drops no token by the ratio to π_old",
     "algorithm.max_ratio": "SkyRL drops no token by the ratio to π_old",
     "algorithm.kl.hard_cap": "SkyRL skips no update",
