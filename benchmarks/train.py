@@ -11,8 +11,7 @@ gradients of all parameters are compared. The plain side and TRL take a group (8
 TRL's default; ours goes by a budget of tokens, in which the prefix counts though it is computed once: on a
 CPU that of 8 rows' own tokens, on a GPU all of them, 21,200 beside the 18,400 that the other sides compute
 at a time. On a GPU sides share a process, and each is timed after one whole update more, the quickest of
-three; there `compiled` is `shared` with policy.kernels = "compiled". MFU is what the update's tokens
-need, once, beside the largest product of matrices.
+three. MFU is what the update's tokens need, once, beside the largest product of matrices.
 TRL runs as its users get it, GRPOTrainer.compute_loss on a prepared batch, with its defaults but for
 gradient checkpointing and bf16, which are off on all sides. `tiny` is a Qwen3 of random weights: 4 layers,
 hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M parameters;
@@ -263,13 +262,11 @@ MAKERS: dict[str, Callable[[Any, Shape, Path], Callable[[], int]]] = {
     "padded": lambda model, shape, _: update_ours(model, shape, is_shared=False, kernels="plain"),
     "trl": update_trl,
     "shared": lambda model, shape, _: update_ours(model, shape, is_shared=True, kernels="fused"),
-    "compiled": lambda model, shape, _: update_ours(model, shape, is_shared=True, kernels="compiled"),
 }
 """(model, shape, a scratch folder) to a function that runs one update and gives the tokens it computed.
 
-What is fused or compiled stays so in the one process of a GPU: sides run in this order.
+What is fused stays so in the one process of a GPU: sides run in this order.
 """
-SHARED = ("shared", "compiled")
 
 SIDES = {"cpu": ("padded", *(["trl"] if RIVAL.is_dir() else []), "shared"), "cuda": ("padded", "shared")}
 
@@ -295,7 +292,7 @@ def run_side(side: str, options: argparse.Namespace, shape: Shape) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
     save_file(gradients, options.folder / f"{side}.safetensors")
-    flops = flops_of(model, shape, num_tokens, is_shared=side in SHARED)
+    flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
     figures = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
     (options.folder / f"{side}.json").write_text(json.dumps(asdict(figures)))
 
@@ -330,7 +327,7 @@ def measure_on_gpu(
         peak = torch.cuda.max_memory_allocated() / 2**20
         gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
         save_file(gradients, folder / f"{side}.safetensors")
-        flops = flops_of(model, shape, num_tokens, is_shared=side in SHARED)
+        flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
         results[side] = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
         print(f"{side}: {seconds:.3f} s", flush=True)
         if options.profile is not None:

@@ -25,10 +25,8 @@ class PolicyConfig(BaseModel):
     """Module names, or `all-linear` for every linear layer but the head."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: a third more time for far less memory."""
-    kernels: Literal["plain", "fused", "compiled"] = "fused"
-    """plain: as transformers and peft have them; fused: fewer for norms and adapters; compiled: by
-    torch.compile too: a minute at the start, then large updates take a quarter less memory and somewhat less
-    time."""
+    kernels: Literal["plain", "fused"] = "fused"
+    """fused: fewer for norms and adapters, the same up to rounding; plain: those of transformers and peft."""
 
 
 class KLConfig(BaseModel):

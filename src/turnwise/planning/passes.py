@@ -11,9 +11,11 @@ from turnwise.config import Recipe
 from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.planning import attention
 from turnwise.planning.held import Held
+from turnwise.planning.norms import PlannedNorm
 from turnwise.training.adapters import Adapters
 from turnwise.training.head import Head, room_on
 from turnwise.training.network import checkpoint_layers
+from turnwise.training.norms import fuse_norms
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
 """A weight: 4 bits, a share of its block's 8-bit scale, and of those scales' own float32 one."""
@@ -97,6 +99,8 @@ def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], int]:
         adapters = Adapters(model, recipe.policy, "policy", seed=0)
         if _has_value_adapter(recipe):
             adapters.add("value", seed=1)
+    if recipe.policy.kernels == "fused" and recipe.model.quantisation == "none":
+        adapters.fuse()
     changed = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")}
     adapted = sum(_bytes(model.get_submodule(name).get_base_layer().weight) for name in changed)
     return [each for each in model.parameters() if each.requires_grad], adapted
@@ -120,6 +124,8 @@ def training_bytes(policy: Trained, recipe: Recipe, device: str) -> Most:
     model, num_tokens = policy.model, _tokens_of(recipe)
     attention.register()
     model.set_attn_implementation(attention.NAME)
+    if recipe.policy.kernels == "fused" and device == "cuda":
+        fuse_norms(model, PlannedNorm)
     if recipe.policy.gradient_checkpointing:
         checkpoint_layers(model, nullcontext)
     for each in model.parameters():

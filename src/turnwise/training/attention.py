@@ -9,7 +9,7 @@ A prefix whose keys and values come from outside is one more piece, seen in full
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,6 @@ from turnwise.training.prefix import Keeper, KeysValues, Prefix
 
 NAME = "turnwise_tree"
 """What the attention is called in transformers' registry."""
-
-APART = "turnwise_tree_apart"
-"""The same where layers are compiled: it is run as it is, between what is compiled before it and after it."""
 
 SHORT = 128
 """Segments below this many tokens are attended to together, padded: a call of their own would cost more."""
@@ -258,16 +255,8 @@ def forward(
 
 def register() -> None:
     """Make the attention known to transformers; doing so again changes nothing."""
-    _register(NAME, forward)
-
-
-def register_apart() -> None:
-    _register(APART, torch.compiler.disable(forward))  # type: ignore[no-untyped-call]
-
-
-def _register(name: str, function: Callable[..., Any]) -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-    AttentionInterface.register(name, function)
-    AttentionMaskInterface.register(name, sdpa_mask)
+    AttentionInterface.register(NAME, forward)
+    AttentionMaskInterface.register(NAME, sdpa_mask)

@@ -103,13 +103,6 @@ def check_head(model: Any) -> None:
         raise ValueError(f"{name}: its logits are not its head on its last hidden state: not supported")
 
 
-def layers_of(model: Any) -> list[Any]:
-    """What the model is a stack of; none if transformers does not say."""
-    from transformers.modeling_layers import GradientCheckpointingLayer
-
-    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-
-
 def checkpoint_layers(model: Any, recompute_context: Any) -> None:
     """Recompute each layer in the backward pass, inside the context that `recompute_context` gave as it ran.
 
@@ -117,12 +110,15 @@ def checkpoint_layers(model: Any, recompute_context: Any) -> None:
     evaluation mode, without dropout.
     """
     from torch.utils.checkpoint import checkpoint
+    from transformers.modeling_layers import GradientCheckpointingLayer
 
     def run(function: Any, *args: Any) -> Any:
         context = recompute_context()
         return checkpoint(function, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), context))
 
-    layers = layers_of(model)
+    layers: list[Any] = [
+        module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)
+    ]
     if not layers:
         raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
     for layer in layers:

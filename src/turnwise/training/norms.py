@@ -1,5 +1,7 @@
 """Takes a model, gives its RMS norms one kernel each: transformers takes eight, and more back."""
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,14 +23,24 @@ class FusedNorm(nn.Module):
         return nn.functional.rms_norm(hidden, self.weight.shape, self.weight, self.epsilon)
 
 
-@torch.no_grad()
-def fuse_norms(model: nn.Module) -> int:
-    """Gives how many; norms that compute something else, as Gemma's do, stay as they are."""
-    num_fused = 0
+def fuse_norms(model: nn.Module, kind: type[nn.Module] = FusedNorm) -> int:
+    """Gives how many; norms that compute something else, as Gemma's do, stay as they are.
+
+    kind: of their parameter `weight` and attribute `epsilon`; another for a model that holds no numbers.
+    """
+    found = list(_norms(model))
+    for module, epsilon in found:
+        module.epsilon = epsilon
+        module.__class__ = kind
+    return len(found)
+
+
+def _norms(model: nn.Module) -> Iterator[tuple[Any, float]]:
+    """Those that are plain ones, each with its epsilon."""
     for module in model.modules():
-        if type(module).__name__.endswith("RMSNorm") and (epsilon := _epsilon(module)) is not None:
-            num_fused += _fuse(module, epsilon)
-    return num_fused
+        epsilon = _epsilon(module) if type(module).__name__.endswith("RMSNorm") else None
+        if epsilon is not None and _is_plain(module, epsilon):
+            yield module, epsilon
 
 
 def _epsilon(module: Any) -> float | None:
@@ -36,15 +48,15 @@ def _epsilon(module: Any) -> float | None:
     return found if isinstance(found, float) and set(dict(module.named_parameters())) == {"weight"} else None
 
 
-def _fuse(module: nn.Module, epsilon: float) -> bool:
-    weight = module.get_parameter("weight")
+@torch.no_grad()
+def _is_plain(module: nn.Module, epsilon: float) -> bool:
+    """Tried on a copy with numbers of its own: the module may hold none, or nothing but ones."""
+    probe = copy.deepcopy(module).to_empty(device="cpu")
+    weight = probe.get_parameter("weight")
     generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn((4, weight.numel()), generator=generator).to(weight)
-    expected = module(hidden)
+    weight.copy_(torch.rand(weight.shape, generator=generator) + 0.5)
+    hidden = torch.randn((4, *weight.shape), generator=generator).to(weight.dtype)
+    expected = probe(hidden)
     found = nn.functional.rms_norm(hidden, weight.shape, weight, epsilon)
     gap = (found.float() - expected.float()).abs() / expected.float().abs().clamp(min=1e-6)
-    if found.dtype != expected.dtype or not gap.max() <= MAX_GAP * torch.finfo(weight.dtype).eps:
-        return False
-    module.epsilon = epsilon  # type: ignore[assignment]  # a module takes any attribute
-    module.__class__ = FusedNorm
-    return True
+    return found.dtype == expected.dtype and bool(gap.max() <= MAX_GAP * torch.finfo(weight.dtype).eps)

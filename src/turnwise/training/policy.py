@@ -13,9 +13,8 @@ from turnwise.config.learning import PolicyConfig, ValueConfig
 from turnwise.devices import choose_device
 from turnwise.protocols import Adapter
 from turnwise.training.adapters import Adapters
-from turnwise.training.compiled import compile_layers
 from turnwise.training.layout import Layout, alone, padded, shared
-from turnwise.training.network import Network, Outcome, checkpoint_layers, layers_of
+from turnwise.training.network import Network, Outcome, checkpoint_layers
 from turnwise.training.norms import fuse_norms
 from turnwise.training.prefix import Keeper, Prefix
 from turnwise.training.samples import Sample
@@ -123,8 +122,6 @@ class Policy:
             self._adapters.fuse()
         if self.device.type == "cuda":  # elsewhere a launch costs little
             fuse_norms(self._model)
-        if self._config.kernels == "compiled" and self.can_share:
-            compile_layers(self._model, layers_of(self._model))
 
     @property
     def device(self) -> torch.device:
