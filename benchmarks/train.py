@@ -192,7 +192,7 @@ def update_ours(model: Any, shape: Shape, *, is_shared: bool, kernels: str) -> C
         run = passes.begin(samples)
         for rows in run.parts:
             scores = run.score(rows)
-            chosen_B = torch.tensor([advantages[row] for row in rows], device=model.device)
+            chosen_B = torch.tensor([advantages[row] for row in rows])
             advantages_BT = chosen_B[:, None].expand_as(scores.mask_BT)
             old_BT = scores.logprobs_BT.detach()
             loss = clip(scores.logprobs_BT, old_BT, advantages_BT, scores.mask_BT, Bounds())

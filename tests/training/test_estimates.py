@@ -21,7 +21,7 @@ def member(group: int, reward: float, lengths: Sequence[int] = (2, 1), **options
 
 
 def batch(*samples: Sample) -> Batch:
-    return batch_of(samples, torch.device("cpu"))
+    return batch_of(samples)
 
 
 def targets(given: Batch, before: Before | None = None, coefficient: float = 0.0, **options: Any) -> Targets:

@@ -36,7 +36,7 @@ def plain(tensors: dict[str, Tensor], head: dict[str, Any]) -> tuple[Tensor, Ten
 
 def chunked(tensors: dict[str, Tensor], head: dict[str, Any]) -> tuple[Tensor, Tensor]:
     made = Head(tensors["weight_VD"], tensors["bias_V"], **head)
-    return score(tensors["hidden_ND"], made, SOURCE, TARGET)
+    return score(tensors["hidden_ND"], made, choices(SOURCE, TARGET))
 
 
 @pytest.mark.parametrize("max_logits", [1, 3 * VOCAB, 1 << 24], ids=["one row", "three rows", "all"])
@@ -84,7 +84,7 @@ def test_positions_that_predict_nothing_have_exactly_no_gradient() -> None:
 
 
 def test_each_position_and_each_pair_is_computed_once() -> None:
-    asked = choices(SOURCE, TARGET, VOCAB)
+    asked = choices(SOURCE, TARGET)
     assert asked.source_U.tolist() == [0, 3, 9, 12, 30, 31, 39]
     assert len(asked.target_Q) == 8
 
@@ -122,7 +122,7 @@ def test_half_precision_takes_its_softmax_in_single() -> None:
 def test_nothing_asked_for_gives_nothing_and_still_has_a_gradient() -> None:
     tensors = drawn()
     none = torch.empty(0, dtype=torch.long)
-    logprobs, entropy = score(tensors["hidden_ND"], Head(tensors["weight_VD"], None), none, none)
+    logprobs, entropy = score(tensors["hidden_ND"], Head(tensors["weight_VD"], None), choices(none, none))
     assert logprobs.shape == entropy.shape == (0,)
     logprobs.sum().backward()
     assert (tensors["hidden_ND"].grad == 0).all()

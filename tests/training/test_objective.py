@@ -38,7 +38,7 @@ def shares(
         sample_of([([1, 2], [3] * len(row))], group=group)
         for row, group in zip(ratios, groups or range(len(ratios)), strict=True)
     ]
-    batch = batch_of(samples, torch.device("cpu"))
+    batch = batch_of(samples)
     old_BT = torch.full(batch.mask_BT.shape, OLD)
     batch.sampler_logprobs_BT.copy_(old_BT)
     logprobs_BT = (OLD + rows_of(ratios).log()).requires_grad_()

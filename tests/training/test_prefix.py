@@ -312,7 +312,7 @@ def test_a_whole_measured_batch_is_in_its_rows_order() -> None:
     policy = made(qwen3, LORA, value=ValueConfig(trunk="adapter"))
     mixed = random.Random(3).sample(relatives(), 9)
     passes = Passes(policy, tokens_per_microbatch=200)
-    found = passes.measure(batch_of(mixed, policy.device), with_values=True)
+    found = passes.measure(batch_of(mixed), with_values=True)
     with torch.no_grad():
         whole = policy.score(mixed, with_values=True)
     assert (found.logprobs_BT - whole.logprobs_BT).abs().max() < 5e-5

@@ -32,7 +32,7 @@ def logprobs(policy: Policy) -> torch.Tensor:
 
 
 def reference_logprobs(policy: Policy, reference: Reference) -> torch.Tensor:
-    batch = batch_of(some_samples(), policy.device)
+    batch = batch_of(some_samples())
     return Passes(policy, tokens_per_microbatch=100_000).measure_reference(batch, reference)
 
 

@@ -23,9 +23,7 @@ def table(*rows: list[float]) -> Tensor:
 def scene(**kept: Tensor) -> tuple[Lesson, Trace]:
     """Two samples of four and two own tokens, sampled at −1; advantages of 1 and −1 but for one 0."""
     samples = [sample_of([([1, 2, 3], [4] * 4)]), sample_of([([1, 2, 3], [4] * 2)], policy_version=-2)]
-    batch = dataclasses.replace(
-        batch_of(samples, torch.device("cpu")), sampler_logprobs_BT=table([-1.0] * 4, [-1.0] * 2)
-    )
+    batch = dataclasses.replace(batch_of(samples), sampler_logprobs_BT=table([-1.0] * 4, [-1.0] * 2))
     advantages_BT = table([1.0, 1.0, 0.0, 1.0], [-1.0, -1.0])
     trace = Trace(batch)
     trace.old_logprobs_BT = table([-1.0] * 4, [-1.0] * 2)

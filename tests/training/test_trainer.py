@@ -179,7 +179,7 @@ def test_each_minibatch_is_a_batch_of_its_own() -> None:
         reinforce(part, centred(part))
         for part in (
             [samples[row] for row in rows]
-            for rows in minibatches(batch_of(samples, torch.device("cpu")), 2, seed=0, step=0, epoch=0)
+            for rows in minibatches(batch_of(samples), 2, seed=0, step=0, epoch=0)
         )
     )
     assert_close(gradients(trainer), {name: 0.9 * first[name] + second[name] for name in first})

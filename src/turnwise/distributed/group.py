@@ -32,6 +32,7 @@ class Group:
             "steps": dist.new_group(backend="gloo", timeout=_PATIENCE),
             "rollouts": dist.new_group(backend="gloo", timeout=_PATIENCE),
         }
+        self._on_cpu = dist.new_group(backend="gloo", timeout=_PATIENCE)
 
     @property
     def number(self) -> int:
@@ -51,7 +52,7 @@ class Group:
         for bucket in _buckets(tensors):
             flat = torch.cat([each.detach().reshape(-1) for each in bucket])
             with _telling():
-                dist.all_reduce(flat)
+                dist.all_reduce(flat, group=self._on_cpu if flat.device.type == "cpu" else None)
             totals = torch.split(flat, [each.numel() for each in bucket])
             for each, total in zip(bucket, totals, strict=True):
                 each.detach().copy_(total.view(each.shape))

@@ -11,6 +11,7 @@ A prefix whose keys and values come from outside is one more piece, seen in full
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -63,42 +64,48 @@ class Bucket:
         whole.index_add_(2, self.place_P, parts.to(whole.dtype))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
-    """What is attended to by what; made once a forward pass, read by every layer."""
+    """What is attended to by what; made once a forward pass, read by every layer.
 
-    long: tuple[Segment, ...]
-    """Causal pieces on their own."""
-    buckets: tuple[Bucket, ...]
-    """Causal pieces together."""
-    inner: tuple[Segment, ...]
-    """Segments with descendants."""
-    prefix: Prefix | None
+    What kernels are told is made for those that run: tensors that go to a GPU are waited for.
+    """
+
+    tree: Tree
+    device: torch.device
+    prefix: Prefix | None = None
     """What stands before the whole row."""
-    keeper: Keeper | None
+    keeper: Keeper | None = None
     """Where the row's own keys and values are wanted."""
-    flash: FlashPlan | None
-    """The same for CUDA's kernels."""
 
+    @property
+    def long(self) -> list[Segment]:
+        """Causal pieces on their own."""
+        return [segment for segment in self.tree.segments if segment.length >= self._short]
 
-def make_plan(
-    tree: Tree, device: torch.device, *, prefix: Prefix | None = None, keeper: Keeper | None = None
-) -> Plan:
-    short = SHORT if device.type == "cpu" else SHORT_ON_GPU
-    by_size: dict[int, list[Segment]] = {}
-    for segment in tree.segments:
-        if segment.length < short:
-            # sizes 1, 2, 4, 6, 8, 12, …: at most half is padding, mostly far less
-            by_size.setdefault(_rounded(segment.length), []).append(segment)
-    buckets = tuple(_bucket(segments, device) for _, segments in sorted(by_size.items()))
-    return Plan(
-        long=tuple(segment for segment in tree.segments if segment.length >= short),
-        buckets=buckets,
-        inner=tuple(segment for segment in tree.segments if segment.stop > segment.end),
-        prefix=prefix,
-        keeper=keeper,
-        flash=plan_flash(tree.segments, _num_tokens(prefix), device) if device.type == "cuda" else None,
-    )
+    @property
+    def inner(self) -> list[Segment]:
+        """Segments with descendants."""
+        return [segment for segment in self.tree.segments if segment.stop > segment.end]
+
+    @property
+    def _short(self) -> int:
+        return SHORT if self.device.type == "cpu" else SHORT_ON_GPU
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """Causal pieces together."""
+        by_size: dict[int, list[Segment]] = {}
+        for segment in self.tree.segments:
+            if segment.length < self._short:
+                # sizes 1, 2, 4, 6, 8, 12, …: at most half is padding, mostly far less
+                by_size.setdefault(_rounded(segment.length), []).append(segment)
+        return [_bucket(segments, self.device) for _, segments in sorted(by_size.items())]
+
+    @cached_property
+    def flash(self) -> FlashPlan:
+        """The same for CUDA's kernels."""
+        return plan_flash(self.tree.segments, _num_tokens(self.prefix), self.device)
 
 
 def _num_tokens(prefix: Prefix | None) -> int:
@@ -241,7 +248,7 @@ def forward(
     if tree_plan.keeper is not None:
         tree_plan.keeper.keep(module, key, value)
     before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
-    if tree_plan.flash is not None and can_flash(query):
+    if can_flash(query):
         tokens = (each[0].transpose(0, 1) for each in (query, key, value, *before))
         rows: Tensor = FlashTreeAttention.apply(*itertools.islice(tokens, 3), tree_plan.flash, scale, *tokens)  # type: ignore[no-untyped-call]
         return rows[None], None

@@ -16,7 +16,7 @@ from turnwise.training.samples import Sample
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Everything about the samples that an update needs beside the model.
+    """Everything about the samples that an update needs beside the model; on the CPU, as scores are.
 
     own tokens of two samples        mask       turns
     a b c d     (a b | c d)          1 1 1 1    0 0 1 1
@@ -43,7 +43,7 @@ class Batch:
         return dict(sorted(rows.items()))
 
 
-def batch_of(samples: Sequence[Sample], device: torch.device) -> Batch:
+def batch_of(samples: Sequence[Sample]) -> Batch:
     own_B_T = [[place for place, is_own in enumerate(sample.loss_mask) if is_own] for sample in samples]
     width = max(map(len, own_B_T), default=0)
     logprobs_BT = torch.zeros(len(samples), width)
@@ -53,7 +53,7 @@ def batch_of(samples: Sequence[Sample], device: torch.device) -> Batch:
         turn_BT[row, : len(own_T)] = torch.tensor([sample.turns[place] for place in own_T], dtype=torch.long)
     lengths_B1 = torch.tensor([[len(own_T)] for own_T in own_B_T])
     mask_BT = torch.arange(width) < lengths_B1
-    return Batch(tuple(samples), logprobs_BT.to(device), mask_BT.to(device), turn_BT.to(device))
+    return Batch(tuple(samples), logprobs_BT, mask_BT, turn_BT)
 
 
 def minibatches(batch: Batch, num_minibatches: int, *, seed: int, step: int, epoch: int) -> list[list[int]]:

@@ -55,13 +55,12 @@ class Lesson:
 
 def estimate(batch: Batch, before: Before, config: AlgorithmConfig, kl_coefficient: float) -> Targets:
     """Rewards, less the KL penalty where it is placed in them, to one advantage a token."""
-    rewards_BT = _rewards_by_token(batch)
     penalty_BT = _penalty(batch, before, config, kl_coefficient)
     groups = batch.groups.values()
     num_flat = sum(not has_signal([batch.samples[row].reward for row in rows]) for rows in groups)
     flat_fraction = num_flat / max(len(groups), 1)
     if config.advantage == "gae":
-        return _by_value(batch, before, config, rewards_BT + penalty_BT, flat_fraction)
+        return _by_value(batch, before, config, _rewards_by_token(batch) + penalty_BT, flat_fraction)
     if config.advantage == "turn":
         advantages_BT = _by_turn(batch, penalty_BT, config.gamma)
     else:
@@ -130,7 +129,7 @@ def _by_value(
         batch.mask_BT,
         gamma=config.gamma,
         lam=config.lam,
-        is_truncated_B=torch.tensor(cut_off, device=rewards_BT.device),
+        is_truncated_B=torch.tensor(cut_off),
         bootstrap_B=before.values.bootstrap_B,
         turn_BT=batch.turn_BT if config.gamma_unit == "turn" else None,
     )

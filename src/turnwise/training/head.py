@@ -4,7 +4,6 @@ The head is applied where a token is predicted and nowhere else, to a chunk of p
 computes the logits of a chunk again, so that [tokens, vocabulary] never exists; a single chunk is kept.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,7 +67,10 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Which tokens are scored: each (position, token) once, in order of position."""
+    """Which tokens are scored: each (position, token) once, in order of position.
+
+    Found on the CPU, before the model runs: a GPU would have to be waited for to say how many there are.
+    """
 
     source_U: Tensor
     """Positions, each once."""
@@ -78,19 +80,33 @@ class Choices:
     """Of each pair, its token."""
     pair_P: Tensor
     """Of each token asked for, its pair."""
+    starts: tuple[int, ...]
+    """Of each position, where its pairs begin, and where the last one's end."""
+
+    @property
+    def source_P(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
+        """Of each token asked for, its position."""
+        return self.source_U[self.row_Q[self.pair_P]]
+
+    def to(self, device: torch.device) -> "Choices":
+        row_Q, target_Q = self.row_Q.to(device), self.target_Q.to(device)
+        return Choices(self.source_U.to(device), row_Q, target_Q, self.pair_P.to(device), self.starts)
 
 
-def choices(source_P: Tensor, target_P: Tensor, vocab_size: int) -> Choices:
-    pair_Q, pair_P = torch.unique(source_P * vocab_size + target_P, return_inverse=True)
-    source_U, row_Q = torch.unique_consecutive(pair_Q // vocab_size, return_inverse=True)
-    return Choices(source_U, row_Q, pair_Q % vocab_size, pair_P)
+def choices(source_P: Tensor, target_P: Tensor) -> Choices:
+    step = int(target_P.max()) + 1 if target_P.numel() else 1
+    pair_Q, pair_P = torch.unique(source_P * step + target_P, return_inverse=True)
+    source_U, row_Q, counts_U = torch.unique_consecutive(
+        pair_Q // step, return_inverse=True, return_counts=True
+    )
+    starts = (0, *counts_U.cumsum(0).tolist())
+    return Choices(source_U, row_Q, pair_Q % step, pair_P, starts)
 
 
 def score(
-    hidden_ND: Tensor, head: Head, source_P: Tensor, target_P: Tensor, *, with_entropy: bool = True
+    hidden_ND: Tensor, head: Head, asked: Choices, *, with_entropy: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Log-prob of each target at its source, and the entropy there in nats (NaN if not asked for)."""
-    asked = choices(source_P, target_P, head.weight_VD.shape[0])
+    """Log-prob of each token asked for, and the entropy there in nats (NaN if not asked for)."""
     hidden_UD = hidden_ND.index_select(0, asked.source_U)
     logprobs_Q, entropy_U = _Scores.apply(  # type: ignore[no-untyped-call]
         hidden_UD, head.weight_VD, head.bias_V, asked, head, with_entropy
@@ -161,10 +177,8 @@ class _Scores(torch.autograd.Function):
 
 
 def _with_pairs(asked: Choices, chunks: Sequence[slice]) -> list[tuple[slice, slice]]:
-    """Each chunk of rows with its pairs; asked of a GPU once for all, since it must be waited for."""
-    bounds = torch.tensor([0, *(chunk.stop for chunk in chunks)], device=asked.row_Q.device)
-    places = torch.searchsorted(asked.row_Q, bounds).tolist()
-    return list(zip(chunks, itertools.starmap(slice, itertools.pairwise(places)), strict=True))
+    """Each chunk of rows with its pairs."""
+    return [(chunk, slice(asked.starts[chunk.start], asked.starts[chunk.stop])) for chunk in chunks]
 
 
 def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:

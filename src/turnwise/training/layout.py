@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from turnwise.training.head import Choices, choices
 from turnwise.training.samples import Sample
 
 MIN_SHARED = 16
@@ -67,6 +68,8 @@ class Layout:
     """True where sample b has a token t."""
     end_B: Tensor
     """Flat index of the position each sample ends at."""
+    asked: Choices
+    """Own tokens row by row, by the positions that predict them."""
 
     @property
     def num_tokens(self) -> int:
@@ -82,6 +85,7 @@ class Layout:
             self.target_BT.to(device),
             self.mask_BT.to(device),
             self.end_B.to(device),
+            self.asked.to(device),
         )
 
 
@@ -126,7 +130,9 @@ def alone(token_ids: Sequence[int]) -> Layout:
     size, none_BT = len(token_ids), torch.empty((0, 0), dtype=torch.long)
     tree = Tree((Segment(0, size, size),))
     ids_RN, position_ids_RN = torch.tensor([token_ids]), torch.arange(size)[None]
-    return Layout(ids_RN, position_ids_RN, tree, none_BT, none_BT, none_BT.bool(), none_BT.flatten())
+    end_B = none_BT.flatten()
+    asked = choices(end_B, end_B)
+    return Layout(ids_RN, position_ids_RN, tree, none_BT, none_BT, none_BT.bool(), end_B, asked)
 
 
 def common_prefix(samples: Sequence[Sample]) -> tuple[int, ...]:
@@ -219,7 +225,10 @@ def microbatches(
         )
         return [order[start:stop] for start, stop in itertools.pairwise([*starts, len(order)])]
 
-    wanted = -(-len(split(tokens)) // num_ranks) * num_ranks
+    parts = split(tokens)
+    if len(parts) == num_ranks == 1:
+        return parts
+    wanted = -(-len(parts) // num_ranks) * num_ranks
     least = bisect_left(range(1, tokens + 1), -wanted, key=lambda budget: -len(split(budget))) + 1
     return split(least)
 
@@ -287,4 +296,5 @@ def _layout(
         target_BT[row, :count] = torch.tensor([sample.token_ids[depth] for depth in depths], dtype=torch.long)
         mask_BT[row, :count] = True
     end_B = torch.stack([place_N[-1] for place_N in places])
-    return Layout(token_ids_RN, position_ids_RN, tree, source_BT, target_BT, mask_BT, end_B)
+    asked = choices(source_BT[mask_BT], target_BT[mask_BT])
+    return Layout(token_ids_RN, position_ids_RN, tree, source_BT, target_BT, mask_BT, end_B, asked)

@@ -60,9 +60,7 @@ class Network(nn.Module):
         if not has_scores:
             return Outcome(zeros_BT, zeros_BT, hidden_RND)
         head = head_of(self.model, self._temperature)
-        logprobs_P, entropy_P = score(
-            hidden_ND, head, layout.source_BT[mask_BT], layout.target_BT[mask_BT], with_entropy=with_entropy
-        )
+        logprobs_P, entropy_P = score(hidden_ND, head, layout.asked, with_entropy=with_entropy)
         return Outcome(
             zeros_BT.masked_scatter(mask_BT, logprobs_P),
             zeros_BT.masked_scatter(mask_BT, entropy_P),
@@ -76,7 +74,7 @@ class Network(nn.Module):
             more["position_ids"] = layout.position_ids_RN
             # four dimensions: taken as made already, so no mask of the packed row is built
             more["attention_mask"] = torch.empty((1, 1, 1, 1), device=device)
-            more["tree_plan"] = attention.make_plan(layout.tree, device, prefix=prefix, keeper=keeper)
+            more["tree_plan"] = attention.Plan(layout.tree, device, prefix, keeper)
         output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
         hidden: Tensor = output.last_hidden_state
         return hidden

@@ -198,9 +198,9 @@ class Passes:
         run = self.begin(batch.samples, rows, with_entropy=False, **options)
         scored = [(each, run.score(each.rows)) for each in run.rounds]
         place = {row: number for number, row in enumerate(rows)}
-        shape, device = (len(rows), batch.mask_BT.shape[1]), batch.mask_BT.device
-        logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype, device=device)
-        values_BT, bootstrap_B = torch.zeros(shape, device=device), torch.zeros(len(rows), device=device)
+        shape = (len(rows), batch.mask_BT.shape[1])
+        logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype)
+        values_BT, bootstrap_B = torch.zeros(shape), torch.zeros(len(rows))
         for each, scores in scored:
             if not each.is_counted:
                 continue

@@ -32,7 +32,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One row a sample, one column an own token; 0 where the mask is."""
+    """One row a sample, one column an own token; 0 where the mask is.
+
+    On the CPU, wherever the model is, and gradients go back from there: it is few numbers, of which much is
+    asked that a GPU would be waited for.
+    """
 
     logprobs_BT: Tensor
     """fp32, temperature applied."""
@@ -223,7 +227,7 @@ class Policy:
             self._check_current(carried, adapter, parameters)
             layout = shared(samples, num_carried=carried.num_tokens)
             trunk, value_trunk = carried.trunk, carried.value_trunk
-        layout = layout.to(self.device)
+        mask_BT, layout = layout.mask_BT, layout.to(self.device)
         with self._using(adapter, parameters):
             outcome = self._run(layout, parameters, with_entropy=with_entropy, prefix=trunk)
         values_BT, bootstrap_B = None, None
@@ -233,8 +237,8 @@ class Policy:
                 with self._using(VALUE, None):
                     hidden_ND = self._run(layout, None, has_scores=False, prefix=value_trunk).hidden_ND
             values_BT, bootstrap_B = self._values(hidden_ND, layout)
-        logprobs_BT, entropy_BT = outcome.logprobs_BT, outcome.entropy_BT
-        return Scores(logprobs_BT, entropy_BT, values_BT, layout.mask_BT, bootstrap_B, layout.num_tokens)
+        logprobs_BT, entropy_BT = outcome.logprobs_BT.cpu(), outcome.entropy_BT.cpu()
+        return Scores(logprobs_BT, entropy_BT, values_BT, mask_BT, bootstrap_B, layout.num_tokens)
 
     def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, **options: Any) -> Outcome:
         """options: as the network takes them."""
@@ -253,9 +257,10 @@ class Policy:
     def _values(self, hidden_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
         assert self._value_head is not None
         mask_BT = layout.mask_BT
-        values_P = self._value_head(hidden_ND.index_select(0, layout.source_BT[mask_BT]))
+        values_P = self._value_head(hidden_ND.index_select(0, layout.asked.source_P))
         zeros_BT = torch.zeros(mask_BT.shape, dtype=values_P.dtype, device=values_P.device)
-        return zeros_BT.masked_scatter(mask_BT, values_P), self._value_head(hidden_ND[layout.end_B])
+        values_BT = zeros_BT.masked_scatter(mask_BT, values_P)
+        return values_BT.cpu(), self._value_head(hidden_ND[layout.end_B]).cpu()
 
     @contextmanager
     def _using(self, adapter: str, parameters: Mapping[str, Tensor] | None) -> Iterator[None]:

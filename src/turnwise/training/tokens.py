@@ -59,7 +59,7 @@ def token_figures(lesson: Lesson, trace: Trace, num_groups: int) -> tuple[TokenF
             lesson.targets.advantages_BT[rows],
             _signs(trace)[rows],
         ]
-    ).cpu()  # once: each copy from a device waits for it
+    )
     lengths = batch.mask_BT[rows].sum(dim=1).tolist()
     found = []
     for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):

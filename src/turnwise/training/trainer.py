@@ -104,7 +104,7 @@ class Trainer:
     def update(self, samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample] = ()) -> StepResult:
         """Learn from whole groups; `step`, from 0, alone sets rate, shuffle and imitation's weight."""
         started = time.perf_counter()
-        batch = batch_of(samples, self.policy.device)
+        batch = batch_of(samples)
         if not batch.mask_BT.any():
             return self._finish([EMPTY], {}, {}, step, started)
         lesson = self._lesson(batch)
