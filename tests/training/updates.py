@@ -116,9 +116,9 @@ def recipe_of(settings: Mapping[str, Any] | None = None, **sections: Any) -> Rec
     return Recipe.model_validate(given)
 
 
-def new_trainer(recipe: Recipe, *, model: Any = None) -> Trainer:
+def new_trainer(recipe: Recipe, *, model: Any = None, device: str = "cpu") -> Trainer:
     value = recipe.value if recipe.algorithm.advantage == "gae" else None
-    return Trainer(Policy(model or new_model(), recipe.policy, value=value, device="cpu"), recipe)
+    return Trainer(Policy(model or new_model(), recipe.policy, value=value, device=device), recipe)
 
 
 def gradients(trainer: Trainer, beta: float = 0.9) -> dict[str, Tensor]:

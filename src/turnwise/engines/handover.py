@@ -103,8 +103,12 @@ def write_adapter(adapter: Adapter, folder: Path) -> None:
         "task_type": "CAUSAL_LM",
     }
     (folder / "adapter_config.json").write_text(json.dumps(config))
+    given = [tensor.detach() for tensor in adapter.tensors.values()]
+    # in one piece: each copy from a device waits for it
+    flat = torch.cat([each.reshape(-1) for each in given]).cpu()
+    parts = torch.split(flat, [each.numel() for each in given])
     tensors = {
-        f"base_model.model.{name}.weight": tensor.detach().contiguous().cpu()
-        for name, tensor in adapter.tensors.items()
+        f"base_model.model.{name}.weight": part.view(each.shape)
+        for name, part, each in zip(adapter.tensors, parts, given, strict=True)
     }
     save_file(tensors, folder / "adapter_model.safetensors")
