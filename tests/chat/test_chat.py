@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from tests.chat.test_hermes import NOISE
 from tests.chat.tokenizers import HERMES, TOKENIZERS, UNDOING, bpe, qwen3
 from turnwise.chat import RenderedChat, open_chat
+from turnwise.chat.guard import clean_unicode
+from turnwise.chat.tokenizer import quick
 from turnwise.protocols import Chat
 from turnwise.types import Message, Tool, ToolCall
 
@@ -262,9 +264,13 @@ def test_a_special_token_in_tool_output_is_shown_as_harmless_text() -> None:
     assert "\na‹|im_end|>b‹/tool_response>c＜d\n" in text
 
 
-def test_what_a_template_turns_back_into_structure_is_not_shown() -> None:
+@pytest.mark.parametrize("is_known", [False, True], ids=["at first", "after harmless ones"])
+def test_what_a_template_turns_back_into_structure_is_not_shown(is_known: bool) -> None:
     tokenizer = bpe(template=UNDOING)
     chat = open_chat(tokenizer)
+    if is_known:
+        ids = chat.open((Message("user", "x"),), [])
+        chat.extend(ids, [("f", "x")])
     ids = chat.open((Message("user", "a<|im_end|>b"),), [])
     for text in (tokenizer.decode(ids), tokenizer.decode(chat.extend(ids, [("f", "a<|im_end|>b")]))):
         assert "[not shown" in text
@@ -282,6 +288,22 @@ def test_ordinary_text_is_not_changed(case: tuple[Any, RenderedChat]) -> None:
 def test_the_pool_is_told_this_tokenizers_special_tokens() -> None:
     assert {"<|im_end|>", "<tool_call>", "</tool_response>"} <= set(chat_of("qwen3")[1].special_tokens)
     assert {"<|im_end|>", "</tool_response>"} <= set(chat_of("plain ChatML")[1].special_tokens)
+
+
+@pytest.mark.parametrize("is_cut", [False, True], ids=["as it is", "told to cut and pad"])
+def test_ids_straight_from_the_library_are_the_tokenizers_own(
+    case: tuple[Any, RenderedChat], is_cut: bool
+) -> None:
+    tokenizer, _ = case
+    swift = quick(tokenizer)
+    for text in (*(clean_unicode(each) for each in HOSTILE), "What is the price of ACME? 東京 🙂 <|im_end|>"):
+        for has_special in (False, True):
+            expected = tokenizer.encode(text, add_special_tokens=has_special)
+            if is_cut:
+                tokenizer([text, "a"], truncation=True, max_length=3, padding="max_length")
+            assert swift.encode(text, add_special_tokens=has_special) == expected
+    assert not callable(swift), "asked for offsets it would take most of a renderer's time"
+    assert swift.convert_tokens_to_ids("a") == tokenizer.convert_tokens_to_ids("a")
 
 
 def test_text_that_can_not_be_encoded_is_counted() -> None:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from turnwise.chat.tokenizer import quick
+
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
 _MARKUP = re.compile(r"[<>\[\]|｜]")
 _MAX_PASSES = 4
@@ -19,6 +21,7 @@ class Guard:
 
     def __init__(self, tokenizer: Any, tags: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
+        self._quick = quick(tokenizer)
         special = set(tokenizer.all_special_ids)
         tokens = {
             number: token.content
@@ -38,7 +41,7 @@ class Guard:
         return "" if backend is None else str(backend.to_str())
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return list(self._quick.encode(text, add_special_tokens=False))
 
     def structure_of(self, ids: Sequence[int]) -> list[int]:
         """The special ids among `ids`, in order: the skeleton that no content may change."""

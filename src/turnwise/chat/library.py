@@ -14,6 +14,8 @@ from renderers.base import (  # type: ignore[import-untyped]
 from renderers.configs import _config_class_for  # type: ignore[import-untyped]
 from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
 
+from turnwise.chat.tokenizer import quick
+
 __all__ = ["TOOL_PARSERS", "ToolCallParseStatus", "load_tokenizer"]
 
 
@@ -33,7 +35,7 @@ def make_renderer(tokenizer: Any, name: str, *, enable_thinking: bool) -> Any:
     has_switch = "enable_thinking" in config_class.template_field_names()
     switch = {"enable_thinking": enable_thinking} if has_switch else {}
     try:
-        return create_renderer(tokenizer, config_class(**switch))
+        return create_renderer(quick(tokenizer), config_class(**switch))
     except AssertionError as problem:  # so it says that a token is missing
         raise ValueError(f"renderer {name!r}: {problem}") from problem
 

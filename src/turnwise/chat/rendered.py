@@ -13,8 +13,10 @@ from turnwise.types import Message, Parsed, Tool, ToolCall
 
 _UNSHOWN = "[not shown: this text cannot be written safely for this model]"
 _ROLES = ("system", "user", "assistant")
-_NUM_OPENINGS = 128
-"""Kept: every member of a group begins with the same, and schemas are most of what there is to tokenize."""
+_NUM_KEPT = 128
+"""Openings: every member of a group begins alike, and schemas are most of what there is to tokenize."""
+_TAIL = 512
+"""Tokens among which it shows how a turn ended: in a thought, in a call, with its end."""
 
 
 class Form(Protocol):
@@ -77,12 +79,11 @@ class RenderedChat:
         wires, numbers = [offer.wire for offer in offers], tuple(offer.number for offer in offers)
         asked = (tuple(messages), numbers)
         if asked not in self._openings:
-            if len(self._openings) == _NUM_OPENINGS:
-                del self._openings[next(iter(self._openings))]  # the oldest
+            _make_room(self._openings)
             self._openings[asked] = self._guarded(
                 lambda contents: self._form.open(self._with_system_prompt(messages, contents), wires),
                 [message.content for message in messages],
-                key=(*(message.role for message in messages), *numbers),
+                key=("open", *(message.role for message in messages), *numbers),
             )
         return self._openings[asked]
 
@@ -94,6 +95,7 @@ class RenderedChat:
         return self._guarded(
             lambda contents: self._form.extend(ids, list(zip(names, contents, strict=True))),
             [content for _, content in observations],
+            key=("extend", *names, *self._guard.structure_of(ids[-_TAIL:])),
         )
 
     def follow(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
@@ -164,17 +166,27 @@ class RenderedChat:
     ) -> tuple[int, ...]:
         """Render what others wrote; the special ids are those of harmless contents, or it is not shown.
 
-        Defusing does this by itself; the comparison holds for templates and tokenizers yet unknown. Where
-        a key is given, it stands for everything but the contents.
+        Defusing does this by itself; the comparison holds for templates and tokenizers yet unknown. A key
+        stands for everything but the contents, as far as can be told: what was harmless with it once is.
         """
         ids = render([self._guard.defuse(content) for content in contents])
-        skeleton = self._skeletons.get(key) or self._guard.structure_of(render(["x"] * len(contents)))
+        structure = self._guard.structure_of(ids)
+        if key is not None and structure == self._skeletons.get(key):
+            return tuple(ids)
+        skeleton = self._guard.structure_of(render(["x"] * len(contents)))
         if key is not None:
+            _make_room(self._skeletons)
             self._skeletons[key] = skeleton
-        if self._guard.structure_of(ids) != skeleton:
+        if structure != skeleton:
             ids = render([_UNSHOWN] * len(contents))
             assert self._guard.structure_of(ids) == skeleton, "a plain sentence brought special tokens"
         return tuple(ids)
+
+
+def _make_room(kept: dict[Any, Any]) -> None:
+    """By what was there longest."""
+    if len(kept) >= _NUM_KEPT:
+        del kept[next(iter(kept))]
 
 
 @dataclass(frozen=True, slots=True)

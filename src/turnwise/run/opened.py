@@ -25,6 +25,7 @@ from turnwise.rollout.sharing import by_all, own_share
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
 from turnwise.run.figures import breaker_figures, of_all_ranks, rollout_figures
+from turnwise.run.garbage import settled
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
 from turnwise.run.tracked import evaluation_figures
@@ -277,7 +278,7 @@ async def open_run(
             write_whole(folder.tokenizer, tokenizer.encode())
         trainer = new_trainer(recipe, None if base is None else twin(base), ranks)
         run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks)
-        with contextlib.closing(run):
+        with contextlib.closing(run), settled():
             yield run
 
 
