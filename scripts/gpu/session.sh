@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On the GPU host, after unpack.sh and with .gpu/trl and .gpu/hardware carried there: all that is measured there,
 # one part after the other in the background, so that a call that ends does not end it; about 30 minutes.
-#   bash scripts/gpu/session.sh [race_large idle learn update engine hardware scenarios]
+#   bash scripts/gpu/session.sh [kernels race_large idle learn update engine hardware scenarios]
 #   bash scripts/gpu/look.sh SECONDS                  how far it is, and what there is to $OUT
 # `learn` and `idle` want what `race_large` leaves behind. What is timed runs by itself.
 set -uo pipefail
@@ -14,7 +14,7 @@ sed -i "s#^export PYTHONPATH=.*#export PYTHONPATH=$tree/src:$tree:$home/site PAT
 cat > "$home/session.sh" <<SHELL
 cd $tree; . $home/env.sh; out=$out home=$home
 $(sed -n '/^# --- parts/,$p' "$0")
-for part in ${*:-race_large idle learn update engine hardware scenarios}; do
+for part in ${*:-kernels race_large idle learn update engine hardware scenarios}; do
   echo "\$part begins after \$SECONDS s" >> $out/said
   \$part
 done
@@ -47,13 +47,14 @@ raced() {  # NAME MODEL [OPTIONS]
   local packages=$home/trl/site-packages name=$1 model=$2; shift 2
   [[ -d $packages ]] || { mkdir -p $packages && tar xJf .gpu/trl/site.tar.xz -C $packages; }
   PYTHONPATH=$PYTHONPATH:$packages TRL_EXPERIMENTAL_SILENCE=1 timeout -k 5 600 python3 benchmarks/versus_trl.py \
-    --device cuda --model $model --warm 1 --steps 1 --out $out/race-$name "$@" > $out/race-$name.log 2>&1
+    --device cuda --model $model --warm 2 --steps 1 --out $out/race-$name "$@" > $out/race-$name.log 2>&1
 }
 
 race_large() {  # beside the warm start: engines take two minutes to start, and are timed when it is done
   warm &
   sleep 1
-  timeout 120 python3 benchmarks/race/grown.py $out/grown-8 8 > $out/grown.log 2>&1 &
+  # under the lock, and on the disk: 16 GB that are being written slow down whatever is timed
+  flock $lock timeout 120 bash -c "python3 benchmarks/race/grown.py $out/grown-8 8; sync" > $out/grown.log 2>&1 &
   raced grown qwen3-0.6b
   wait
 }
@@ -80,7 +81,15 @@ hardware() {
   until grep -q "all done" $out/hardware.said; do sleep 1; done
 }
 
-scenarios() {  # pip install --target .gpu/tests --no-deps pytest pluggy iniconfig pygments packaging, and carried
+# these two: pip install --target .gpu/tests --no-deps --python-version 3.12 --only-binary=:all: pytest pluggy iniconfig pygments packaging hypothesis \
+#   sortedcontainers, and carried
+kernels() {  # what a GPU computes beside what a CPU does
+  PYTHONPATH=$PYTHONPATH:$PWD/.gpu/tests timeout 120 python3 -m pytest -q -k gpu tests/training/test_trainer.py \
+    tests/training/test_norms.py tests/training/test_flash.py > $out/kernels.log 2>&1
+  tail -n 1 $out/kernels.log >> $out/said
+}
+
+scenarios() {
   for kind in whole adapters; do
     PYTHONPATH=$PYTHONPATH:$PWD/.gpu/tests timeout 400 python3 -m tests.engines.vllm_scenarios --bfloat16 $kind \
       > $out/scenarios-$kind.log 2>&1 &
@@ -90,8 +99,8 @@ scenarios() {  # pip install --target .gpu/tests --no-deps pytest pluggy iniconf
 
 idle() {
   timeout 330 python3 benchmarks/gpu_idle.py --model $out/grown-8 --steps 6 --plot $out/timeline.svg \
-    --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.cache_gib=30 \
-    --set update.tokens_per_microbatch=6144 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
+    --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.cache_gib=24 \
+    --set update.tokens_per_microbatch=8192 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
     --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 > $out/idle.log 2> $out/idle.err
 }
 
