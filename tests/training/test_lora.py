@@ -159,6 +159,13 @@ def test_two_adapters_at_once_are_both_added() -> None:
     assert not ours(x).equal(layer.get_base_layer()(x))
 
 
+def test_an_adapter_that_is_on_other_layers_alone_adds_nothing() -> None:
+    layer = with_products(peft_layer())
+    x = drawn(7, IN)
+    layer._active_adapter = ["two"]
+    assert layer(x).equal(layer.get_base_layer()(x))
+
+
 def test_a_merged_adapter_is_not_added_again() -> None:
     layer = with_products(peft_layer())
     x = drawn(7, IN)

@@ -16,15 +16,22 @@ class AdaptedLinear(Linear):
     """peft's own, but for how it computes its output with one adapter in use, unmerged, without dropout."""
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        names = self.active_adapters
-        is_plain = not (self.disable_adapters or self.merged or args or kwargs or self.lora_variant)
-        if not is_plain or len(names) != 1 or not isinstance(self.lora_dropout[names[0]], nn.Identity):
-            output: Tensor = super().forward(x, *args, **kwargs)
+        output: Tensor
+        if args or kwargs or not self._is_plain:
+            output = super().forward(x, *args, **kwargs)
             return output
-        base = self.get_base_layer()
-        down_RD, up_DR = self.lora_A[names[0]].weight, self.lora_B[names[0]].weight
-        adapted: Tensor = _Adapted.apply(x, base.weight, base.bias, down_RD, up_DR, self.scaling[names[0]])  # type: ignore[no-untyped-call]
-        return adapted
+        base, [name] = self.get_base_layer(), self.active_adapters
+        down_RD, up_OR = self.lora_A[name].weight, self.lora_B[name].weight
+        output = _Adapted.apply(x, base.weight, base.bias, down_RD, up_OR, self.scaling[name])  # type: ignore[no-untyped-call]
+        return output
+
+    @property
+    def _is_plain(self) -> bool:
+        names = self.active_adapters
+        if self.disable_adapters or self.merged or self.lora_variant or len(names) != 1:
+            return False
+        # an adapter may be on other layers alone
+        return names[0] in self.lora_A and isinstance(self.lora_dropout[names[0]], nn.Identity)
 
 
 def use_products(layers: list[Any]) -> None:
