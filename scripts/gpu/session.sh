@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On the GPU host, after unpack.sh and with .gpu/trl and .gpu/hardware carried there: all that is measured there,
 # one part after the other in the background, so that a call that ends does not end it; about 30 minutes.
-#   bash scripts/gpu/session.sh [kernels race_large idle learn update engine hardware scenarios]
+#   bash scripts/gpu/session.sh [kernels race_large idle learn update engine remote hardware scenarios]
 #   bash scripts/gpu/look.sh SECONDS                  how far it is, and what there is to $OUT
 # `learn` and `idle` want what `race_large` leaves behind. What is timed runs by itself.
 set -uo pipefail
@@ -14,7 +14,7 @@ sed -i "s#^export PYTHONPATH=.*#export PYTHONPATH=$tree/src:$tree:$home/site PAT
 cat > "$home/session.sh" <<SHELL
 cd $tree; . $home/env.sh; out=$out home=$home
 $(sed -n '/^# --- parts/,$p' "$0")
-for part in ${*:-kernels race_large idle learn update engine hardware scenarios}; do
+for part in ${*:-kernels race_large idle learn update engine remote hardware scenarios}; do
   echo "\$part begins after \$SECONDS s" >> $out/said
   \$part
 done
@@ -40,6 +40,17 @@ engine() {  # as adapters and merged
   for kind in --adapters ""; do
     OMP_NUM_THREADS=4 timeout 260 python3 benchmarks/vllm_engine.py $kind > $out/engine${kind#-}.log 2>&1 &
   done
+  wait
+}
+
+remote() {  # as a server beside its trainer
+  local keys="--set model.path=$out/warm --set model.dtype=bfloat16"
+  timeout 300 turnwise engine recipes/smollm2.toml $keys --set engine.kind=vllm --set engine.vllm.cache_gib=4 \
+    > $out/remote-engine.log 2>&1 &
+  timeout 280 turnwise train recipes/smollm2.toml $keys --set engine.kind=remote --set engine.remote.adapters=false \
+    --set engine.remote.wait_seconds=240 --set run.num_steps=3 --set run.folder=$out/remote \
+    --set evaluation.is_before_and_after=false > $out/remote.log 2>&1
+  pkill -INT -f "turnwise engine"
   wait
 }
 
