@@ -13,7 +13,7 @@ from tests.chat.test_hermes import NOISE
 from tests.chat.tokenizers import HERMES, TOKENIZERS, UNDOING, bpe, qwen3
 from turnwise.chat import RenderedChat, open_chat
 from turnwise.chat.guard import clean_unicode
-from turnwise.chat.tokenizer import quick
+from turnwise.chat.quick import quick
 from turnwise.protocols import Chat
 from turnwise.types import Message, Tool, ToolCall
 

@@ -14,7 +14,7 @@ from renderers.base import (  # type: ignore[import-untyped]
 from renderers.configs import _config_class_for  # type: ignore[import-untyped]
 from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
 
-from turnwise.chat.tokenizer import quick
+from turnwise.chat.quick import quick
 
 __all__ = ["TOOL_PARSERS", "ToolCallParseStatus", "load_tokenizer"]
 
