@@ -48,6 +48,11 @@ class Adapter:
     rank: int
     alpha: float
 
+    def copy(self) -> "Adapter":
+        """As it is now, whatever is learned next."""
+        tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
+        return Adapter(tensors, self.rank, self.alpha)
+
 
 class Engine(Protocol):
     """Token ids in, token ids out; nothing else crosses."""

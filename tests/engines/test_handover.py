@@ -64,17 +64,19 @@ def test_a_model_of_a_quantised_file_is_written_as_plain_numbers(make: object, t
         assert torch.equal(given, found)
 
 
-def test_an_adapter_is_written_as_peft_reads_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_adapter_is_written_as_peft_reads_it(tmp_path: Path, dtype: str) -> None:
     down, up = torch.randn(4, 64), torch.randn(64, 4)
     modules = [f"model.layers.{layer}.self_attn.o_proj" for layer in range(3)]
     tensors = {f"{module}.lora_A": down * n for n, module in enumerate(modules, 1)}
     tensors |= {f"{module}.lora_B": up * n for n, module in enumerate(modules, 1)}
     folder = tmp_path / "adapter"
-    write_adapter(Adapter(tensors, 4, 8.0), folder)
+    write_adapter(Adapter(tensors, 4, 8.0), folder, dtype)
     read = PeftModel.from_pretrained(qwen3(), str(folder))
     found = dict(read.named_parameters())
     prefix = "base_model.model.model.layers.1.self_attn.o_proj"
-    assert torch.equal(found[f"{prefix}.lora_A.default.weight"], down * 2)
-    assert torch.equal(found[f"{prefix}.lora_B.default.weight"], up * 2)
+    for name, given in (("lora_A", down * 2), ("lora_B", up * 2)):
+        rounded = given.to(getattr(torch, dtype)).float()
+        assert torch.equal(found[f"{prefix}.{name}.default.weight"].float(), rounded)
     layer = read.get_submodule(prefix)
     assert layer.scaling["default"] == 2.0

@@ -1,10 +1,13 @@
 """A run that samples elsewhere learns what it learns with the engine in process, bit for bit."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tests.engines.served import serving
 from tests.run.stage import write_recipe
@@ -12,7 +15,12 @@ from tests.run.test_train import run_it
 from turnwise.config import Recipe, load_recipe
 from turnwise.doctor import Level
 from turnwise.doctor.setup import check_remote
+from turnwise.protocols import Adapter
 from turnwise.rollout.store import read
+from turnwise.run.loop import train
+from turnwise.run.opened import open_run
+from turnwise.run.screen import Screen
+from turnwise.run.stopping import Stopping
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
 
@@ -47,6 +55,48 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
     for one, other in zip(*(each.tensors.values() for each in learned if each is not None), strict=True):
         assert one.equal(other)
     assert len(sampled(adapters)) == len(sampled(expected))
+
+
+def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path) -> None:
+    file = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
+    keys = ("run.mode=async", "run.num_steps=4", "rollout.lockstep=false")
+    beside, published = [], []
+
+    async def go(settings: Recipe) -> None:
+        with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
+            async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
+                engine: Any = run.bench.engine
+                publish, update = engine.publish, run.trainer.update
+                under_way = set[int]()
+
+                async def slow(adapter: Adapter, version: int) -> None:
+                    under_way.add(version)
+                    before = adapter.copy()
+                    await asyncio.sleep(1.0)  # longer than an update
+                    kept = [one.equal(other) for one, other in paired(adapter, before)]
+                    await publish(adapter, version)
+                    published.append((version, all(kept)))
+                    under_way.discard(version)
+
+                def noted(*args: Any, **options: Any) -> Any:
+                    beside.extend(under_way)
+                    return update(*args, **options)
+
+                engine.publish, run.trainer.update = slow, noted  # type: ignore[method-assign]
+                await train(run, Stopping())
+            figures = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
+            updates = [each["metrics"] for each in figures if each["kind"] == "update"]
+            assert max(each["staleness/max"] for each in updates) == 1
+
+    with serving(file, python=sys.executable) as server:
+        asyncio.run(go(elsewhere(file, server.url, *keys)))
+        assert server.health()["version"] == 4
+    assert published == [(version, True) for version in range(5)], "each as it was when it was learned"
+    assert beside, "an update ran before the publication that it followed was done"
+
+
+def paired(one: Adapter, other: Adapter) -> list[tuple[Any, Any]]:
+    return [(tensor, other.tensors[name]) for name, tensor in one.tensors.items()]
 
 
 def test_an_engine_that_is_not_there_is_said_so_by_its_key(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def write_model(model: Any, folder: Path, weights: Mapping[str, Any] | None = No
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def write_adapter(adapter: Adapter, folder: Path) -> None:
-    """In peft's format."""
+def write_adapter(adapter: Adapter, folder: Path, dtype: str) -> None:
+    """In peft's format, rounded to the type that the engine computes in."""
     from safetensors.torch import save_file
 
     folder.mkdir()
@@ -105,7 +105,7 @@ def write_adapter(adapter: Adapter, folder: Path) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config))
     given = [tensor.detach() for tensor in adapter.tensors.values()]
     # in one piece: each copy from a device waits for it
-    flat = torch.cat([each.reshape(-1) for each in given]).cpu()
+    flat = torch.cat([each.reshape(-1) for each in given]).to(getattr(torch, dtype)).cpu()
     parts = torch.split(flat, [each.numel() for each in given])
     tensors = {
         f"base_model.model.{name}.weight": part.view(each.shape)

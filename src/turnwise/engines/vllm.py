@@ -191,7 +191,7 @@ class VllmEngine:
         await self._drop_retired()
         number = next(self._numbers)
         folder = self._folder / str(number)
-        await asyncio.to_thread(write_adapter, adapter, folder)
+        await asyncio.to_thread(write_adapter, adapter, folder, self._settings.dtype)
         request = LoRARequest(f"version-{version}-{number}", number, str(folder))
         await self._take(_Kept(number, version, adapter=request))
 

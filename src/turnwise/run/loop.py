@@ -1,6 +1,7 @@
 """Takes an opened run, gives how it ended: collect, learn, publish, log, measure, save, step after step."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from turnwise.diagnostics.health import why_halt
 from turnwise.evaluate.report import Report
@@ -24,7 +25,7 @@ class Ended:
 async def train(run: Run, stopping: Stopping) -> Ended:
     """Play, learn and measure until the recipe's steps are done, the user asks to stop or an alarm halts."""
     standing = run.restore()
-    await run.publish()
+    await run.publishing.begin()
     before = await run.measure_once("before")
     steps = range(standing.next_step, run.recipe.run.num_steps)
     batches = Batches(
@@ -36,14 +37,14 @@ async def train(run: Run, stopping: Stopping) -> Ended:
         on_group=run.keep_group,
         ranks=run.ranks,
     )
-    async with batches.collecting(standing.curriculum):
+    async with run.publishing.going_on(), batches.collecting(standing.curriculum):
         for step in steps:
             with run.saving_if_lost(standing):
                 batch = await batches.take(step)
             # before the update: should that fail, what was played is not lost
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
-            publish_seconds = await run.publish()
+            publish_seconds = await run.publishing.begin()
             alarms = run.log_update(step, played, result, publish_seconds)
             standing = standing.after(batch)
             with run.saving_if_lost(standing):
@@ -53,5 +54,5 @@ async def train(run: Run, stopping: Stopping) -> Ended:
                 run.save(standing)
             if why:
                 return Ended(standing, why, before, None)
-            batches.learned_from(step)
+            run.publishing.then(partial(batches.learned_from, step))
     return Ended(standing, "", before, await run.measure_once("after"))

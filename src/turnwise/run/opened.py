@@ -1,8 +1,7 @@
 """Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
 
 import contextlib
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.run.batches import Batch
 from turnwise.run.figures import breaker_figures, of_all_ranks, rollout_figures
 from turnwise.run.garbage import settled
+from turnwise.run.publishing import Publishing
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
 from turnwise.run.tracked import evaluation_figures
@@ -66,6 +66,7 @@ class Run:
         self.train_tasks = train_tasks
         self.lessons = lessons
         self.screen = screen
+        self.publishing = Publishing(self._publish, is_beside=self._publishes_beside)
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
 
@@ -135,14 +136,24 @@ class Run:
         first = step * imitation.samples_per_step
         return [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
 
-    async def publish(self) -> float:
-        """The engine samples from what the trainer has, from the next completion on; the seconds it took."""
-        started = time.perf_counter()
+    def _publish(self) -> Coroutine[Any, Any, None]:
+        """What hands over the weights as they are now: a copy, where the next update runs beside it."""
+        policy, version = self.trainer.policy, self.trainer.version
+        if self._publishes_beside:
+            return self.bench.engine.publish(policy.adapter().copy(), version)
+        return self._publish_whole(version)
+
+    async def _publish_whole(self, version: int) -> None:
         policy = self.trainer.policy
         with policy.gathered():
             weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()
-            await self.bench.engine.publish(weights, self.trainer.version)
-        return time.perf_counter() - started
+            await self.bench.engine.publish(weights, version)
+
+    @property
+    def _publishes_beside(self) -> bool:
+        """Whole weights are not: they are many, and what has begun is waited for before they are taken."""
+        recipe = self.recipe
+        return recipe.run.mode == "async" and recipe.publishes_adapters and self.ranks.count == 1
 
     def agreed(self, why: str) -> str:
         """Why the run is to stop: where one rank has a reason, it is that of all."""
@@ -188,6 +199,7 @@ class Run:
         return standing.with_success(success)
 
     async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> Report:
+        await self.publishing.finish()
         settings = self.recipe.evaluation
         tasks = load(file)[: settings.num_tasks]
         collector = self.bench.collector(
