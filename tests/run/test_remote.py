@@ -66,7 +66,7 @@ def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path
         with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
             async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
                 engine: Any = run.bench.engine
-                publish, update = engine.publish, run.trainer.update
+                publish, complete, update = engine.publish, engine.complete, run.trainer.update
                 under_way = set[int]()
 
                 async def slow(adapter: Adapter, version: int) -> None:
@@ -78,11 +78,16 @@ def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path
                     published.append((version, all(kept)))
                     under_way.discard(version)
 
+                async def sampled_after(*args: Any) -> Any:
+                    assert published, "nothing samples before the engine has the trainer's weights"
+                    return await complete(*args)
+
                 def noted(*args: Any, **options: Any) -> Any:
                     beside.extend(under_way)
                     return update(*args, **options)
 
-                engine.publish, run.trainer.update = slow, noted  # type: ignore[method-assign]
+                engine.publish, engine.complete = slow, sampled_after
+                run.trainer.update = noted  # type: ignore[method-assign]
                 await train(run, Stopping())
             figures = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
             updates = [each["metrics"] for each in figures if each["kind"] == "update"]

@@ -26,6 +26,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
     """Play, learn and measure until the recipe's steps are done, the user asks to stop or an alarm halts."""
     standing = run.restore()
     await run.publishing.begin()
+    await run.publishing.finish()  # whatever samples first samples from these weights
     before = await run.measure_once("before")
     steps = range(standing.next_step, run.recipe.run.num_steps)
     batches = Batches(

@@ -141,9 +141,9 @@ class Run:
         policy, version = self.trainer.policy, self.trainer.version
         if self._publishes_beside:
             return self.bench.engine.publish(policy.adapter().copy(), version)
-        return self._publish_whole(version)
+        return self._publish_gathered(version)
 
-    async def _publish_whole(self, version: int) -> None:
+    async def _publish_gathered(self, version: int) -> None:
         policy = self.trainer.policy
         with policy.gathered():
             weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()

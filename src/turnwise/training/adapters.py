@@ -93,7 +93,7 @@ class Adapters:
         with self._same_flags():
             for layer in self._layers:
                 layer.enable_adapters(name != BASE)
-                if name not in (BASE, *layer.active_adapters):
+                if name != BASE:
                     layer.set_adapter([name])
         self.in_use = name
 
