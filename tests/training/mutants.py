@@ -9,8 +9,8 @@ MUTANTS = [
     # the shift by one, and the mask by one
     ("layout", "dtype=torch.long) - 1]", "dtype=torch.long)]", "trainer"),
     ("layout", "dtype=torch.long) - 1]", "dtype=torch.long) - 2]", "trainer"),
-    ("layout", "sample.token_ids[depth] for depth", "sample.token_ids[depth - 1] for depth", "trainer"),
-    ("layout", "mask_BT[row, :count] = True", "mask_BT[row, : count - 1] = True", "trainer"),
+    ("layout", "sample.token_ids[depth] for sample", "sample.token_ids[depth - 1] for sample", "trainer"),
+    ("layout", "[[len(depths)] for depths in own]", "[[len(depths) - 1] for depths in own]", "trainer"),
     ("batch", "torch.arange(width) < lengths_B1", "torch.arange(width) < lengths_B1 - 1", "trainer"),
     ("batch", "torch.arange(width) < lengths_B1", "torch.arange(width) <= lengths_B1", "trainer"),
     ("batch", "[sample.logprobs[place] for", "[sample.logprobs[place - 1] for", "trainer estimates"),

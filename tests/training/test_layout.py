@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,14 +39,22 @@ def check_paths(samples: Sequence[Sample], layout: Layout) -> None:
         assert [positions[place] for place in path] == list(range(len(one.token_ids)))
 
 
+def by_row(layout: Layout) -> tuple[list[list[int]], list[list[int]]]:
+    """Of each sample's own tokens, the positions that predict them and their ids."""
+    counts = layout.mask_BT.sum(1).tolist()
+    asked = layout.asked
+    columns = (asked.source_P, asked.target_Q[asked.pair_P])
+    sources, targets = ([part.tolist() for part in torch.split(each, counts)] for each in columns)
+    return sources, targets
+
+
 def check_targets(samples: Sequence[Sample], layout: Layout) -> None:
     """Each own token's id, and before it what predicts it."""
     ids = layout.token_ids_RN.flatten().tolist()
     assert layout.mask_BT.sum(1).tolist() == [one.num_own_tokens for one in samples]
-    for row, one in enumerate(samples):
+    for one, sources, targets in zip(samples, *by_row(layout), strict=True):
         own = [place for place, is_own in enumerate(one.loss_mask) if is_own]
-        assert layout.target_BT[row, : len(own)].tolist() == [one.token_ids[place] for place in own]
-        sources = layout.source_BT[row, : len(own)].tolist()
+        assert targets == [one.token_ids[place] for place in own]
         assert [ids[source] for source in sources] == [one.token_ids[place - 1] for place in own]
         positions = layout.position_ids_RN.flatten()[sources].tolist()
         assert positions == [place - 1 for place in own]
@@ -113,9 +122,10 @@ def test_a_tree_known_by_heart() -> None:
 def test_own_tokens_alike_after_the_same_prompt_share_their_position() -> None:
     samples = family()
     layout = shared(samples)
-    assert layout.source_BT[2, :30].tolist() == layout.source_BT[3, :30].tolist()
-    assert layout.source_BT[2, 31] != layout.source_BT[3, 31]
-    assert layout.source_BT[2].tolist() == layout.source_BT[9].tolist()
+    sources, _ = by_row(layout)
+    assert sources[2][:30] == sources[3][:30]
+    assert sources[2][31] != sources[3][31]
+    assert sources[2] == sources[9]
 
 
 def test_short_runs_are_not_shared() -> None:

@@ -60,16 +60,12 @@ class Layout:
     position_ids_RN: Tensor
     tree: Tree | None
     """None for padded rows."""
-    source_BT: Tensor
-    """Flat index into R·N of the position whose output predicts own token t of sample b; 0 where masked."""
-    target_BT: Tensor
-    """The id of that token."""
     mask_BT: Tensor
     """True where sample b has a token t."""
     end_B: Tensor
     """Flat index of the position each sample ends at."""
     asked: Choices
-    """Own tokens row by row, by the positions that predict them."""
+    """Own tokens row by row, by the positions whose output predicts them: flat, into R·N."""
 
     @property
     def num_tokens(self) -> int:
@@ -81,8 +77,6 @@ class Layout:
             self.token_ids_RN.to(device),
             self.position_ids_RN.to(device),
             self.tree,
-            self.source_BT.to(device),
-            self.target_BT.to(device),
             self.mask_BT.to(device),
             self.end_B.to(device),
             self.asked.to(device),
@@ -132,7 +126,7 @@ def alone(token_ids: Sequence[int]) -> Layout:
     ids_RN, position_ids_RN = torch.tensor([token_ids]), torch.arange(size)[None]
     end_B = none_BT.flatten()
     asked = choices(end_B, end_B)
-    return Layout(ids_RN, position_ids_RN, tree, none_BT, none_BT, none_BT.bool(), end_B, asked)
+    return Layout(ids_RN, position_ids_RN, tree, none_BT.bool(), end_B, asked)
 
 
 def common_prefix(samples: Sequence[Sample]) -> tuple[int, ...]:
@@ -287,14 +281,16 @@ def _layout(
 ) -> Layout:
     """`places`: of each sample, where its tokens stand."""
     own = [list(itertools.compress(itertools.count(), sample.loss_mask)) for sample in samples]
-    shape = (len(samples), max(map(len, own)))
-    source_BT, target_BT = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
-    mask_BT = torch.zeros(shape, dtype=torch.bool)
-    for row, (sample, place_N, depths) in enumerate(zip(samples, places, own, strict=True)):
-        count = len(depths)
-        source_BT[row, :count] = place_N[torch.tensor(depths, dtype=torch.long) - 1]
-        target_BT[row, :count] = torch.tensor([sample.token_ids[depth] for depth in depths], dtype=torch.long)
-        mask_BT[row, :count] = True
+    mask_BT = torch.arange(max(map(len, own))) < torch.tensor([[len(depths)] for depths in own])
+    source_P = torch.cat(
+        [
+            place_N[torch.tensor(depths, dtype=torch.long) - 1]
+            for place_N, depths in zip(places, own, strict=True)
+        ]
+    )
+    target_P = [
+        sample.token_ids[depth] for sample, depths in zip(samples, own, strict=True) for depth in depths
+    ]
     end_B = torch.stack([place_N[-1] for place_N in places])
-    asked = choices(source_BT[mask_BT], target_BT[mask_BT])
-    return Layout(token_ids_RN, position_ids_RN, tree, source_BT, target_BT, mask_BT, end_B, asked)
+    asked = choices(source_P, torch.tensor(target_P, dtype=torch.long))
+    return Layout(token_ids_RN, position_ids_RN, tree, mask_BT, end_B, asked)

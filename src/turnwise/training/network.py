@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
 
     @property
     def hidden_ND(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
-        """All positions, flat: what `Layout.source_BT` points into."""
+        """All positions, flat: what `Layout.asked` points into."""
         return self.hidden_RND.flatten(0, 1)
 
 
