@@ -109,10 +109,10 @@ scenarios() {
 }
 
 idle() {
-  timeout 330 python3 benchmarks/gpu_idle.py --model $out/grown-8 --steps 6 --plot $out/timeline.svg \
+  timeout 330 python3 benchmarks/gpu_idle.py --model $out/grown-8 --steps 5 --plot $out/timeline.svg \
     --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.cache_gib=24 \
     --set update.tokens_per_microbatch=8192 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
-    --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 > $out/idle.log 2> $out/idle.err
+    --set run.tasks_per_step=64 --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 > $out/idle.log 2> $out/idle.err
 }
 
 update() {

@@ -7,7 +7,7 @@ import pytest
 
 WORKER = """
 import sys, time
-from turnwise.engines.receiver import Receiver
+from turnwise.engines.vllm.receiver import Receiver
 Receiver().end_with(int(sys.argv[1]))
 print("watching", flush=True)
 time.sleep(600)

@@ -1,84 +1,39 @@
 """Takes token ids and gives sampled ones: vLLM's asynchronous engine, which has a process of its own.
 
-All that differs between vLLM 0.22 and 0.32 stays in this file. It is started by the first request, and again,
-with the weights last published, by the first request after it died. See docs/engines.md.
+It is started by the first request, and again, with the weights last published, by the first request after it
+died. See docs/engines.md.
 """
 
 import asyncio
 import contextlib
 import gc
-import math
 import os
 import shutil
-import signal
 import tempfile
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from turnwise.engines.handover import Block, lay_out, write_adapter
+from turnwise.engines.handover import lay_out, write_adapter
 from turnwise.engines.limits import check_request
-from turnwise.engines.receiver import Receiver
+from turnwise.engines.vllm.calls import (
+    Kept,
+    VllmSettings,
+    completion_of,
+    end,
+    load,
+    parameters_of,
+    start,
+    unless_dead,
+)
 from turnwise.protocols import Adapter, EngineDown
-from turnwise.types import Completion, Finish, Sampling
+from turnwise.types import Completion, Sampling
 
 MAX_RESTARTS = 3
 """In a row, without a completion between them: then it is down for good."""
-LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""That vLLM has kernels for; a smaller adapter is padded with zeros."""
-ADAPTER_SLOTS = 2
-"""The adapter in use, and the one before it, for as long as completions begun under it last."""
-MIN_STEP_TOKENS = 4_096
-"""Of prompts and completions in one step on a CPU."""
-GATHERING, GATHERING_ASYNC = (
-    f"turnwise.engines.gathering.{name}" for name in ("GatheringScheduler", "GatheringAsyncScheduler")
-)
-"""By name: their module is for vLLM's own process."""
-LOOK_SECONDS = 0.2
-"""Between two looks whether the process still lives that a call waits for."""
-
-
-@dataclass(frozen=True, slots=True)
-class VllmSettings:
-    """How vLLM is started."""
-
-    dtype: str = "float32"
-    max_batch: int = 64
-    """Requests sampled at once; more wait."""
-    max_model_len: int = 4_096
-    """Of prompt and completion together."""
-    memory_share: float = 0.3
-    """Of the GPU's memory (a CPU's, without one), for weights and cache together."""
-    cache_bytes: int | None = None
-    """Of keys and values, in the place of what the share leaves for them."""
-    lora_rank: int = 0
-    """Above 0, what is published are adapters of at most this rank; 0: whole weights."""
-    is_eager: bool = False
-    """No compilation and no CUDA graphs."""
-    can_sleep: bool = False
-    """Whether `sleep` gives memory back; it takes another allocator."""
-
-    def __post_init__(self) -> None:
-        if self.lora_rank > LORA_RANKS[-1]:
-            raise ValueError(f"lora_rank must be at most {LORA_RANKS[-1]}, not {self.lora_rank}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What was last published, to be loaded again should the process die."""
-
-    number: int
-    """Of the publication: an adapter's id to vLLM, where there is one."""
-    version: int
-    block: Block | None = None
-    adapter: Any = None
-    """A LoRARequest, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +41,7 @@ class _Standing:
     """What completions are sampled from between two publications."""
 
     llm: Any
-    kept: _Kept
+    kept: Kept
 
 
 class VllmEngine:
@@ -94,11 +49,11 @@ class VllmEngine:
 
     def __init__(self, model: str | Path, settings: VllmSettings, *, version: int = 0) -> None:
         self._model, self._settings = str(model), settings
-        self._kept = _Kept(0, version)
+        self._kept = Kept(0, version)
         self._standing: _Standing | None = None
         self._starting: asyncio.Task[_Standing] | None = None
         self._num_starts_in_vain = 0
-        self._retired: _Kept | None = None
+        self._retired: Kept | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="turnwise-vllm-"))
         self._numbers = count(1)
         self._begun: set[str] = set()
@@ -131,7 +86,7 @@ class VllmEngine:
             if not self._begun:
                 self._quiet.set()
         self._num_starts_in_vain = 0
-        return _completion(output, standing.kept.version)
+        return completion_of(output, standing.kept.version)
 
     async def _admit(self) -> _Standing:
         """Wait until the engine runs and no publication is under way."""
@@ -153,7 +108,7 @@ class VllmEngine:
         # The salt keeps what was cached under other weights from ever being found.
         prompt = {"prompt_token_ids": list(prompt_ids), "cache_salt": str(standing.kept.number)}
         stream = standing.llm.generate(
-            prompt, _parameters(sampling, seed), name, lora_request=standing.kept.adapter
+            prompt, parameters_of(sampling, seed), name, lora_request=standing.kept.adapter
         )
         try:
             async for output in stream:  # one alone: the finished one
@@ -193,7 +148,7 @@ class VllmEngine:
         folder = self._folder / str(number)
         await asyncio.to_thread(write_adapter, adapter, folder, self._settings.dtype)
         request = LoRARequest(f"version-{version}-{number}", number, str(folder))
-        await self._take(_Kept(number, version, adapter=request))
+        await self._take(Kept(number, version, adapter=request))
 
     async def _drop_retired(self) -> None:
         """Unload the adapter before the present one, once nothing uses it: a third would find no slot."""
@@ -207,7 +162,7 @@ class VllmEngine:
             await self._released.wait()
         if self._standing is not None:
             with contextlib.suppress(EngineDeadError):  # then it is unloaded, too
-                await _unless_dead(self._standing.llm, self._standing.llm.remove_lora(number))
+                await unless_dead(self._standing.llm, self._standing.llm.remove_lora(number))
         shutil.rmtree(self._folder / str(number), ignore_errors=True)
         self._retired = None
 
@@ -216,11 +171,11 @@ class VllmEngine:
         try:
             await self._quiet.wait()
             block = await asyncio.to_thread(lay_out, weights)
-            await self._take(_Kept(next(self._numbers), version, block))
+            await self._take(Kept(next(self._numbers), version, block))
         finally:
             self._open.set()
 
-    async def _take(self, kept: _Kept) -> None:
+    async def _take(self, kept: Kept) -> None:
         """Put weights to use; from now on they are what a restart begins with."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -228,7 +183,7 @@ class VllmEngine:
         try:
             if standing is None:
                 raise EngineDeadError
-            await _load(standing.llm, kept)
+            await load(standing.llm, kept)
             self._standing = _Standing(standing.llm, kept)
         except EngineDeadError:
             await self._bury(standing)
@@ -261,7 +216,7 @@ class VllmEngine:
                 await self._quiet.wait()
                 # Whole weights are published again anyway; an adapter's base must come back as it was.
                 level = 1 if self._settings.lora_rank else 2
-                await _unless_dead(standing.llm, standing.llm.sleep(level=level))
+                await unless_dead(standing.llm, standing.llm.sleep(level=level))
                 self._is_asleep = True
             except EngineDeadError:
                 await self._bury(standing)
@@ -274,7 +229,7 @@ class VllmEngine:
 
         if self._is_asleep:
             try:
-                await _unless_dead(standing.llm, standing.llm.wake_up())
+                await unless_dead(standing.llm, standing.llm.wake_up())
             except EngineDeadError:
                 await self._bury(standing)
             self._is_asleep = False
@@ -284,7 +239,7 @@ class VllmEngine:
     async def memory(self) -> dict[str, float]:
         """What the engine holds, in GiB, as metrics."""
         standing = await self._admit()
-        [found] = await _unless_dead(standing.llm, standing.llm.collective_rpc("held_bytes"))
+        [found] = await unless_dead(standing.llm, standing.llm.collective_rpc("held_bytes"))
         return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
 
     # --- life --------------------------------------------------------------------------------------------
@@ -300,7 +255,7 @@ class VllmEngine:
         if self._standing is not None:
             llm, self._standing = self._standing.llm, None
             await llm.abort(list(self._begun))
-            await _end(llm)
+            await end(llm)
             del llm
             gc.collect()  # vLLM's object is in circles; left to the interpreter's end, it complains there
         if self._kept.block is not None:
@@ -328,12 +283,12 @@ class VllmEngine:
         self._num_starts_in_vain += 1
         llm = None
         try:
-            llm = await asyncio.to_thread(_start_vllm, self._model, self._settings)
-            await _unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
-            await _load(llm, self._kept)
+            llm = await asyncio.to_thread(start, self._model, self._settings)
+            await unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
+            await load(llm, self._kept)
         except Exception as error:  # whatever vLLM raises as it starts, the engine is not there
             if llm is not None:
-                await _end(llm)
+                await end(llm)
             raise EngineDown(f"vLLM could not be started: {error}") from error
         self._is_asleep = False
         self._standing = _Standing(llm, self._kept)
@@ -343,110 +298,4 @@ class VllmEngine:
         """The next request starts another; only the first who notices does something here."""
         if standing is not None and self._standing is not None and self._standing.llm is standing.llm:
             self._standing = None
-            await _end(standing.llm)
-
-
-def _start_vllm(model: str, settings: VllmSettings) -> Any:
-    # The engine's process must not be forked: this one may hold CUDA and runs threads.
-    os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # it warns of much that is as it should be
-    if torch.cuda.is_available():
-        # The older runner draws row by row where requests have seeds of their own.
-        os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    options: dict[str, Any] = {"async_scheduling": torch.cuda.is_available()}
-    if settings.lora_rank:
-        rank = next(each for each in LORA_RANKS if each >= settings.lora_rank)
-        options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
-    if not torch.cuda.is_available():
-        # On a CPU a prompt read in parts, of a request with a seed, ends the process: each is read whole.
-        budget = max(settings.max_model_len, MIN_STEP_TOKENS)
-        options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
-    arguments = AsyncEngineArgs(
-        model=model,
-        dtype=settings.dtype,  # type: ignore[arg-type, unused-ignore]
-        skip_tokenizer_init=True,
-        generation_config="vllm",  # no sampling defaults of the model's own
-        logprobs_mode="processed_logprobs",  # after temperature, as the trainer computes them
-        max_model_len=settings.max_model_len,
-        max_num_seqs=settings.max_batch,
-        # with a cache of a given size it only asks whether so much is free
-        gpu_memory_utilization=settings.memory_share if settings.cache_bytes is None else 0.01,
-        kv_cache_memory_bytes=settings.cache_bytes,
-        enable_prefix_caching=True,
-        enforce_eager=settings.is_eager,
-        enable_sleep_mode=settings.can_sleep,
-        worker_extension_cls=f"{Receiver.__module__}.{Receiver.__name__}",
-        scheduler_cls=GATHERING_ASYNC if torch.cuda.is_available() else GATHERING,  # type: ignore[arg-type, unused-ignore]
-        disable_log_stats=True,
-        **options,
-    )
-    # Ctrl-C in a terminal goes to every process there, and is ours to answer: the processes started from this
-    # thread inherit that it does not reach them. Once multiprocessing's tracker runs, that is: starting it
-    # lets the signal through again.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return AsyncLLM.from_engine_args(arguments)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-async def _end(llm: Any) -> None:
-    if llm.output_handler is not None:
-        llm.output_handler.cancel()  # or it would take the end for a death
-    await asyncio.to_thread(llm.shutdown)
-
-
-def _parameters(sampling: Sampling, seed: int) -> Any:
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    return SamplingParams(
-        max_tokens=sampling.max_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        seed=seed % 2**63,
-        stop_token_ids=sorted(sampling.stop_ids),
-        ignore_eos=True,  # stop_ids alone end a turn
-        logprobs=0,  # of the sampled token and no others
-        flat_logprobs=True,
-        detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
-    )
-
-
-def _completion(output: Any, version: int) -> Completion:
-    token_ids, logprobs = tuple(output.token_ids), tuple(output.logprobs.logprobs)
-    if output.finish_reason not in ("stop", "length"):
-        raise EngineDown(f"vLLM ended a request with {output.finish_reason!r}")
-    if not all(map(math.isfinite, logprobs)):
-        raise EngineDown("the model's logits are not numbers")
-    assert tuple(output.logprobs.token_ids) == token_ids, "one log-prob a token, of that token"
-    return Completion(token_ids, logprobs, Finish(output.finish_reason), version)
-
-
-async def _load(llm: Any, kept: _Kept) -> None:
-    if kept.block is not None:
-        taking = llm.collective_rpc("take_weights", args=(kept.block.path, kept.block.table))
-        await _unless_dead(llm, taking)
-        await _unless_dead(llm, llm.reset_prefix_cache())
-    if kept.adapter is not None:
-        await _unless_dead(llm, llm.add_lora(kept.adapter))
-
-
-async def _unless_dead(llm: Any, call: Coroutine[Any, Any, Any]) -> Any:
-    """What the call gives, or EngineDeadError: vLLM itself never ends one that its process died in."""
-    from vllm.v1.engine.exceptions import EngineDeadError
-
-    calling = asyncio.ensure_future(call)
-    try:
-        while not (await asyncio.wait([calling], timeout=LOOK_SECONDS))[0]:
-            if llm.errored:
-                raise EngineDeadError
-        return calling.result()
-    finally:
-        calling.cancel()
+            await end(standing.llm)
