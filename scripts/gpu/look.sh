@@ -3,7 +3,10 @@
 #   bash scripts/gpu/look.sh SECONDS [PART]     not longer than until that part begins
 home=${TURNWISE_GPU_HOME:-$HOME/gpu} out=${TURNWISE_GPU_HOME:-$HOME/gpu}/out
 end=$((SECONDS + ${1:-60}))
-until grep -q "${2:-all done}\|all done" "$out/said" 2> /dev/null || ((SECONDS >= end)); do sleep 1; done
+until grep -q "${2:-all done}\|all done" "$out/said" 2> /dev/null || ((SECONDS >= end)); do
+  pgrep -f "$home/session.sh" > /dev/null || { echo "no session runs"; break; }
+  sleep 1
+done
 cat "$out/said"
 nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader; uptime
 tail -qn 1 "$out"/warm.log "$out"/learn-*.log 2> /dev/null | cut -c 1-160

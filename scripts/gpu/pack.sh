@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Packs what turnwise needs on a GPU host without network: vLLM 0.22.1, SmolLM2-135M-Instruct and the packages
 # that the host's Python 3.12 does not have, as pieces that travel with the working tree in one call each.
-#   scripts/gpu/pack.sh [MIB]     gives .gpu/pieces/1 .. N of at most MIB (default 56) each
+#   scripts/gpu/pack.sh [MIB]     gives .gpu/pieces/1 .. N of at most MIB each (default 48: a call takes 64, and
+#                                 the tree has its share of them)
 # On the host, for each piece: `bash scripts/gpu/unpack.sh .gpu/pieces/1`; the last one installs everything.
 # Builds on ../shared/gpu/pack.sh; about 7 minutes on two cores the first time, then seconds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-size=${1:-56}
+size=${1:-48}
 work=${TMPDIR:-/tmp}/turnwise-gpu-pack
 out=.gpu/pieces
 shared=${TURNWISE_SHARED:-../shared}/gpu

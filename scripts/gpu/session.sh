@@ -7,6 +7,7 @@
 set -uo pipefail
 home=${TURNWISE_GPU_HOME:-$HOME/gpu}
 tree=$home/tree out=$home/out
+[[ -f $home/env.sh ]] || { echo "$home/env.sh is not there: unpack.sh did not get all pieces" >&2; exit 1; }
 mkdir -p "$out"
 # a copy: the next call brings another working tree
 [[ -d $tree ]] || cp -r "$PWD" "$tree"
