@@ -4,6 +4,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 VARIABLE = "DEVICE_TYPE"
 """Of the environment: what `auto` means on this machine."""
@@ -34,6 +38,13 @@ def is_there(device: str) -> bool:
     if device == "cuda":
         return torch.cuda.is_available()
     return device == "cpu" or torch.backends.mps.is_available()
+
+
+def handed(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
+    """The tensor there, without waiting for what a GPU still has to do: it copies from pinned memory."""
+    if device.type != "cuda" or tensor.is_cuda:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, slots=True)

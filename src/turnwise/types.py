@@ -1,9 +1,11 @@
 """The nouns every other module speaks in: frozen data, standard library only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+Entry = TypeVar("Entry")
 
 
 class Fault(StrEnum):
@@ -326,6 +328,14 @@ class ProbeResult:
     is_error: bool
 
 
+def joined(parts: Iterable[tuple[Entry, ...]]) -> tuple[Entry, ...]:
+    """One after the other; whole tuples at a time, since a batch has millions of entries."""
+    entries: list[Entry] = []
+    for part in parts:
+        entries += part
+    return tuple(entries)
+
+
 @dataclass(frozen=True, slots=True)
 class Trajectory:
     """One episode as it was played: enough to train on, to look at, and to replay."""
@@ -343,22 +353,22 @@ class Trajectory:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        return tuple(token for turn in self.turns for token in (*turn.new_ids, *turn.completion.token_ids))
+        return joined(each for turn in self.turns for each in (turn.new_ids, turn.completion.token_ids))
 
     @property
     def loss_mask(self) -> tuple[int, ...]:
         """1 where the model chose the token, 0 on prompts, tool output and template glue."""
-        return tuple(
-            flag
+        return joined(
+            (flag,) * len(ids)
             for turn in self.turns
-            for flag in (*(0,) * len(turn.new_ids), *(1,) * len(turn.completion.token_ids))
+            for flag, ids in ((0, turn.new_ids), (1, turn.completion.token_ids))
         )
 
     @property
     def logprobs(self) -> tuple[float, ...]:
         """As sampled; 0 where the mask is 0."""
-        return tuple(
-            value for turn in self.turns for value in (*(0.0,) * len(turn.new_ids), *turn.completion.logprobs)
+        return joined(
+            each for turn in self.turns for each in ((0.0,) * len(turn.new_ids), turn.completion.logprobs)
         )
 
     @property

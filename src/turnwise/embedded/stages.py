@@ -91,7 +91,7 @@ class Learner:
         """One optimizer step; what comes after its first part counts half. Gives the first part's loss."""
         first = 0.0
         for number, (batch, is_shared) in enumerate(parts):
-            scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False)
+            scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False).brought()
             loss = cross_entropy(scores.logprobs_BT, scores.mask_BT, num_own_tokens(batch))
             self._optimizer.learn(loss * 0.5 if number else loss)
             first = first if number else float(loss.detach())

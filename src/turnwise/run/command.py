@@ -17,9 +17,9 @@ from turnwise.run.summary import print_summary, summarise_run
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
-SWITCH_SECONDS = 1e-3
-"""After which an update and the episodes played beside it, two threads, may take turns: at Python's own 5 ms
-each can keep the other waiting that long whenever it wants to go on."""
+SWITCH_SECONDS = 1e-5
+"""After which an update and the episodes played beside it, two threads, take turns. With each operation, of
+thousands in a pass, torch lets the other go on; at Python's own 5 ms it waits so long to go on itself."""
 
 
 async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: Ranks = ALONE) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from turnwise.devices import handed
 from turnwise.training.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
 from turnwise.training.kernels import backward_piece, forward_piece
 from turnwise.training.layout import Segment, Tree
@@ -68,7 +69,7 @@ class Bucket:
 class Plan:
     """What is attended to by what; made once a forward pass, read by every layer.
 
-    What kernels are told is made for those that run: tensors that go to a GPU are waited for.
+    What kernels are told is made for those that run.
     """
 
     tree: Tree
@@ -125,10 +126,10 @@ def _bucket(segments: Sequence[Segment], device: torch.device) -> Bucket:
     index_SL = torch.where(is_real_SL, starts[:, None] + step_L, 0)
     flat_P = is_real_SL.flatten().nonzero()[:, 0]
     return Bucket(
-        index_SL.to(device),
-        None if is_real_SL.all() else is_real_SL.to(device),
-        flat_P.to(device),
-        index_SL.flatten()[flat_P].to(device),
+        handed(index_SL, device),
+        None if is_real_SL.all() else handed(is_real_SL, device),
+        handed(flat_P, device),
+        handed(index_SL.flatten()[flat_P], device),
     )
 
 

@@ -7,6 +7,7 @@ A row is a sample, a column one of its own tokens, from the left; prompts and to
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from torch import Tensor
@@ -44,15 +45,13 @@ class Batch:
 
 
 def batch_of(samples: Sequence[Sample]) -> Batch:
-    own_B_T = [[place for place, is_own in enumerate(sample.loss_mask) if is_own] for sample in samples]
-    width = max(map(len, own_B_T), default=0)
-    logprobs_BT = torch.zeros(len(samples), width)
-    turn_BT = torch.full((len(samples), width), -1)
-    for row, (sample, own_T) in enumerate(zip(samples, own_B_T, strict=True)):
-        logprobs_BT[row, : len(own_T)] = torch.tensor([sample.logprobs[place] for place in own_T])
-        turn_BT[row, : len(own_T)] = torch.tensor([sample.turns[place] for place in own_T], dtype=torch.long)
-    lengths_B1 = torch.tensor([[len(own_T)] for own_T in own_B_T])
-    mask_BT = torch.arange(width) < lengths_B1
+    lengths_B = torch.tensor([sample.num_own_tokens for sample in samples], dtype=torch.long)
+    width = int(lengths_B.max()) if len(samples) else 0
+    mask_BT = torch.arange(width) < lengths_B[:, None]
+    logprobs_P = [each for sample in samples for each in compress(sample.logprobs, sample.loss_mask)]
+    turn_P = [each for sample in samples for each in compress(sample.turns, sample.loss_mask)]
+    logprobs_BT = torch.zeros(mask_BT.shape).masked_scatter(mask_BT, torch.tensor(logprobs_P))
+    turn_BT = torch.full(mask_BT.shape, -1).masked_scatter(mask_BT, torch.tensor(turn_P, dtype=torch.long))
     return Batch(tuple(samples), logprobs_BT, mask_BT, turn_BT)
 
 

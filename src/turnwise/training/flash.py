@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from turnwise.devices import handed
 from turnwise.training.layout import Segment
 
 _aten = torch.ops.aten
@@ -87,15 +88,15 @@ def _levels(segments: Sequence[Segment]) -> list[list[Segment]]:
 def _places(ranges: Sequence[Range], device: torch.device) -> Places:
     if len(ranges) == 1:
         return slice(*ranges[0])
-    return torch.cat([torch.arange(*each) for each in ranges]).to(device)
+    return handed(torch.cat([torch.arange(*each) for each in ranges]), device)
 
 
 def _rows(ranges: Sequence[Sequence[Range]], device: torch.device) -> Iterator[Rows]:
-    """All handed to the device at once: it is waited for once."""
+    """All handed to the device at once."""
     lengths = [[end - start for start, end in each] for each in ranges]
     bounds = [torch.tensor([0, *each]).cumsum(0) for each in lengths]
-    handed = torch.cat(bounds).to(device, torch.int32)
-    parts = torch.split(handed, [len(each) for each in bounds])
+    all_bounds = handed(torch.cat(bounds).to(torch.int32), device)
+    parts = torch.split(all_bounds, [len(each) for each in bounds])
     return (Rows(part, max(each)) for part, each in zip(parts, lengths, strict=True))
 
 

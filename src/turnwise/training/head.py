@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from turnwise.devices import handed
+
 _CHUNK_ROWS = 512
 """A chunk of few rows reads the head's weights too often."""
 
@@ -89,8 +91,8 @@ class Choices:
         return self.source_U[self.row_Q[self.pair_P]]
 
     def to(self, device: torch.device) -> "Choices":
-        row_Q, target_Q = self.row_Q.to(device), self.target_Q.to(device)
-        return Choices(self.source_U.to(device), row_Q, target_Q, self.pair_P.to(device), self.starts)
+        row_Q, target_Q, pair_P = (handed(each, device) for each in (self.row_Q, self.target_Q, self.pair_P))
+        return Choices(handed(self.source_U, device), row_Q, target_Q, pair_P, self.starts)
 
 
 def choices(source_P: Tensor, target_P: Tensor) -> Choices:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from turnwise.devices import handed
 from turnwise.training.head import Choices, choices
 from turnwise.training.samples import Sample
 
@@ -74,11 +75,11 @@ class Layout:
 
     def to(self, device: torch.device) -> "Layout":
         return Layout(
-            self.token_ids_RN.to(device),
-            self.position_ids_RN.to(device),
+            handed(self.token_ids_RN, device),
+            handed(self.position_ids_RN, device),
             self.tree,
-            self.mask_BT.to(device),
-            self.end_B.to(device),
+            handed(self.mask_BT, device),
+            handed(self.end_B, device),
             self.asked.to(device),
         )
 
@@ -91,7 +92,7 @@ def padded(samples: Sequence[Sample]) -> Layout:
     token_ids_RN = torch.tensor(rows)
     position_ids_RN = torch.arange(longest).expand(len(rows), -1)
     places = [
-        torch.arange(number * longest, number * longest + len(sample.token_ids))
+        range(number * longest, number * longest + len(sample.token_ids))
         for number, sample in enumerate(samples)
     ]
     return _layout(samples, token_ids_RN, position_ids_RN, None, places)
@@ -100,23 +101,24 @@ def padded(samples: Sequence[Sample]) -> Layout:
 def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carried: int = 0) -> Layout:
     """All samples in one row, what they share once; without the tokens that a carried prefix stands for."""
     _check(samples)
-    order = _by_ids(samples)
+    order, tails = _by_ids(samples, num_carried)
     builder = _TreeBuilder(min_shared)
-    places: list[Tensor] = [torch.empty(0)] * len(samples)
+    places: list[Sequence[int]] = [()] * len(samples)
     before: tuple[int, ...] = ()
-    place_N = torch.full((num_carried,), -1)  # outside the row, and never asked for
-    pieces, depths = [], []
+    place_N = [-1] * num_carried  # outside the row, and never asked for
+    token_ids: list[int] = []
+    position_ids: list[int] = []
     for number in order:
-        ids = samples[number].token_ids[num_carried:]
+        ids = tails[number]
         depth = builder.add(len(ids), _num_shared(before, ids))
-        fresh = torch.arange(builder.num_tokens - (len(ids) - depth), builder.num_tokens)
-        place_N = torch.cat([place_N[: num_carried + depth], fresh])
+        fresh = range(builder.num_tokens - (len(ids) - depth), builder.num_tokens)
+        place_N = [*place_N[: num_carried + depth], *fresh]
         places[number] = place_N
-        pieces.append(torch.tensor(ids[depth:], dtype=torch.long))
-        depths.append(torch.arange(depth, len(ids)) + num_carried)
+        token_ids += ids[depth:]
+        position_ids += range(num_carried + depth, num_carried + len(ids))
         before = ids
     tree = Tree(builder.finish())
-    return _layout(samples, torch.cat(pieces)[None], torch.cat(depths)[None], tree, places)
+    return _layout(samples, torch.tensor([token_ids]), torch.tensor([position_ids]), tree, places)
 
 
 def alone(token_ids: Sequence[int]) -> Layout:
@@ -205,8 +207,8 @@ def microbatches(
     tokens = max(tokens - num_carried, 1)
     lengths = [len(sample.token_ids) - num_carried for sample in samples]
     if is_shared:
-        order = _by_ids(samples)
-        pairs = itertools.pairwise(samples[number].token_ids[num_carried:] for number in order)
+        order, tails = _by_ids(samples, num_carried)
+        pairs = itertools.pairwise(tails[number] for number in order)
         common = [0, *(_num_shared(before, ids) for before, ids in pairs)]
     else:
         order = sorted(range(len(samples)), key=lambda number: (lengths[number], number))
@@ -250,8 +252,10 @@ def _shared_starts(lengths: Sequence[int], common: Sequence[int], budget: int, m
     return starts
 
 
-def _by_ids(samples: Sequence[Sample]) -> list[int]:
-    return sorted(range(len(samples)), key=lambda number: (samples[number].token_ids, number))
+def _by_ids(samples: Sequence[Sample], num_carried: int) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Rows in the order of their ids, and the ids of each after those that all of them share."""
+    tails = [sample.token_ids[num_carried:] for sample in samples]
+    return sorted(range(len(samples)), key=lambda number: (tails[number], number)), tails
 
 
 def _num_shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:
@@ -277,20 +281,17 @@ def _layout(
     token_ids_RN: Tensor,
     position_ids_RN: Tensor,
     tree: Tree | None,
-    places: Sequence[Tensor],
+    places: Sequence[Sequence[int]],
 ) -> Layout:
     """`places`: of each sample, where its tokens stand."""
-    own = [list(itertools.compress(itertools.count(), sample.loss_mask)) for sample in samples]
-    mask_BT = torch.arange(max(map(len, own))) < torch.tensor([[len(depths)] for depths in own])
-    source_P = torch.cat(
-        [
-            place_N[torch.tensor(depths, dtype=torch.long) - 1]
-            for place_N, depths in zip(places, own, strict=True)
-        ]
-    )
-    target_P = [
-        sample.token_ids[depth] for sample, depths in zip(samples, own, strict=True) for depth in depths
-    ]
-    end_B = torch.stack([place_N[-1] for place_N in places])
-    asked = choices(source_P, torch.tensor(target_P, dtype=torch.long))
+    lengths_B = torch.tensor([sample.num_own_tokens for sample in samples])
+    mask_BT = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
+    source_P: list[int] = []
+    target_P: list[int] = []
+    for sample, place_N in zip(samples, places, strict=True):
+        # each is predicted where the token before it stands
+        source_P += itertools.compress(place_N, sample.loss_mask[1:])
+        target_P += itertools.compress(sample.token_ids, sample.loss_mask)
+    end_B = torch.tensor([place_N[-1] for place_N in places])
+    asked = choices(torch.tensor(source_P, dtype=torch.long), torch.tensor(target_P, dtype=torch.long))
     return Layout(token_ids_RN, position_ids_RN, tree, mask_BT, end_B, asked)

@@ -69,7 +69,15 @@ class Pass:
         return [each.rows for each in self.rounds if each.is_counted]
 
     def score(self, part: Sequence[int]) -> Scores:
-        """One micro-batch, with gradients as the context has it."""
+        """One micro-batch, brought to the CPU, with gradients as the context has it."""
+        return self._begun(part).brought()
+
+    def score_all(self) -> list[tuple[Round, Scores]]:
+        """Every micro-batch; a GPU is waited for once, when it has been told of them all."""
+        begun = [(each, self._begun(each.rows)) for each in self.rounds]
+        return [(each, scores.brought()) for each, scores in begun]
+
+    def _begun(self, part: Sequence[int]) -> Scores:
         scores = self._ask([self._samples[row] for row in part])
         self.num_computed += scores.num_tokens
         return scores
@@ -196,12 +204,11 @@ class Passes:
     def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
         """Of these rows, in their order; options as `begin` takes them."""
         run = self.begin(batch.samples, rows, with_entropy=False, **options)
-        scored = [(each, run.score(each.rows)) for each in run.rounds]
         place = {row: number for number, row in enumerate(rows)}
         shape = (len(rows), batch.mask_BT.shape[1])
         logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype)
         values_BT, bootstrap_B = torch.zeros(shape), torch.zeros(len(rows))
-        for each, scores in scored:
+        for each, scores in run.score_all():
             if not each.is_counted:
                 continue
             here = [place[row] for row in each.rows]

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -32,11 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One row a sample, one column an own token; 0 where the mask is.
-
-    On the CPU, wherever the model is, and gradients go back from there: it is few numbers, of which much is
-    asked that a GPU would be waited for.
-    """
+    """One row a sample, one column an own token; 0 where the mask is. On the model's device."""
 
     logprobs_BT: Tensor
     """fp32, temperature applied."""
@@ -45,10 +41,24 @@ class Scores:
     values_BT: Tensor | None
     """Of the state that the token was chosen in."""
     mask_BT: Tensor
+    """On the CPU."""
     bootstrap_B: Tensor | None
     """Value of the state that the sample ends in."""
     num_tokens: int
     """What the model computed for it, padding too."""
+
+    def brought(self) -> "Scores":
+        """On the CPU, once the model is done; gradients go back from there.
+
+        It is few numbers, of which much is asked that a GPU would be waited for again and again.
+        """
+        return replace(
+            self,
+            logprobs_BT=self.logprobs_BT.cpu(),
+            entropy_BT=self.entropy_BT.cpu(),
+            values_BT=None if self.values_BT is None else self.values_BT.cpu(),
+            bootstrap_B=None if self.bootstrap_B is None else self.bootstrap_B.cpu(),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,7 @@ class Policy:
         self._value_head: ValueHead | None = None
         self._has_value_adapter = value is not None and value.trunk == "adapter"
         self._shards: Shards | None = None
+        self._watched: tuple[nn.Parameter, ...] = ()
         if value is not None:
             self._value_head = ValueHead(self._model.get_input_embeddings().weight.shape[1]).to(self.device)
         if self._has_value_adapter:
@@ -193,7 +204,9 @@ class Policy:
         return Prefix(keeper.empty(), outcome.hidden_ND if self.is_sharded else None)
 
     def _versions(self) -> tuple[int, ...]:
-        return tuple(local(each)._version for each in self.learning.values())
+        if not self._watched or self.is_sharded:  # what is spread over ranks may come as other tensors
+            self._watched = tuple(self.learning.values())
+        return tuple(local(each)._version for each in self._watched)
 
     def _check_current(self, carried: Carried, adapter: str, parameters: Mapping[str, Tensor] | None) -> None:
         assert carried.adapter == adapter, "what is carried is of another adapter"
@@ -237,8 +250,9 @@ class Policy:
                 with self._using(VALUE, None):
                     hidden_ND = self._run(layout, None, has_scores=False, prefix=value_trunk).hidden_ND
             values_BT, bootstrap_B = self._values(hidden_ND, layout)
-        logprobs_BT, entropy_BT = outcome.logprobs_BT.cpu(), outcome.entropy_BT.cpu()
-        return Scores(logprobs_BT, entropy_BT, values_BT, mask_BT, bootstrap_B, layout.num_tokens)
+        return Scores(
+            outcome.logprobs_BT, outcome.entropy_BT, values_BT, mask_BT, bootstrap_B, layout.num_tokens
+        )
 
     def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, **options: Any) -> Outcome:
         """options: as the network takes them."""
@@ -260,7 +274,7 @@ class Policy:
         values_P = self._value_head(hidden_ND.index_select(0, layout.asked.source_P))
         zeros_BT = torch.zeros(mask_BT.shape, dtype=values_P.dtype, device=values_P.device)
         values_BT = zeros_BT.masked_scatter(mask_BT, values_P)
-        return values_BT.cpu(), self._value_head(hidden_ND[layout.end_B]).cpu()
+        return values_BT, self._value_head(hidden_ND[layout.end_B])
 
     @contextmanager
     def _using(self, adapter: str, parameters: Mapping[str, Tensor] | None) -> Iterator[None]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from turnwise.types import Group, Reward, Stop, Trajectory
+from turnwise.types import Group, Reward, Stop, Trajectory, joined
 
 _CUT_OFF = (Stop.TRUNCATED, Stop.CONTEXT_FULL)
 
@@ -54,10 +54,10 @@ def samples_of(groups: Sequence[Group]) -> tuple[Sample, ...]:
 
 
 def _sample(trajectory: Trajectory, reward: Reward, group: int) -> Sample:
-    turns = tuple(
-        number
+    turns = joined(
+        (number,) * len(ids)
         for index, turn in enumerate(trajectory.turns)
-        for number in (*(-1,) * len(turn.new_ids), *(index,) * len(turn.completion.token_ids))
+        for number, ids in ((-1, turn.new_ids), (index, turn.completion.token_ids))
     )
     num_earlier = max(len(trajectory.turns) - 1, 0)
     return Sample(

@@ -101,7 +101,8 @@ class Steps:
         has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
         losses: dict[str, float] = defaultdict(float)
         taught = self._objective.rows_with_gradient(lesson, minibatch)
-        idle = [row for row in minibatch.rows if row not in taught]
+        has_gradient = set(taught)
+        idle = [row for row in minibatch.rows if row not in has_gradient]
         if taught and idle and self._passes.are_short(lesson.batch.samples, minibatch.rows):
             taught, idle = list(minibatch.rows), []
         has_value = lesson.targets.returns_BT is not None
