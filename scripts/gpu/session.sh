@@ -45,7 +45,7 @@ engine() {  # as adapters and merged
 }
 
 remote() {  # as a server beside its trainer
-  local keys="--set model.path=$out/warm --set model.dtype=bfloat16"
+  local keys="--set model.path=$([[ -d $out/warm ]] && echo $out/warm || echo smollm2) --set model.dtype=bfloat16"
   timeout 300 turnwise engine recipes/smollm2.toml $keys --set engine.kind=vllm --set engine.vllm.cache_gib=4 \
     > $out/remote-engine.log 2>&1 &
   timeout 280 turnwise train recipes/smollm2.toml $keys --set engine.kind=remote --set engine.remote.adapters=false \
@@ -62,11 +62,14 @@ raced() {  # NAME MODEL [OPTIONS]
     --device cuda --model $model --warm 2 --steps 1 --out $out/race-$name "$@" > $out/race-$name.log 2>&1
 }
 
+grown() {  # under the lock, and on the disk: 16 GB that are being written slow down whatever is timed
+  flock $lock timeout 120 bash -c "python3 benchmarks/race/grown.py $out/grown-8 8; sync" > $out/grown.log 2>&1
+}
+
 race_large() {  # beside the warm start: engines take two minutes to start, and are timed when it is done
   warm &
   sleep 1
-  # under the lock, and on the disk: 16 GB that are being written slow down whatever is timed
-  flock $lock timeout 120 bash -c "python3 benchmarks/race/grown.py $out/grown-8 8; sync" > $out/grown.log 2>&1 &
+  grown &
   raced grown qwen3-0.6b
   wait
 }
@@ -106,6 +109,12 @@ scenarios() {
     PYTHONPATH=$PYTHONPATH:$PWD/.gpu/tests timeout 400 python3 -m tests.engines.vllm_scenarios --bfloat16 $kind \
       > $out/scenarios-$kind.log 2>&1 &
   done
+  wait
+}
+
+both() {  # side by side: neither is timed
+  scenarios &
+  remote
   wait
 }
 
