@@ -7,14 +7,22 @@ from tests.mutation import Mutant, main
 MUTANTS = [
     # file, what stands there, what is put in its place, the tests that should notice
     # the shift by one, and the mask by one
-    ("layout", "dtype=torch.long) - 1]", "dtype=torch.long)]", "trainer"),
-    ("layout", "dtype=torch.long) - 1]", "dtype=torch.long) - 2]", "trainer"),
-    ("layout", "sample.token_ids[depth] for sample", "sample.token_ids[depth - 1] for sample", "trainer"),
-    ("layout", "[[len(depths)] for depths in own]", "[[len(depths) - 1] for depths in own]", "trainer"),
-    ("batch", "torch.arange(width) < lengths_B1", "torch.arange(width) < lengths_B1 - 1", "trainer"),
-    ("batch", "torch.arange(width) < lengths_B1", "torch.arange(width) <= lengths_B1", "trainer"),
-    ("batch", "[sample.logprobs[place] for", "[sample.logprobs[place - 1] for", "trainer estimates"),
-    ("batch", "[sample.turns[place] for", "[sample.turns[place - 1] for", "estimates"),
+    ("layout", "compress(place_N, sample.loss_mask[1:])", "compress(place_N, sample.loss_mask)", "trainer"),
+    ("layout", "compress(place_N, sample", "compress([place_N[0], *place_N], sample", "trainer"),
+    ("layout", "sample.token_ids, sample.loss_mask)", "sample.token_ids, sample.loss_mask[1:])", "trainer"),
+    ("layout", "(lengths_B.max())) < lengths_B[:", "(lengths_B.max())) < (lengths_B - 1)[:", "trainer"),
+    ("batch", "torch.arange(width) < lengths_B[:", "torch.arange(width) < (lengths_B - 1)[:", "trainer"),
+    ("batch", "torch.arange(width) < lengths_B[:", "torch.arange(width) <= lengths_B[:", "trainer"),
+    ("batch", "(sample.logprobs, sample", "((0.0, *sample.logprobs), sample", "trainer estimates"),
+    ("batch", "(sample.turns, sample", "((-1, *sample.turns), sample", "estimates"),
+    # micro-batches, each with its own scores
+    (
+        "passes",
+        "for each, scores in begun]",
+        "for (each, _), (_, scores) in zip(begun, begun[::-1])]",
+        "trainer prefix",
+    ),
+    ("layout", "tails[number][num_alike:],", "tails[number][num_alike + 1 :],", "layout"),
     # groups
     (
         "estimates",
@@ -96,7 +104,7 @@ MUTANTS = [
     ("prefix", "        if pairs:\n", "        if False:\n", "prefix"),
     ("prefix", "torch.promote_types(made.dtype, torch.float32) if", "made.dtype if", "prefix"),
     ("layout", "max(first_own - 1, 0)", "first_own", "layout"),
-    ("layout", "torch.arange(depth, len(ids)) + num_carried", "torch.arange(depth, len(ids))", "layout"),
+    ("layout", "range(num_carried + depth, num_carried + len(ids))", "range(depth, len(ids))", "layout"),
     ("attention", "            grad_query += parts[0]\n", "            pass\n", "attention"),
     ("policy", "carried.versions == self._versions()", "True", "prefix"),
     ("policy", "has_scores=False, prefix=value_trunk", "has_scores=False, prefix=trunk", "prefix"),

@@ -14,8 +14,9 @@ comes after it (`num_carried` tokens on), at the positions it has in its sample.
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -205,28 +206,36 @@ def microbatches(
     if tokens < 1:
         raise ValueError(f"tokens must be at least 1, not {tokens}")
     tokens = max(tokens - num_carried, 1)
-    lengths = [len(sample.token_ids) - num_carried for sample in samples]
-    if is_shared:
-        order, tails = _by_ids(samples, num_carried)
-        pairs = itertools.pairwise(tails[number] for number in order)
-        common = [0, *(_num_shared(before, ids) for before, ids in pairs)]
-    else:
+    order, starts_of = _splitting(
+        samples, is_shared=is_shared, min_shared=min_shared, num_carried=num_carried
+    )
+    num_parts = len(starts_of(tokens))
+    wanted = -(-num_parts // num_ranks) * num_ranks
+    least = tokens
+    if not num_parts == num_ranks == 1:
+        least = bisect_left(range(1, tokens + 1), -wanted, key=lambda budget: -len(starts_of(budget))) + 1
+    starts = [*starts_of(least), len(order)]
+    return [order[start:stop] for start, stop in itertools.pairwise(starts)]
+
+
+def are_one(samples: Sequence[Sample], tokens: int, *, is_shared: bool) -> bool:
+    """Whether they fit into one part."""
+    _, starts_of = _splitting(samples, is_shared=is_shared)
+    return len(starts_of(tokens)) == 1
+
+
+def _splitting(
+    samples: Sequence[Sample], *, is_shared: bool, min_shared: int = MIN_SHARED, num_carried: int = 0
+) -> tuple[list[int], Callable[[int], list[int]]]:
+    """The order that parts are cut out of, and where they begin in it if they have so many tokens at most."""
+    if not is_shared:
+        lengths = [len(sample.token_ids) - num_carried for sample in samples]
         order = sorted(range(len(samples)), key=lambda number: (lengths[number], number))
-        common = []
-
-    def split(budget: int) -> list[list[int]]:
-        ordered = [lengths[number] for number in order]
-        starts = (
-            _shared_starts(ordered, common, budget, min_shared) if is_shared else _starts(ordered, budget)
-        )
-        return [order[start:stop] for start, stop in itertools.pairwise([*starts, len(order)])]
-
-    parts = split(tokens)
-    if len(parts) == num_ranks == 1:
-        return parts
-    wanted = -(-len(parts) // num_ranks) * num_ranks
-    least = bisect_left(range(1, tokens + 1), -wanted, key=lambda budget: -len(split(budget))) + 1
-    return split(least)
+        return order, partial(_starts, [lengths[number] for number in order])
+    order, tails = _by_ids(samples, num_carried)
+    ordered = [tails[number] for number in order]
+    common = [0, *(_num_shared(before, ids) for before, ids in itertools.pairwise(ordered))]
+    return order, partial(_shared_starts, [len(ids) for ids in ordered], common, min_shared)
 
 
 def _starts(lengths: Sequence[int], budget: int) -> list[int]:
@@ -238,7 +247,7 @@ def _starts(lengths: Sequence[int], budget: int) -> list[int]:
     return starts
 
 
-def _shared_starts(lengths: Sequence[int], common: Sequence[int], budget: int, min_shared: int) -> list[int]:
+def _shared_starts(lengths: Sequence[int], common: Sequence[int], min_shared: int, budget: int) -> list[int]:
     """Where packed parts begin; `common` is what each sample shares with the one before it."""
     starts: list[int] = []
     builder = _TreeBuilder(min_shared)
@@ -255,7 +264,9 @@ def _shared_starts(lengths: Sequence[int], common: Sequence[int], budget: int, m
 def _by_ids(samples: Sequence[Sample], num_carried: int) -> tuple[list[int], list[tuple[int, ...]]]:
     """Rows in the order of their ids, and the ids of each after those that all of them share."""
     tails = [sample.token_ids[num_carried:] for sample in samples]
-    return sorted(range(len(samples)), key=lambda number: (tails[number], number)), tails
+    # what all begin with is of no use in comparing them, and may be long
+    num_alike = _num_shared(min(tails, default=()), max(tails, default=()))
+    return sorted(range(len(samples)), key=lambda number: (tails[number][num_alike:], number)), tails
 
 
 def _num_shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:

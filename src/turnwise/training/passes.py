@@ -13,7 +13,7 @@ from torch import Tensor
 
 from turnwise.distributed import ALONE, Ranks
 from turnwise.training.batch import Batch, widened
-from turnwise.training.layout import common_prefix, microbatches
+from turnwise.training.layout import are_one, common_prefix, microbatches
 from turnwise.training.policy import POLICY, Carried, Policy, Scores
 from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
@@ -114,7 +114,7 @@ class Passes:
             return False
         tokens = min(self._short_tokens, self._tokens)
         chosen = [samples[row] for row in rows]
-        return len(microbatches(chosen, tokens, is_shared=self._is_shared)) == 1
+        return are_one(chosen, tokens, is_shared=self._is_shared)
 
     def begin(
         self,
