@@ -5,6 +5,7 @@ import time
 
 from rich.console import Console
 
+from turnwise.devices import choose_device
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
@@ -17,9 +18,10 @@ from turnwise.run.summary import print_summary, summarise_run
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
-SWITCH_SECONDS = 1e-5
+SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU = 1e-3, 1e-5
 """After which an update and the episodes played beside it, two threads, take turns. With each operation, of
-thousands in a pass, torch lets the other go on; at Python's own 5 ms it waits so long to go on itself."""
+thousands in a pass, torch lets the other go on; at Python's own 5 ms it waits so long to go on itself. On a
+CPU operations are long beside that, and switching has its own costs."""
 
 
 async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: Ranks = ALONE) -> bool:
@@ -31,7 +33,8 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
     started = time.perf_counter()
     recipe = folder.recipe
     if recipe.run.mode == "async":
-        sys.setswitchinterval(SWITCH_SECONDS)
+        is_cpu = choose_device(recipe.model.device) == "cpu"
+        sys.setswitchinterval(SWITCH_SECONDS if is_cpu else SWITCH_SECONDS_ON_GPU)
     console = Console(emoji=False, quiet=not is_first(ranks))
     if not is_first(ranks):
         show = Quiet
