@@ -22,7 +22,7 @@ MUTANTS = [
         "for (each, _), (_, scores) in zip(begun, begun[::-1])]",
         "trainer prefix",
     ),
-    ("layout", "tails[number][num_alike:],", "tails[number][num_alike + 1 :],", "layout"),
+    ("tree", "tails[number][num_alike:],", "tails[number][num_alike + 1 :],", "layout"),
     # groups
     (
         "estimates",

@@ -12,8 +12,9 @@ from torch import Tensor
 from tests.training.drawn import GIVEN, family, sample
 from turnwise.training import attention, kernels
 from turnwise.training.attention import SHORT, Plan
-from turnwise.training.layout import Tree, shared
+from turnwise.training.layout import shared
 from turnwise.training.prefix import Prefix
+from turnwise.training.tree import Tree
 
 CPU = torch.device("cpu")
 

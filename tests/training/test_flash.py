@@ -13,7 +13,7 @@ from tests.training.test_attention import DEEP, gap, mask_of, tree_of
 from turnwise.training import flash
 from turnwise.training.flash import FlashTreeAttention, Rows, can_flash, plan_flash
 from turnwise.training.kernels import backward_piece, forward_piece
-from turnwise.training.layout import Tree
+from turnwise.training.tree import Tree
 
 CPU = torch.device("cpu")
 Spans = tuple[Rows, Rows]

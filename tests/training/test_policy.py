@@ -15,7 +15,7 @@ from tests.engines.models import SIZES, VOCAB, llama, qwen3, running, some_ids
 from tests.training.drawn import GIVEN, MODELS, OWN, family, gpt_neox, plain_rows, sample
 from tests.training.policies import CONFIGS, FULL, LORA, apart, gradients, made, stir, weighted
 from turnwise.config.learning import PolicyConfig, ValueConfig
-from turnwise.training.layout import microbatches
+from turnwise.training.microbatches import microbatches
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample
 from turnwise.types import Sampling

@@ -20,8 +20,8 @@ from torch import Tensor
 from turnwise.devices import handed
 from turnwise.training.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
 from turnwise.training.kernels import backward_piece, forward_piece
-from turnwise.training.layout import Segment, Tree
 from turnwise.training.prefix import Keeper, KeysValues, Prefix
+from turnwise.training.tree import Segment, Tree
 
 NAME = "turnwise_tree"
 """What the attention is called in transformers' registry."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from turnwise.devices import handed
-from turnwise.training.layout import Segment
+from turnwise.training.tree import Segment
 
 _aten = torch.ops.aten
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from turnwise.distributed import ALONE, Ranks
 from turnwise.training.batch import Batch, widened
-from turnwise.training.layout import are_one, common_prefix, microbatches
+from turnwise.training.layout import common_prefix
+from turnwise.training.microbatches import are_one, microbatches
 from turnwise.training.policy import POLICY, Carried, Policy, Scores
 from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
