@@ -211,9 +211,11 @@ def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_expect_unavailable(service))
                 await asyncio.sleep(0.3)
-                for pid in descendants(os.getpid()):
-                    if is_of_a_sandbox(pid):
-                        os.kill(pid, signal.SIGKILL)
+                # stopped first: one that outlived another would say how that one died
+                pids = [pid for pid in descendants(os.getpid()) if is_of_a_sandbox(pid)]
+                for each in (signal.SIGSTOP, signal.SIGKILL):
+                    for pid in pids:
+                        os.kill(pid, each)
             assert await handle(service, "execute_python", "e", {"code": "6 * 7"}) == {"value": 42}
 
     asyncio.run(play())
