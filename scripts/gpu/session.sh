@@ -3,7 +3,7 @@
 # one part after the other in the background, so that a call that ends does not end it; about 30 minutes.
 #   bash scripts/gpu/session.sh [kernels race_large idle learn update engine remote hardware scenarios]
 #   bash scripts/gpu/look.sh SECONDS                  how far it is, and what there is to $OUT
-# `learn` and `idle` want what `race_large` leaves behind. What is timed runs by itself.
+# `learn` wants what `race_large` leaves behind. What is timed runs by itself.
 set -uo pipefail
 home=${TURNWISE_GPU_HOME:-$HOME/gpu}
 tree=$home/tree out=$home/out
@@ -45,7 +45,8 @@ engine() {  # as adapters and merged
 }
 
 remote() {  # as a server beside its trainer
-  local keys="--set model.path=$([[ -d $out/warm ]] && echo $out/warm || echo smollm2) --set model.dtype=bfloat16"
+  [[ -d $out/warm ]] || warm  # else nothing is learned, and nothing published
+  local keys="--set model.path=$out/warm --set model.dtype=bfloat16"
   timeout 300 turnwise engine recipes/smollm2.toml $keys --set engine.kind=vllm --set engine.vllm.cache_gib=4 \
     > $out/remote-engine.log 2>&1 &
   timeout 280 turnwise train recipes/smollm2.toml $keys --set engine.kind=remote --set engine.remote.adapters=false \
@@ -112,17 +113,13 @@ scenarios() {
   wait
 }
 
-both() {  # side by side: neither is timed
-  scenarios &
-  remote
-  wait
-}
-
 idle() {
+  [[ -d $out/grown-8 ]] || grown
   timeout 330 python3 benchmarks/gpu_idle.py --model $out/grown-8 --steps 5 --plot $out/timeline.svg \
     --set optimizer.learning_rate=1e-8 --set engine.vllm.adapters=true --set engine.vllm.cache_gib=24 \
     --set update.tokens_per_microbatch=8192 --set rollout.dynamic_sampling=false --set run.max_staleness=2 \
-    --set run.tasks_per_step=64 --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 > $out/idle.log 2> $out/idle.err
+    --set run.tasks_per_step=64 --set rollout.num_parallel_episodes=384 --set engine.max_batch=384 \
+    > $out/idle.log 2> $out/idle.err
 }
 
 update() {
