@@ -205,10 +205,31 @@ class Task:
     family: str = ""
     split: str = "train"
     demonstration: tuple[DemoTurn, ...] = ()
+    world: str = ""
+    """The world its truth was computed in: `embedded`; empty: any."""
 
     @property
     def turn_limit(self) -> int:
         return self.max_turns or MAX_TURNS[self.difficulty]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveServer:
+    """A server whose tools call a real provider; `name` is its name in `mcp.json`."""
+
+    name: str
+    service: str
+    """The provider, for people: `Slack`."""
+    reads: tuple[str, ...]
+    """The tools that only read there."""
+    writes: Mapping[str, str]
+    """The tools that change something there, and what they do."""
+    may_write: bool
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The tools that episodes are not offered."""
+        return () if self.may_write else tuple(self.writes)
 
 
 class Finish(StrEnum):

@@ -25,7 +25,7 @@ from turnwise.engines import engine_class
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool, is_offered
 from turnwise.mcp.session import ConnectFailed
-from turnwise.mcp.spec import ServerSpec, load
+from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.planning import check_device_limits
 from turnwise.protocols import BatchEngine, Engine, EngineDown
@@ -33,7 +33,8 @@ from turnwise.rewards import Part, Rewards
 from turnwise.rollout.collector import Collector, LeaseFailed, Plan, Slots
 from turnwise.rollout.episode import Limits, player
 from turnwise.rollout.lockstep import Lockstep
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.servers.backends import servers_of
+from turnwise.tasks.worlds import check_worlds
 from turnwise.types import Sampling, Task, Tool
 
 
@@ -110,10 +111,15 @@ async def open_workbench(
 ) -> AsyncIterator[Workbench]:
     """Start the servers, load the model; ValueError for the user's mistakes, each naming its key.
 
-    `tasks` are needed by the scripted engine alone: it plays their demonstrations. Without an engine no
-    weights are loaded: an endpoint brings its own. `model` is sampled in the place of the recipe's. Where
-    `num_workers` share the servers, this one takes its part of what the servers allow.
+    `tasks` are checked against the live servers, and the scripted engine plays their demonstrations. Without
+    an engine no weights are loaded: an endpoint brings its own. `model` is sampled in the place of the
+    recipe's. Where `num_workers` share the servers, this one takes its part of what the servers allow.
     """
+    specs: tuple[ServerSpec, ...] = ()
+    if not recipe.tools.is_replayed:
+        servers = servers_of(recipe)
+        check_worlds(tasks, servers.live)
+        specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
     tokenizer = load_tokenizer(recipe.model.path)
     chat = open_chat(
         tokenizer, system_prompt=recipe.model.system_prompt, enable_thinking=recipe.model.enable_thinking
@@ -124,7 +130,7 @@ async def open_workbench(
             exits.callback(cassette.close)
         pool = await exits.enter_async_context(
             Pool(
-                () if recipe.tools.cassette_mode == "replay" and cassette else _servers(recipe, num_workers),
+                specs,
                 cassette=cassette,
                 max_result_tokens=recipe.tools.max_result_tokens,
                 count_tokens=chat.count_tokens,
@@ -279,11 +285,6 @@ def load_model(config: ModelConfig) -> Any:
 
     quantising = loading_options(options["dtype"], choose_device(config.device))
     return steadied(AutoModelForCausalLM.from_pretrained(path, **options, **quantising))
-
-
-def _servers(recipe: Recipe, num_workers: int) -> tuple[ServerSpec, ...]:
-    specs = load(recipe.tools.mcp or DEFAULT_FILE)
-    return tuple(spec.shared_by(num_workers) for spec in specs)
 
 
 def _cassette(recipe: Recipe) -> Cassette | None:

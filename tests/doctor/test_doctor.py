@@ -31,7 +31,7 @@ from turnwise.doctor.setup import (
     reach_servers,
     some_task,
 )
-from turnwise.mcp.spec import load
+from turnwise.servers.backends import load_servers
 from turnwise.tasks.load import save
 from turnwise.types import Cause, DemoTurn, ToolCall, ToolResult
 
@@ -42,10 +42,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def found(folder: Path, *overrides: str, environ: dict[str, str] | None = None) -> list[Finding]:
-    specs = load(folder / "mcp.json", {})
+    servers = load_servers(folder / "mcp.json", variables={})
 
     async def collect() -> list[Finding]:
-        looking = examine(specs, environ or {}, recipe_in(folder, *overrides), needed_bytes=1)
+        looking = examine(servers, environ or {}, recipe_in(folder, *overrides), needed_bytes=1)
         return [finding async for finding in looking]
 
     return asyncio.run(collect())
@@ -91,7 +91,7 @@ def test_a_server_that_cannot_start_is_bad_and_nothing_is_blamed_on_its_tasks(fo
 
 def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(folder: Path) -> None:
     save([shown_task(), task("t2", tools=("wriet",))], folder / "train.jsonl")
-    reached = asyncio.run(reach_servers(load(folder / "mcp.json", {})))
+    reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     [finding] = check_tasks(recipe_in(folder), reached)
     assert finding.level is Level.BAD
     assert "train.jsonl: row 2: tools.0" in finding.detail
@@ -100,7 +100,7 @@ def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(fol
 
 def test_many_task_problems_are_counted_and_a_recipe_without_tasks_is_told_so(folder: Path) -> None:
     save([task(f"t{number}", tools=("no",)) for number in range(9)], folder / "train.jsonl")
-    reached = asyncio.run(reach_servers(load(folder / "mcp.json", {})))
+    reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     findings = list(check_tasks(recipe_in(folder), reached))
     assert len(findings) == 6
     assert findings[-1].detail == "and 4 more problems"

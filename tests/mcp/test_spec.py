@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from turnwise.environment import environment
 from turnwise.mcp.results import secrets_of
 from turnwise.mcp.session import command_of
-from turnwise.mcp.spec import Isolation, ServerSpec, environment, load, parse
+from turnwise.mcp.spec import Isolation, ServerSpec, load, parse
 
 SECRET = "sk-TOPSECRET-0123456789"
 NOWHERE = Path("/nowhere")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnwise.cli.options import AsJson, Overrides, fail, specs_of
+from turnwise.cli.options import AsJson, Overrides, fail, mcp_file, servers_in
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.mcp.spec import ServerSpec
+    from turnwise.servers.backends import Servers
 
 
 def doctor(
@@ -47,15 +47,15 @@ def doctor(
     if memory is not None:
         fail("--memory goes with --plan")
 
-    specs, settings = _setup(recipe, overrides)
+    servers, settings = _setup(recipe, overrides)
     from turnwise.doctor import Finding, Level, examine, print_finding
-    from turnwise.mcp.spec import environment
+    from turnwise.environment import environment
 
     console = Console(emoji=False, highlight=False)
 
     async def look() -> list[Finding]:
         findings = []
-        async for finding in examine(specs, environment(), settings, needed_bytes=int(disk * 1e9)):
+        async for finding in examine(servers, environment(), settings, needed_bytes=int(disk * 1e9)):
             findings.append(finding)
             if not as_json:
                 print_finding(finding, console)
@@ -99,17 +99,19 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
         raise typer.Exit(1)
 
 
-def _setup(path: Path | None, overrides: list[str]) -> "tuple[tuple[ServerSpec, ...], Recipe | None]":
+def _setup(path: Path | None, overrides: list[str]) -> "tuple[Servers, Recipe | None]":
     """A recipe and its servers; an mcp.json is servers without a recipe."""
     from turnwise.cli.recipes import read_recipe
 
     if path is not None and path.suffix == ".json":
         if overrides:
             fail("--set changes a recipe, and an mcp.json is none")
-        return specs_of(path), None
+        return servers_in(path), None
     recipe = read_recipe(path, overrides)
-    if path is None and recipe.tools.mcp is None:
-        return specs_of(None), recipe
+    from turnwise.servers.backends import servers_of
     from turnwise.servers.services import DEFAULT_FILE
 
-    return specs_of(recipe.tools.mcp or DEFAULT_FILE), recipe
+    try:
+        return servers_of(recipe, mcp_file(None) if path is None else DEFAULT_FILE), recipe
+    except ValueError as error:
+        fail(str(error))

@@ -8,7 +8,7 @@ import typer
 
 from turnwise.cli import several
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import prepare, read_recipe, run_async
+from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -68,15 +68,15 @@ def train(
         options = [word for override in (*overrides, *settled) for word in ("--set", override)]
         raise typer.Exit(several.start(settings, ["train", *source, *shown, *options]))
 
+    from turnwise.distributed import is_first
     from turnwise.run.command import train_in
     from turnwise.run.screen import Json, Quiet
 
     show = Json if json else Quiet if quiet else None
-    with (
-        several.joined(settings) as ranks,
-        several.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder,
-    ):
-        has_ended_well = run_async(train_in(folder, show, ranks))
+    with several.joined(settings) as ranks:
+        announce_servers(settings, is_printed=is_first(ranks))
+        with several.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder:
+            has_ended_well = run_async(train_in(folder, show, ranks))
     if not has_ended_well:
         raise typer.Exit(3)
 
@@ -109,6 +109,7 @@ def _train_elsewhere(
 
     try:
         if not is_dry:
+            announce_servers(settings)
             launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
             return
         lines, problems = foretell(settings, recipe.stem)
@@ -136,6 +137,7 @@ def sft(
     """
     settings = read_recipe(recipe, overrides)
     several.alone(settings, "sft")
+    announce_servers(settings)
     from turnwise.warm_start import warm_up
 
     def show(step: "SftStep") -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import Best, Step, check_run, chosen, read_agent, run_async
+from turnwise.cli.recipes import Best, Step, announce_servers, check_run, chosen, read_agent, run_async
 
 
 def export(
@@ -49,6 +49,7 @@ def chat(
     from rich.console import Console
 
     agent = read_agent(path, best=best, step=step, overrides=overrides)
+    announce_servers(agent.recipe)
     from turnwise.talk import lines_of, talk
 
     console = Console(emoji=False, highlight=False)

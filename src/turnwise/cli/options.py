@@ -1,12 +1,13 @@
 """What several subcommands take: the servers' file, JSON output, overrides, and how they end on a mistake."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 if TYPE_CHECKING:
-    from turnwise.mcp.spec import ServerSpec
+    from turnwise.servers.backends import Servers
 
 _MCP_HELP = "An mcp.json; ./mcp.json if there is one, else the five built-in servers."
 McpFile = Annotated[Path | None, typer.Argument(help=_MCP_HELP)]
@@ -17,14 +18,22 @@ Overrides = Annotated[
 ]
 
 
-def specs_of(path: Path | None) -> "tuple[ServerSpec, ...]":
+def servers_in(path: Path | None, *, live: Sequence[str] = (), live_writes: Sequence[str] = ()) -> "Servers":
     """The servers to use: the file given, the one in this directory, or the five built-in ones."""
-    from turnwise.mcp.spec import load
+    from turnwise.servers.backends import load_servers
 
     try:
-        return load(mcp_file(path))
+        return load_servers(mcp_file(path), live=live, live_writes=live_writes)
     except ValueError as error:
         fail(str(error))
+
+
+def print_notes(servers: "Servers") -> None:
+    """Say on stderr which servers are live and which keys go unused."""
+    from turnwise.rollout.display import printable
+
+    for note in servers.notes:
+        typer.echo(printable(note), err=True)
 
 
 def mcp_file(path: Path | None) -> Path:

@@ -7,7 +7,7 @@ import typer
 
 from turnwise.cli import several
 from turnwise.cli.options import AsJson, Overrides, fail
-from turnwise.cli.recipes import Best, Step, read_agent, read_recipe, run_async
+from turnwise.cli.recipes import Best, Step, announce_servers, read_agent, read_recipe, run_async
 
 if TYPE_CHECKING:
     from turnwise.types import Task
@@ -32,6 +32,7 @@ def rollout(
     """
     settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
     several.alone(settings, "rollout")
+    announce_servers(settings)
     chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
     from turnwise.evaluate.playing import play_groups
 
@@ -62,7 +63,7 @@ def evaluate(
 ) -> None:
     """Measure success on held-out tasks: rates with intervals, pass@k, pass^k, by family and difficulty.
 
-    An endpoint's key is read from OPENAI_API_KEY.
+    An endpoint's key is read from OPENAI_API_KEY, in the environment or `.env`.
 
     Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
@@ -80,6 +81,7 @@ def evaluate(
         recipe, best=best, step=step, overrides=[*overrides, *(["engine.kind=scripted"] if script else [])]
     )
     several.alone(agent.recipe, "eval")
+    announce_servers(agent.recipe)
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe
 

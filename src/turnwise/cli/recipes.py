@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from turnwise.cli.options import fail
+from turnwise.cli.options import fail, print_notes
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -46,6 +46,20 @@ def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
     from turnwise.training.quantised import settled
 
     return settled(recipe)
+
+
+def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:
+    """Say before any episode which servers are live and which keys go unused; mistakes there end it."""
+    if recipe.tools.is_replayed:
+        return
+    from turnwise.servers.backends import servers_of
+
+    try:
+        servers = servers_of(recipe)
+    except ValueError as error:
+        fail(str(error))
+    if is_printed:
+        print_notes(servers)
 
 
 def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str]) -> Agent:

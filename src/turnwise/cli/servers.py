@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import AsJson, McpFile, McpOption, fail, specs_of
+from turnwise.cli.options import AsJson, McpFile, McpOption, fail, print_notes, servers_in
 
 
 def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
@@ -19,8 +19,10 @@ def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
     """
     from turnwise.inspection import list_tools, print_listing
 
+    servers = servers_in(mcp)
+    print_notes(servers)
     try:
-        listing = asyncio.run(list_tools(specs_of(mcp)))
+        listing = asyncio.run(list_tools(servers.specs))
     except ValueError as error:
         fail(str(error))
     if as_json:
@@ -35,6 +37,12 @@ def call(
     tool: Annotated[str, typer.Argument(help="The tool's name, as `turnwise tools` prints it.")],
     arguments: Annotated[str, typer.Argument(help="Its arguments, a JSON object.")] = "{}",
     mcp: McpOption = None,
+    live: Annotated[
+        list[str], typer.Option(help="A server of ours that calls its real provider; embedded else.")
+    ] = [],  # noqa: B006 (typer reads it once, nobody changes it)
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="With --live: its tools may write to the provider.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Call one tool on its real server and print what a model would read.
@@ -52,8 +60,9 @@ def call(
         fail(f"arguments: not JSON: {error}")
     if not isinstance(parsed, dict):
         fail(f"arguments: expected a JSON object, got {arguments}")
+    servers = servers_in(mcp, live=live, live_writes=live if allow_writes else ())
     try:
-        result = asyncio.run(call_tool(specs_of(mcp), tool, parsed))
+        result = asyncio.run(call_tool(servers.specs, tool, parsed))
     except ValueError as error:
         fail(str(error))
     if as_json:
@@ -65,7 +74,12 @@ def call(
 
 def serve(
     name: Annotated[str, typer.Argument(help="fmp, polygon, tavily, python or slack.")],
-    backend: Annotated[str, typer.Option(help="auto (live if the key is set), embedded or live.")] = "auto",
+    backend: Annotated[
+        str, typer.Option(help="embedded (the synthetic world) or live (the real provider, with its key).")
+    ] = "embedded",
+    allow_writes: Annotated[
+        bool, typer.Option("--allow-writes", help="With live: tools may write to the provider.")
+    ] = False,
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP instead of stdio.")] = False,
     host: Annotated[str, typer.Option(help="Address to listen on, with --http.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on, with --http; 0 picks a free one.")] = 8000,
@@ -74,20 +88,23 @@ def serve(
 
     Example: turnwise serve fmp --http --port 8001
     """
+    from turnwise.environment import environment
     from turnwise.mcp.serve import serve_http, serve_stdio
-    from turnwise.servers.services import SERVERS, Backend, choose, open_service
+    from turnwise.servers.services import SERVERS, Backend, check_backend, open_service
 
     if name not in SERVERS:
         fail(f"name: unknown server {name!r}; the servers are {', '.join(SERVERS)}")
     if backend not in list(Backend):
-        fail(f"backend: expected auto, embedded or live, got {backend!r}")
+        fail(f"backend: expected embedded or live, got {backend!r}")
+    chosen = Backend(backend)
+    variables = environment() if chosen is Backend.LIVE else os.environ
 
     async def run() -> None:
-        async with open_service(name, Backend(backend), os.environ) as service:
+        async with open_service(name, chosen, variables, may_write=allow_writes) as service:
             await (serve_http(service, host=host, port=port) if http else serve_stdio(service))
 
     try:
-        choose(name, Backend(backend), os.environ)
+        check_backend(name, chosen, variables, may_write=allow_writes)
         asyncio.run(run())
     except ValueError as error:
         fail(str(error))

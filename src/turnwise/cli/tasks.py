@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import McpOption, fail, specs_of
+from turnwise.cli.options import McpOption, fail, servers_in
 
 app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True)
 
@@ -93,13 +93,15 @@ def check(
     from turnwise.tasks.check import check_files
     from turnwise.types import Tool
 
+    servers = servers_in(mcp)
+
     async def tools() -> list[Tool]:
-        async with Pool(specs_of(mcp)) as pool:
+        async with Pool(servers.specs) as pool:
             for error in (await pool.connect()).values():
                 fail(str(error))
             return list(pool.tools)
 
-    problems = check_files(files, asyncio.run(tools()))
+    problems = check_files(files, asyncio.run(tools()), servers.live)
     for problem in problems:
         print(problem)
     print(f"{len(problems)} problems" if problems else "no problems")
@@ -121,7 +123,7 @@ def convert(
     from turnwise.tasks.load import load, save
 
     async def tool_servers() -> dict[str, str]:
-        async with Pool(specs_of(mcp)) as pool:
+        async with Pool(servers_in(mcp).specs) as pool:
             await pool.connect()
             return {tool.name: tool.server for tool in pool.tools}
 

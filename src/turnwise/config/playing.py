@@ -101,12 +101,22 @@ class ToolsConfig(BaseModel):
 
     mcp: Path | None = None
     """An mcp.json; the five built-in servers when absent."""
+    live: tuple[str, ...] = ()
+    """Servers of ours that call their real provider; the others answer from the embedded world, whatever keys
+    are set."""
+    live_writes: tuple[str, ...] = ()
+    """Live servers whose tools may write to the provider; the writing tools of the others are withheld."""
     max_result_tokens: int = Field(default=512, ge=16)
     """Of one tool result in the model's own tokens; more is cut in the middle, with a mark."""
     cassette: Path | None = None
     """Where calls are recorded or replayed."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
     """Used when `cassette` is set."""
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether recorded answers stand in for every server."""
+        return self.cassette is not None and self.cassette_mode == "replay"
 
 
 class TasksConfig(BaseModel):

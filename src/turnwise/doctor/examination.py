@@ -1,16 +1,16 @@
 """Takes a recipe and its servers, gives everything there is to find, each as soon as it is known."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 
 from turnwise.config import Recipe
-from turnwise.doctor import machine, setup
+from turnwise.doctor import live, machine, setup
 from turnwise.doctor.findings import Finding, Level
-from turnwise.mcp.spec import ServerSpec
+from turnwise.servers.backends import Servers
 
 
 async def examine(
-    specs: Sequence[ServerSpec], environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
+    servers: Servers, environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
 ) -> AsyncIterator[Finding]:
     """Look at everything a run needs; nothing is changed, and no secret is ever part of a finding.
 
@@ -29,9 +29,9 @@ async def examine(
     if recipe is not None:
         yield machine.check_disk(recipe.run.folder, needed_bytes)
     yield await asyncio.to_thread(machine.check_sandbox)
-    for finding in machine.check_keys(environ, recipe):
+    for finding in live.check_keys(servers, environ, recipe):
         yield finding
-    reached = await setup.reach_servers(specs)
+    reached = await setup.reach_servers(servers)
     for finding in reached.findings:
         yield finding
     if recipe is not None:

@@ -1,19 +1,17 @@
-"""Looks at the machine itself: Python, packages, device, disk, sandbox, keys."""
+"""Looks at the machine itself: Python, packages, device, disk, sandbox."""
 
 import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from turnwise.config import Recipe
 from turnwise.devices import VARIABLE, choose_device, memory_of
 from turnwise.doctor.findings import Finding, Level
 from turnwise.sandbox import Kind, isolation
-from turnwise.servers.contract import contract
 
 PACKAGES = ("mcp", "pydantic", "httpx")
 """Without these nothing works."""
@@ -91,23 +89,6 @@ def check_sandbox() -> Finding:
     levels = {Kind.BUBBLEWRAP: Level.GOOD, Kind.LANDLOCK: Level.WARNING, Kind.NONE: Level.BAD}
     advice = "" if found.kind is Kind.BUBBLEWRAP else "see docs/sandbox.md"
     return Finding("sandbox", levels[found.kind], found.detail, advice)
-
-
-def check_keys(environ: Mapping[str, str], recipe: Recipe | None) -> Iterator[Finding]:
-    """Whether each server's key is there, and a judge's; the value is never looked at."""
-    for server, block in contract()["servers"].items():
-        key = block["key"]
-        if key is not None:
-            detail = f"{key} is set: live" if environ.get(key) else f"{key} is not set: the embedded world"
-            yield Finding(f"{server} key", Level.GOOD, detail)
-    for part in recipe.rewards if recipe is not None else ():
-        if part.name != "judge":
-            continue
-        key = str(part.options.get("key_variable", "OPENAI_API_KEY"))
-        if os.environ.get(key):  # a judge does not read .env
-            yield Finding("judge key", Level.GOOD, f"{key} is set")
-        elif not part.options.get("base_url"):
-            yield Finding("judge key", Level.BAD, f"{key} is not set", "set it, or name your own base_url")
 
 
 def _gb(num_bytes: int) -> str:

@@ -10,17 +10,18 @@ from typing import Any
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe, changed_recipe
 from turnwise.doctor.findings import Finding, Level
+from turnwise.doctor.live import try_key
 from turnwise.doctor.plan import advice, verdict
 from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.spec import ServerSpec
 from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
+from turnwise.servers.backends import Servers, describe_live
 from turnwise.tasks.check import check_files
 from turnwise.tasks.load import PlacedTask, read
-from turnwise.types import Message, Sampling, Stop, Task, Tool, Trajectory
+from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
 from turnwise.workbench import load_model, offered_tools, open_workbench, remote_engine, transformers_engine
 
 _NUM_TOKENS = 8
@@ -31,10 +32,11 @@ _MAX_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The servers that answered, by what they offer; `findings` has one for each server asked."""
+    """What the servers that answered offer, and the findings about all of them."""
 
     tools: tuple[Tool, ...]
     findings: tuple[Finding, ...]
+    live: tuple[LiveServer, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -52,23 +54,27 @@ async def check_remote(recipe: Recipe) -> Finding:
     return Finding("engine", Level.GOOD, f"one answers at {recipe.engine.remote.url}")
 
 
-async def reach_servers(specs: Sequence[ServerSpec]) -> Reached:
-    """Start or reach every server of the file and list its tools."""
-    findings = []
-    async with Pool(specs) as pool:
+async def reach_servers(servers: Servers) -> Reached:
+    """Start or reach every server of the file, list its tools, and try the keys of the live ones."""
+    findings, live = list[Finding](), {server.name: server for server in servers.live}
+    async with Pool(servers.specs) as pool:
         try:
             failures = await pool.connect()
         except ValueError as error:  # a setting that only the server itself could refute
             return Reached((), (Finding("mcp.json", Level.BAD, str(error), "change it in mcp.json"),))
-        for spec in specs:
+        for spec in servers.specs:
             if spec.name in failures:
                 advice = "run its command by hand, or see docs/troubleshooting.md"
                 findings.append(Finding(f"server {spec.name}", Level.BAD, str(failures[spec.name]), advice))
                 continue
             num_tools = sum(tool.server == spec.name for tool in pool.tools)
             detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
+            if spec.name in live:
+                detail = f"{detail}; {describe_live(live[spec.name])}"
             findings.append(Finding(f"server {spec.name}", Level.GOOD, detail))
-        return Reached(tuple(pool.tools), tuple(findings))
+            if spec.name in live:
+                findings.append(await try_key(pool, spec))
+        return Reached(tuple(pool.tools), tuple(findings), servers.live)
 
 
 # --- tasks -------------------------------------------------------------------------------------------------
@@ -85,7 +91,7 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
     if not reached.is_whole:
         yield Finding("tasks", Level.WARNING, "not checked: a server is down, so its tools are not known")
         return
-    problems = check_files(files, reached.tools)
+    problems = check_files(files, reached.tools, reached.live)
     for problem in problems[:_MAX_SHOWN]:
         yield Finding("tasks", Level.BAD, str(problem), "change the file, or the servers of mcp.json")
     if len(problems) > _MAX_SHOWN:

@@ -1,7 +1,6 @@
 """Takes a recipe and tasks, plays them with real tools, gives trajectories on disk and a report."""
 
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,6 +12,7 @@ from rich.console import Console
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
+from turnwise.environment import environment
 from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
@@ -170,7 +170,7 @@ async def _collector(
     if not endpoint:
         yield bench.collector(group_size=num_samples, temperature=temperature)
         return
-    remote = engine_class("openai")(endpoint, model, key=os.environ.get("OPENAI_API_KEY", ""))
+    remote = engine_class("openai")(endpoint, model, key=environment().get("OPENAI_API_KEY", ""))
     try:
         playing = endpoint_player(
             remote, limits_of(bench.recipe), temperature, bench.recipe.model.system_prompt

@@ -3,15 +3,15 @@
 import itertools
 import json
 import logging
-import os
 import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from turnwise.environment import environment
 
 logger = logging.getLogger(__name__)
 
@@ -130,15 +130,6 @@ class ServerSpec(BaseModel):
             if flag.startswith("-") and _SECRET_FLAG.search(name):
                 flags[name] = value or following
         return (self.env, self.headers, {"url": self.url or ""}, flags)
-
-
-def environment(directory: Path | None = None) -> dict[str, str]:
-    """What `${VAR}` may refer to: our environment, over `.env` here, over `.env` in the parent directory."""
-    here = (directory or Path.cwd()).resolve()
-    found: dict[str, str] = {}
-    for path in (here.parent / ".env", here / ".env"):
-        found.update({key: value for key, value in dotenv_values(path).items() if value is not None})
-    return {**found, **os.environ}
 
 
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from turnwise.environment import environment
 from turnwise.protocols import RewardDown
 from turnwise.waits import asked_seconds
 
@@ -47,8 +47,8 @@ class Account:
 
 
 def open_account(base_url: str, model: str, key_variable: str) -> Account:
-    """The account with its key from the environment; ValueError for one that could never work."""
-    key = os.environ.get(key_variable, "").strip()
+    """The account with its key from the environment or `.env`; ValueError for one that could never work."""
+    key = environment().get(key_variable, "").strip()
     # A stray line end would make the HTTP library raise with the whole header, key included, in its text.
     if not all("!" <= character <= "~" for character in key):
         raise ValueError(f"{key_variable} has characters that no HTTP header can carry")

@@ -6,10 +6,9 @@ from importlib.util import find_spec
 
 from turnwise.config import Recipe
 from turnwise.inspection import Listing, list_tools
-from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
 from turnwise.rewards import Part, Rewards
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.servers.backends import Servers, servers_of
 from turnwise.tasks.check import check_files
 from turnwise.tasks.load import load
 from turnwise.types import Tool
@@ -47,18 +46,19 @@ async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun
     recipe.rollout.check_exploring()
     async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
         pass  # each is known, and takes the options that it is given
-    listing = listing or await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
+    servers = servers_of(recipe)
+    listing = listing or await list_tools(servers.specs)
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
-    problems += [] if problems else _task_problems(recipe, tools)
+    problems += [] if problems else _task_problems(recipe, tools, servers)
     counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
     line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
-    return DryRun((line,), tuple(problems))
+    return DryRun((line, *servers.notes), tuple(problems))
 
 
-def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
+def _task_problems(recipe: Recipe, tools: Sequence[Tool], servers: Servers) -> list[str]:
     files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
-    found = [str(problem) for problem in check_files(files, tools)]
+    found = [str(problem) for problem in check_files(files, tools, servers.live)]
     more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
 
@@ -80,7 +80,7 @@ def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
             yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
         if plan.memory is not None and not plan.fits:
             yield f"memory: {_gb(plan.num_bytes)} are needed: see `turnwise doctor --plan`"
-    for spec in load_servers(recipe.tools.mcp or DEFAULT_FILE):
+    for spec in servers_of(recipe).specs:
         try:
             spec.shared_by(recipe.hardware.num_processes)
         except ValueError as error:

@@ -29,8 +29,10 @@ from turnwise.run.publishing import Publishing
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
 from turnwise.run.tracked import evaluation_figures
+from turnwise.servers.backends import servers_of
 from turnwise.tasks.curriculum import State
 from turnwise.tasks.load import load
+from turnwise.tasks.worlds import check_worlds
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_whole
 from turnwise.training import checkpoint
@@ -277,6 +279,7 @@ async def open_run(
     file = recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     tasks = load(file)
+    _check_held_out(recipe)
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
@@ -292,6 +295,14 @@ async def open_run(
         run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks)
         with contextlib.closing(run), settled():
             yield run
+
+
+def _check_held_out(recipe: Recipe) -> None:
+    """ValueError if validation or test tasks cannot be played on the live servers: said before training."""
+    live = () if recipe.tools.is_replayed else servers_of(recipe).live
+    if live:
+        held_out = {path for split, path in recipe.tasks.files.items() if split != "train"}
+        check_worlds((task for path in sorted(held_out) for task in load(path)), live)
 
 
 async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:

@@ -22,25 +22,39 @@ def contract() -> Mapping[str, Any]:
 
 
 def service_of(
-    name: str, backend: object, *, drop: Callable[[str], Awaitable[None]] | None = None
+    name: str,
+    backend: object,
+    *,
+    drop: Callable[[str], Awaitable[None]] | None = None,
+    may_write: bool = True,
 ) -> Service:
     """Bind each tool to the backend's async method of the same name.
 
     A method takes the schema's properties as keyword arguments (defaults filled in from the schema), and
-    `episode` too where the service keeps state per episode.
+    `episode` too where the service keeps state per episode. Without `may_write` the tools in WRITES refuse
+    every call before the backend sees it.
     """
     tools = [
         ServedTool(
             name=tool["name"],
             description=tool["description"],
             input_schema=tool["inputSchema"],
-            handler=_handler(getattr(backend, tool["name"]), tool["inputSchema"], is_keyed=drop is not None),
+            handler=_handler(getattr(backend, tool["name"]), tool["inputSchema"], is_keyed=drop is not None)
+            if may_write or tool["name"] not in WRITES
+            else _refusal(tool["name"]),
             is_read_only=tool["name"] not in WRITES,
             is_idempotent=tool["name"] not in WRITES or tool["name"] in IDEMPOTENT_WRITES,
         )
         for tool in contract()["servers"][name]["tools"]
     ]
     return Service(name=name, tools=tools, drop=drop)
+
+
+def _refusal(tool: str) -> Handler:
+    async def refuse(_arguments: Mapping[str, Any], _episode: str) -> Any:
+        raise ToolError(f"{tool} is switched off: this server only reads from the live service")
+
+    return refuse
 
 
 def _handler(method: Callable[..., Awaitable[Any]], schema: Mapping[str, Any], *, is_keyed: bool) -> Handler:

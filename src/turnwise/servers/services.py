@@ -1,4 +1,4 @@
-"""Takes a server's name and a backend choice, gives its `Service`, open while the context lasts."""
+"""One of our five servers as a `Service`, on the embedded world or on its real provider."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from turnwise.mcp.serve import Service
-from turnwise.servers.contract import contract, service_of
+from turnwise.servers.contract import WRITES, contract, service_of
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")
 
@@ -18,40 +18,46 @@ DEFAULT_FILE = Path(str(files("turnwise.servers").joinpath("mcp.json")))
 class Backend(StrEnum):
     """Where a server's answers come from."""
 
-    AUTO = "auto"
     EMBEDDED = "embedded"
     LIVE = "live"
 
 
-def choose(name: str, backend: Backend, environ: Mapping[str, str]) -> Backend:
-    """Settle `auto`: live if the server's key is set; `live` without its key is the user's mistake."""
+def check_backend(name: str, backend: Backend, environ: Mapping[str, str], *, may_write: bool) -> None:
+    """ValueError if this server cannot be served that way."""
     key = contract()["servers"][name]["key"]
+    if backend is Backend.EMBEDDED:
+        if may_write:
+            raise ValueError("--allow-writes: goes with --backend live")
+        return
     if key is None:
-        if backend is Backend.LIVE:
-            raise ValueError(f"backend: {name} has no live provider; use auto or embedded")
-        return Backend.EMBEDDED
-    if backend is Backend.LIVE and not environ.get(key):
-        raise ValueError(f"backend: {name} live needs {key} in the environment")
-    if backend is Backend.AUTO:
-        return Backend.LIVE if environ.get(key) else Backend.EMBEDDED
-    return backend
+        raise ValueError(f"backend: {name} has no live provider; use embedded")
+    if not environ.get(key):
+        raise ValueError(f"backend: {name} live needs {key} in the environment or .env")
+    if may_write and not any(tool["name"] in WRITES for tool in contract()["servers"][name]["tools"]):
+        raise ValueError(f"--allow-writes: {name} has no tool that writes")
 
 
 @contextlib.asynccontextmanager
-async def open_service(name: str, backend: Backend, environ: Mapping[str, str]) -> AsyncIterator[Service]:
-    """The service with what it needs behind it (world, HTTP client, sandbox), closed again on exit."""
-    chosen = choose(name, backend, environ)
+async def open_service(
+    name: str, backend: Backend, environ: Mapping[str, str], *, may_write: bool = False
+) -> AsyncIterator[Service]:
+    """The service with what it needs behind it (world, HTTP client, sandbox), closed again on exit.
+
+    `may_write` lets the tools of a live server write to the provider.
+    """
+    check_backend(name, backend, environ, may_write=may_write)
     if name == "python":
         from turnwise.servers.python import serve_python
 
         async with serve_python() as service:
             yield service
-    elif chosen is Backend.LIVE:
+    elif backend is Backend.LIVE:
         from turnwise.servers.live import live_backend
 
         async with live_backend(name, environ) as live:
             # Slack's posts are real and stay: there is nothing of an episode's to forget.
-            yield service_of(name, live, drop=_keep_everything if name == "slack" else None)
+            keep = _keep_everything if name == "slack" else None
+            yield service_of(name, live, drop=keep, may_write=may_write)
     else:
         from turnwise.servers.embedded import embedded_backend
 

@@ -10,26 +10,31 @@ from typing import Any
 
 from turnwise.tasks.load import PlacedTask, Problem, read
 from turnwise.tasks.rows import shown
-from turnwise.types import Answer, Matcher, Task, Tool, Truth
+from turnwise.tasks.worlds import WORLDS, live_conflicts
+from turnwise.types import Answer, LiveServer, Matcher, Task, Tool, Truth
 
 Finding = tuple[str, str]
 """A field and what is wrong with it."""
 
 
-def check_files(paths: Sequence[Path], tools: Sequence[Tool]) -> list[Problem]:
+def check_files(
+    paths: Sequence[Path], tools: Sequence[Tool], live: Sequence[LiveServer] = ()
+) -> list[Problem]:
     """Check files together, as the splits of one dataset; rows that cannot be read are problems too."""
     tool_servers = {tool.name: tool.server for tool in tools}
     items = [item for path in paths for item in read(path, tool_servers=tool_servers)]
     unreadable = [item for item in items if isinstance(item, Problem)]
     placed = [item for item in items if isinstance(item, PlacedTask)]
     order = {str(path): number for number, path in enumerate(paths)}
-    found = [*unreadable, *check(placed, tools)]
+    found = [*unreadable, *check(placed, tools, live)]
     return sorted(found, key=lambda problem: (order[problem.file], problem.row))
 
 
-def check(placed: Sequence[PlacedTask], tools: Sequence[Tool]) -> list[Problem]:
+def check(
+    placed: Sequence[PlacedTask], tools: Sequence[Tool], live: Sequence[LiveServer] = ()
+) -> list[Problem]:
     """Every problem of these tasks, alone and with each other, given the tools of all servers."""
-    shelf = _Shelf(tools)
+    shelf = _Shelf(tools, live)
     alone = [
         Problem(item.file, item.row, field, message)
         for item in placed
@@ -41,15 +46,18 @@ def check(placed: Sequence[PlacedTask], tools: Sequence[Tool]) -> list[Problem]:
 class _Shelf:
     """The tools there are, by name and by server."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self, tools: Sequence[Tool], live: Sequence[LiveServer] = ()) -> None:
         self.by_name = {tool.name: tool for tool in tools}
+        self.live = live
+        self.withheld = {name for server in live for name in server.withheld}
         self.servers = tuple(dict.fromkeys(tool.server for tool in tools))
 
     def unknown(self, name: str) -> str:
         return f"no server has a tool {name!r}{_nearest(name, self.by_name)}"
 
     def is_matched(self, pattern: str) -> bool:
-        return any(_matches(tool, pattern) for tool in self.by_name.values())
+        is_withheld = any(fnmatchcase(name, pattern) for name in self.withheld)
+        return is_withheld or any(_matches(tool, pattern) for tool in self.by_name.values())
 
     def is_offered(self, task: Task, tool: Tool) -> bool:
         """Whether the task's episode has this tool; a task that names no servers leaves it open."""
@@ -80,6 +88,9 @@ def _findings(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     for index, pattern in enumerate(task.tools or ()):
         if not shelf.is_matched(pattern):
             yield f"tools.{index}", shelf.unknown(pattern)
+    if task.world and task.world not in WORLDS:
+        yield "world", f"unknown world {task.world!r}{_nearest(task.world, WORLDS)}"
+    yield from live_conflicts(task, shelf.live)
     yield from _prompt(task)
     yield from _truth(task.truth)
     yield from _named_tools(task, shelf)
@@ -162,6 +173,8 @@ def _named_tools(task: Task, shelf: _Shelf) -> Iterator[Finding]:
 
 def _offered(field: str, name: str, task: Task, shelf: _Shelf) -> Iterator[Finding]:
     tool = shelf.by_name.get(name)
+    if name in shelf.withheld:
+        return  # `live_conflicts` says so, and why
     if tool is None:
         yield field, shelf.unknown(name)
     elif not shelf.is_offered(task, tool):

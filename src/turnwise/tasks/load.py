@@ -176,6 +176,7 @@ def _write_parquet(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             ("id", text),
             ("family", text),
             ("split", text),
+            ("world", text),
             ("difficulty", text),
             ("prompt", arrow.list_(arrow.struct([("role", text), ("content", text)]))),
             ("servers", texts),

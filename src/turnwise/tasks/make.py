@@ -18,6 +18,7 @@ from turnwise.tasks.facts import Market
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.family import HISTORY_LIMIT, SPLITS, Case, Channel, Conclusion, Family, Material, split_of
 from turnwise.tasks.plan import PlanFailed, Played, answers_to, changes, follow, holds
+from turnwise.tasks.worlds import EMBEDDED_WORLD
 from turnwise.types import ExpectedWrite, Message, Task, ToolCall, Truth
 
 _MAX_DRAWS = 50
@@ -254,5 +255,6 @@ def _task(draft: _Draft, played: Played, servers: tuple[str, ...], tools: Sequen
         seed=draft.seed,
         family=draft.family.name,
         split=draft.split,
+        world=EMBEDDED_WORLD,
         demonstration=played.demonstration,
     )

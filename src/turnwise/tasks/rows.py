@@ -156,6 +156,7 @@ class _TaskRow(_Row):
     seed: int = 0
     family: str = ""
     split: str = "train"
+    world: str = ""
     demonstration: list[_DemoTurnRow] = []
 
     def build(self) -> Task:
@@ -170,6 +171,7 @@ class _TaskRow(_Row):
             seed=self.seed,
             family=self.family,
             split=self.split,
+            world=self.world,
             demonstration=tuple(row.build() for row in self.demonstration),
         )
 
@@ -191,6 +193,7 @@ def row_of(task: Task) -> dict[str, Any]:
         "id": task.id,
         "family": task.family,
         "split": task.split,
+        "world": task.world,
         "difficulty": str(task.difficulty),
         "prompt": [{"role": message.role, "content": message.content} for message in task.prompt],
         "servers": list(task.servers),
@@ -200,7 +203,14 @@ def row_of(task: Task) -> dict[str, Any]:
         "truth": _truth_row(task.truth),
         "demonstration": [_demo_row(turn) for turn in task.demonstration],
     }
-    empty: dict[str, Any] = {"family": "", "tools": None, "max_turns": None, "seed": 0, "demonstration": []}
+    empty: dict[str, Any] = {
+        "family": "",
+        "world": "",
+        "tools": None,
+        "max_turns": None,
+        "seed": 0,
+        "demonstration": [],
+    }
     return {key: value for key, value in row.items() if key not in empty or value != empty[key]}
 
 

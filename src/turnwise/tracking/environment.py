@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dotenv import dotenv_values
+from turnwise.environment import dotenv_variables
 
 _SECRET = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
 _OF_TRACKERS = ("WANDB_", "WEAVE_", "WF_", "TRACKIO_", "HF_", "HUGGING_FACE_")
@@ -15,10 +15,7 @@ _MAX_CHARS = 500
 
 def variables() -> dict[str, str]:
     """Our environment, over what `.env` here, and in the parent directory, says to trackers."""
-    found: dict[str, str] = {}
-    for file in (Path.cwd().parent / ".env", Path.cwd() / ".env"):
-        given = dotenv_values(file) if file.is_file() else {}
-        found.update({name: value for name, value in given.items() if value and _is_trackers(name)})
+    found = {name: value for name, value in dotenv_variables().items() if value and _is_trackers(name)}
     return {**found, **os.environ}
 
 

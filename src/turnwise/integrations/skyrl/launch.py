@@ -7,8 +7,9 @@ from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.translation import Translation, translate
-from turnwise.mcp.spec import load as load_servers
-from turnwise.servers.services import DEFAULT_FILE
+from turnwise.servers.backends import servers_of
+from turnwise.tasks.load import load
+from turnwise.tasks.worlds import check_worlds
 
 NOT_INSTALLED = "--engine skyrl: SkyRL is not installed (Python 3.12 or newer: pip install 'turnwise[skyrl]')"
 
@@ -66,9 +67,13 @@ def _accepted(recipe: Recipe, translation: Translation) -> str:
 
 
 def _share_servers(recipe: Recipe) -> None:
-    """ValueError if the players are too many for a server."""
-    for spec in load_servers(recipe.tools.mcp or DEFAULT_FILE):
+    """ValueError if the players are too many for a server, or a server is live that the tasks cannot have."""
+    servers = servers_of(recipe)
+    for spec in servers.specs:
         spec.shared_by(max(recipe.skyrl.num_players, 1))
+    for split, file in recipe.tasks.files.items():
+        if split != "test":  # SkyRL plays no test tasks
+            check_worlds(load(file), servers.live)
 
 
 def _missing() -> str:

@@ -17,6 +17,8 @@ KEPT = (
     "model.system_prompt",
     "model.enable_thinking",
     "tools.mcp",
+    "tools.live",
+    "tools.live_writes",
     "tools.max_result_tokens",
     "tools.cassette",
     "tools.cassette_mode",

@@ -1,8 +1,9 @@
-"""Takes a server's name and the environment, gives its live backend with an open HTTP client."""
+"""The four providers: where their APIs are, which variables hold their keys, and their live backends."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 
@@ -16,6 +17,16 @@ LiveBackend = LiveFmp | LivePolygon | LiveTavily | LiveSlack
 
 
 @dataclass(frozen=True, slots=True)
+class KeyTrial:
+    """A read-only call that a provider answers if it accepts the key."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    cost: str = ""
+    """What the provider charges for it; empty where that is one request."""
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """Where a provider's API is by default, which variables change that, and what speaks to it."""
 
@@ -24,7 +35,10 @@ class Access:
     base_url_variable: str
     key_variable: str
     backend: Callable[[Provider], LiveBackend]
+    trial: KeyTrial
     key_header: str = "Authorization"
+    effects: Mapping[str, str] = field(default_factory=dict)
+    """By each tool that writes: what it does to the provider's data."""
 
 
 ACCESS = {
@@ -35,6 +49,7 @@ ACCESS = {
         key_variable="FMP_API_KEY",
         key_header="apikey",
         backend=LiveFmp,
+        trial=KeyTrial("fmp_get_previous_close", {"symbol": "AAPL"}),
     ),
     "polygon": Access(
         label="Polygon",
@@ -42,6 +57,7 @@ ACCESS = {
         base_url_variable="POLYGON_BASE_URL",
         key_variable="POLYGON_API_KEY",
         backend=LivePolygon,
+        trial=KeyTrial("polygon_get_market_status"),
     ),
     "tavily": Access(
         label="Tavily",
@@ -49,6 +65,7 @@ ACCESS = {
         base_url_variable="TAVILY_BASE_URL",
         key_variable="TAVILY_API_KEY",
         backend=LiveTavily,
+        trial=KeyTrial("tavily_search", {"query": "weather", "max_results": 1}, cost="one credit"),
     ),
     "slack": Access(
         label="Slack",
@@ -56,6 +73,8 @@ ACCESS = {
         base_url_variable="SLACK_BASE_URL",
         key_variable="SLACK_BOT_TOKEN",
         backend=LiveSlack,
+        trial=KeyTrial("list_slack_channels"),
+        effects={"send_slack_message": "posts to channels of the real workspace, for everyone to see"},
     ),
 }
 

@@ -1,0 +1,197 @@
+"""Which servers of an `mcp.json` are ours, which of those are live, and what live ones may do.
+
+A server is live only where the recipe (`tools.live`) or its own `args` (`--backend live`) say so. A key that
+is merely set changes nothing, and does not reach the process of a server that is not live.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnwise.config import Recipe
+from turnwise.environment import environment
+from turnwise.mcp.spec import ServerSpec, load
+from turnwise.servers.contract import WRITES, contract
+from turnwise.servers.live.providers import ACCESS, Access
+from turnwise.servers.services import DEFAULT_FILE, SERVERS, Backend
+from turnwise.types import LiveServer
+
+PROVIDER_VARIABLES = frozenset(
+    variable for access in ACCESS.values() for variable in (access.key_variable, access.base_url_variable)
+)
+"""The keys and addresses of all providers: a server gets its own, and only while it is live."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of an `mcp.json`, ready to start."""
+
+    specs: tuple[ServerSpec, ...]
+    live: tuple[LiveServer, ...]
+    unused_keys: Mapping[str, str]
+    """By the name of a server that is not live: the variable that holds its provider's key."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know before an episode begins, one line a server."""
+        return (
+            *(describe_live(server) for server in self.live),
+            *(describe_unused(server, key) for server, key in self.unused_keys.items()),
+        )
+
+
+def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE) -> Servers:
+    """The recipe's servers; those of `default` where it names no `mcp.json`."""
+    tools = recipe.tools
+    path = tools.mcp or default
+    if tools.is_replayed:
+        return load_servers(path)  # no provider is called, so no key is needed
+    return load_servers(path, live=tools.live, live_writes=tools.live_writes)
+
+
+def load_servers(
+    path: Path,
+    *,
+    live: Collection[str] = (),
+    live_writes: Collection[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Servers:
+    """Read an `mcp.json` and settle the backend of each server of ours; ValueError for the user's mistakes.
+
+    `live` and `live_writes` are names of the file, as in `tools.live` and `tools.live_writes`.
+    """
+    variables = environment() if variables is None else variables
+    specs = load(path, variables)
+    ours = {spec.name: name for spec in specs if (name := served_name(spec)) is not None}
+    for server in live:
+        _check_can_be_live(server, ours, path)
+    found = [
+        _resolved(spec, ours[spec.name], spec.name in live, spec.name in live_writes, variables)
+        if spec.name in ours
+        else (spec, None)
+        for spec in specs
+    ]
+    servers = tuple(server for _, server in found if server is not None)
+    _check_can_write(live_writes, servers)
+    alive = {server.name for server in servers}
+    unused = {
+        spec.name: key
+        for spec in specs
+        if spec.name not in alive and (key := _key_of(ours.get(spec.name)))
+        if spec.env.get(key) or variables.get(key)
+    }
+    return Servers(tuple(spec for spec, _ in found), servers, unused)
+
+
+def served_name(spec: ServerSpec) -> str | None:
+    """NAME of an entry that runs `turnwise serve NAME`, also by `python -m turnwise` or `uvx`; else None."""
+    words = (Path(spec.command or "").stem, *spec.args)
+    for place in range(len(words) - 1):
+        if words[place : place + 2] == ("turnwise", "serve"):
+            return next((word for word in words[place + 2 :] if word in SERVERS), None)
+    return None
+
+
+def describe_live(server: LiveServer) -> str:
+    """One line on what an episode can do at the provider."""
+    if not server.writes:
+        return f"{server.name} is live: its tools read from {server.service}"
+    if server.may_write:
+        effects = "; ".join(f"{tool} {effect}" for tool, effect in server.writes.items())
+        return f"{server.name} is live and may write to {server.service}: {effects}"
+    return (
+        f"{server.name} is live: its tools read from {server.service}; {', '.join(server.withheld)} is "
+        f'withheld, and tools.live_writes = ["{server.name}"] offers it'
+    )
+
+
+def describe_unused(server: str, key: str) -> str:
+    return (
+        f"{key} is set but not used: {server} answers from the embedded world; "
+        f'tools.live = ["{server}"] uses the real service'
+    )
+
+
+def _resolved(
+    spec: ServerSpec, served: str, is_chosen: bool, may_write: bool, variables: Mapping[str, str]
+) -> tuple[ServerSpec, LiveServer | None]:
+    """The spec as it is started, and what is live about it."""
+    said, args = _said_backend(spec), spec.args
+    if is_chosen and said == Backend.EMBEDDED:
+        raise ValueError(f"tools.live: mcp.json runs server {spec.name!r} with --backend embedded")
+    env = {name: value for name, value in spec.env.items() if name not in PROVIDER_VARIABLES}
+    if not is_chosen and said != Backend.LIVE:
+        return spec.model_copy(update={"env": env}), None
+    if served not in ACCESS:
+        raise ValueError(f"server {spec.name!r}: {served} has no live provider")
+    access = ACCESS[served]
+    if said is None:
+        args = (*args, "--backend", Backend.LIVE.value)
+    if may_write and "--allow-writes" not in args:
+        args = (*args, "--allow-writes")
+    server = _live_server(spec.name, served, access, may_write="--allow-writes" in args)
+    env |= _provider_variables(spec, access, variables)
+    options = spec.options.model_copy(update={"deny": (*spec.options.deny, *server.withheld)})
+    return spec.model_copy(update={"args": args, "env": env, "options": options}), server
+
+
+def _key_of(served: str | None) -> str:
+    return ACCESS[served].key_variable if served in ACCESS else ""
+
+
+def _said_backend(spec: ServerSpec) -> Backend | None:
+    """The value of `--backend` in its args; None without one."""
+    for place, word in enumerate(spec.args):
+        flag, separator, value = word.partition("=")
+        if flag == "--backend":
+            value = value if separator else (*spec.args, "")[place + 1]
+            if value not in list(Backend):
+                raise ValueError(
+                    f"server {spec.name!r}: args: --backend: expected embedded or live, got {value!r}"
+                )
+            return Backend(value)
+    return None
+
+
+def _provider_variables(spec: ServerSpec, access: Access, variables: Mapping[str, str]) -> dict[str, str]:
+    """Its provider's key and address: by its `env` block, else by our environment or `.env`."""
+    given = {
+        name: value
+        for name in (access.key_variable, access.base_url_variable)
+        if (value := spec.env.get(name) or variables.get(name))
+    }
+    if access.key_variable not in given:
+        raise ValueError(
+            f"server {spec.name!r} is live and needs {access.key_variable}, which is not set in the "
+            "environment or .env"
+        )
+    return given
+
+
+def _live_server(name: str, served: str, access: Access, *, may_write: bool) -> LiveServer:
+    tools = [tool["name"] for tool in contract()["servers"][served]["tools"]]
+    return LiveServer(
+        name=name,
+        service=access.label,
+        reads=tuple(tool for tool in tools if tool not in WRITES),
+        writes={tool: access.effects[tool] for tool in tools if tool in WRITES},
+        may_write=may_write,
+    )
+
+
+def _check_can_be_live(server: str, ours: Mapping[str, str], path: Path) -> None:
+    if server not in ours:
+        known = ", ".join(name for name, served in ours.items() if served in ACCESS) or "none"
+        raise ValueError(
+            f"tools.live: {server!r} is no server of {path} that runs `turnwise serve`; those that do are "
+            f"{known}. Others are live or not by themselves"
+        )
+
+
+def _check_can_write(live_writes: Collection[str], live: Collection[LiveServer]) -> None:
+    by_name = {server.name: server for server in live}
+    for name in live_writes:
+        if name not in by_name:
+            raise ValueError(f"tools.live_writes: {name!r} is not live; name it in tools.live too")
+        if not by_name[name].writes:
+            raise ValueError(f"tools.live_writes: {name!r} has no tool that writes")

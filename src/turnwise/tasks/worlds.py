@@ -1,0 +1,50 @@
+"""The rule for tasks on live servers: the truth must hold there, and every tool it needs must be offered."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from turnwise.types import LiveServer, Task
+
+EMBEDDED_WORLD = "embedded"
+"""`Task.world` of a task whose truth was computed in the synthetic world."""
+WORLDS = (EMBEDDED_WORLD,)
+
+
+def live_conflicts(task: Task, live: Sequence[LiveServer]) -> Iterator[tuple[str, str]]:
+    """Why this task cannot be played with these live servers: a field and a sentence."""
+    for server in live:
+        if task.servers and server.name not in task.servers:
+            continue
+        if task.world == EMBEDDED_WORLD:
+            yield (
+                "world",
+                f"its truth is of the embedded world, and server {server.name!r} is live ({server.service}): "
+                "leave it out of tools.live, or use other tasks",
+            )
+        for tool in server.withheld:
+            if {tool, f"{server.name}__{tool}"} & _needed_tools(task):
+                yield (
+                    "truth",
+                    f"it needs {tool}, which is withheld: server {server.name!r} is live and may not write; "
+                    f'tools.live_writes = ["{server.name}"] allows it',
+                )
+
+
+def check_worlds(tasks: Iterable[Task], live: Sequence[LiveServer]) -> None:
+    """ValueError that names the first task that these live servers rule out, and how many there are."""
+    found = [(task.id, message) for task in tasks for _, message in live_conflicts(task, live)]
+    if found:
+        (task_id, message), num_more = found[0], len({task_id for task_id, _ in found}) - 1
+        more = f" ({num_more} more tasks like it)" if num_more else ""
+        raise ValueError(f"task {task_id!r}: {message}{more}")
+
+
+def _needed_tools(task: Task) -> set[str]:
+    """The tools without which the task, or its demonstration, cannot succeed."""
+    truth = task.truth
+    return {
+        *truth.required_tools,
+        *truth.milestones,
+        *(write.tool for write in truth.writes or ()),
+        *(probe.tool for probe in truth.probes),
+        *(call.name for turn in task.demonstration for call in turn.calls),
+    }
