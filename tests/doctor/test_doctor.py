@@ -67,7 +67,7 @@ def test_a_sound_setup_is_found_sound_after_a_real_episode(folder: Path) -> None
     # Only what the machine itself lacks may be other than good.
     assert {finding.what for finding in findings if finding.level is not Level.GOOD} <= {"sandbox"}
     seen = {finding.what for finding in findings}
-    assert {"Python", "torch", "peft", "renderers", "device", "disk", "sandbox", "fmp key"} <= seen
+    assert {"Python", "torch", "peft", "renderers", "device", "disk", "sandbox"} <= seen
     assert of(findings, "server notebook")[0].detail.startswith("5 tools")
     assert "1 in train.jsonl" in of(findings, "tasks")[0].detail
     assert "0.0 million parameters" in of(findings, "model")[0].detail
@@ -78,14 +78,13 @@ def test_a_sound_setup_is_found_sound_after_a_real_episode(folder: Path) -> None
 def test_a_server_that_cannot_start_is_bad_and_nothing_is_blamed_on_its_tasks(folder: Path) -> None:
     broken = {"command": sys.executable, "args": ["-c", "import no_such_module"], "env": {"KEY": SECRET}}
     write_servers(folder, notebook=broken)
-    findings = found(folder, environ={"FMP_API_KEY": SECRET})
+    findings = found(folder)
     [server] = of(findings, "server notebook")
     assert server.level is Level.BAD
     assert "no_such_module" in server.detail
     assert server.advice
     assert [finding.level for finding in of(findings, "tasks")] == [Level.WARNING]
     assert of(findings, "rollout")[0].detail.startswith("not tried")
-    assert "live" in of(findings, "fmp key")[0].detail
     assert SECRET not in repr(findings)
 
 

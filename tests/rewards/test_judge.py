@@ -252,6 +252,17 @@ def test_a_judge_that_could_never_work_is_refused_when_it_is_made(monkeypatch: p
         Judge(model="m", base_url="http://user:5ecret@127.0.0.1/", key_variable="NONE")
 
 
+def test_the_judges_key_may_be_in_dotenv(
+    provider: LoopbackProvider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGE_KEY")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text(f"JUDGE_KEY={KEY}\n")
+    provider.play(PATH, verdict())
+    judge_with(provider, tmp_path / "cache", PLAYED)
+    assert provider.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
 # --- what the judge is told, and what it may say -----------------------------------------------------------
 
 INJECTIONS = [

@@ -11,7 +11,7 @@ from tests.servers.live import test_slack as slack
 from tests.servers.live import test_tavily as tavily
 from tests.servers.live.play import environ
 from tests.servers.provider import Answer, LoopbackProvider
-from turnwise.servers.contract import contract
+from turnwise.servers.contract import WRITES, contract
 from turnwise.servers.services import Backend, open_service
 
 BAR = polygon.bar(polygon.milliseconds(2024, 1, 2))
@@ -72,7 +72,8 @@ def shape(value: Any) -> Any:
 
 
 async def answer(server: str, tool: str, backend: Backend, variables: dict[str, str], words: Any) -> Any:
-    async with open_service(server, backend, variables) as service:
+    may_write = backend is Backend.LIVE and tool in WRITES
+    async with open_service(server, backend, variables, may_write=may_write) as service:
         handler = next(each.handler for each in service.tools if each.name == tool)
         return await handler(words, "episode-1")
 
