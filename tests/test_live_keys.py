@@ -1,4 +1,4 @@
-"""Keys in `.env` make no command call a provider: real commands and servers, providers that count requests."""
+"""Keys in `.env` make no command call a provider: real commands, providers that count requests."""
 
 import json
 import shutil

@@ -14,6 +14,8 @@ import pytest
 
 from tests.chat.tokenizers import qwen3
 from tests.rollout.stage import NOTEBOOK, call, task
+from tests.servers.provider import Answer as Reply
+from tests.servers.provider import LoopbackProvider
 from turnwise.config import Recipe
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.evaluate.report import (
@@ -131,6 +133,31 @@ def test_an_endpoint_is_measured_with_its_own_token_counts_and_cost(recipe: Reci
         (2, 20, 200)
     }
     assert report.cost == pytest.approx(4 * (200 * 1.0 + 20 * 10.0) / 1e6)
+
+
+def test_the_key_of_an_endpoint_may_be_in_dotenv(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-from-dotenv\n")
+    message = {"role": "assistant", "content": "done"}
+    usage = {"prompt_tokens": 100, "completion_tokens": 10}
+    reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    with LoopbackProvider() as provider:
+        provider.play("chat/completions", Reply(reply))
+        asyncio.run(
+            evaluate_recipe(
+                recipe,
+                TASKS[:1],
+                out=tmp_path / "eval.json",
+                num_samples=1,
+                temperature=0.0,
+                endpoint=provider.url,
+                endpoint_model="teacher",
+            )
+        )
+    assert provider.requests[0].headers["authorization"] == "Bearer sk-from-dotenv"
 
 
 def report_of(model: str, rates: dict[str, list[bool]]) -> Report:
