@@ -106,6 +106,7 @@ def ok(ran: Ran) -> Ran:
 
 def test_no_command_calls_a_provider_because_its_key_is_set(folder: Path, providers: Providers) -> None:
     doctor = turnwise("doctor", "recipe.toml", cwd=folder)  # whose sandbox finding is the machine's own
+    assert arrived(providers) == {}
     commands = [
         ["sft", "recipe.toml", "--out", "warm"],
         ["rollout", "recipe.toml", "--groups", "2", "--script", *SMALL],
