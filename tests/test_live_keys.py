@@ -131,7 +131,7 @@ def test_only_the_server_that_the_recipe_names_is_live(folder: Path, providers: 
     save([live_task("price", "fmp", PRICE)], folder / "train.jsonl")
     write_recipe(folder, 'tools.live = ["fmp"]', tasks="")
     ran = ok(turnwise("rollout", "recipe.toml", "--script", *SMALL, cwd=folder))
-    assert "fmp is live: its tools read from FMP" in ran.err
+    assert "fmp is live: its 9 tools only read from FMP" in ran.err
     assert arrived(providers) == {"FMP": ["GET quote"] * 2}
     assert providers["FMP"].requests[0].headers["apikey"] == KEY
     doctor = turnwise("doctor", "recipe.toml", cwd=folder)
@@ -145,16 +145,18 @@ def test_a_live_server_reads_and_does_not_write_unless_that_is_allowed_too(
     save([live_task("look", "slack", CHANNELS)], folder / "train.jsonl")
     write_recipe(folder, 'tools.live = ["slack"]', tasks="")
     ran = ok(turnwise("rollout", "recipe.toml", "--script", *SMALL, cwd=folder))
-    assert "slack is live: its tools read from Slack; send_slack_message is withheld" in ran.err
+    reads = "list_slack_channels, get_slack_channel_history only read"
+    assert f"slack is live: {reads} from Slack; send_slack_message is withheld" in ran.err
     assert set(arrived(providers)["SLACK"]) == {"GET conversations.list"}
     save([live_task("post", "slack", CHANNELS, POST)], folder / "train.jsonl")
     for command in (["rollout", "recipe.toml", "--script"], ["sft", "recipe.toml", "--out", "warm"]):
         ran = turnwise(*command, cwd=folder)
         assert ran.code == 2, ran
-        assert "task 'post': it needs send_slack_message, which is withheld" in ran.err
+        assert "task 'post' needs send_slack_message, which is withheld" in ran.err
     doctor = turnwise("doctor", "recipe.toml", cwd=folder)
     assert doctor.code == 1
     assert "SLACK_BOT_TOKEN is valid" in doctor.out
+    assert f"slack is live: {reads} from Slack" in doctor.out
     assert set(arrived(providers)["SLACK"]) == {"GET conversations.list"}
     write_recipe(folder, 'tools.live = ["slack"]\ntools.live_writes = ["slack"]', tasks="")
     ran = ok(turnwise("rollout", "recipe.toml", "--script", *SMALL, cwd=folder))
@@ -168,6 +170,7 @@ def test_the_calling_command_is_embedded_unless_it_says_live(folder: Path, provi
     assert "ok" in ok(turnwise(*post, cwd=folder)).out
     ran = turnwise(*post, "--live", "slack", cwd=folder)
     assert ran.code == 2, ran
+    assert "send_slack_message is withheld" in one_line(ran.err)
     assert arrived(providers) == {}
     ok(turnwise(*post, "--live", "slack", "--allow-writes", cwd=folder))
     assert arrived(providers) == {"SLACK": ["GET conversations.list", "POST chat.postMessage"]}
@@ -193,7 +196,7 @@ def test_a_task_of_the_embedded_world_is_refused_on_a_live_server_by_every_comma
     ):
         ran = turnwise(*command, cwd=folder)
         assert ran.code == code, (command, ran)
-        assert "embedded world, and server 'fmp' is live (FMP)" in ran.out + ran.err
+        assert "task 'price' is of the embedded world, and server 'fmp' is live (FMP)" in ran.out + ran.err
     assert arrived(providers) == {}
     doctor = turnwise("doctor", "recipe.toml", "--set", "tools.live=['fmp']", cwd=folder)
     assert "embedded world, and server 'fmp' is live (FMP)" in doctor.out

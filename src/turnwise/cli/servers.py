@@ -61,6 +61,9 @@ def call(
     if not isinstance(parsed, dict):
         fail(f"arguments: expected a JSON object, got {arguments}")
     servers = servers_in(mcp, live=live, live_writes=live if allow_writes else ())
+    for server in servers.live:
+        if tool in server.withheld:
+            fail(f"{tool} is withheld: {server.name} is live and may not write; --allow-writes allows it")
     try:
         result = asyncio.run(call_tool(servers.specs, tool, parsed))
     except ValueError as error:

@@ -95,12 +95,13 @@ def served_name(spec: ServerSpec) -> str | None:
 def describe_live(server: LiveServer) -> str:
     """One line on what an episode can do at the provider."""
     if not server.writes:
-        return f"{server.name} is live: its tools read from {server.service}"
+        return f"{server.name} is live: its {len(server.reads)} tools only read from {server.service}"
+    reads = ", ".join(server.reads)
     if server.may_write:
         effects = "; ".join(f"{tool} {effect}" for tool, effect in server.writes.items())
-        return f"{server.name} is live and may write to {server.service}: {effects}"
+        return f"{server.name} is live and may write to {server.service}: {effects}; {reads} only read"
     return (
-        f"{server.name} is live: its tools read from {server.service}; {', '.join(server.withheld)} is "
+        f"{server.name} is live: {reads} only read from {server.service}; {', '.join(server.withheld)} is "
         f'withheld, and tools.live_writes = ["{server.name}"] offers it'
     )
 

@@ -17,14 +17,14 @@ def live_conflicts(task: Task, live: Sequence[LiveServer]) -> Iterator[tuple[str
         if task.world == EMBEDDED_WORLD:
             yield (
                 "world",
-                f"its truth is of the embedded world, and server {server.name!r} is live ({server.service}): "
-                "leave it out of tools.live, or use other tasks",
+                f"task {task.id!r} is of the embedded world, and server {server.name!r} is live "
+                f"({server.service}): leave it out of tools.live, or use other tasks",
             )
         for tool in server.withheld:
             if {tool, f"{server.name}__{tool}"} & _needed_tools(task):
                 yield (
                     "truth",
-                    f"it needs {tool}, which is withheld: server {server.name!r} is live and may not write; "
+                    f"task {task.id!r} needs {tool}, which is withheld: server {server.name!r} is live and may not write; "
                     f'tools.live_writes = ["{server.name}"] allows it',
                 )
 
@@ -33,9 +33,9 @@ def check_worlds(tasks: Iterable[Task], live: Sequence[LiveServer]) -> None:
     """ValueError that names the first task that these live servers rule out, and how many there are."""
     found = [(task.id, message) for task in tasks for _, message in live_conflicts(task, live)]
     if found:
-        (task_id, message), num_more = found[0], len({task_id for task_id, _ in found}) - 1
-        more = f" ({num_more} more tasks like it)" if num_more else ""
-        raise ValueError(f"task {task_id!r}: {message}{more}")
+        (_, message), num_more = found[0], len({task_id for task_id, _ in found}) - 1
+        more = f" (and {num_more} more such tasks)" if num_more else ""
+        raise ValueError(f"{message}{more}")
 
 
 def _needed_tools(task: Task) -> set[str]:
