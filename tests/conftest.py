@@ -22,6 +22,7 @@ LONG = (
     "training/test_prefix.py",
     "test_examples.py",
     "run/test_train.py",
+    "test_live_keys.py",
     "run/test_screens.py",
     "test_export.py",
     "dashboard/test_clicking.py",

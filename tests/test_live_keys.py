@@ -55,14 +55,14 @@ def folder(tmp_path: Path, providers: Providers) -> Path:
     assert len(tasks) == 2
     save(tasks, tmp_path / "train.jsonl")
     shutil.copy(DEMO / "test.jsonl", tmp_path / "test.jsonl")
+    shutil.copy(Path(warm.light()).with_name("mcp.json"), tmp_path)
     write_recipe(tmp_path)
     return tmp_path
 
 
 def write_recipe(folder: Path, tools: str = "", tasks: str = 'test = "test.jsonl"') -> None:
-    servers = Path(warm.light()).with_name("mcp.json")
     (folder / "recipe.toml").write_text(
-        f'tools.mcp = "{servers}"\n{tools}\n'
+        f'tools.mcp = "mcp.json"\n{tools}\n'
         f'[tasks]\ntrain = "train.jsonl"\n{tasks}\n'
         "[rollout]\ntokens_per_turn = 96\ntokens_per_episode = 2048\nlockstep = true\n"
         '[policy]\ntuning = "full"\n[sft]\nnum_epochs = 1\n'
@@ -166,7 +166,7 @@ def test_a_live_server_reads_and_does_not_write_unless_that_is_allowed_too(
 
 
 def test_the_calling_command_is_embedded_unless_it_says_live(folder: Path, providers: Providers) -> None:
-    post = ["call", POST[0], json.dumps(POST[1]), "--mcp", str(Path(warm.light()).with_name("mcp.json"))]
+    post = ["call", POST[0], json.dumps(POST[1])]
     assert "ok" in ok(turnwise(*post, cwd=folder)).out
     ran = turnwise(*post, "--live", "slack", cwd=folder)
     assert ran.code == 2, ran
@@ -184,12 +184,12 @@ def test_a_task_of_the_embedded_world_is_refused_on_a_live_server_by_every_comma
         "command": str(Path(warm.light()).with_name("turnwise")),
         "args": ["serve", "fmp", "--backend", "live"],
     }
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"fmp": block}}))
+    (folder / "live.json").write_text(json.dumps({"mcpServers": {"fmp": block}}))
     write_recipe(folder, tasks="")
     for command, code in (
-        (["tasks", "check", "train.jsonl"], 1),
-        (["train", "recipe.toml", "--dry-run", "--set", "tools.mcp=mcp.json"], 1),
-        (["train", "recipe.toml", "--set", "tools.mcp=mcp.json"], 2),
+        (["tasks", "check", "train.jsonl", "--mcp", "live.json"], 1),
+        (["train", "recipe.toml", "--dry-run", "--set", "tools.mcp=live.json"], 1),
+        (["train", "recipe.toml", "--set", "tools.mcp=live.json"], 2),
         (["rollout", "recipe.toml", "--script", "--set", "tools.live=['fmp']"], 2),
         (["eval", "recipe.toml", "--tasks", "train.jsonl", "--set", "tools.live=['fmp']"], 2),
         (["sft", "recipe.toml", "--out", "warm", "--set", "tools.live=['fmp']"], 2),

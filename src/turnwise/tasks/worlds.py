@@ -24,8 +24,8 @@ def live_conflicts(task: Task, live: Sequence[LiveServer]) -> Iterator[tuple[str
             if {tool, f"{server.name}__{tool}"} & _needed_tools(task):
                 yield (
                     "truth",
-                    f"task {task.id!r} needs {tool}, which is withheld: server {server.name!r} is live and may not write; "
-                    f'tools.live_writes = ["{server.name}"] allows it',
+                    f"task {task.id!r} needs {tool}, which is withheld: server {server.name!r} is live and "
+                    f'may not write; tools.live_writes = ["{server.name}"] allows it',
                 )
 
 
