@@ -173,6 +173,8 @@ class Truth:
     """Exactly these changes, each once, and no others; None asks nothing, () forbids every change."""
     probes: tuple[StateProbe, ...] = ()
     required_tools: tuple[str, ...] = ()
+    min_tool_calls: int = 0
+    """The least number of successful calls, of any tools; repeated calls count."""
     forbidden_tools: tuple[str, ...] = ()
     milestones: tuple[str, ...] = ()
     """Tools each paid once for a first successful call, in any order."""
