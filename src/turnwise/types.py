@@ -91,6 +91,11 @@ class ToolResult:
     def fault(self) -> Fault:
         return self.cause.fault
 
+    def sent(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The call's arguments under the names that the server was sent."""
+        names = dict(repair.split("->", 1) for repair in self.repairs)
+        return {names.get(name, name): value for name, value in arguments.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class ServerLoss:

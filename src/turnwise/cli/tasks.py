@@ -112,22 +112,53 @@ def convert(
     source: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, in any known layout.")],
     target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its ending.")],
     mcp: McpOption = None,
+    demonstrations: Annotated[
+        bool,
+        typer.Option(
+            help="Make the calls of recorded conversations again, and keep those that hold as demonstrations."
+        ),
+    ] = True,
 ) -> None:
     """Read tasks in any known layout and write them in turnwise's own.
 
+    Recorded calls are made on the servers, changes included: give --no-demonstrations where these are real.
+
     Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
     """
-    from turnwise.mcp.pool import Pool
-    from turnwise.tasks.load import load, save
+    from rich.progress import Progress
 
-    async def tool_servers() -> dict[str, str]:
+    from turnwise.demonstrations import Demonstrated, demonstrated
+    from turnwise.mcp.pool import Pool
+    from turnwise.rollout.display import printable
+    from turnwise.tasks.load import Problem, read, save
+    from turnwise.tasks.plan import ToolsDown
+
+    async def run() -> Demonstrated:
         async with Pool(specs_of(mcp)) as pool:
             await pool.connect()
-            return {tool.name: tool.server for tool in pool.tools}
+            placed = []
+            for item in read(source, tool_servers={tool.name: tool.server for tool in pool.tools}):
+                if isinstance(item, Problem):
+                    raise ValueError(str(item))
+                placed.append(item)
+            if not demonstrations:
+                return Demonstrated(tuple(item.task for item in placed), ())
+            with Progress(transient=True) as bar:
+                shown = bar.add_task("playing recordings again")
+                return await demonstrated(
+                    placed,
+                    pool,
+                    on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
+                )
 
     try:
-        tasks = load(source, tool_servers=asyncio.run(tool_servers()))
-        save(tasks, target)
-    except ValueError as error:
+        found = asyncio.run(run())
+        save(found.tasks, target)
+    except (ValueError, ToolsDown) as error:
         fail(str(error))
-    print(f"{target}: {len(tasks)} tasks")
+    for dropped in found.dropped:
+        print(printable(f"no demonstration for {dropped.task_id}: {dropped.reason}"))
+    print(
+        f"{target}: {len(found.tasks)} tasks, {found.num_kept} with a demonstration; "
+        f"{len(found.dropped)} recorded conversations dropped"
+    )

@@ -42,12 +42,12 @@ def legacy_task(
     offered = tuple(dict.fromkeys(_names(available, "extra_info.tools_available")))
     asked = _truth(truth, facts, fields, f"{spec_name}.ground_truth")
     split = _split(extra.get("split"), file_stem)
-    # Earlier systems number the tasks of every file anew: `a01` is one task in train and another in validation.
+    # Earlier systems number every file anew: `a01` is one task in train and another one in validation.
     given = fields.first("task_id") or row.get("id")
     return Task(
         id=f"{split}-{given}" if given else f"{file_stem}-{number}",
         prompt=_prompt(
-            fields.first("question", "original_question") if "prompt" not in row else row["prompt"]
+            row["prompt"] if row.get("prompt") is not None else fields.first("question", "original_question")
         ),
         servers=_servers((*offered, *asked.required_tools, *asked.milestones), facts, tool_servers),
         truth=asked,
