@@ -84,25 +84,42 @@ def make(
 def check(
     files: Annotated[list[Path], typer.Argument(help="Task files; splits must be disjoint.")],
     mcp: McpOption = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Check for this recipe's reward and servers; else for `outcome`.")
+    ] = None,
 ) -> None:
     """Check task files against the servers' real tools before a run finds out; exit code 1 on problems.
 
+    A ticker that the embedded world lacks is a warning: a task may ask about it and still be played.
+
     Example: turnwise tasks check tasks/*.jsonl --mcp mcp.json
     """
+    from turnwise.cli.recipes import read_recipe
     from turnwise.mcp.pool import Pool
+    from turnwise.rewards import parts_of, why_unscorable_by
+    from turnwise.rollout.display import printable
     from turnwise.tasks.check import check_files
-    from turnwise.types import Tool
+    from turnwise.tasks.load import PlacedTask, Problem, read
+    from turnwise.tickers import unknown_tickers
 
-    async def tools() -> list[Tool]:
-        async with Pool(specs_of(mcp)) as pool:
+    settings = read_recipe(recipe, [])
+    specs = specs_of(mcp or settings.tools.mcp)
+
+    async def find() -> tuple[list[Problem], list[Problem]]:
+        async with Pool(specs) as pool:
             for error in (await pool.connect()).values():
                 fail(str(error))
-            return list(pool.tools)
+            placed = [item for file in files for item in read(file) if isinstance(item, PlacedTask)]
+            problems = check_files(files, pool.tools, why_unscorable_by(parts_of(settings)))
+            return problems, await unknown_tickers(placed, specs, pool)
 
-    problems = check_files(files, asyncio.run(tools()))
+    problems, warnings = asyncio.run(find())
+    for warning in warnings:
+        print(printable(f"warning: {warning}"))
     for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems" if problems else "no problems")
+        print(printable(str(problem)))
+    found = f"{len(problems)} problems" if problems else "no problems"
+    print(f"{found}, {len(warnings)} warnings" if warnings else found)
     if problems:
         raise typer.Exit(1)
 

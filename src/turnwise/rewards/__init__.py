@@ -11,8 +11,8 @@ from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
 from turnwise.rewards.judge import Judge
 from turnwise.rewards.outcome import efficiency, is_success, outcome, succeeded
-from turnwise.rewards.part import Part
-from turnwise.rewards.scorable import check_scorable, why_unscorable
+from turnwise.rewards.part import Part, parts_of
+from turnwise.rewards.scorable import check_scorable, why_unscorable, why_unscorable_by
 from turnwise.rewards.state import probes, writes
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
 from turnwise.types import Reward, Trajectory
@@ -24,8 +24,10 @@ __all__ = [
     "Rewards",
     "check_scorable",
     "is_success",
+    "parts_of",
     "succeeded",
     "why_unscorable",
+    "why_unscorable_by",
 ]
 
 Scorer = Callable[[Trajectory], Awaitable[float]]

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from turnwise.config import Recipe
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -12,3 +14,8 @@ class Part:
     name: str
     weight: float = 1.0
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parts_of(recipe: Recipe) -> list[Part]:
+    """The parts of the recipe's reward."""
+    return [Part(part.name, part.weight, part.options) for part in recipe.rewards]

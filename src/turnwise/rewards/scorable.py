@@ -32,6 +32,11 @@ def why_unscorable(task: Task, parts: Sequence[Part]) -> str | None:
     return None
 
 
+def why_unscorable_by(parts: Sequence[Part]) -> Callable[[Task], str | None]:
+    """`why_unscorable` for the parts of one reward."""
+    return lambda task: why_unscorable(task, parts)
+
+
 def check_scorable(tasks: Sequence[Task], parts: Sequence[Part]) -> None:
     """ValueError that names the first task which cannot be scored, and what to add to it."""
     for task in tasks:

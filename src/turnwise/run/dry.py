@@ -1,4 +1,4 @@
-"""Takes a recipe, gives what a run of it would do and what would keep it from that; nothing is played."""
+"""A dry run: what a run of a recipe would do and what would keep it from that; nothing is played."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from turnwise.config import Recipe
 from turnwise.inspection import Listing, list_tools
 from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
-from turnwise.rewards import Part, Rewards
+from turnwise.readiness import task_problems
+from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.services import DEFAULT_FILE
-from turnwise.tasks.check import check_files
 from turnwise.tasks.load import load
-from turnwise.types import Tool
+from turnwise.workbench import chat_of
 
 _MAX_SHOWN = 5
-"""Problems of task files that are told one by one."""
+"""Problems of tasks that are printed; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,18 @@ async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun
     """What the episodes are made of, whoever learns from them: tasks, tools and rewards."""
     recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
-    async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
-        pass  # each is known, and takes the options that it is given
+    async with Rewards(parts_of(recipe)):
+        pass  # every part is known, and takes the options that it is given
     listing = listing or await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
-    problems += [] if problems else _task_problems(recipe, tools)
+    problems += [] if problems else _shortened(task_problems(recipe, tools, chat_of(recipe)))
     counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
     line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
     return DryRun((line,), tuple(problems))
 
 
-def _task_problems(recipe: Recipe, tools: Sequence[Tool]) -> list[str]:
-    files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
-    found = [str(problem) for problem in check_files(files, tools)]
+def _shortened(found: list[str]) -> list[str]:
     more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
 
