@@ -17,7 +17,7 @@ _UNKNOWN = "no such ticker in the embedded world"
 _TICKER = re.compile(r"(?<![\w&/.-])\$?([A-Z]{2,5}(?:[.-][A-Z]{1,2})?)(?![\w&/-])")
 _ARGUMENTS = ("symbol", "ticker", "tickers")
 _ACRONYMS = frozenset(
-    (
+    (  # noqa: SIM905  # a hundred quoted words would be read less well
         "AI AM API APR AUM BUY CAGR CEO CFO COO CPI CRM CSV CTO DCF EBIT EM EMA EPS ESG EST ET ETF ETFS "
         "EU EUR EV FAANG FCF FDA FED FOMC FX GAAP GARCH GBP GDP HOLD HTML ID IPO IPOS IR IT JPY JSON KPI "
         "LLC LLM MACD MCP ML NASDAQ NLP NOT NYSE OHLC OHLCV OK ONLY OR OTC PDF PE PM PNL PR QA QOQ REIT "

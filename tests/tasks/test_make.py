@@ -12,8 +12,8 @@ import pytest
 
 from tests import warm
 from turnwise.mcp.pool import Pool
-from turnwise.servers.embedded.world import open_world
 from turnwise.rewards import DEFAULT, why_unscorable_by
+from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.families.changes import CHANNEL_PRICE, POST_FIGURE

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from turnwise.chat import RenderedChat
 from turnwise.config import Recipe
 from turnwise.inspection import Listing, list_tools
 from turnwise.mcp.spec import load as load_servers
@@ -50,10 +51,18 @@ async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun
     listing = listing or await list_tools(load_servers(recipe.tools.mcp or DEFAULT_FILE))
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
-    problems += [] if problems else _shortened(task_problems(recipe, tools, chat_of(recipe)))
+    problems += [] if problems else _shortened(task_problems(recipe, tools, _chat(recipe)))
     counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
     line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
     return DryRun((line,), tuple(problems))
+
+
+def _chat(recipe: Recipe) -> RenderedChat:
+    try:
+        return chat_of(recipe)
+    except OSError as error:  # as transformers reports a folder or a name without a tokenizer
+        [first, *_] = str(error).splitlines()
+        raise ValueError(f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}") from None
 
 
 def _shortened(found: list[str]) -> list[str]:
