@@ -10,7 +10,7 @@ Call = tuple[str, dict[str, Any], str]
 """A tool, its arguments, and what the server of that day returned."""
 
 QUOTE: Call = ("fmp_get_quote", {"symbol": "KALDJ"}, "**KALDJ**\nPrice: $213.88")
-CHANNELS: Call = ("list_slack_channels", {}, "**Available Public Channels (1 found):** #general")
+CHANNELS: Call = ("list_slack_channels", {}, "**Available Public Channels found:** #general")
 FAILED: Call = ("fmp_get_quote", {"symbol": "NOSUCH"}, "Error getting the quote of NOSUCH")
 
 
