@@ -26,7 +26,8 @@ def sound_setup(folder: Path) -> Path:
     save([shown_task()], folder / "train.jsonl")
     (folder / "recipe.toml").write_text(
         f'model.path = "{model}"\ntools.mcp = "mcp.json"\ntasks.train = "train.jsonl"\n'
-        f'run.folder = "{folder}/runs"\nrollout = {{tokens_per_turn = 128, lockstep = true}}\n'
+        f'run = {{folder = "{folder}/runs", tasks_per_step = 1}}\n'
+        "rollout = {tokens_per_turn = 128, lockstep = true}\n"
     )
     return folder
 

@@ -16,7 +16,8 @@ LAYERS = (
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},
     {"workbench"},
-    {"evaluate", "lessons", "trained", "inspection"},
+    {"readiness"},
+    {"evaluate", "lessons", "trained", "inspection", "demonstrations", "tickers"},
     {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )

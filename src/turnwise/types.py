@@ -91,6 +91,11 @@ class ToolResult:
     def fault(self) -> Fault:
         return self.cause.fault
 
+    def sent(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The call's arguments under the names that the server was sent."""
+        names = dict(repair.split("->", 1) for repair in self.repairs)
+        return {names.get(name, name): value for name, value in arguments.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class ServerLoss:
@@ -173,6 +178,8 @@ class Truth:
     """Exactly these changes, each once, and no others; None asks nothing, () forbids every change."""
     probes: tuple[StateProbe, ...] = ()
     required_tools: tuple[str, ...] = ()
+    min_tool_calls: int = 0
+    """The least number of successful calls, of any tools; repeated calls count."""
     forbidden_tools: tuple[str, ...] = ()
     milestones: tuple[str, ...] = ()
     """Tools each paid once for a first successful call, in any order."""

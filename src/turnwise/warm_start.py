@@ -11,6 +11,7 @@ from turnwise.chat import load_tokenizer
 from turnwise.config import Recipe
 from turnwise.lessons import Verified, demonstrating, lessons_of, verified_lessons
 from turnwise.planning import check_sft_limits
+from turnwise.readiness import require_playable
 from turnwise.rollout.live import shown
 from turnwise.tasks.load import load
 from turnwise.tracking.whole import write_json
@@ -85,6 +86,7 @@ async def _gather(recipe: Recipe, tasks: Sequence[Task], *, is_verified: bool) -
     async with open_workbench(demonstrating(recipe), tasks) as bench:
         if not is_verified:
             return Verified(lessons_of(bench, tasks), {})
+        require_playable(bench, tasks)
         collector = bench.collector(group_size=1)
         async with shown(collector.progress, len(tasks), Console(stderr=True, emoji=False)):
             return await verified_lessons(collector, tasks)

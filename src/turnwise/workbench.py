@@ -29,7 +29,7 @@ from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.planning import check_device_limits
 from turnwise.protocols import BatchEngine, Engine, EngineDown
-from turnwise.rewards import Part, Rewards
+from turnwise.rewards import Rewards, parts_of
 from turnwise.rollout.collector import Collector, LeaseFailed, Plan, Slots
 from turnwise.rollout.episode import Limits, player
 from turnwise.rollout.lockstep import Lockstep
@@ -85,6 +85,15 @@ class Workbench:
         return Lockstep(self.engine, num_slots, self.turn)
 
 
+def chat_of(recipe: Recipe) -> RenderedChat:
+    """The chat of the recipe's model; ValueError if its template cannot be used."""
+    return open_chat(
+        load_tokenizer(recipe.model.path),
+        system_prompt=recipe.model.system_prompt,
+        enable_thinking=recipe.model.enable_thinking,
+    )
+
+
 def limits_of(recipe: Recipe) -> Limits:
     rollout = recipe.rollout
     return Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
@@ -120,10 +129,7 @@ async def open_workbench(
         servers = servers_of(recipe)
         check_worlds(tasks, servers.live)
         specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
-    tokenizer = load_tokenizer(recipe.model.path)
-    chat = open_chat(
-        tokenizer, system_prompt=recipe.model.system_prompt, enable_thinking=recipe.model.enable_thinking
-    )
+    chat = chat_of(recipe)
     async with contextlib.AsyncExitStack() as exits:
         cassette = _cassette(recipe)
         if cassette is not None:
@@ -140,9 +146,7 @@ async def open_workbench(
         failures = await pool.connect()
         if failures:
             raise ValueError("; ".join(str(error) for error in failures.values()))
-        rewards = await exits.enter_async_context(
-            Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards])
-        )
+        rewards = await exits.enter_async_context(Rewards(parts_of(recipe)))
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
             exits.push_async_callback(engine.close)

@@ -150,8 +150,7 @@ def test_a_prompt_that_leaves_no_room_is_bad(folder: Path) -> None:
     recipe = recipe_in(folder, "rollout.tokens_per_episode=16")
     *_, finding = listed(check_model(recipe, shown_task(), ()))
     assert (finding.what, finding.level) == ("sampling", Level.BAD)
-    assert "an episode 16" in finding.detail
-    assert "rollout.tokens_per_episode" in finding.advice
+    assert "rollout.tokens_per_episode is 16: raise it" in finding.detail
 
 
 def test_a_demonstration_that_no_longer_earns_its_outcome_is_bad(folder: Path) -> None:

@@ -227,7 +227,7 @@ def test_a_task_without_a_rubric_takes_the_judges_own_or_is_an_error(
     bare = episode(Truth(), said("yes"))
     assert judge_with(provider, tmp_path, bare, rubric="Be brief.") == [1.0]
     assert "Be brief." in provider.requests[0].body["messages"][1]["content"]
-    with pytest.raises(ValueError, match="'t1' has no rubric"):
+    with pytest.raises(ValueError, match="'t1': the judge has no rubric"):
         judge_with(provider, tmp_path, bare)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.rewards.episodes import HISTORY, POST, QUOTE, completion, did, episode, garbled, said, together
-from turnwise.rewards.outcome import efficiency, is_success
+from turnwise.rewards.outcome import efficiency, is_success, outcome
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
 from turnwise.types import Answer, Cause, Parsed, Stop, ToolCall, Trajectory, Truth, Turn
 
@@ -23,6 +23,16 @@ def test_a_required_tool_must_have_been_called_with_success() -> None:
     assert value(required_tools, episode(truth, did(QUOTE), said("x"))) == 0
     assert value(required_tools, episode(truth, did(QUOTE), did(HISTORY, cause=Cause.TOOL_ERROR))) == 0
     assert value(required_tools, episode(Truth(), said("x"))) == 1
+
+
+def test_only_calls_that_succeed_count_towards_the_least_number() -> None:
+    truth = Truth(min_tool_calls=2)
+    failed = did(QUOTE, cause=Cause.TOOL_ERROR)
+    for part in (required_tools, outcome):
+        assert value(part, episode(truth, did(QUOTE), failed, did(HISTORY), said("x"))) == 1
+        assert value(part, episode(truth, together(did(QUOTE), did(QUOTE)), said("x"))) == 1
+        assert value(part, episode(truth, did(QUOTE), failed, said("x"))) == 0
+        assert value(part, episode(truth, said("x"))) == 0
 
 
 def test_a_forbidden_tool_may_not_even_be_tried() -> None:

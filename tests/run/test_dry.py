@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import BloomConfig
 
+from tests.chat.tokenizers import qwen3
 from tests.run.stage import recipe, write_recipe
 from tests.test_cli import is_plain, turnwise
 from turnwise.config import Recipe, changed_recipe
@@ -54,6 +55,7 @@ def test_what_would_fail_later_is_found_now(tmp_path: Path) -> None:
 def test_a_model_whose_memory_cannot_be_planned_keeps_no_one_from_a_run(tmp_path: Path) -> None:
     settings = recipe(tmp_path)
     BloomConfig(vocab_size=640, hidden_size=32, n_layer=2, n_head=4).save_pretrained(tmp_path / "bloom")
+    qwen3().save_pretrained(tmp_path / "bloom")
     found = tried(settings, f"model.path={tmp_path / 'bloom'}")
     assert not found.problems
     [memory] = [line for line in found.lines if line.startswith("memory: ")]

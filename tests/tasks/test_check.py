@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tasks.contract_tools import contract_tools
+from turnwise.rewards import DEFAULT, Part, why_unscorable_by
 from turnwise.tasks.check import check, check_files
 from turnwise.tasks.load import PlacedTask, save
 from turnwise.types import (
@@ -25,6 +26,7 @@ from turnwise.types import (
 )
 
 TOOLS = contract_tools()
+WHY = why_unscorable_by(DEFAULT)
 
 GOOD = Task(
     id="good",
@@ -51,7 +53,7 @@ GOOD = Task(
 
 
 def found(task: Task) -> list[tuple[str, str]]:
-    problems = check([PlacedTask("tasks.jsonl", 3, task)], TOOLS)
+    problems = check([PlacedTask("tasks.jsonl", 3, task)], TOOLS, WHY)
     assert all((problem.file, problem.row) == ("tasks.jsonl", 3) for problem in problems)
     return [(problem.field, problem.message) for problem in problems]
 
@@ -77,7 +79,7 @@ def test_a_dataset_that_asks_for_tavily_filter_is_told_the_nearest_real_name(tmp
         "extra_info": {"task_id": "t1", "tools_available": ["tavily_search", "tavily_filter"]},
     }
     path.write_text(json.dumps([row]))
-    problems = [str(problem) for problem in check_files([path], TOOLS)]
+    problems = [str(problem) for problem in check_files([path], TOOLS, WHY)]
     assert len(problems) == 2
     for problem, field in zip(problems, ("tools.1", "truth.required_tools.1"), strict=True):
         assert problem.startswith(f"{path}: row 1: {field}: no server has a tool 'tavily_filter'")
@@ -128,7 +130,18 @@ def test_a_dataset_that_asks_for_tavily_filter_is_told_the_nearest_real_name(tmp
         ),
         (with_call("fmp_get_quote", {}), "demonstration.0.calls.0.arguments", "needs 'symbol'"),
         (replace(GOOD, demonstration=GOOD.demonstration[:1]), "demonstration.0", "must be an answer"),
-        (replace(GOOD, max_turns=1), "demonstration", "allows 1"),
+        (
+            replace(GOOD, max_turns=2, demonstration=(GOOD.demonstration[0], *GOOD.demonstration)),
+            "demonstration",
+            "allows 2",
+        ),
+        (replace(with_truth(min_tool_calls=9), max_turns=2), "truth", "2 turns leave room for 8"),
+        (replace(GOOD, max_turns=1, demonstration=()), "truth", "asks for 1 calls"),
+        (
+            replace(GOOD, tools=(), truth=Truth(min_tool_calls=1), demonstration=()),
+            "truth.min_tool_calls",
+            "offered no tool",
+        ),
         (
             replace(GOOD, demonstration=(replace(GOOD.demonstration[0], results=()), DemoTurn("x"))),
             "demonstration.0.results",
@@ -196,7 +209,19 @@ def test_a_tool_must_be_on_one_of_the_tasks_servers_unless_it_names_none() -> No
 def test_a_truth_that_asks_for_nothing_is_found() -> None:
     bare = replace(GOOD, truth=Truth(forbidden_tools=("execute_python",)))
     assert [field for field, _ in found(bare)] == ["truth"]
-    assert found(replace(GOOD, truth=Truth(writes=()))) == []
+    [(field, message)] = found(replace(GOOD, truth=Truth(rubric="Be brief.")))
+    assert field == "truth"
+    assert "add answer, writes, probes, required_tools or min_tool_calls" in message
+    assert [field for field, _ in found(replace(GOOD, truth=Truth(writes=())))] == ["truth"]
+    assert found(replace(GOOD, truth=Truth(min_tool_calls=1))) == []
+
+
+def test_the_reward_decides_what_a_truth_must_ask() -> None:
+    graded = replace(GOOD, truth=Truth(rubric="Be brief."))
+    judged = why_unscorable_by([Part("judge", options={"model": "m"})])
+    assert check([PlacedTask("tasks.jsonl", 1, graded)], TOOLS, judged) == []
+    [problem] = check([PlacedTask("tasks.jsonl", 1, replace(GOOD, truth=Truth()))], TOOLS, judged)
+    assert "no rubric" in problem.message
 
 
 def test_ids_are_unique_over_all_files_and_prompts_over_splits(tmp_path: Path) -> None:
@@ -206,7 +231,7 @@ def test_ids_are_unique_over_all_files_and_prompts_over_splits(tmp_path: Path) -
     save((GOOD, other, replace(other, id="again")), train)
     save((replace(GOOD, split="test", prompt=(Message("user", "New."),)),
           replace(other, id="held-out", split="test", prompt=(shouted,))), test)  # fmt: skip
-    first, second = check_files([train, test], TOOLS)
+    first, second = check_files([train, test], TOOLS, WHY)
     assert (first.file, first.row, first.field) == (str(test), 1, "id")
     assert f"{train}: row 1" in first.message
     assert (second.file, second.row, second.field) == (str(test), 2, "prompt")
@@ -218,7 +243,7 @@ def test_unreadable_rows_and_bad_tasks_come_in_the_order_of_the_file(tmp_path: P
     save((with_truth(milestones=("nope",)), GOOD), path)
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "{", lines[1].replace('"good"', '""')]))
-    problems = check_files([path], TOOLS)
+    problems = check_files([path], TOOLS, WHY)
     assert [(problem.row, problem.field) for problem in problems] == [
         (1, "truth.milestones.0"),
         (2, ""),

@@ -5,7 +5,16 @@ from collections import Counter
 
 import pytest
 
-from turnwise.tasks.curriculum import BySuccess, Curriculum, Schedule, State, draw, note, state_of
+from turnwise.tasks.curriculum import (
+    BySuccess,
+    Curriculum,
+    Schedule,
+    State,
+    draw,
+    least_choice,
+    note,
+    state_of,
+)
 from turnwise.types import Difficulty, Message, Task, Truth
 
 EASY, MEDIUM, HARD = Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD
@@ -169,3 +178,24 @@ def test_a_level_without_tasks_is_passed_over() -> None:
 def test_no_tasks_at_all_is_an_error() -> None:
     with pytest.raises(ValueError, match="none to draw from"):
         draw((), EVEN, State(), step=0, count=1)
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "expected"),
+    [
+        (EVEN, (6, 0)),
+        (CLIMB, (1, 0)),
+        (Schedule(((0, (0, 1, 1)), (5, (0, 0, 1)))), (3, 5)),
+        (BySuccess(review=0.0), (1, 0)),
+        (BySuccess(review=0.2), (1, 0)),
+    ],
+)
+def test_the_fewest_tasks_that_a_step_can_draw_from_are_counted(
+    curriculum: Curriculum, expected: tuple[int, int]
+) -> None:
+    assert least_choice(some(easy=1, medium=2, hard=3), curriculum, num_steps=300) == expected
+
+
+def test_a_level_without_tasks_leaves_the_choice_to_the_others() -> None:
+    assert least_choice(some(hard=3), CLIMB, num_steps=300) == (3, 0)
+    assert least_choice(some(medium=2, hard=3), BySuccess(review=0.0), num_steps=1) == (2, 0)

@@ -8,6 +8,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from tests.tasks.legacy_rows import OFFERED, inputs_row, processed_row
 from turnwise.tasks.load import load, save
 from turnwise.types import Answer, Difficulty, Message, Task
 
@@ -57,7 +58,7 @@ def loaded(tmp_path: Path, row: dict[str, Any], name: str = "train.json") -> Tas
 
 def test_a_whole_row_becomes_a_task(tmp_path: Path) -> None:
     task = loaded(tmp_path, ROW)
-    assert task.id == "fin-0042"
+    assert task.id == "train-fin-0042"
     assert task.prompt == (
         Message("system", "You are a financial analyst with tools."),
         Message("user", "Get the quote of AAPL and post it to #trading."),
@@ -68,7 +69,7 @@ def test_a_whole_row_becomes_a_task(tmp_path: Path) -> None:
     assert task.servers == ("fmp", "slack", "python")
     assert task.truth.required_tools == ("fmp_get_quote", "send_slack_message")
     assert task.truth.milestones == ("fmp_get_quote", "execute_python")
-    assert task.truth.rubric == "quote_fetched: true\nmessage: names the price"
+    assert task.truth.rubric == "Quote fetched: yes\nMessage: names the price"
     assert task.truth.answer is None
     assert task.truth.writes is None
     assert task.split == "train"
@@ -86,7 +87,11 @@ def test_a_parquet_file_of_earlier_rows_loads(tmp_path: Path) -> None:
     packed = {**flat, "extra_info": json.dumps(ROW["extra_info"])}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([packed]), str(path))
     [task] = load(path, tool_servers=SERVERS)
-    assert (task.id, task.split, task.servers) == ("fin-0042", "validation", ("fmp", "slack", "python"))
+    assert (task.id, task.split, task.servers) == (
+        "validation-fin-0042",
+        "validation",
+        ("fmp", "slack", "python"),
+    )
     assert task.truth.milestones == ("fmp_get_quote", "execute_python")
 
 
@@ -128,9 +133,76 @@ def test_a_truth_that_is_an_answer_is_kept_as_one(tmp_path: Path, truth: Any) ->
         ({"reward_spec": "none"}, "reward_spec"),
         ({"extra_info": {"complexity": "epic"}}, "extra_info.complexity"),
         ({"extra_info": {"max_turns": 0}}, "max_turns"),
+        ({"extra_info": {"execution_metrics": {"max_iterations_allowed": "8"}}}, "max_turns"),
+        ({"extra_info": {"execution_metrics": {"min_tool_calls_required": -1}}}, "min_tool_calls"),
+        ({"task_metadata": "a01"}, "task_metadata"),
     ],
 )
 def test_a_mistake_names_its_field(tmp_path: Path, changes: dict[str, Any], field: str) -> None:
     with pytest.raises(ValueError, match=r"train\.json: row 1") as caught:
         loaded(tmp_path, {**ROW, **changes})
     assert field in str(caught.value)
+
+
+def test_a_row_of_the_inputs_layout_keeps_what_can_be_verified(tmp_path: Path) -> None:
+    task = loaded(tmp_path, inputs_row())
+    assert (task.id, task.family, task.difficulty, task.turn_limit) == ("train-a01", "a", Difficulty.EASY, 8)
+    assert [message.role for message in task.prompt] == ["user"]
+    assert task.tools == tuple(OFFERED)
+    assert task.truth.required_tools == ("fmp_get_quote",)
+    assert task.truth.min_tool_calls == 2
+    assert task.truth.milestones == ("fmp_get_quote", "list_slack_channels")
+    assert task.demonstration == (), "nobody has verified it"
+
+
+def test_a_row_of_the_processed_layout_keeps_what_can_be_verified(tmp_path: Path) -> None:
+    task = loaded(tmp_path, processed_row())
+    assert (task.id, task.family, task.truth.min_tool_calls) == ("train-d03", "general", 0)
+    assert task.truth.required_tools == ("fmp_get_quote",)
+    assert task.truth.milestones == ("fmp_get_quote",)
+    assert task.truth.rubric == ""
+
+
+def test_criteria_become_lines_that_a_judge_can_read(tmp_path: Path) -> None:
+    row = inputs_row(
+        error_recovery_demonstrated=True,
+        expected_outcome="The price is posted.",
+        validation_rules=["Names the channel", "Names the price"],
+        must_use_tools=["list_slack_channels"],
+        sources=["FMP", "Slack"],
+    )
+    truth = loaded(tmp_path, row).truth
+    assert truth.required_tools == ("fmp_get_quote", "list_slack_channels")
+    assert truth.rubric.splitlines() == [
+        "Reasoning quality at least 60 of 100",
+        "If a tool call fails, the agent recovers from it",
+        "Expected outcome: The price is posted.",
+        "Names the channel",
+        "Names the price",
+        "Sources: FMP, Slack",
+    ]
+
+
+def test_figures_of_the_recorded_run_are_neither_truth_nor_rubric(tmp_path: Path) -> None:
+    task = loaded(tmp_path, inputs_row())
+    assert task.truth.rubric == "Reasoning quality at least 60 of 100"
+    assert task.truth.answer is None
+
+
+def test_the_same_number_in_two_files_is_two_ids(tmp_path: Path) -> None:
+    first = loaded(tmp_path, inputs_row(), "train.json")
+    second = loaded(tmp_path, inputs_row(), "validation.json")
+    assert (first.id, second.id) == ("train-a01", "validation-a01")
+
+
+def test_metadata_at_the_top_and_its_question_are_enough(tmp_path: Path) -> None:
+    metadata = {"task_id": "b07", "category": "b", "complexity": "hard", "original_question": "How much?"}
+    task = loaded(tmp_path, {"task_metadata": metadata, "reward_spec": {"ground_truth": "42"}})
+    assert (task.id, task.family, task.difficulty) == ("train-b07", "b", Difficulty.HARD)
+    assert task.prompt == (Message("user", "How much?"),)
+
+
+def test_the_least_number_of_calls_is_found_in_the_metrics_too(tmp_path: Path) -> None:
+    row = inputs_row(min_tool_calls=None)
+    row["extra_info"]["execution_metrics"]["min_tool_calls_required"] = 3
+    assert loaded(tmp_path, row).truth.min_tool_calls == 3

@@ -32,6 +32,7 @@ FULL = Task(
         answer=Answer({"a": [1, 2.5, None, {"b": True}]}, Matcher.JSON_SUBSET, 0.25, ""),
         writes=(ExpectedWrite("send_slack_message", {"message": "é 12.30", "n": {"deep": [1]}}),),
         probes=(StateProbe("get_slack_channel_history", {"channel_id": "C1", "limit": 5}, "12.30"),),
+        min_tool_calls=2,
         required_tools=("fmp_get_quote",),
         forbidden_tools=("execute_python",),
         milestones=("fmp_get_quote", "send_slack_message"),

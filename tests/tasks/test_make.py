@@ -12,6 +12,7 @@ import pytest
 
 from tests import warm
 from turnwise.mcp.pool import Pool
+from turnwise.rewards import DEFAULT, why_unscorable_by
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
 from turnwise.tasks.families import FAMILIES
@@ -104,7 +105,7 @@ def test_what_is_made_passes_the_check(twice: tuple[Any, ...], tmp_path: Path) -
     paths = [tmp_path / f"{split}.jsonl" for split in SPLITS]
     for path, split in zip(paths, SPLITS, strict=True):
         save(made.of_split(split), path)
-    assert check_files(paths, tools) == []
+    assert check_files(paths, tools, why_unscorable_by(DEFAULT)) == []
 
 
 def test_progress_is_told_up_to_the_end(twice: tuple[Any, ...]) -> None:

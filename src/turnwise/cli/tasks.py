@@ -84,27 +84,43 @@ def make(
 def check(
     files: Annotated[list[Path], typer.Argument(help="Task files; splits must be disjoint.")],
     mcp: McpOption = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Check for this recipe's reward and servers; else for `outcome`.")
+    ] = None,
 ) -> None:
     """Check task files against the servers' real tools before a run finds out; exit code 1 on problems.
 
+    A ticker that the embedded world lacks is a warning: a task may ask about it and still be played.
+
     Example: turnwise tasks check tasks/*.jsonl --mcp mcp.json
     """
+    from turnwise.cli.recipes import read_recipe
     from turnwise.mcp.pool import Pool
+    from turnwise.rewards import parts_of, why_unscorable_by
+    from turnwise.rollout.display import printable
+    from turnwise.servers.backends import servers_of
     from turnwise.tasks.check import check_files
-    from turnwise.types import Tool
+    from turnwise.tasks.load import PlacedTask, Problem, read
+    from turnwise.tickers import unknown_tickers
 
-    servers = servers_in(mcp)
+    settings = read_recipe(recipe, [])
+    servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
 
-    async def tools() -> list[Tool]:
+    async def find() -> tuple[list[Problem], list[Problem]]:
         async with Pool(servers.specs) as pool:
             for error in (await pool.connect()).values():
                 fail(str(error))
-            return list(pool.tools)
+            placed = [item for file in files for item in read(file) if isinstance(item, PlacedTask)]
+            problems = check_files(files, pool.tools, why_unscorable_by(parts_of(settings)), servers.live)
+            return problems, await unknown_tickers(placed, servers, pool)
 
-    problems = check_files(files, asyncio.run(tools()), servers.live)
+    problems, warnings = asyncio.run(find())
+    for warning in warnings:
+        print(printable(f"warning: {warning}"))
     for problem in problems:
-        print(problem)
-    print(f"{len(problems)} problems" if problems else "no problems")
+        print(printable(str(problem)))
+    found = f"{len(problems)} problems" if problems else "no problems"
+    print(f"{found}, {len(warnings)} warnings" if warnings else found)
     if problems:
         raise typer.Exit(1)
 
@@ -114,22 +130,53 @@ def convert(
     source: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, in any known layout.")],
     target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its ending.")],
     mcp: McpOption = None,
+    demonstrations: Annotated[
+        bool,
+        typer.Option(
+            help="Make the calls of recorded conversations again, and keep those that hold as demonstrations."
+        ),
+    ] = True,
 ) -> None:
     """Read tasks in any known layout and write them in turnwise's own.
 
+    Recorded calls are made on the servers, changes included: give --no-demonstrations where these are real.
+
     Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
     """
-    from turnwise.mcp.pool import Pool
-    from turnwise.tasks.load import load, save
+    from rich.progress import Progress
 
-    async def tool_servers() -> dict[str, str]:
+    from turnwise.demonstrations import Demonstrated, demonstrated
+    from turnwise.mcp.pool import Pool
+    from turnwise.rollout.display import printable
+    from turnwise.tasks.load import Problem, read, save
+    from turnwise.tasks.plan import ToolsDown
+
+    async def run() -> Demonstrated:
         async with Pool(servers_in(mcp).specs) as pool:
             await pool.connect()
-            return {tool.name: tool.server for tool in pool.tools}
+            placed = []
+            for item in read(source, tool_servers={tool.name: tool.server for tool in pool.tools}):
+                if isinstance(item, Problem):
+                    raise ValueError(str(item))
+                placed.append(item)
+            if not demonstrations:
+                return Demonstrated(tuple(item.task for item in placed), ())
+            with Progress(transient=True) as bar:
+                shown = bar.add_task("playing recordings again")
+                return await demonstrated(
+                    placed,
+                    pool,
+                    on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
+                )
 
     try:
-        tasks = load(source, tool_servers=asyncio.run(tool_servers()))
-        save(tasks, target)
-    except ValueError as error:
+        found = asyncio.run(run())
+        save(found.tasks, target)
+    except (ValueError, ToolsDown) as error:
         fail(str(error))
-    print(f"{target}: {len(tasks)} tasks")
+    for dropped in found.dropped:
+        print(printable(f"no demonstration for {dropped.task_id}: {dropped.reason}"))
+    print(
+        f"{target}: {len(found.tasks)} tasks, {found.num_kept} with a demonstration; "
+        f"{len(found.dropped)} recorded conversations dropped"
+    )

@@ -16,10 +16,10 @@ from turnwise.lessons import demonstrating
 from turnwise.mcp.pool import Pool
 from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
 from turnwise.protocols import EngineDown
+from turnwise.readiness import prompt_problems, task_problems
 from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.servers.backends import Servers, describe_live
-from turnwise.tasks.check import check_files
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
 from turnwise.workbench import load_model, offered_tools, open_workbench, remote_engine, transformers_engine
@@ -91,9 +91,9 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
     if not reached.is_whole:
         yield Finding("tasks", Level.WARNING, "not checked: a server is down, so its tools are not known")
         return
-    problems = check_files(files, reached.tools, reached.live)
+    problems = task_problems(recipe, reached.tools, reached.live, chat=None)
     for problem in problems[:_MAX_SHOWN]:
-        yield Finding("tasks", Level.BAD, str(problem), "change the file, or the servers of mcp.json")
+        yield Finding("tasks", Level.BAD, problem, "change the file, the recipe, or the servers of mcp.json")
     if len(problems) > _MAX_SHOWN:
         more = f"and {len(problems) - _MAX_SHOWN} more problems"
         yield Finding("tasks", Level.BAD, more, f"turnwise tasks check {' '.join(map(str, files))}")
@@ -108,10 +108,14 @@ def _task_files(recipe: Recipe) -> list[Path]:
 
 def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
     """One to try things on: the first with a demonstration, else the first there is."""
+    tasks = _tasks(recipe, tools)
+    return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
+
+
+def _tasks(recipe: Recipe, tools: Sequence[Tool]) -> list[Task]:
     tool_servers = {tool.name: tool.server for tool in tools}
     items = (item for path in _task_files(recipe) for item in read(path, tool_servers=tool_servers))
-    tasks = [item.task for item in items if isinstance(item, PlacedTask)]
-    return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
+    return [item.task for item in items if isinstance(item, PlacedTask)]
 
 
 # --- the model ---------------------------------------------------------------------------------------------
@@ -139,6 +143,11 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
     for note in chat.notes:
         yield Finding("chat", Level.WARNING, note, "see docs/chat.md; nothing needs to be done")
     yield await asyncio.to_thread(_size, recipe)
+    too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools)) if task is not None else []
+    for problem in too_long[:_MAX_SHOWN]:
+        yield Finding("sampling", Level.BAD, problem, "there is no room to say anything")
+    if too_long:
+        return
     yield await _sample(recipe, model, chat, task, tools)
 
 

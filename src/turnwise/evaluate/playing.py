@@ -15,6 +15,7 @@ from turnwise.engines import engine_class
 from turnwise.environment import environment
 from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
+from turnwise.readiness import require_playable
 from turnwise.rewards import succeeded
 from turnwise.rollout import live
 from turnwise.rollout.collector import Collector, Progress
@@ -38,6 +39,7 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     console = Console(emoji=False)
     num_printed = 0
     async with open_workbench(recipe, tasks) as bench:
+        require_playable(bench, tasks)
         collector = bench.collector()
         size = recipe.rollout.group_size
         async with (
@@ -84,6 +86,7 @@ async def evaluate_recipe(
         open_workbench(recipe, tasks, with_engine=not endpoint, model=model) as bench,
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
     ):
+        require_playable(bench, tasks, has_own_tokens=not endpoint)
         return await measure(
             collector,
             tasks,

@@ -4,7 +4,6 @@ import functools
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Self, cast
 
 from turnwise.protocols import RewardDown
@@ -12,11 +11,24 @@ from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
 from turnwise.rewards.judge import Judge
 from turnwise.rewards.outcome import efficiency, is_success, outcome, succeeded
+from turnwise.rewards.part import Part, parts_of
+from turnwise.rewards.scorable import check_scorable, why_unscorable, why_unscorable_by
 from turnwise.rewards.state import probes, writes
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
 from turnwise.types import Reward, Trajectory
 
-__all__ = ["DEFAULT", "REWARDS", "Part", "Rewards", "is_success", "succeeded"]
+__all__ = [
+    "DEFAULT",
+    "REWARDS",
+    "Part",
+    "Rewards",
+    "check_scorable",
+    "is_success",
+    "parts_of",
+    "succeeded",
+    "why_unscorable",
+    "why_unscorable_by",
+]
 
 Scorer = Callable[[Trajectory], Awaitable[float]]
 
@@ -37,15 +49,6 @@ REWARDS: Mapping[str, Callable[..., Any]] = {
 
 SHAPING = {"milestones", "format", "efficiency", "error_rate"}
 """Parts that say how, not whether: together they never weigh as much as a part that says whether."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of a reward: its name in REWARDS or `module:function`, its weight and its options."""
-
-    name: str
-    weight: float = 1.0
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 DEFAULT = (Part("outcome"),)

@@ -23,6 +23,8 @@ MAX_RESULT_CHARS = 1_000
 MAX_CALLS = 40
 """What a judge is shown: all of a reasonable episode, and a bounded part of any other."""
 
+NO_RUBRIC = "the judge has no rubric for it: add truth.rubric, or the option `rubric` of the judge"
+
 INSTRUCTIONS = """\
 You grade one episode of an AI agent against a rubric.
 
@@ -69,7 +71,7 @@ class Judge:
     async def __call__(self, trajectory: Trajectory) -> float:
         rubric = trajectory.task.truth.rubric or self._rubric
         if not rubric.strip():
-            raise ValueError(f"task {trajectory.task.id!r} has no rubric, and the judge was given none")
+            raise ValueError(f"task {trajectory.task.id!r}: {NO_RUBRIC}")
         if not answer_text(trajectory):
             return 0.0
         return (await self.judge(rubric, record_of(trajectory))).score

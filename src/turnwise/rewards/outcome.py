@@ -2,12 +2,17 @@
 
 from turnwise.rewards.answer import says_answer
 from turnwise.rewards.state import makes_writes, passes_probes
-from turnwise.rewards.tools import avoids_forbidden, uses_required
+from turnwise.rewards.tools import avoids_forbidden, makes_enough_calls, uses_required
 from turnwise.types import Reward, Stop, Trajectory, Truth
+
+ASKS_NOTHING = (
+    "its truth asks for nothing that must be done, so doing nothing would succeed: "
+    "add answer, writes, probes, required_tools or min_tool_calls"
+)
 
 
 async def outcome(trajectory: Trajectory) -> float:
-    """1 if the answer, the changes, the probes and the tools are all as the truth asks."""
+    """1 if the answer, the changes, the probes, the tools and the calls are all as the truth asks."""
     return float(is_success(trajectory))
 
 
@@ -27,7 +32,8 @@ async def efficiency(trajectory: Trajectory) -> float:
 
 def asks_something(truth: Truth) -> bool:
     """Whether the truth alone can tell a success; where not, the task's rewards are the user's own."""
-    return truth.answer is not None or bool(truth.writes or truth.probes or truth.required_tools)
+    asked = truth.writes or truth.probes or truth.required_tools or truth.min_tool_calls
+    return truth.answer is not None or bool(asked)
 
 
 def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
@@ -38,15 +44,13 @@ def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
 def is_success(trajectory: Trajectory) -> bool:
     """Whether everything the truth asks holds of an episode that the model itself brought to its end."""
     if not asks_something(trajectory.task.truth):
-        raise ValueError(
-            f"task {trajectory.task.id!r}: its truth asks for nothing that must be done "
-            "(answer, writes, probes or required_tools), so that doing nothing would succeed"
-        )
+        raise ValueError(f"task {trajectory.task.id!r}: {ASKS_NOTHING}")
     # An episode that was cut off had not said it was done: what it would still have changed is not known.
     return (
         trajectory.stop is Stop.ANSWERED
         and says_answer(trajectory)
         and uses_required(trajectory)
+        and makes_enough_calls(trajectory)
         and avoids_forbidden(trajectory)
         and makes_writes(trajectory)
         and passes_probes(trajectory)

@@ -57,14 +57,13 @@ def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
 
 def _arguments(call: ToolCall, result: ToolResult, tool: Tool | None) -> dict[str, Any]:
     """The arguments as the tool took them: mended names, and the schema's defaults where none were given."""
-    names = dict(repair.split("->", 1) for repair in result.repairs)
     properties = tool.input_schema.get("properties", {}) if tool is not None else {}
     defaults = {
         name: spec["default"]
         for name, spec in (properties.items() if isinstance(properties, Mapping) else ())
         if isinstance(spec, Mapping) and "default" in spec
     }
-    return defaults | {names.get(name, name): value for name, value in call.arguments.items()}
+    return defaults | result.sent(call.arguments)
 
 
 def _fits(expected: ExpectedWrite, tool: str, arguments: Mapping[str, Any]) -> bool:

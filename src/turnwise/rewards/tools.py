@@ -4,8 +4,8 @@ from turnwise.types import Fault, Trajectory
 
 
 async def required_tools(trajectory: Trajectory) -> float:
-    """1 if each required tool was called with success."""
-    return float(uses_required(trajectory))
+    """1 if every required tool was called with success, and at least `min_tool_calls` calls succeeded."""
+    return float(uses_required(trajectory) and makes_enough_calls(trajectory))
 
 
 async def forbidden_tools(trajectory: Trajectory) -> float:
@@ -33,6 +33,11 @@ async def error_rate(trajectory: Trajectory) -> float:
 
 def uses_required(trajectory: Trajectory) -> bool:
     return set(trajectory.task.truth.required_tools) <= succeeded(trajectory)
+
+
+def makes_enough_calls(trajectory: Trajectory) -> bool:
+    num_successful = sum(not result.is_error for _, result in trajectory.calls)
+    return num_successful >= trajectory.task.truth.min_tool_calls
 
 
 def avoids_forbidden(trajectory: Trajectory) -> bool:

@@ -13,12 +13,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from turnwise.algorithms.advantages import has_signal
-from turnwise.config import CurriculumConfig, Recipe
+from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.sharing import added_up, by_all, own_share
-from turnwise.tasks.curriculum import BySuccess, Curriculum, Schedule, State, draw, note
+from turnwise.tasks.curriculum import Curriculum, Schedule, State, curriculum_of, draw, note
 from turnwise.types import Group, Task
 
 NewCollector = Callable[[int], Collector]
@@ -264,12 +264,6 @@ def most_drawn(recipe: Recipe) -> int:
     """Tasks that one step may draw at most, refills included."""
     is_refilled = recipe.rollout.dynamic_sampling
     return round(recipe.run.tasks_per_step * (recipe.rollout.max_draws if is_refilled else 1.0))
-
-
-def curriculum_of(config: CurriculumConfig) -> Curriculum:
-    if config.kind == "success":
-        return BySuccess(config.threshold, config.window, config.review)
-    return Schedule(config.points) if config.kind == "schedule" else Schedule()
 
 
 def _teaches(group: Group) -> bool:

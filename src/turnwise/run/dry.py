@@ -1,20 +1,21 @@
-"""Takes a recipe, gives what a run of it would do and what would keep it from that; nothing is played."""
+"""A dry run: what a run of a recipe would do and what would keep it from that; nothing is played."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from turnwise.chat import RenderedChat
 from turnwise.config import Recipe
 from turnwise.inspection import Listing, list_tools
 from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
-from turnwise.rewards import Part, Rewards
-from turnwise.servers.backends import Servers, servers_of
-from turnwise.tasks.check import check_files
+from turnwise.readiness import task_problems
+from turnwise.rewards import Rewards, parts_of
+from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
-from turnwise.types import Tool
+from turnwise.workbench import chat_of
 
 _MAX_SHOWN = 5
-"""Problems of task files that are told one by one."""
+"""Problems of tasks that are printed; the others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +45,27 @@ async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun
     """What the episodes are made of, whoever learns from them: tasks, tools and rewards."""
     recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
-    async with Rewards([Part(part.name, part.weight, part.options) for part in recipe.rewards]):
-        pass  # each is known, and takes the options that it is given
+    async with Rewards(parts_of(recipe)):
+        pass  # every part is known, and takes the options that it is given
     servers = servers_of(recipe)
     listing = listing or await list_tools(servers.specs)
     tools = [tool for offered in listing.tools.values() for tool in offered]
     problems = [*listing.failures.values()]
-    problems += [] if problems else _task_problems(recipe, tools, servers)
+    problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, _chat(recipe)))
     counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
     line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
     return DryRun((line, *servers.notes), tuple(problems))
 
 
-def _task_problems(recipe: Recipe, tools: Sequence[Tool], servers: Servers) -> list[str]:
-    files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
-    found = [str(problem) for problem in check_files(files, tools, servers.live)]
+def _chat(recipe: Recipe) -> RenderedChat:
+    try:
+        return chat_of(recipe)
+    except OSError as error:  # as transformers reports a folder or a name without a tokenizer
+        [first, *_] = str(error).splitlines()
+        raise ValueError(f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}") from None
+
+
+def _shortened(found: list[str]) -> list[str]:
     more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
 

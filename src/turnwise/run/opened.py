@@ -18,6 +18,7 @@ from turnwise.evaluate.summary import summarise
 from turnwise.lessons import demonstrator, verified_lessons
 from turnwise.planning import check_device_limits
 from turnwise.protocols import SleepingEngine
+from turnwise.readiness import require, require_playable, training_problems
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
 from turnwise.rollout.sharing import by_all, own_share
@@ -284,6 +285,9 @@ async def open_run(
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
     async with open_workbench(recipe, tasks, model=base, num_workers=ranks.count) as bench:
+        require(training_problems(recipe, tasks))
+        for played in (tasks, *_measured_tasks(recipe)):
+            require_playable(bench, played)
         lessons: Sequence[Sample] = ()
         if recipe.imitation.weight:
             # the first rank's: a server that fails another would leave it with others
@@ -303,6 +307,15 @@ def _check_held_out(recipe: Recipe) -> None:
     if live:
         held_out = {path for split, path in recipe.tasks.files.items() if split != "train"}
         check_worlds((task for path in sorted(held_out) for task in load(path)), live)
+
+
+def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
+    """The tasks of every file that the run's evaluations will play."""
+    settings, files = recipe.evaluation, recipe.tasks
+    if settings.every and files.validation is not None:
+        yield load(files.validation)[: settings.num_tasks]
+    if settings.is_before_and_after and files.test is not None:
+        yield load(files.test)[: settings.num_tasks]
 
 
 async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:

@@ -32,6 +32,12 @@ class Servers:
     """By the name of a server that is not live: the variable that holds its provider's key."""
 
     @property
+    def embedded(self) -> set[str]:
+        """Servers of ours that answer from the embedded world."""
+        ours = {spec.name for spec in self.specs if served_name(spec) is not None}
+        return ours - {server.name for server in self.live}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know before an episode begins, one line a server."""
         return (

@@ -1,9 +1,9 @@
-"""Takes tasks and the tools that exist, gives every problem that would make a run fail or a score a lie."""
+"""Finds every problem of tasks that would make a run fail or a score a lie, given the tools that exist."""
 
 import difflib
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,18 @@ from turnwise.types import Answer, LiveServer, Matcher, Task, Tool, Truth
 Finding = tuple[str, str]
 """A field and what is wrong with it."""
 
+WhyUnscorable = Callable[[Task], str | None]
+"""Why a run's reward could not score the task, or None; see `rewards.why_unscorable`."""
+
+_CALLS_PER_TURN = 8
+"""Calls that a model can be expected to make in one turn."""
+
 
 def check_files(
-    paths: Sequence[Path], tools: Sequence[Tool], live: Sequence[LiveServer] = ()
+    paths: Sequence[Path],
+    tools: Sequence[Tool],
+    why_unscorable: WhyUnscorable,
+    live: Sequence[LiveServer] = (),
 ) -> list[Problem]:
     """Check files together, as the splits of one dataset; rows that cannot be read are problems too."""
     tool_servers = {tool.name: tool.server for tool in tools}
@@ -26,19 +35,22 @@ def check_files(
     unreadable = [item for item in items if isinstance(item, Problem)]
     placed = [item for item in items if isinstance(item, PlacedTask)]
     order = {str(path): number for number, path in enumerate(paths)}
-    found = [*unreadable, *check(placed, tools, live)]
+    found = [*unreadable, *check(placed, tools, why_unscorable, live)]
     return sorted(found, key=lambda problem: (order[problem.file], problem.row))
 
 
 def check(
-    placed: Sequence[PlacedTask], tools: Sequence[Tool], live: Sequence[LiveServer] = ()
+    placed: Sequence[PlacedTask],
+    tools: Sequence[Tool],
+    why_unscorable: WhyUnscorable,
+    live: Sequence[LiveServer] = (),
 ) -> list[Problem]:
     """Every problem of these tasks, alone and with each other, given the tools of all servers."""
     shelf = _Shelf(tools, live)
     alone = [
         Problem(item.file, item.row, field, message)
         for item in placed
-        for field, message in _findings(item.task, shelf)
+        for field, message in _findings(item.task, shelf, why_unscorable)
     ]
     return [*alone, *_between(placed)]
 
@@ -77,7 +89,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(names) or 'none'}"
 
 
-def _findings(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+def _findings(task: Task, shelf: _Shelf, why_unscorable: WhyUnscorable) -> Iterator[Finding]:
     if not task.id.strip():
         yield "id", "is empty"
     if task.max_turns is not None and task.max_turns < 1:
@@ -91,8 +103,12 @@ def _findings(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     if task.world and task.world not in WORLDS:
         yield "world", f"unknown world {task.world!r}{_nearest(task.world, WORLDS)}"
     yield from live_conflicts(task, shelf.live)
+    why = why_unscorable(task)
+    if why is not None:
+        yield "truth", why
     yield from _prompt(task)
     yield from _truth(task.truth)
+    yield from _reachable(task, shelf)
     yield from _named_tools(task, shelf)
     yield from _writes_and_probes(task, shelf)
     yield from _demonstration(task, shelf)
@@ -111,11 +127,18 @@ def _prompt(task: Task) -> Iterator[Finding]:
 def _truth(truth: Truth) -> Iterator[Finding]:
     if truth.answer is not None:
         yield from ((f"truth.answer.{field}", message) for field, message in _answer(truth.answer))
-    asked = (truth.writes is not None, truth.probes, truth.required_tools, truth.milestones, truth.rubric)
-    if truth.answer is None and not any(asked):
-        yield "truth", "asks for nothing, so that every episode would score the same"
     for name in sorted(set(truth.required_tools) & set(truth.forbidden_tools)):
         yield "truth.forbidden_tools", f"{name!r} is required too"
+
+
+def _reachable(task: Task, shelf: _Shelf) -> Iterator[Finding]:
+    """The calls that the truth asks for fit into the turns before the answer, and there are tools to call."""
+    least = max(task.truth.min_tool_calls, len(task.truth.required_tools))
+    most = (task.turn_limit - 1) * _CALLS_PER_TURN
+    if least > most:
+        yield "truth", f"asks for {least} calls, and {task.turn_limit} turns leave room for {most}"
+    if task.truth.min_tool_calls and not any(shelf.is_offered(task, tool) for tool in shelf.by_name.values()):
+        yield "truth.min_tool_calls", f"is {task.truth.min_tool_calls}, and the task is offered no tool"
 
 
 def _answer(answer: Answer) -> Iterator[Finding]:

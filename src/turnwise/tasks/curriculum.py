@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from turnwise.config import CurriculumConfig
 from turnwise.types import Difficulty, Task
 
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
@@ -148,6 +149,31 @@ def note(curriculum: Curriculum, state: State, difficulty: Difficulty, is_succes
     if is_full and sum(recent) >= curriculum.threshold * len(recent) and state.level < len(LEVELS) - 1:
         return replace(state, level=state.level + 1, recent=())
     return replace(state, recent=recent)
+
+
+def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) -> tuple[int, int]:
+    """The fewest different tasks that a step can draw from, and the first such step.
+
+    A curriculum by success is at step 0 for as long as it does not promote, so every level is looked at.
+    """
+    pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
+    if isinstance(curriculum, BySuccess):
+        states = [(0, _past_empty(State(level=level), pools)) for level in range(len(LEVELS))]
+    else:
+        last = curriculum.points[-1][0]
+        states = [(step, State()) for step in range(min(num_steps, last + 1))]
+    counts = []
+    for step, state in states:
+        shares = _usable(curriculum.mixture(state, step), pools)
+        num_choices = sum(len(pool) for share, pool in zip(shares, pools, strict=True) if share > 0)
+        counts.append((num_choices, step))
+    return min(counts, default=(len(tasks), 0))
+
+
+def curriculum_of(config: CurriculumConfig) -> Curriculum:
+    if config.kind == "success":
+        return BySuccess(config.threshold, config.window, config.review)
+    return Schedule(config.points) if config.kind == "schedule" else Schedule()
 
 
 def _past_empty(state: State, pools: Sequence[Sequence[Task]]) -> State:

@@ -1,16 +1,18 @@
-"""Takes a row of an earlier system (`prompt`, `reward_spec`, `extra_info`), gives a `Task` as far as it says.
+"""Reads a row of an earlier system (`prompt`, `reward_spec`, `extra_info`, `task_metadata`) as a `Task`.
 
 What such a row leaves open stays open: no answer is invented, and an unknown tool's server is not guessed.
+Figures that only describe the recorded run (scores, counts of calls made, times) are left out.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from turnwise.tasks.criteria import rubric
 from turnwise.tasks.rows import RowError, shown
 from turnwise.types import Answer, Difficulty, Message, Task, Truth
 
-MARKS = ("reward_spec", "reward_model", "extra_info")
+MARKS = ("reward_spec", "reward_model", "extra_info", "task_metadata")
 """A row with one of these columns is an earlier system's."""
 
 _COMPLEXITY = {
@@ -35,26 +37,73 @@ def legacy_task(
     extra = _object(row.get("extra_info"), "extra_info")
     truth = _object(row.get(spec_name), spec_name).get("ground_truth")
     facts = truth if isinstance(truth, Mapping) else {}
-    where = f"{spec_name}.ground_truth"
-    required = tuple(dict.fromkeys(_names(facts.get("expected_tools"), f"{where}.expected_tools")))
-    sequence = tuple(dict.fromkeys(_names(facts.get("tool_sequence"), f"{where}.tool_sequence")))
-    available = _first(extra, facts, "tools_available")
+    fields = _Fields(row, extra, facts)
+    available = fields.first("tools_available")
     offered = tuple(dict.fromkeys(_names(available, "extra_info.tools_available")))
+    asked = _truth(truth, facts, fields, f"{spec_name}.ground_truth")
+    split = _split(extra.get("split"), file_stem)
+    # Earlier systems number every file anew: `a01` is one task in train and another one in validation.
+    given = fields.first("task_id") or row.get("id")
     return Task(
-        id=str(_first(extra, facts, "task_id") or row.get("id") or f"{file_stem}-{number}"),
-        prompt=_prompt(row.get("prompt")),
-        servers=_servers((*offered, *required, *sequence), facts, tool_servers),
-        truth=Truth(
-            answer=_answer(truth),
-            required_tools=required,
-            milestones=sequence,
-            rubric=_rubric(facts.get("success_criteria")),
+        id=f"{split}-{given}" if given else f"{file_stem}-{number}",
+        prompt=_prompt(
+            row["prompt"] if row.get("prompt") is not None else fields.first("question", "original_question")
         ),
+        servers=_servers((*offered, *asked.required_tools, *asked.milestones), facts, tool_servers),
+        truth=asked,
         tools=offered or None,
-        difficulty=_difficulty(_first(extra, facts, "complexity")),
-        max_turns=_max_turns(_first(extra, facts, "max_turns")),
-        family=str(_first(extra, facts, "category") or ""),
-        split=_split(extra.get("split"), file_stem),
+        difficulty=_difficulty(fields.first("complexity")),
+        max_turns=_count(
+            fields.first("max_turns", "max_iterations_allowed", "max_iterations"), "max_turns", least=1
+        ),
+        family=str(fields.first("category") or ""),
+        split=split,
+    )
+
+
+class _Fields:
+    """The places of a row where its facts may be; the first that has one decides."""
+
+    def __init__(self, row: Mapping[str, Any], extra: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        metrics = _object(extra.get("execution_metrics"), "extra_info.execution_metrics")
+        self._places = (
+            extra,
+            _object(extra.get("task_metadata"), "extra_info.task_metadata"),
+            _object(row.get("task_metadata"), "task_metadata"),
+            facts,
+            metrics,
+            _object(metrics.get("complexity_config_used"), "execution_metrics.complexity_config_used"),
+        )
+
+    def first(self, *keys: str) -> Any:
+        found = (place[key] for key in keys for place in self._places if place.get(key) is not None)
+        return next(found, None)
+
+
+def _truth(truth: Any, facts: Mapping[str, Any], fields: _Fields, where: str) -> Truth:
+    """What can be verified becomes truth, and what a judge could read becomes the rubric."""
+    criteria = facts.get("success_criteria")
+    named = criteria if isinstance(criteria, Mapping) else {}
+    played = _object(facts.get("actual_performance"), f"{where}.actual_performance")
+    required = [
+        name
+        for place, prefix in ((facts, where), (named, f"{where}.success_criteria"))
+        for key in ("expected_tools", "must_use_tools")
+        for name in _names(place.get(key), f"{prefix}.{key}")
+    ]
+    sequence = [
+        *_names(facts.get("tool_sequence"), f"{where}.tool_sequence"),
+        *_names(played.get("extracted_tool_sequence"), f"{where}.actual_performance.extracted_tool_sequence"),
+    ]
+    least = named.get("min_tool_calls")
+    if least is None:
+        least = fields.first("min_tool_calls", "min_tool_calls_required")
+    return Truth(
+        answer=_answer(truth),
+        required_tools=tuple(dict.fromkeys(required)),
+        min_tool_calls=_count(least, "min_tool_calls", least=0) or 0,
+        milestones=tuple(dict.fromkeys(sequence)),
+        rubric=rubric(facts),
     )
 
 
@@ -70,11 +119,6 @@ def _object(value: Any, field: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise RowError(field, f"expected an object, got {shown(value)}")
     return value
-
-
-def _first(extra: Mapping[str, Any], facts: Mapping[str, Any], key: str) -> Any:
-    """`extra_info` speaks first; some rows repeat its fields in the truth."""
-    return facts.get(key) if extra.get(key) is None else extra[key]
 
 
 def _prompt(value: Any) -> tuple[Message, ...]:
@@ -139,23 +183,6 @@ def _answer(truth: Any) -> Answer | None:
     return None
 
 
-def _rubric(criteria: Any) -> str:
-    """Success criteria as lines a judge can read."""
-    if criteria is None:
-        return ""
-    if isinstance(criteria, str):
-        return criteria
-    if isinstance(criteria, Mapping):
-        pairs = ((key, value) for key, value in criteria.items() if value is not None)
-        return "\n".join(
-            f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
-            for key, value in pairs
-        )
-    if isinstance(criteria, Sequence):
-        return "\n".join(item if isinstance(item, str) else json.dumps(item) for item in criteria)
-    raise RowError("success_criteria", f"expected text, a list or an object, got {shown(criteria)}")
-
-
 def _difficulty(complexity: Any) -> Difficulty:
     if complexity is None:
         return Difficulty.MEDIUM
@@ -166,11 +193,11 @@ def _difficulty(complexity: Any) -> Difficulty:
     return found
 
 
-def _max_turns(value: Any) -> int | None:
+def _count(value: Any, field: str, *, least: int) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise RowError("max_turns", f"expected a whole number from 1, got {shown(value)}")
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise RowError(field, f"expected a whole number from {least}, got {shown(value)}")
     return value
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.tasks.legacy import is_legacy, legacy_task
+from turnwise.tasks.recording import Recording, recording_of
 from turnwise.tasks.rows import RowError, row_of, shown, task_of
 from turnwise.types import Task
 
@@ -24,6 +25,8 @@ class PlacedTask:
     file: str
     row: int
     task: Task
+    recording: Recording | None = None
+    """What an earlier system recorded of the task being played; nobody has verified it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
         try:
             if isinstance(row, RowError):
                 raise row
-            yield PlacedTask(str(path), number, _task(row, path, number, tool_servers or {}))
+            task = _task(row, path, number, tool_servers or {})
+            yield PlacedTask(str(path), number, task, recording_of(row) if is_legacy(row) else None)
         except RowError as error:
             yield Problem(str(path), number, error.field, error.message)
 

@@ -83,6 +83,7 @@ class _TruthRow(_Row):
     writes: list[_WriteRow] | None = None
     probes: list[_ProbeRow] = []
     required_tools: list[str] = []
+    min_tool_calls: Annotated[int, Field(ge=0)] = 0
     forbidden_tools: list[str] = []
     milestones: list[str] = []
     rubric: str = ""
@@ -93,6 +94,7 @@ class _TruthRow(_Row):
             writes=None if self.writes is None else tuple(row.build() for row in self.writes),
             probes=tuple(row.build() for row in self.probes),
             required_tools=tuple(self.required_tools),
+            min_tool_calls=self.min_tool_calls,
             forbidden_tools=tuple(self.forbidden_tools),
             milestones=tuple(self.milestones),
             rubric=self.rubric,
@@ -232,6 +234,7 @@ def _truth_row(truth: Truth) -> dict[str, Any]:
         for probe in truth.probes
     ]
     row["required_tools"] = list(truth.required_tools)
+    row["min_tool_calls"] = truth.min_tool_calls
     row["forbidden_tools"] = list(truth.forbidden_tools)
     row["milestones"] = list(truth.milestones)
     row["rubric"] = truth.rubric

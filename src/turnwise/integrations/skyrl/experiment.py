@@ -19,6 +19,7 @@ from turnwise.integrations.skyrl.generator import TurnwiseGenerator
 from turnwise.integrations.skyrl.player import Player, Players
 from turnwise.integrations.skyrl.translation import Translation
 from turnwise.integrations.skyrl.workers import Workers
+from turnwise.rewards import check_scorable, parts_of
 from turnwise.tasks.load import load
 from turnwise.types import Task
 
@@ -87,6 +88,7 @@ def new_generator(recipe: Recipe, client: InferenceEngineInterface, model: str) 
 def train_tasks(recipe: Recipe) -> tuple[Task, ...]:
     tasks = load(recipe.tasks.to_learn_from())
     recipe.run.check_enough(len(tasks))
+    check_scorable(tasks, parts_of(recipe))
     return tasks
 
 

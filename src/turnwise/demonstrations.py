@@ -1,0 +1,250 @@
+"""Demonstrations from recorded conversations: every call is made again, and only what still holds is kept."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from typing import Any
+
+from turnwise.mcp.pool import Pool
+from turnwise.protocols import Toolbox
+from turnwise.rewards import is_success
+from turnwise.rewards.numbers import SCALES
+from turnwise.rewards.outcome import asks_something
+from turnwise.rollout.episode import Limits, act, numbered, settle
+from turnwise.tasks.load import PlacedTask
+from turnwise.tasks.make import Rejected
+from turnwise.tasks.plan import ToolsDown
+from turnwise.tasks.recording import RecordedCall, Recording
+from turnwise.types import (
+    Completion,
+    DemoTurn,
+    Fault,
+    Finish,
+    Parsed,
+    Stop,
+    Task,
+    ToolCall,
+    Trajectory,
+    Turn,
+)
+
+_NUM_PARALLEL = 8
+_REASON_CHARS = 240
+_LARGE = 10_000
+"""A whole number of a call's text from here on is data; a smaller one is a year, a limit or a constant."""
+_QUOTE_CHARS = 32
+"""A shorter passage that two texts share may be chance."""
+_NUMBER = re.compile(rf"(?<![\d.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
+_LIST_NUMBER = re.compile(r"^\W*\d{1,2}[.)]\s", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstrated:
+    """Tasks with their demonstrations where these still hold, and why the others were dropped."""
+
+    tasks: tuple[Task, ...]
+    dropped: tuple[Rejected, ...]
+
+    @property
+    def num_kept(self) -> int:
+        return sum(bool(task.demonstration) for task in self.tasks)
+
+
+async def demonstrated(
+    placed: Sequence[PlacedTask], pool: Pool, *, on_progress: Callable[[int, int], None] | None = None
+) -> Demonstrated:
+    """Play every recording again on the pool's servers. Raises ToolsDown where a server fails."""
+    outcomes: dict[int, Task | Rejected] = {}
+    recorded = [index for index, item in enumerate(placed) if item.recording is not None]
+    slots = asyncio.Semaphore(_NUM_PARALLEL)
+
+    async def verify(index: int) -> None:
+        item = placed[index]
+        assert item.recording is not None
+        async with slots:
+            outcomes[index] = await _verified(item.task, item.recording, pool, f"{item.row}/{item.task.id}")
+        if on_progress is not None:
+            on_progress(len(outcomes), len(recorded))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for index in recorded:
+                group.create_task(verify(index))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures  # the others failed on the same server
+    found = [outcomes.get(index, item.task) for index, item in enumerate(placed)]
+    return Demonstrated(
+        tasks=tuple(
+            outcome if isinstance(outcome, Task) else item.task
+            for outcome, item in zip(found, placed, strict=True)
+        ),
+        dropped=tuple(outcome for outcome in found if isinstance(outcome, Rejected)),
+    )
+
+
+async def _verified(task: Task, recording: Recording, pool: Pool, episode_id: str) -> Task | Rejected:
+    """The task with the recording as its demonstration, or the first reason against it."""
+    # A call that failed in the recording is left out: the rest must stand without it.
+    turns = [calls for turn in recording.turns if (calls := [call for call in turn if not call.has_failed])]
+    if not recording.answer:
+        return Rejected(task.id, "the recording ends without an answer")
+    if len(turns) + 1 > task.turn_limit:
+        return Rejected(task.id, f"it takes {len(turns) + 1} turns, the task allows {task.turn_limit}")
+    servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
+    async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
+        trajectory = await _replayed(task, turns, recording.answer, toolbox, episode_id)
+    why = _why_false(trajectory, recording)
+    if why is not None:
+        return Rejected(task.id, why if len(why) <= _REASON_CHARS else f"{why[:_REASON_CHARS]}…")
+    return replace(task, demonstration=tuple(_demo_turn(turn) for turn in trajectory.turns))
+
+
+async def _replayed(
+    task: Task, recorded: Sequence[Sequence[RecordedCall]], answer: str, toolbox: Toolbox, episode_id: str
+) -> Trajectory:
+    """The recorded calls as an episode of today, up to the first that fails."""
+    turns: list[Turn] = []
+
+    async def play() -> Stop:
+        for number, calls in enumerate(recorded):
+            asked = tuple(ToolCall("", call.name, call.arguments) for call in calls)
+            turn, stop = await act(_turn(numbered(Parsed(calls=asked), number)), toolbox)
+            turns.append(turn)
+            if stop is not None or any(result.is_error for result in turn.results):
+                return stop or Stop.MAX_TURNS
+        turns.append(_turn(Parsed(text=answer)))
+        return Stop.ANSWERED
+
+    trajectory = await settle(play(), turns, task, toolbox, episode_id=episode_id, seed=0, limits=Limits())
+    for call, result in trajectory.calls:
+        if result.fault is Fault.INFRA:
+            raise ToolsDown(f"{call.name}: {result.content}")
+    return trajectory
+
+
+def _turn(parsed: Parsed) -> Turn:
+    """A turn that nobody sampled."""
+    return Turn((), Completion((), (), Finish.STOP, 0), parsed)
+
+
+def _why_false(trajectory: Trajectory, recording: Recording) -> str | None:
+    """Why the episode must not be imitated; None if it may."""
+    for call, result in trajectory.calls:
+        if result.is_error:
+            return f"{call.name} {json.dumps(dict(call.arguments))} fails now: {result.content}"
+    if not asks_something(trajectory.task.truth):
+        return "its truth asks for nothing that the replay could verify"
+    if not is_success(trajectory):
+        return f"its truth does not hold: {_missing(trajectory)}"
+    return _false_figure(trajectory) or _old_quote(trajectory, recording)
+
+
+def _missing(trajectory: Trajectory) -> str:
+    truth, called = trajectory.task.truth, {call.name for call, _ in trajectory.calls}
+    unused = [name for name in truth.required_tools if name not in called]
+    if unused:
+        return f"{unused[0]} never succeeds"
+    if len(trajectory.calls) < truth.min_tool_calls:
+        return f"{len(trajectory.calls)} calls succeed, and {truth.min_tool_calls} are asked for"
+    return "its answer, its changes or its probes are not as asked"
+
+
+def _demo_turn(turn: Turn) -> DemoTurn:
+    """The turn with arguments under the names the server was sent; times differ from run to run."""
+    pairs = list(zip(turn.parsed.calls, turn.results, strict=True))
+    return DemoTurn(
+        turn.parsed.text,
+        tuple(replace(call, arguments=result.sent(call.arguments)) for call, result in pairs),
+        tuple(replace(result, seconds=0.0, num_retries=0, repairs=()) for _, result in pairs),
+    )
+
+
+# --- what only the recording knew --------------------------------------------------------------------------
+
+
+def _false_figure(trajectory: Trajectory) -> str | None:
+    """The first figure that neither the question nor a result of today contains, and where it stands.
+
+    The recording states figures of its own day. Imitated today, it would teach to state what no tool
+    returned. Every number of the answer counts, and of a call's texts those that look like data.
+    """
+    known = {number.value for number in _numbers(_seen(trajectory))}
+    answer = _LIST_NUMBER.sub("", trajectory.final_text)
+    for number in _numbers(answer):
+        if not number.is_among(known):
+            return f"its answer says {number.text}, which no tool returns now"
+    for call, _ in trajectory.calls:
+        for text in _texts(call.arguments):
+            for number in _numbers(text):
+                if number.is_data and not number.is_among(known):
+                    return f"{call.name} is given {number.text}, which no tool returns now"
+    return None
+
+
+def _old_quote(trajectory: Trajectory, recording: Recording) -> str | None:
+    """The first passage of a call or of the answer that is copied from a recorded result and not seen today.
+
+    Code into which a result was pasted would otherwise return the old result as if it were one of today.
+    """
+    old = _plain("\n".join(call.result for call in recording.calls))
+    seen = _plain(_seen(trajectory))
+    written = [(call.name, text) for call, _ in trajectory.calls for text in _texts(call.arguments)]
+    for where, text in (*written, ("its answer", trajectory.final_text)):
+        plain = _plain(text)
+        for start in range(len(plain) - _QUOTE_CHARS + 1):
+            passage = plain[start : start + _QUOTE_CHARS]
+            if passage in old and passage not in seen:
+                return f"{where} quotes the recording: {passage!r}"
+    return None
+
+
+def _seen(trajectory: Trajectory) -> str:
+    """The question and today's results."""
+    asked = [message.content for message in trajectory.task.prompt]
+    return "\n".join([*asked, *(result.content for _, result in trajectory.calls)])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.replace("\\n", " ").split())
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A number as a text writes it."""
+
+    text: str
+    value: float
+    unit: float
+    """Of its last place: 0.01 for 1.25, 1e7 for 1.25 billion; 0 for a whole number."""
+
+    @property
+    def is_data(self) -> bool:
+        """Not a year, a limit or a constant of code."""
+        return self.unit > 0 or self.value >= _LARGE
+
+    def is_among(self, known: Set[float]) -> bool:
+        """Whether one of these is this number, rounded to as many places."""
+        slack = 0.5 * self.unit * (1 + 1e-9)
+        return self.value in known or any(abs(value - self.value) <= slack for value in known)
+
+
+def _numbers(text: str) -> Iterator[_Number]:
+    for match in _NUMBER.finditer(text):
+        whole, fraction, scale = match[1].replace(",", ""), match[2] or "", match[3] or ""
+        factor = SCALES.get(scale.lower(), 1.0)
+        unit = factor * 10.0 ** -max(len(fraction) - 1, 0) if fraction or scale else 0.0
+        yield _Number(match[0].strip(), float(whole + fraction) * factor, unit)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of a call's arguments, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,21 @@
+"""One part of a reward, as a recipe names it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from turnwise.config import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a reward: its name in REWARDS or `module:function`, its weight and its options."""
+
+    name: str
+    weight: float = 1.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parts_of(recipe: Recipe) -> list[Part]:
+    """The parts of the recipe's reward."""
+    return [Part(part.name, part.weight, part.options) for part in recipe.rewards]

@@ -1,0 +1,45 @@
+"""Whether a task can be scored by a reward: the one rule that every check and every run applies."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from turnwise.rewards.judge import NO_RUBRIC
+from turnwise.rewards.outcome import ASKS_NOTHING, asks_something
+from turnwise.rewards.part import Part
+from turnwise.types import Task, Truth
+
+ALWAYS_THE_SAME: Mapping[str, Callable[[Truth], bool]] = {
+    "answer": lambda truth: truth.answer is None,
+    "writes": lambda truth: truth.writes is None,
+    "probes": lambda truth: not truth.probes,
+    "required_tools": lambda truth: not (truth.required_tools or truth.min_tool_calls),
+    "forbidden_tools": lambda truth: not truth.forbidden_tools,
+    "milestones": lambda truth: not truth.milestones,
+}
+"""Parts that have one value for every episode of a task whose truth does not ask their question."""
+
+
+def why_unscorable(task: Task, parts: Sequence[Part]) -> str | None:
+    """Why no episode of this task could be scored, or why all would score the same; None if neither."""
+    names = {part.name for part in parts}
+    if names & {"outcome", "efficiency"} and not asks_something(task.truth):
+        return ASKS_NOTHING
+    for part in parts:
+        if part.name == "judge" and not (task.truth.rubric or part.options.get("rubric", "")).strip():
+            return NO_RUBRIC
+    if all(name in ALWAYS_THE_SAME and ALWAYS_THE_SAME[name](task.truth) for name in names):
+        wanted = " or ".join(f"truth.{name}" for name in sorted(names))
+        return f"every episode would score the same: the reward needs {wanted}"
+    return None
+
+
+def why_unscorable_by(parts: Sequence[Part]) -> Callable[[Task], str | None]:
+    """`why_unscorable` for the parts of one reward."""
+    return lambda task: why_unscorable(task, parts)
+
+
+def check_scorable(tasks: Sequence[Task], parts: Sequence[Part]) -> None:
+    """ValueError that names the first task which cannot be scored, and what to add to it."""
+    for task in tasks:
+        why = why_unscorable(task, parts)
+        if why is not None:
+            raise ValueError(f"task {task.id!r}: {why}")
