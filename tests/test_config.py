@@ -217,7 +217,7 @@ def test_what_a_run_cannot_learn_from_is_said_in_one_place() -> None:
         settings.run.check_enough(2)
     sound = load_recipe(None, ["tasks.train=some.jsonl"])
     assert sound.tasks.to_learn_from() == Path.cwd() / "some.jsonl"
-    assert sound.tasks.files == {"train": Path("some.jsonl")}
+    assert sound.tasks.files == {"train": Path.cwd() / "some.jsonl"}
     sound.rollout.check_exploring()
     settings.run.check_enough(3)
 

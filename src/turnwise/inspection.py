@@ -1,7 +1,8 @@
-"""Takes server specs, gives what `turnwise tools` and `turnwise call` show: listings, costs, one result."""
+"""What `turnwise tools` and `turnwise call` show: listings with their costs, and the result of one call."""
 
+import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,9 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from turnwise.mcp.pool import Pool
+from turnwise.mcp.pool import Pool, qualified, qualified_name
 from turnwise.mcp.results import Sanitiser, estimate_tokens
+from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
+from turnwise.servers.declared import declared_tools
 from turnwise.types import Tool, ToolCall, ToolResult
 
 
@@ -52,17 +55,57 @@ async def list_tools(specs: Sequence[ServerSpec]) -> Listing:
 
 
 async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-    """Call one tool as an episode would; a server that cannot be started matters only if it is that one."""
+    """Call one tool as an episode would, starting no more servers than are needed to find it.
+
+    `server__tool` names the server to start. ValueError for a tool that no server has.
+    """
     async with Pool(specs) as pool:
-        failures = await pool.connect()
-        found = next((known for known in pool.tools if known.name == tool), None)
-        if found is None:
-            down = "".join(f"\n{error}" for error in failures.values())
-            names = Sanitiser().clean(", ".join(known.name for known in pool.tools))
-            raise ValueError(f"no tool {tool!r}; the tools are {names}{down}")
-        async with pool.lease([found.server], "call") as toolbox:
-            [result] = await toolbox.call([ToolCall("call", tool, arguments)])
-            return result
+        failures: dict[str, ConnectFailed] = {}
+        for servers in _where_to_look(specs, tool):
+            failures |= await pool.connect(servers)
+            found = _find(pool.tools, tool)
+            if found is not None:
+                async with pool.lease([found.server], "call") as toolbox:
+                    [result] = await toolbox.call([ToolCall("call", found.name, arguments)])
+                    return result
+        down = "".join(f"\n{error}" for error in failures.values())
+        raise ValueError(f"{_unknown(pool.tools, tool)}{down}")
+
+
+def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:
+    """Servers to start, likeliest first: the one that the name says or that declares the tool, then the rest.
+
+    ValueError where all servers are our own and none declares it.
+    """
+    declared = {spec.name: declared_tools(spec) for spec in specs}
+    likely = [
+        spec.name
+        for spec in specs
+        if tool.startswith(qualified_name(spec.name, "")) or _find(declared[spec.name] or (), tool)
+    ]
+    if likely:
+        yield likely
+    elif None not in declared.values():
+        raise ValueError(_unknown([each for tools in declared.values() for each in tools or ()], tool))
+    rest = [spec.name for spec in specs if spec.name not in likely]
+    if rest:
+        yield rest
+
+
+def _find(tools: Sequence[Tool], name: str) -> Tool | None:
+    """By the name that an episode would use, or by `server__tool`."""
+    return next((tool for tool in tools if name in (tool.name, qualified(tool))), None)
+
+
+def _unknown(tools: Sequence[Tool], name: str) -> str:
+    clean = Sanitiser().clean
+    same = [tool.name for tool in tools if tool.server_tool == name]
+    if same:
+        return clean(f"tool {name!r} is on several servers: use one of {', '.join(same)}")
+    names = [tool.name for tool in tools]
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}? The tools are" if near else "; the tools are"
+    return clean(f"no tool {name!r}{hint} {', '.join(names) or 'none'}")
 
 
 def print_listing(listing: Listing, console: Console | None = None) -> None:
