@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -125,8 +126,19 @@ def test_help_explains_itself_with_exit_code_0(tmp_path: Path, args: list[str]) 
         assert "Example: turnwise" in ran.out
 
 
+@pytest.mark.parametrize("args", [["train"], ["engine"], ["eval"], ["tasks", "make"]])
+def test_help_cuts_no_name_on_a_narrow_terminal(tmp_path: Path, args: list[str]) -> None:
+    wide, narrow = (
+        turnwise(*args, "--help", cwd=tmp_path, columns=width, python=warm.light) for width in (300, 60)
+    )
+    options = set(re.findall(r"--[a-z-]+|[a-z]+\.[a-z_]+=", wide.out))
+    assert len(options) >= 4
+    assert options == set(re.findall(r"--[a-z-]+|[a-z]+\.[a-z_]+=", narrow.out))
+    assert "…" not in narrow.out
+
+
 def test_no_arguments_show_help_and_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
-    assert "Usage" in turnwise(cwd=tmp_path, python=fresh).out
+    assert "Usage" in turnwise(cwd=tmp_path, python=fresh).err
     ran = turnwise("trian", cwd=tmp_path, python=fresh)
     assert ran.code == 2
     assert "trian" in ran.err

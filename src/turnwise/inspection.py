@@ -7,15 +7,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from turnwise.mcp.pool import Pool, qualified, qualified_name
 from turnwise.mcp.results import Sanitiser, estimate_tokens
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
+from turnwise.rollout.tables import wrapped
 from turnwise.servers.declared import declared_tools
 from turnwise.types import Tool, ToolCall, ToolResult
+
+_INDENT = 6 * " "
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +111,32 @@ def _unknown(tools: Sequence[Tool], name: str) -> str:
 
 
 def print_listing(listing: Listing, console: Console | None = None) -> None:
-    """One table a server; what servers say of themselves is text, never markup or escapes."""
-    console = console or Console(emoji=False)
-    clean = Sanitiser().clean
+    """Tool by tool; what servers say of themselves is text, never markup or escapes."""
+    console = console or Console(emoji=False, highlight=False)
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style), soft_wrap=True)
+
     for server, tools in listing.tools.items():
         total = sum(num_tokens(tool) for tool in tools)
-        title = f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {listing.isolation[server]}"
-        table = Table(title=escape(title), title_justify="left", expand=True)
-        for column in ("tool", "arguments", "description"):
-            table.add_column(column, overflow="fold")
-        table.add_column("tokens", justify="right")
+        isolation = listing.isolation[server]
+        say(f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {isolation}", "bold")
         for tool in tools:
-            name = tool.name if tool.is_read_only else f"{tool.name} *"
-            cells = (clean(name), clean(_signature(tool)), clean(tool.description))
-            table.add_row(*(escape(cell) for cell in cells), f"{num_tokens(tool):,}")
-        console.print(table)
+            for line in _described(tool, console.width):
+                say(line)
     if listing.tools:
-        console.print("* may change something: calls to its server in one turn keep their order", style="dim")
+        say("* may change something: calls to its server in one turn keep their order", "dim")
     for message in listing.failures.values():
-        console.print(escape(message), style="red")
+        say(message, "red")
+
+
+def _described(tool: Tool, width: int) -> Iterator[str]:
+    """Name and cost on a line; arguments and description wrapped below it."""
+    clean = Sanitiser().clean
+    name = clean(tool.name if tool.is_read_only else f"{tool.name} *")
+    yield f"  {name}  ({num_tokens(tool):,} tokens)"
+    for text in (_signature(tool), tool.description):
+        yield from (_INDENT + line for line in wrapped(clean(text), width - len(_INDENT)))
 
 
 def _signature(tool: Tool) -> str:
