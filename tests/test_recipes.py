@@ -86,7 +86,7 @@ def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lac
     found = asyncio.run(dry_run(recipe, None if recipe.tools.mcp else listing))
     lacking = (
         "torch finds none",
-        "'vllm', and it is not installed",
+        "vLLM is not installed",
         "DeepSpeed is not installed",
         "see `turnwise doctor --plan`",
     )

@@ -101,13 +101,13 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
 
 def _setup(path: Path | None, overrides: list[str]) -> "tuple[tuple[ServerSpec, ...], Recipe | None]":
     """A recipe and its servers; an mcp.json is servers without a recipe."""
-    from turnwise.cli.recipes import read_recipe
+    from turnwise.cli.recipes import read_unsettled
 
     if path is not None and path.suffix == ".json":
         if overrides:
             fail("--set changes a recipe, and an mcp.json is none")
         return specs_of(path), None
-    recipe = read_recipe(path, overrides)
+    recipe = read_unsettled(path, overrides)
     if path is None and recipe.tools.mcp is None:
         return specs_of(None), recipe
     from turnwise.servers.services import DEFAULT_FILE

@@ -8,6 +8,7 @@ from pathlib import Path
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.translation import Translation, translate
 from turnwise.mcp.spec import load as load_servers
+from turnwise.requirements import is_installed, skyrl_requirements
 from turnwise.servers.services import DEFAULT_FILE
 
 NOT_INSTALLED = "--engine skyrl: SkyRL is not installed (Python 3.12 or newer: pip install 'turnwise[skyrl]')"
@@ -83,4 +84,4 @@ def _folder(recipe: Recipe, name: str) -> Path:
 
 
 def _is_installed() -> bool:
-    return find_spec("skyrl") is not None and find_spec("ray") is not None
+    return all(is_installed(requirement.module) for requirement in skyrl_requirements())
