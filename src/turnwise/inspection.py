@@ -106,8 +106,10 @@ def _unknown(tools: Sequence[Tool], name: str) -> str:
         return clean(f"tool {name!r} is on several servers: use one of {', '.join(same)}")
     names = [tool.name for tool in tools]
     near = difflib.get_close_matches(name, names, n=1)
+    if not names:
+        return clean(f"no tool {name!r}: no server has any")
     hint = f"; did you mean {near[0]!r}? The tools are" if near else "; the tools are"
-    return clean(f"no tool {name!r}{hint} {', '.join(names) or 'none'}")
+    return clean(f"no tool {name!r}{hint} {', '.join(names)}")
 
 
 def print_listing(listing: Listing, console: Console | None = None) -> None:
@@ -128,6 +130,8 @@ def print_listing(listing: Listing, console: Console | None = None) -> None:
         say("* may change something: calls to its server in one turn keep their order", "dim")
     for message in listing.failures.values():
         say(message, "red")
+    if not listing.tools and not listing.failures:
+        say("no servers: mcp.json names none")
 
 
 def _described(tool: Tool, width: int) -> Iterator[str]:
