@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -125,8 +126,19 @@ def test_help_explains_itself_with_exit_code_0(tmp_path: Path, args: list[str]) 
         assert "Example: turnwise" in ran.out
 
 
+@pytest.mark.parametrize("args", [["train"], ["engine"], ["eval"], ["tasks", "make"]])
+def test_help_cuts_no_name_on_a_narrow_terminal(tmp_path: Path, args: list[str]) -> None:
+    wide, narrow = (
+        turnwise(*args, "--help", cwd=tmp_path, columns=width, python=warm.light) for width in (300, 60)
+    )
+    options = set(re.findall(r"--[a-z-]+|[a-z]+\.[a-z_]+=", wide.out))
+    assert len(options) >= 4
+    assert options == set(re.findall(r"--[a-z-]+|[a-z]+\.[a-z_]+=", narrow.out))
+    assert "…" not in narrow.out
+
+
 def test_no_arguments_show_help_and_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
-    assert "Usage" in turnwise(cwd=tmp_path, python=fresh).out
+    assert "Usage" in turnwise(cwd=tmp_path, python=fresh).err
     ran = turnwise("trian", cwd=tmp_path, python=fresh)
     assert ran.code == 2
     assert "trian" in ran.err
@@ -248,6 +260,11 @@ def test_a_key_from_dotenv_reaches_the_server(folder: Path) -> None:
         (["call", "say", "{"], ["arguments", "not JSON"]),
         (["call", "say", "[1]"], ["arguments", "[1]"]),
         (["call", "say", '"x"'], ["arguments", '"x"']),
+        (["call", "say", "[" * 100_000], ["arguments", "not JSON"]),
+        (["call", "say", "{}", "--mcp", "."], [".: cannot be read"]),
+        (["train", "--dry-run", "."], [".: cannot be read"]),
+        (["doctor", "."], [".: cannot be read"]),
+        (["doctor", "--plan", "."], [".: cannot be read"]),
         (["call", "say", "{}", "--mcp", "gone.json"], ["gone.json", "no such file"]),
         (["tools", "gone.json"], ["gone.json", "no such file"]),
         (["tools", "."], ["cannot be read"]),
@@ -289,11 +306,62 @@ def test_a_mistake_in_mcp_json_is_one_line_without_its_secrets(folder: Path) -> 
         assert SECRET not in ran.err
 
 
-def test_an_unknown_tool_is_wrong_usage_and_the_known_ones_are_named(folder: Path) -> None:
+def test_an_unknown_tool_is_wrong_usage_with_the_nearest_name_and_all_others(folder: Path) -> None:
     ran = turnwise("call", "sya", "{}", cwd=folder)
     assert ran.code == 2
-    assert "'sya'" in one_line(ran.err)
+    assert "no tool 'sya'; did you mean 'say'?" in one_line(ran.err)
     assert "list_notes" in ran.err
+
+
+def marked(path: Path) -> dict[str, Any]:
+    """A server that leaves a file behind when it is started, and never works."""
+    return {"command": sys.executable, "args": ["-c", f"open({str(path)!r}, 'w')"]}
+
+
+def own_server(name: str) -> dict[str, Any]:
+    return {"command": str(Path(warm.light()).with_name("turnwise")), "args": ["serve", name]}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        ("execute_python", '{"code": "6 * 7"}', "42"),
+        ("python__execute_python", '{"code": "6 * 7"}', "42"),
+        ("notes__say", '{"text": "hello"}', "hello"),
+    ],
+)
+def test_a_call_starts_no_server_but_the_one_that_has_the_tool(
+    folder: Path, tool: str, arguments: str, says: str
+) -> None:
+    write(folder, notes=notes_block(), python=own_server("python"), other=marked(folder / "started"))
+    ran = turnwise("call", tool, arguments, cwd=folder)
+    assert (ran.code, ran.err) == (0, "")
+    assert says in ran.out
+    assert not (folder / "started").exists()
+
+
+def test_a_tool_that_nobody_declares_is_looked_for_on_every_server(folder: Path) -> None:
+    write(folder, python=own_server("python"), other=marked(folder / "started"), notes=notes_block())
+    ran = turnwise("call", "say", '{"text": "hello"}', cwd=folder)
+    assert (ran.code, ran.out.strip()) == (0, "hello")
+    assert (folder / "started").exists()
+
+
+def test_an_unknown_tool_of_our_own_servers_is_told_without_starting_them(folder: Path) -> None:
+    never = {"command": "/no/such/place/turnwise", "args": ["serve", "fmp"]}
+    write(folder, fmp=never | {"turnwise": {"deny": ["*_quote"]}})
+    ran = turnwise("call", "fmp_search_tiker", "{}", cwd=folder)
+    assert ran.code == 2
+    assert "did you mean 'fmp_search_ticker'?" in one_line(ran.err)
+    assert "fmp_get_quote" not in ran.err, "a tool that mcp.json denies is not offered"
+
+
+def test_a_name_that_two_servers_have_is_refused_with_the_names_that_tell_them_apart(folder: Path) -> None:
+    write(folder, a=notes_block(), b=notes_block())
+    ran = turnwise("call", "say", "{}", cwd=folder)
+    assert ran.code == 2
+    assert "'say' is on several servers: use one of a__say, b__say" in one_line(ran.err)
+    assert turnwise("call", "b__say", '{"text": "hello"}', cwd=folder).out.strip() == "hello"
 
 
 def test_naming_the_known_tools_prints_no_escapes_of_theirs(folder: Path) -> None:

@@ -1,10 +1,12 @@
 """Recipes: defaults, files, overrides, and mistakes that name the key and the nearest one."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
+from pydantic import BaseModel
 
 from turnwise.algorithms.advantages import ADVANTAGES
 from turnwise.algorithms.aggregate import AGGREGATIONS
@@ -33,12 +35,84 @@ def test_a_file_is_read_and_overrides_win(tmp_path: Path) -> None:
     assert recipe.model.system_prompt == "Be brief"
 
 
-def test_relative_paths_are_seen_from_the_recipes_folder(tmp_path: Path) -> None:
-    path = write(tmp_path, '[tasks]\ntrain = "data/train.jsonl"\n[tools]\nmcp = "/etc/mcp.json"\n')
+def test_relative_paths_in_the_file_are_relative_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    path = write(
+        tmp_path,
+        '[tasks]\ntrain = "data/train.jsonl"\nvalidation = "~/held.jsonl"\n'
+        '[tools]\nmcp = "/etc/mcp.json"\ncassette = "calls"\n[run]\nfolder = "out"\n',
+    )
     recipe = load_recipe(path)
     assert recipe.tasks.train == tmp_path / "data" / "train.jsonl"
-    assert recipe.tools.mcp == Path("/etc/mcp.json")
+    assert recipe.tasks.validation == Path.home() / "held.jsonl"
     assert recipe.tasks.test is None
+    assert recipe.tools.mcp == Path("/etc/mcp.json")
+    assert recipe.tools.cassette == tmp_path / "calls"
+    assert recipe.run.folder == tmp_path / "out"
+    assert load_recipe(write(tmp_path, "seed = 1\n")).run.folder == Path("runs"), "the default is not"
+
+
+PATH_KEYS = ["tasks.train", "tasks.validation", "tasks.test", "tools.mcp", "tools.cassette", "run.folder"]
+
+
+def path_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        kind: Any = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            yield from path_keys(kind, f"{prefix}{name}.")
+        elif "Path" in str(kind):
+            yield prefix + name
+
+
+def test_every_key_that_is_a_path_is_tested_as_one() -> None:
+    assert set(path_keys(Recipe)) == set(PATH_KEYS)
+
+
+@pytest.mark.parametrize("key", PATH_KEYS)
+def test_a_relative_path_on_the_command_line_is_relative_to_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    section, name = key.split(".")
+    recipe = load_recipe(write(tmp_path, f'[{section}]\n{name} = "of_the_file"\n'), [f"{key}=a/b"])
+    assert getattr(getattr(recipe, section), name) == here / "a" / "b"
+    as_table = load_recipe(write(tmp_path, "seed = 1\n"), [f"{section}={{{name}='~/b'}}"])
+    assert getattr(getattr(as_table, section), name) == Path.home() / "b"
+    resumed = changed_recipe(recipe, [f"{key}=c"])
+    assert getattr(getattr(resumed, section), name) == here / "c"
+    untouched = changed_recipe(recipe, ["seed=3"])
+    assert getattr(getattr(untouched, section), name) == here / "a" / "b"
+
+
+def test_a_model_that_is_a_folder_becomes_absolute_and_a_name_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    for folder in (here / "warm", here / "embedded", tmp_path / "models"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    file = write(tmp_path, '[model]\npath = "models"\n')
+    assert load_recipe(file).model.path == str(tmp_path / "models")
+    assert load_recipe(file, ["model.path=warm"]).model.path == str(here / "warm")
+    assert load_recipe(file, ["model.path=embedded"]).model.path == "embedded"
+    assert load_recipe(file, ["model.path=Qwen/Qwen3-0.6B"]).model.path == "Qwen/Qwen3-0.6B"
+    monkeypatch.setenv("HOME", str(here))
+    assert load_recipe(file, ["model.path=~/warm"]).model.path == str(here / "warm")
+
+
+def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be read: Is a directory"):
+        load_recipe(tmp_path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"binary\.toml: not UTF-8"):
+        load_recipe(tmp_path / "binary.toml")
+    with pytest.raises(ValueError, match="there is no such user"):
+        load_recipe(None, ["tasks.train=~nosuchuser/x"])
 
 
 @pytest.mark.parametrize(
@@ -142,8 +216,8 @@ def test_what_a_run_cannot_learn_from_is_said_in_one_place() -> None:
     with pytest.raises(ValueError, match=r"tasks\.train has 2 tasks, run\.tasks_per_step is 3"):
         settings.run.check_enough(2)
     sound = load_recipe(None, ["tasks.train=some.jsonl"])
-    assert sound.tasks.to_learn_from() == Path("some.jsonl")
-    assert sound.tasks.files == {"train": Path("some.jsonl")}
+    assert sound.tasks.to_learn_from() == Path.cwd() / "some.jsonl"
+    assert sound.tasks.files == {"train": Path.cwd() / "some.jsonl"}
     sound.rollout.check_exploring()
     settings.run.check_enough(3)
 

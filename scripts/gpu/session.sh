@@ -34,7 +34,7 @@ lock=/tmp/turnwise-benchmark.lock  # what holds it is timed, or keeps what is ti
 
 warm() {
   flock $lock env OMP_NUM_THREADS=4 timeout 240 turnwise sft recipes/smollm2.toml --out $out/warm \
-    --set model.dtype=bfloat16 > $out/warm.log 2>&1
+    --set model.dtype=bfloat16 --set sft.tokens_per_microbatch=16384 > $out/warm.log 2>&1
 }
 
 engine() {  # as adapters and merged
@@ -46,7 +46,8 @@ engine() {  # as adapters and merged
 
 remote() {  # as a server beside its trainer
   [[ -d $out/warm ]] || warm  # else nothing is learned, and nothing published
-  local keys="--set model.path=$out/warm --set model.dtype=bfloat16"
+  local keys="--set model.path=$out/warm --set model.dtype=bfloat16 --set engine.max_batch=128"
+  keys+=" --set rollout.num_parallel_episodes=128 --set update.tokens_per_microbatch=16384"
   timeout 300 turnwise engine recipes/smollm2.toml $keys --set engine.kind=vllm --set engine.vllm.cache_gib=4 \
     > $out/remote-engine.log 2>&1 &
   timeout 280 turnwise train recipes/smollm2.toml $keys --set engine.kind=remote --set engine.remote.adapters=false \
@@ -78,6 +79,7 @@ race_large() {  # beside the warm start: engines take two minutes to start, and 
 learn() {  # six runs side by side, and the race of the small model starts beside them: it is timed after them
   local common="python3 benchmarks/learning.py --recipe recipes/smollm2.toml --set model.path=$out/warm \
     --set engine.kind=vllm --set model.dtype=bfloat16 --set engine.vllm.cache_gib=2 \
+    --set engine.max_batch=128 --set rollout.num_parallel_episodes=128 \
     --set update.tokens_per_microbatch=4096 --goal 0.7 --out $out/learning --set run.num_steps=${STEPS:-22}"
   exec 9> $lock
   flock 9

@@ -1,18 +1,23 @@
-"""Takes server specs, gives what `turnwise tools` and `turnwise call` show: listings, costs, one result."""
+"""What `turnwise tools` and `turnwise call` show: listings with their costs, and the result of one call."""
 
+import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from turnwise.mcp.pool import Pool
+from turnwise.mcp.pool import Pool, qualified, qualified_name
 from turnwise.mcp.results import Sanitiser, estimate_tokens
+from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
+from turnwise.rollout.tables import wrapped
+from turnwise.servers.declared import declared_tools
 from turnwise.types import Tool, ToolCall, ToolResult
+
+_INDENT = 6 * " "
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,39 +57,90 @@ async def list_tools(specs: Sequence[ServerSpec]) -> Listing:
 
 
 async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-    """Call one tool as an episode would; a server that cannot be started matters only if it is that one."""
+    """Call one tool as an episode would, starting no more servers than are needed to find it.
+
+    `server__tool` names the server to start. ValueError for a tool that no server has.
+    """
     async with Pool(specs) as pool:
-        failures = await pool.connect()
-        found = next((known for known in pool.tools if known.name == tool), None)
-        if found is None:
-            down = "".join(f"\n{error}" for error in failures.values())
-            names = Sanitiser().clean(", ".join(known.name for known in pool.tools))
-            raise ValueError(f"no tool {tool!r}; the tools are {names}{down}")
-        async with pool.lease([found.server], "call") as toolbox:
-            [result] = await toolbox.call([ToolCall("call", tool, arguments)])
-            return result
+        failures: dict[str, ConnectFailed] = {}
+        for servers in _where_to_look(specs, tool):
+            failures |= await pool.connect(servers)
+            found = _find(pool.tools, tool)
+            if found is not None:
+                async with pool.lease([found.server], "call") as toolbox:
+                    [result] = await toolbox.call([ToolCall("call", found.name, arguments)])
+                    return result
+        down = "".join(f"\n{error}" for error in failures.values())
+        raise ValueError(f"{_unknown(pool.tools, tool)}{down}")
+
+
+def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:
+    """Servers to start, likeliest first: the one that the name says or that declares the tool, then the rest.
+
+    ValueError where all servers are our own and none declares it.
+    """
+    declared = {spec.name: declared_tools(spec) for spec in specs}
+    likely = [
+        spec.name
+        for spec in specs
+        if tool.startswith(qualified_name(spec.name, "")) or _find(declared[spec.name] or (), tool)
+    ]
+    if likely:
+        yield likely
+    elif None not in declared.values():
+        raise ValueError(_unknown([each for tools in declared.values() for each in tools or ()], tool))
+    rest = [spec.name for spec in specs if spec.name not in likely]
+    if rest:
+        yield rest
+
+
+def _find(tools: Sequence[Tool], name: str) -> Tool | None:
+    """By the name that an episode would use, or by `server__tool`."""
+    return next((tool for tool in tools if name in (tool.name, qualified(tool))), None)
+
+
+def _unknown(tools: Sequence[Tool], name: str) -> str:
+    clean = Sanitiser().clean
+    same = [tool.name for tool in tools if tool.server_tool == name]
+    if same:
+        return clean(f"tool {name!r} is on several servers: use one of {', '.join(same)}")
+    names = [tool.name for tool in tools]
+    near = difflib.get_close_matches(name, names, n=1)
+    if not names:
+        return clean(f"no tool {name!r}: no server has any")
+    hint = f"; did you mean {near[0]!r}? The tools are" if near else "; the tools are"
+    return clean(f"no tool {name!r}{hint} {', '.join(names)}")
 
 
 def print_listing(listing: Listing, console: Console | None = None) -> None:
-    """One table a server; what servers say of themselves is text, never markup or escapes."""
-    console = console or Console(emoji=False)
-    clean = Sanitiser().clean
+    """Tool by tool; what servers say of themselves is text, never markup or escapes."""
+    console = console or Console(emoji=False, highlight=False)
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style), soft_wrap=True)
+
     for server, tools in listing.tools.items():
         total = sum(num_tokens(tool) for tool in tools)
-        title = f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {listing.isolation[server]}"
-        table = Table(title=escape(title), title_justify="left", expand=True)
-        for column in ("tool", "arguments", "description"):
-            table.add_column(column, overflow="fold")
-        table.add_column("tokens", justify="right")
+        isolation = listing.isolation[server]
+        say(f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {isolation}", "bold")
         for tool in tools:
-            name = tool.name if tool.is_read_only else f"{tool.name} *"
-            cells = (clean(name), clean(_signature(tool)), clean(tool.description))
-            table.add_row(*(escape(cell) for cell in cells), f"{num_tokens(tool):,}")
-        console.print(table)
+            for line in _described(tool, console.width):
+                say(line)
     if listing.tools:
-        console.print("* may change something: calls to its server in one turn keep their order", style="dim")
+        say("* may change something: calls to its server in one turn keep their order", "dim")
     for message in listing.failures.values():
-        console.print(escape(message), style="red")
+        say(message, "red")
+    if not listing.tools and not listing.failures:
+        say("no servers: mcp.json names none")
+
+
+def _described(tool: Tool, width: int) -> Iterator[str]:
+    """Name and cost on a line; arguments and description wrapped below it."""
+    clean = Sanitiser().clean
+    name = clean(tool.name if tool.is_read_only else f"{tool.name} *")
+    yield f"  {name}  ({num_tokens(tool):,} tokens)"
+    for text in (_signature(tool), tool.description):
+        yield from (_INDENT + line for line in wrapped(clean(text), width - len(_INDENT)))
 
 
 def _signature(tool: Tool) -> str:

@@ -237,7 +237,7 @@ def test_a_missing_package_is_told_with_what_to_install() -> None:
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="it is installed")
 def test_an_engine_that_is_not_installed_is_bad_before_anything_is_loaded(folder: Path) -> None:
-    [finding] = of(found(folder, "engine.kind=vllm", "rollout.lockstep=false"), "vllm")
+    [finding] = of(found(folder, "engine.kind=vllm", "rollout.lockstep=false"), "vLLM")
     assert finding.level is Level.BAD
     assert "turnwise[vllm]" in finding.advice
 

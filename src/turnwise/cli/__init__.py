@@ -11,6 +11,7 @@ app = typer.Typer(
     help="Train language models to use tools over many turns, against real MCP servers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich cuts the names of options on a narrow terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (

@@ -101,13 +101,13 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
 
 def _setup(path: Path | None, overrides: list[str]) -> "tuple[Servers, Recipe | None]":
     """A recipe and its servers; an mcp.json is servers without a recipe."""
-    from turnwise.cli.recipes import read_recipe
+    from turnwise.cli.recipes import read_unsettled
 
     if path is not None and path.suffix == ".json":
         if overrides:
             fail("--set changes a recipe, and an mcp.json is none")
         return servers_in(path), None
-    recipe = read_recipe(path, overrides)
+    recipe = read_unsettled(path, overrides)
     from turnwise.servers.backends import servers_of
     from turnwise.servers.services import DEFAULT_FILE
 

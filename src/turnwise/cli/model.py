@@ -11,7 +11,7 @@ import typer
 
 from turnwise.cli.options import fail
 
-app = typer.Typer(help="Make the embedded model.", no_args_is_help=True)
+app = typer.Typer(help="Make the embedded model.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()

@@ -34,13 +34,8 @@ class Agent:
 
 
 def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
-    from turnwise.config import load_recipe
-
-    prepare()
-    try:
-        recipe = load_recipe(path, overrides)
-    except ValueError as error:
-        fail(str(error))
+    """The recipe as this machine can run it: without bitsandbytes, with a bfloat16 base."""
+    recipe = read_unsettled(path, overrides)
     if recipe.model.quantisation == "none":
         return recipe
     from turnwise.training.quantised import settled
@@ -60,6 +55,17 @@ def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:
         fail(str(error))
     if is_printed:
         print_notes(servers)
+
+
+def read_unsettled(path: Path | None, overrides: Sequence[str]) -> "Recipe":
+    """The recipe as it is written."""
+    from turnwise.config import load_recipe
+
+    prepare()
+    try:
+        return load_recipe(path, overrides)
+    except ValueError as error:
+        fail(str(error))
 
 
 def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str]) -> Agent:

@@ -34,7 +34,9 @@ def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
 
 
 def call(
-    tool: Annotated[str, typer.Argument(help="The tool's name, as `turnwise tools` prints it.")],
+    tool: Annotated[
+        str, typer.Argument(help="The tool's name, as `turnwise tools` prints it, or SERVER__TOOL.")
+    ],
     arguments: Annotated[str, typer.Argument(help="Its arguments, a JSON object.")] = "{}",
     mcp: McpOption = None,
     live: Annotated[
@@ -47,6 +49,8 @@ def call(
 ) -> None:
     """Call one tool on its real server and print what a model would read.
 
+    Of our own servers only the one that has the tool is started; of others, SERVER__TOOL names it.
+
     Exit code: 0 result, 1 the call's own fault, 2 wrong usage, 3 infrastructure.
 
     Example: turnwise call execute_python '{"code": "6 * 7"}'
@@ -56,7 +60,7 @@ def call(
 
     try:
         parsed = json.loads(arguments)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         fail(f"arguments: not JSON: {error}")
     if not isinstance(parsed, dict):
         fail(f"arguments: expected a JSON object, got {arguments}")

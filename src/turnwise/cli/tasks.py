@@ -8,7 +8,7 @@ import typer
 
 from turnwise.cli.options import McpOption, fail, servers_in
 
-app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True)
+app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()

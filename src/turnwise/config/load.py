@@ -1,4 +1,4 @@
-"""Takes a recipe (TOML) and overrides, gives a checked `Recipe`; a mistake names the key and a near one."""
+"""Read a recipe (TOML) and overrides into a checked `Recipe`; a mistake names the key and the nearest one."""
 
 import difflib
 import tomllib
@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from turnwise.config.paths import absolute_paths, absolute_value
 from turnwise.config.playing import RewardPart
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
@@ -18,26 +19,36 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardPart, "trackers": Tra
 
 
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe, or the defaults, with `a.b=c` on top; relative paths are seen from its folder."""
+    """Read a recipe, or the defaults, with `a.b=c` on top.
+
+    Relative paths in the file are relative to its folder; those of overrides to the current directory.
+    """
     data: dict[str, Any] = {}
     if path is not None:
-        try:
-            data = tomllib.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
-            raise ValueError(f"{path}: no such file") from None
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{path}: not TOML: {error}") from None
+        data = absolute_paths(_read(path), path.resolve().parent)
     for override in overrides:
         _override(data, override)
     try:
-        recipe = Recipe.model_validate(_with_preset(data))
+        return Recipe.model_validate(_with_preset(data))
     except ValidationError as error:
         raise ValueError(f"{path or 'recipe'}: {_readable(error)}") from None
-    return recipe if path is None else _rooted(recipe, path.resolve().parent)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path}: not TOML: {error}") from None
 
 
 def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-    """The recipe with `a.b=c` on top; its preset has had its say already."""
+    """The recipe with `a.b=c` on top, without applying its preset again."""
     data = recipe.model_dump(mode="json")
     for override in overrides:
         _override(data, override)
@@ -57,9 +68,10 @@ def _override(data: dict[str, Any], override: str) -> None:
         if not isinstance(data, dict):
             raise ValueError(f"--set {override}: {section} is not a section")
     try:
-        data[key] = tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        data[key] = text  # a bare word is a text: --set engine.kind=scripted
+        value = text  # a bare word is a string: --set engine.kind=scripted
+    data[key] = absolute_value(value, (*sections, key), Path.cwd())
 
 
 def _with_preset(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -104,14 +116,3 @@ def _keys(section: type[BaseModel], path: Sequence[Any]) -> list[str]:
 
 def _section(parent: type[BaseModel], name: str) -> Any:
     return parent.model_fields[name].annotation
-
-
-def _rooted(recipe: Recipe, folder: Path) -> Recipe:
-    def under(path: Path | None) -> Path | None:
-        return None if path is None else folder / path.expanduser()
-
-    tools = recipe.tools.model_copy(
-        update={"mcp": under(recipe.tools.mcp), "cassette": under(recipe.tools.cassette)}
-    )
-    tasks = recipe.tasks.model_copy(update={split: under(path) for split, path in recipe.tasks.files.items()})
-    return recipe.model_copy(update={"tools": tools, "tasks": tasks})

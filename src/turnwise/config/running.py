@@ -18,7 +18,7 @@ class RunConfig(BaseModel):
     tasks_per_step: int = Field(default=16, ge=1)
     """Groups an update learns from."""
     folder: Path = Path("runs")
-    """Where run folders are made, seen from where the command is run."""
+    """Where run folders are made; `runs` of the current directory by default."""
     name: str = ""
     """Of the run's folder; empty: the recipe's name and the time."""
     mode: Literal["sync", "async"] = "sync"

@@ -1,4 +1,4 @@
-"""Takes a recipe and its servers, gives everything there is to find, each as soon as it is known."""
+"""Examine a recipe and its servers; findings come as soon as they are known."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -20,8 +20,10 @@ async def examine(
     yield machine.check_python()
     for finding in machine.check_packages(needs_models=is_modelled):
         yield finding
-    if recipe is not None and recipe.engine.kind == "vllm":
-        yield machine.check_vllm()
+    if recipe is not None:
+        for finding in machine.check_requirements(recipe):
+            yield finding
+        recipe = machine.without_quantisation(recipe)
     if recipe is not None and recipe.engine.kind == "remote":
         yield await setup.check_remote(recipe)
     if machine.has_model_packages():

@@ -9,8 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from turnwise.config import Recipe
 from turnwise.devices import VARIABLE, choose_device, memory_of
 from turnwise.doctor.findings import Finding, Level
+from turnwise.requirements import is_installed, requirements
 from turnwise.sandbox import Kind, isolation
 
 PACKAGES = ("mcp", "pydantic", "httpx")
@@ -42,12 +44,31 @@ def check_package(name: str, if_missing: Level, source: str) -> Finding:
         return Finding(name, if_missing, "not installed", f"pip install '{source}'")
 
 
-def check_vllm() -> Finding:
-    """By its module: there are several packages of it, by what they run on."""
-    if find_spec("vllm") is not None:
-        return Finding("vllm", Level.GOOD, "installed")
-    advice = "pip install 'turnwise[vllm]', or set engine.kind = 'transformers'"
-    return Finding("vllm", Level.BAD, "engine.kind is 'vllm', and it is not installed", advice)
+def check_requirements(recipe: Recipe) -> Iterator[Finding]:
+    """The optional packages that this recipe asks for; one it can run without only warns."""
+    for requirement in requirements(recipe):
+        version = requirement.version
+        if version is not None:
+            yield Finding(requirement.title, Level.GOOD, f"{version} ({requirement.why})")
+            continue
+        level = Level.BAD if requirement.is_needed else Level.WARNING
+        detail = f"{requirement.why}, and it is not installed"
+        yield Finding(requirement.title, level, detail, requirement.advice)
+    if recipe.model.quantisation != "none" and is_installed("bitsandbytes"):
+        from turnwise.training.quantised import why_not
+
+        if reason := why_not():
+            advice = "a run uses LoRA on a bfloat16 base instead, which needs more memory"
+            yield Finding("quantisation", Level.WARNING, reason, advice)
+
+
+def without_quantisation(recipe: Recipe) -> Recipe:
+    """The recipe as a run would settle it: a base that cannot be quantised here is bfloat16."""
+    if recipe.model.quantisation == "none" or not has_model_packages():
+        return recipe
+    from turnwise.training.quantised import unquantised, why_not
+
+    return unquantised(recipe) if why_not() else recipe
 
 
 def has_model_packages() -> bool:

@@ -1,27 +1,24 @@
-"""Takes a memory plan, gives it as a table on a terminal, or as an object for programs."""
+"""A memory plan as a table for people, or as an object for programs."""
 
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from turnwise.planning import Plan
 from turnwise.rollout.display import printable
+from turnwise.rollout.tables import reason_table
 
 
 def print_plan(plan: Plan, console: Console) -> None:
     """Part by part, and the total against what the device has."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("held")
-    table.add_column("GB", justify="right")
-    table.add_column("by")
-    for part in plan.parts:
-        table.add_row(part.name, f"{part.num_bytes / 1e9:.2f}", Text(printable(part.why)))
-    table.add_row("in all", f"{plan.num_bytes / 1e9:.2f}", Text(verdict(plan)), style="bold")
-    console.print(table, soft_wrap=True)
+    rows = [(part.name, f"{part.num_bytes / 1e9:.2f}", printable(part.why)) for part in plan.parts]
+    rows.append(("in all", f"{plan.num_bytes / 1e9:.2f}", verdict(plan)))
+    lines = [*reason_table(("held", "GB", "by"), rows, console.width)]
     if plan.memory is not None and not plan.fits:
-        console.print(Text(advice(plan)), soft_wrap=True)
+        lines.append(advice(plan))
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 def verdict(plan: Plan) -> str:

@@ -2,16 +2,14 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from rich.box import SIMPLE
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from turnwise.evaluate.statistics import Estimate, paired_difference
 from turnwise.evaluate.summary import (
@@ -23,6 +21,8 @@ from turnwise.evaluate.summary import (
     summarise,
     summarise_by,
 )
+from turnwise.rollout.display import printable
+from turnwise.rollout.tables import figure_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +103,13 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
     title = (
         f"{report.model}: {whole.num_tasks} tasks × {report.num_samples}, temperature {report.temperature:g}"
     )
-    table = Table(title=escape(title), title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("", no_wrap=True)
     passes = (f"pass@{ks[-1]}", f"pass^{ks[-1]}")
-    for name in ("tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form"):
-        table.add_column(name, justify="right", no_wrap=name.startswith("success"))
+    headers = ("", "tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form")
     rows = {"all": whole}
     rows |= summarise_by(by_difficulty, report.episodes, ks=ks)
     rows |= summarise_by(by_family, report.episodes, ks=ks)
-    for name, summary in rows.items():
-        table.add_row(escape(name or "-"), *_cells(summary, ks[-1]))
-    console.print(table)
+    cells = [(name or "-", *_cells(summary, ks[-1])) for name, summary in rows.items()]
+    _print_table(title, headers, cells, console)
     if report.cost:
         console.print(
             f"${report.cost:.4f} at ${report.prices[0]:g} and ${report.prices[1]:g} a million tokens"
@@ -141,14 +137,16 @@ def print_comparison(before: Report, after: Report, *, as_json: bool = False) ->
         return
     console = Console(emoji=False)
     left_out = (len(rates[0]) - len(both)) + (len(rates[1]) - len(both))
-    table = Table(title=escape(f"{before.model} → {after.model}, {len(both)} tasks"), title_justify="left")
-    table.add_column("")
-    table.add_column("success, after − before (95%)", justify="right")
-    for name, estimate in rows.items():
-        table.add_row(escape(name), _interval(estimate, sign="+"))
-    console.print(table)
+    title = f"{before.model} → {after.model}, {len(both)} tasks"
+    cells = [(name, _interval(estimate, sign="+")) for name, estimate in rows.items()]
+    _print_table(title, ("", "success, after − before (95%)"), cells, console)
     if left_out:
         console.print(f"{left_out} tasks are in one evaluation only and were left out", style="yellow")
+
+
+def _print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
+    for line in (title, *figure_table(headers, rows, console.width)):
+        console.print(Text(printable(line)), soft_wrap=True)
 
 
 def _difference(rates: tuple[Mapping[str, float], Mapping[str, float]], tasks: list[str]) -> Estimate:
@@ -173,7 +171,7 @@ def _interval(estimate: Estimate, sign: str = "") -> str:
     text = f"{estimate.value:{sign}.2f}"
     if estimate.low is None or estimate.high is None:
         return text
-    return escape(f"{text} [{estimate.low:{sign}.2f} {estimate.high:{sign}.2f}]")
+    return f"{text} [{estimate.low:{sign}.2f} {estimate.high:{sign}.2f}]"
 
 
 def _share(value: float | None) -> str:

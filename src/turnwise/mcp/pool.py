@@ -202,7 +202,7 @@ def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ..
     counts = Counter(tool.server_tool for tools in listed.values() for tool in tools)
     named = {
         server: tuple(
-            replace(tool, name=_qualified(tool) if counts[tool.server_tool] > 1 else tool.server_tool)
+            replace(tool, name=qualified(tool) if counts[tool.server_tool] > 1 else tool.server_tool)
             for tool in tools
         )
         for server, tools in listed.items()
@@ -214,8 +214,14 @@ def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ..
     return named
 
 
-def _qualified(tool: Tool) -> str:
-    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', tool.server)}__{tool.server_tool}"
+def qualified(tool: Tool) -> str:
+    """The tool's name where several servers have one of that name."""
+    return qualified_name(tool.server, tool.server_tool)
+
+
+def qualified_name(server: str, tool: str) -> str:
+    """`server__tool`, with only the characters that models' APIs allow in a server's name."""
+    return f"{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__{tool}"
 
 
 def _tool_of(server: str, tool: wire.Tool, clean: Callable[[str], str]) -> Tool:
@@ -248,7 +254,7 @@ def _clean_prose(schema: Any, clean: Callable[[str], str]) -> Any:
 
 def is_offered(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str] = ()) -> bool:
     """Whether the shell patterns let a tool through, under any of its names; deny wins."""
-    names = {tool.name, tool.server_tool, _qualified(tool)}
+    names = {tool.name, tool.server_tool, qualified(tool)}
 
     def matches(patterns: Sequence[str]) -> bool:
         return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from turnwise.chat import RenderedChat
 from turnwise.config import Recipe
 from turnwise.inspection import Listing, list_tools
 from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
 from turnwise.readiness import task_problems
+from turnwise.requirements import requirements
 from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
@@ -72,15 +72,12 @@ def _shortened(found: list[str]) -> list[str]:
 
 def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
     """What this machine or this model lacks."""
-    if recipe.hardware.strategy == "zero3" and find_spec("deepspeed") is None:
-        yield (
-            "hardware.strategy is 'zero3', and DeepSpeed is not installed: pip install 'turnwise[deepspeed]'"
-        )
+    for requirement in requirements(recipe, is_on_skyrl=False):
+        if requirement.is_needed and requirement.version is None:
+            yield requirement.complaint
     if recipe.model.device == "cuda" and 1 <= _num_gpus() < recipe.hardware.num_processes:
         count = recipe.hardware.num_processes
         yield f"hardware.num_processes is {count}, and torch finds {_num_gpus()} GPUs"
-    if recipe.engine.kind == "vllm" and find_spec("vllm") is None:
-        yield "engine.kind is 'vllm', and it is not installed: pip install 'turnwise[vllm]'"
     if isinstance(plan, Plan):
         longest = recipe.rollout.tokens_per_episode
         if plan.context is not None and longest > plan.context:

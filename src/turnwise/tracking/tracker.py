@@ -1,12 +1,12 @@
 """The seam: what a tracker is, which ones there are, and what one is told when it starts."""
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turnwise.config import TrackerConfig
+from turnwise.requirements import is_installed
 from turnwise.tracking.records import Cut, Episode, Episodes, Evaluation, Histogram, Log, Record
 
 
@@ -66,22 +66,13 @@ def check(trackers: Sequence[TrackerConfig]) -> None:
     """ValueError, with what to install, if the library of one is not there."""
     for tracker in trackers:
         module = tracker.kind.partition(":")[0]
-        if not _is_there(module):
+        if not is_installed(module):
             hint = (
                 f"install it with: pip install 'turnwise[{tracker.kind}]'"
                 if tracker.kind in TRACKERS
                 else "it is looked for beside where the command is run"
             )
             raise ValueError(f"trackers: {tracker.kind} needs the package {module!r}, not found; {hint}")
-
-
-def _is_there(module: str) -> bool:
-    try:
-        spec = importlib.util.find_spec(module)
-    except ModuleNotFoundError:  # of the package around it
-        return False
-    # a mere folder of the name, such as ./wandb with its runs, has no origin
-    return spec is not None and spec.origin is not None
 
 
 def new_tracker(start: Start) -> Tracker:

@@ -40,6 +40,11 @@ def settled(recipe: Recipe) -> Recipe:
     if recipe.model.quantisation == "none" or not (reason := why_not()):
         return recipe
     logger.warning("%s: LoRA on a bfloat16 base in the place of %s", reason, recipe.model.quantisation)
+    return unquantised(recipe)
+
+
+def unquantised(recipe: Recipe) -> Recipe:
+    """The recipe with a bfloat16 base."""
     model = recipe.model.model_copy(update={"quantisation": "none", "dtype": "bfloat16"})
     return recipe.model_copy(update={"model": model})
 

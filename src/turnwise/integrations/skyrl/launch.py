@@ -7,6 +7,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.translation import Translation, translate
+from turnwise.requirements import is_installed, skyrl_requirements
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
 from turnwise.tasks.worlds import check_worlds
@@ -88,4 +89,4 @@ def _folder(recipe: Recipe, name: str) -> Path:
 
 
 def _is_installed() -> bool:
-    return find_spec("skyrl") is not None and find_spec("ray") is not None
+    return all(is_installed(requirement.module) for requirement in skyrl_requirements())

@@ -1,0 +1,52 @@
+"""Make the paths of a recipe absolute before it is checked, so that a run can be resumed from anywhere."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from turnwise.config.recipe import Recipe
+
+_MODEL_NAMES = ("embedded", "smollm2")
+"""Values of model.path that are never folders."""
+
+
+def absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A recipe's data with every relative path seen from `folder`, and `~` expanded."""
+    return {key: absolute_value(value, (key,), folder) for key, value in data.items()}
+
+
+def absolute_value(value: Any, key: Sequence[str], folder: Path) -> Any:
+    """The value of one key, which may be a whole section; what is not a path is returned unchanged."""
+    if isinstance(value, dict):
+        return {name: absolute_value(inner, (*key, name), folder) for name, inner in value.items()}
+    if not isinstance(value, str):
+        return value
+    if tuple(key) == ("model", "path"):
+        return _model_path(value, folder)
+    return str(_absolute(value, folder)) if _is_path(key) else value
+
+
+def _model_path(value: str, folder: Path) -> str:
+    """A folder that exists becomes absolute; anything else is a name, which stays as it is."""
+    is_folder = value not in _MODEL_NAMES and _absolute(value, folder).is_dir()
+    return str(_absolute(value, folder)) if is_folder else value
+
+
+def _absolute(value: str, folder: Path) -> Path:
+    try:
+        return folder / Path(value).expanduser()
+    except RuntimeError:
+        raise ValueError(f"{value}: there is no such user") from None
+
+
+def _is_path(key: Sequence[str]) -> bool:
+    annotation: Any = Recipe
+    for name in key:
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return False
+        if name not in annotation.model_fields:
+            return False
+        annotation = annotation.model_fields[name].annotation
+    return annotation is Path or Path in get_args(annotation)

