@@ -140,7 +140,7 @@ def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     ):
         done = train("--resume", str(run), "--set", f"run.num_steps={num_steps}", *more)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"going on after step {int(num_steps) - 1}" in done.stdout
+        assert f"resumed after step {int(num_steps) - 1}" in done.stdout
     for step in range(3):
         assert episodes(run, step) == episodes(by_one, step)
     assert_near(weights(run), weights(by_one))

@@ -109,7 +109,7 @@ def test_a_resumed_run_begins_where_it_stood(tmp_path: Path) -> None:
     panel.resumed(3)
     assert "step 3/4" in drawn(panel)
     assert isinstance(panel.console.file, StringIO)
-    assert "going on after step 3" in panel.console.file.getvalue()
+    assert "resumed after step 3" in panel.console.file.getvalue()
 
 
 @pytest.mark.parametrize("kind", [Panel, Screen, Quiet])

@@ -165,7 +165,7 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
 
 def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
     """Exit code 1 if a run would not come to its end."""
-    from turnwise.rollout.display import printable
+    from turnwise.printable import printable
 
     for line in lines:
         print(printable(line))

@@ -36,7 +36,7 @@ def mcp_file(path: Path | None) -> Path:
 
 def fail(message: str) -> NoReturn:
     """The user's mistake, on stderr; exit code 2."""
-    from turnwise.rollout.display import printable
+    from turnwise.printable import printable
 
     # it may quote a file, a server or a model
     typer.echo(f"turnwise: {printable(message)}", err=True)

@@ -105,7 +105,7 @@ class _OnStderr(logging.Handler):
     """Warnings where the user looks, also while a run's folder takes everything that is said."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from turnwise.rollout.display import printable
+        from turnwise.printable import printable
 
         # a message may quote what a server or a model wrote
         print(f"warning: {printable(record.getMessage())}", file=sys.stderr, flush=True)

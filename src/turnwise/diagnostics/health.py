@@ -188,6 +188,11 @@ def why_halt(alarms: Sequence[Alarm]) -> str:
     return " ".join(alarm.message for alarm in alarms if alarm.level is Level.HALT)
 
 
+def halting_alarms(alarms: Sequence[Alarm]) -> str:
+    """Their names; empty if nothing stops the run."""
+    return ", ".join(alarm.name for alarm in alarms if alarm.level is Level.HALT)
+
+
 def _look(name: str, check: Check, metrics: Metrics, config: HealthConfig) -> Iterator[Alarm]:
     rule: Rule = getattr(config, name)
     value = _value(name, check, metrics)

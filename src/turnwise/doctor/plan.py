@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.planning import Plan
-from turnwise.rollout.display import printable
+from turnwise.printable import printable
 
 
 def print_plan(plan: Plan, console: Console) -> None:

@@ -277,6 +277,7 @@ async def open_run(
     file = recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     tasks = load(file)
+    screen.started(recipe, len(tasks))
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)

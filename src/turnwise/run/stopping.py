@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Stopping:
@@ -13,6 +13,8 @@ class Stopping:
 
     def __init__(self) -> None:
         self.why = ""
+        self.is_at_once = False
+        """Whether a second signal came: the step was not finished."""
 
     @contextlib.contextmanager
     def listening(self, on_first: Callable[[], None]) -> Iterator[None]:
@@ -21,15 +23,16 @@ class Stopping:
         main = asyncio.current_task()
         assert main is not None, "called from a coroutine"
 
-        def ask() -> None:
+        def ask(name: str) -> None:
             if self.why:
+                self.is_at_once = True
                 main.cancel()
                 return
-            self.why = "you asked it to stop"
+            self.why = f"you asked it to stop ({name})"
             on_first()
 
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, ask)
+        for number, name in _SIGNALS.items():
+            loop.add_signal_handler(number, ask, name)
         try:
             yield
         finally:

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dotenv import dotenv_values
@@ -15,11 +15,16 @@ _MAX_CHARS = 500
 
 def variables() -> dict[str, str]:
     """Our environment, over what `.env` here, and in the parent directory, says to trackers."""
+    found = {name: value for name, value in _dotenv().items() if _is_trackers(name)}
+    return {**found, **os.environ}
+
+
+def _dotenv() -> dict[str, str]:
     found: dict[str, str] = {}
     for file in (Path.cwd().parent / ".env", Path.cwd() / ".env"):
         given = dotenv_values(file) if file.is_file() else {}
-        found.update({name: value for name, value in given.items() if value and _is_trackers(name)})
-    return {**found, **os.environ}
+        found.update({name: value for name, value in given.items() if value})
+    return found
 
 
 def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
@@ -31,11 +36,26 @@ def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
     return {"WANDB_ERROR_REPORTING": "false", **kept, "PYTHONPATH": paths}
 
 
+def known_secrets() -> list[str]:
+    """Values of the environment and of `.env`, here and in the parent directory, whose names say so."""
+    return secrets_in({**_dotenv(), **os.environ})
+
+
+def secrets_in(given: Mapping[str, str]) -> list[str]:
+    """Longest first: one may be part of another."""
+    found = {value for name, value in given.items() if _SECRET.search(name) and len(value) >= 8}
+    return sorted(found, key=len, reverse=True)
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "[removed]")
+    return text
+
+
 def without_keys(text: str, given: Mapping[str, str]) -> str:
     """One line of bounded length for a log, whatever a library has quoted in it."""
-    secrets = {value for name, value in given.items() if _SECRET.search(name) and len(value) >= 8}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "[removed]")
+    text = redacted(text, secrets_in(given))
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} …"
 

@@ -163,7 +163,7 @@ class Trainer:
             metrics |= self._reference.follow(self.version)
             self._adapt(metrics)
         skipped = "" if taken else REASONS[steps[-1].skipped]
-        for each in steps:
+        for each in steps if taken else ():  # where none was taken, the run says why itself
             if each.skipped:
                 logger.info("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
         metrics |= self._losses(steps) | self._counters(taken, steps, step)
