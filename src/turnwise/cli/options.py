@@ -1,5 +1,7 @@
 """What several subcommands take: the servers' file, JSON output, overrides, and how they end on a mistake."""
 
+import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -35,9 +37,12 @@ def mcp_file(path: Path | None) -> Path:
 
 
 def fail(message: str) -> NoReturn:
-    """The user's mistake, on stderr; exit code 2."""
+    """The user's mistake, on stderr; exit code 2. Under --debug with the traceback of what failed."""
+    from turnwise.cli.logs import is_debug
     from turnwise.printable import printable
 
+    if is_debug() and sys.exc_info()[0] is not None:
+        typer.echo(printable(traceback.format_exc()), err=True)
     # it may quote a file, a server or a model
     typer.echo(f"turnwise: {printable(message)}", err=True)
     raise typer.Exit(2)

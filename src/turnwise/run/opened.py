@@ -1,6 +1,7 @@
 """Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ from turnwise.training.tokens import write_tokens
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
 from turnwise.workbench import Workbench, load_model, open_workbench
+
+logger = logging.getLogger(__name__)
 
 
 class Run:
@@ -94,6 +97,8 @@ class Run:
             self._writers[step] = TrajectoryWriter(self.folder.trajectories(step))
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
             self._writers[step].write(Played(trajectory, reward, step))
+        rewards = [reward.total for reward in group.rewards]
+        logger.debug("step %d: task %s earned %s", step + 1, group.task.id, rewards)
 
     def log_rollouts(self, batch: Batch) -> dict[str, float]:
         if batch.step in self._writers:
@@ -237,6 +242,7 @@ class Run:
         facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
         place, tensors = self.folder.checkpoints, self.trainer.tensors()
         checkpoint.save(place, standing.next_step, tensors, facts, self.ranks)
+        logger.info("saved a checkpoint after step %d", standing.next_step)
         if is_first(self.ranks):
             checkpoint.prune(place, self.recipe.run.keep_checkpoints, standing.best_step)
 
