@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.chat.quick import quick
+from turnwise.chat.reading import decode
 
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
 _MARKUP = re.compile(r"[<>\[\]|｜]")
@@ -39,6 +40,9 @@ class Guard:
         """The tokenizer as a tokenizer.json holds it; empty where it has no such form."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         return "" if backend is None else str(backend.to_str())
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return decode(self._tokenizer, ids)
 
     def encode(self, text: str) -> list[int]:
         return list(self._quick.encode(text, add_special_tokens=False))

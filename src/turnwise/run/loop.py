@@ -48,7 +48,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()
-            alarms = run.log_update(step, played, result, publish_seconds)
+            alarms = run.log_update(batch, played, result, publish_seconds)
             standing = standing.after(batch)
             with run.saving_if_lost(standing):
                 standing = await run.validated(standing)

@@ -63,7 +63,7 @@ class Screen:
         as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False)
         with as_text.capture() as captured:
             print_played(played, as_text)
-        logger.info("%s", captured.get().rstrip(), extra=ON_SCREEN)
+        logger.info("one episode:\n%s", captured.get().rstrip(), extra=ON_SCREEN)
 
     def started(self, recipe: Recipe, num_tasks: int) -> None:
         """What is trained, on what, and by which algorithm."""
