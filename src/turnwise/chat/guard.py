@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnwise.chat.quick import quick
-from turnwise.chat.reading import decode
 
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
 _MARKUP = re.compile(r"[<>\[\]|｜]")
@@ -42,7 +41,7 @@ class Guard:
         return "" if backend is None else str(backend.to_str())
 
     def decode(self, ids: Sequence[int]) -> str:
-        return decode(self._tokenizer, ids)
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
 
     def encode(self, text: str) -> list[int]:
         return list(self._quick.encode(text, add_special_tokens=False))

@@ -24,7 +24,7 @@ Read = Callable[[], Mapping[str, float]]
 
 
 class GpuMonitor:
-    """Samples once a second in a thread: a single sample at the end of a step would say nothing of the step."""
+    """Samples once a second in a thread: one sample at the end of a step would not describe the step."""
 
     def __init__(self, read: Read | None, *, seconds: float = 1.0) -> None:
         self._read = read
