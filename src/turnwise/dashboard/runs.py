@@ -46,12 +46,16 @@ class Run:
     @property
     def state(self) -> str:
         """`running`, `finished`, `stopped`, `halted` or `crashed`; `died` or `unknown` without a record."""
-        return _state(self.folder, _json(self.folder / "summary.json"))[0]
+        return self.ended()[0]
+
+    def ended(self) -> tuple[str, str]:
+        """The state, and the reason for it."""
+        return _state(self.folder, _json(self.folder / "summary.json"))
 
     def standing(self) -> dict[str, Any]:
         """What the page shows of every run, whichever is chosen."""
         recipe, summary = self.recipe, _json(self.folder / "summary.json")
-        state, reason = _state(self.folder, summary)
+        state, reason = self.ended()
         return {
             "name": self.name,
             "folder": str(self.folder),

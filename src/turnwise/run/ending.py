@@ -26,7 +26,8 @@ def recording_failures(folder: RunFolder, stopping: Stopping, ranks: Ranks) -> I
         if is_first(ranks):
             _record(folder, stopping, error)
         elif not isinstance(error, asyncio.CancelledError):
-            folder.end(_crash(error, ranks.number))
+            trace = "".join(traceback.format_exception(error))
+            folder.end(Ending(How.CRASHED, f"process {ranks.number}: {_reason(error)}", ranks.number, trace))
         raise
 
 
@@ -42,20 +43,18 @@ def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None
     """What another process of the run crashed with is the cause, where it was recorded in time."""
     elsewhere = folder.ending
     if elsewhere is not None:
-        words = "process %d crashed: %s\n%s"
-        logger.error(words, elsewhere.rank, elsewhere.why, elsewhere.traceback, extra=ON_SCREEN)
+        logger.error("crashed: %s\n%s", elsewhere.why, elsewhere.traceback, extra=ON_SCREEN)
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         why = f"{stopping.why or 'interrupted'}, at once: what was under way is lost"
         logger.warning("stopped: %s", why, extra=ON_SCREEN)
         folder.end(elsewhere or Ending(How.STOPPED, why))
         return
-    crash = _crash(error)
-    logger.error("crashed: %s", crash.why, exc_info=error, extra=ON_SCREEN)
-    folder.end(crash)
-
-
-def _crash(error: BaseException, rank: int = 0) -> Ending:
-    return Ending(How.CRASHED, _reason(error), rank, "".join(traceback.format_exception(error)))
+    why = _reason(error)
+    logger.error("crashed: %s", why, exc_info=error, extra=ON_SCREEN)
+    logger.info(
+        "go on from the last checkpoint with: turnwise train --resume %s", folder.path, extra=ON_SCREEN
+    )
+    folder.end(Ending(How.CRASHED, why))  # its traceback is in the log
 
 
 def _reason(error: BaseException) -> str:

@@ -314,6 +314,7 @@ async def open_run(
         if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
             write_whole(folder.tokenizer, tokenizer.encode())
         trainer = new_trainer(recipe, None if base is None else twin(base), ranks)
+        logger.info("ready: the model is loaded, the servers offer %d tools", len(bench.pool.tools))
         with GpuMonitor(cuda_reader()) as gpu:
             run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
             with contextlib.closing(run), settled():

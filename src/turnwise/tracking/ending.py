@@ -33,6 +33,7 @@ class Ending:
     rank: int = 0
     """The process that recorded it, of several."""
     traceback: str = ""
+    """Of another process than the one that writes training.log."""
     time: float = field(default_factory=lambda: round(time.time(), 3))
 
 
