@@ -40,9 +40,10 @@ def fail(message: str) -> NoReturn:
     """The user's mistake, on stderr; exit code 2. Under --debug with the traceback of what failed."""
     from turnwise.cli.logs import is_debug
     from turnwise.printable import printable
+    from turnwise.tracking.environment import known_secrets, redacted
 
     if is_debug() and sys.exc_info()[0] is not None:
-        typer.echo(printable(traceback.format_exc()), err=True)
+        typer.echo(printable(redacted(traceback.format_exc(), known_secrets())), err=True)
     # it may quote a file, a server or a model
     typer.echo(f"turnwise: {printable(message)}", err=True)
     raise typer.Exit(2)

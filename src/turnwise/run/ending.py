@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterator
 
 from turnwise.distributed import Ranks, is_first
+from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.loop import Ended
 from turnwise.run.stopping import Stopping
 from turnwise.tracking.ending import Ending, How
@@ -51,9 +52,9 @@ def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None
         return
     why = _reason(error)
     logger.error("crashed: %s", why, exc_info=error, extra=ON_SCREEN)
-    logger.info(
-        "go on from the last checkpoint with: turnwise train --resume %s", folder.path, extra=ON_SCREEN
-    )
+    if not isinstance(error, CollectionFailed):  # which says so itself
+        hint = "go on from the last checkpoint with: turnwise train --resume %s"
+        logger.info(hint, folder.path, extra=ON_SCREEN)
     folder.end(Ending(How.CRASHED, why))  # its traceback is in the log
 
 
