@@ -289,7 +289,7 @@ def test_debug_shows_the_traceback_of_a_mistake_and_what_was_done(folder: Path) 
         assert ran.code == 2
         assert "Traceback" in ran.err
         assert ran.err.endswith(plain.err), "the one line is the last"
-    ran = turnwise("--debug", "call", "say", '{"words": "x"}', cwd=folder)
+    ran = turnwise("--debug", "call", "say", '{"text": "x"}', cwd=folder)
     assert "DEBUG turnwise.mcp.pool: server notes: connected" in ran.err
     assert "DEBUG turnwise.mcp.toolbox: " in ran.err
     assert is_plain(ran.err)
@@ -298,7 +298,7 @@ def test_debug_shows_the_traceback_of_a_mistake_and_what_was_done(folder: Path) 
 
 @pytest.mark.parametrize("level", ["info", "warning", ""])
 def test_other_levels_show_no_debug_lines(folder: Path, level: str) -> None:
-    ran = turnwise("call", "say", '{"words": "x"}', cwd=folder, env={"TURNWISE_LOG": level})
+    ran = turnwise("call", "say", '{"text": "x"}', cwd=folder, env={"TURNWISE_LOG": level})
     assert ran.err == ""
 
 

@@ -297,9 +297,9 @@ def test_how_a_run_ended_is_its_state_with_the_reason(tmp_path: Path, ending: En
 
 
 def test_a_run_without_an_end_died_unless_another_machine_may_still_run_it(tmp_path: Path) -> None:
-    path = RunFolder.create(tmp_path, "run", Recipe(), is_dated=False).path
-    lock = path / "lock"
-    holder = json.loads(lock.read_text())
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        path, lock = folder.path, folder.path / "lock"
+        holder = json.loads(lock.read_text())
     for change, state, words in (
         ({"process": 2**22 + 1}, "died", "killed"),
         ({"host": "elsewhere"}, "unknown", f"process {holder['process']} on elsewhere"),

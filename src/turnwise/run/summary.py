@@ -33,8 +33,10 @@ def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, 
 def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
     """Before and after, an example of each where the run made the difference, and the next commands."""
     if ended.why:
+        # an alarm that halts has said why just before
         how = f"halted by the alarm {ended.halted_by}" if ended.halted_by else "stopped"
-        screen.say(f"{how} after step {ended.standing.next_step}: {ended.why}", "bold yellow")
+        why = "" if ended.halted_by else f": {ended.why}"
+        screen.say(f"{how} after step {ended.standing.next_step}{why}", "bold yellow")
         screen.say(f"go on with: turnwise train --resume {folder.path}")
         return
     example = changed_example(folder.evaluations)
