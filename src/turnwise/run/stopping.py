@@ -13,8 +13,6 @@ class Stopping:
 
     def __init__(self) -> None:
         self.why = ""
-        self.is_at_once = False
-        """Whether a second signal came: the step was not finished."""
 
     @contextlib.contextmanager
     def listening(self, on_first: Callable[[], None]) -> Iterator[None]:
@@ -25,7 +23,6 @@ class Stopping:
 
         def ask(name: str) -> None:
             if self.why:
-                self.is_at_once = True
                 main.cancel()
                 return
             self.why = f"you asked it to stop ({name})"
