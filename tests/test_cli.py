@@ -297,6 +297,43 @@ def test_wrong_usage_is_exit_code_2_and_one_line_that_names_field_and_value(
         assert word in line
 
 
+def test_debug_shows_the_traceback_of_a_mistake_and_what_was_done(folder: Path) -> None:
+    plain = turnwise("train", "gone.toml", cwd=folder, python=warm.light)
+    for ran in (
+        turnwise("--debug", "train", "gone.toml", cwd=folder, python=warm.light),
+        turnwise("train", "gone.toml", cwd=folder, env={"TURNWISE_LOG": "debug"}, python=warm.light),
+    ):
+        assert ran.code == 2
+        assert "Traceback" in ran.err
+        assert ran.err.endswith(plain.err), "the one line is the last"
+    ran = turnwise("--debug", "call", "say", '{"text": "x"}', cwd=folder)
+    assert "DEBUG turnwise.mcp.pool: server notes: connected" in ran.err
+    assert "DEBUG turnwise.mcp.toolbox: " in ran.err
+    assert is_plain(ran.err)
+    assert SECRET not in ran.err
+
+
+@pytest.mark.parametrize("level", ["info", "warning", ""])
+def test_other_levels_show_no_debug_lines(folder: Path, level: str) -> None:
+    ran = turnwise("call", "say", '{"text": "x"}', cwd=folder, env={"TURNWISE_LOG": level})
+    assert ran.err == ""
+
+
+def test_a_level_that_is_none_is_wrong_usage(folder: Path) -> None:
+    ran = turnwise("tools", cwd=folder, env={"TURNWISE_LOG": "loud"}, python=warm.light)
+    assert ran.code == 2
+    assert one_line(ran.err) == "turnwise: TURNWISE_LOG is 'loud': expected debug, info, warning"
+
+
+def test_the_help_teaches_debug_and_exit_codes(tmp_path: Path) -> None:
+    ran = turnwise("--help", cwd=tmp_path, python=fresh)
+    assert "--debug" in ran.out
+    assert "TURNWISE_LOG" in ran.out
+    ran = turnwise("train", "--help", cwd=tmp_path, python=fresh)
+    for code in ("0 all steps", "1 an unexpected", "2 a mistake", "3 it ended early", "130 a second"):
+        assert code in " ".join(ran.out.split())
+
+
 def test_a_mistake_in_mcp_json_is_one_line_without_its_secrets(folder: Path) -> None:
     write(folder, notes={"command": 5, "env": {"KEY": SECRET}})
     for args in (["tools"], ["call", "say"]):

@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from turnwise.devices import MPS_MAX_BYTES, VARIABLE, check_tensors, choose_device, memory_of
+from turnwise.devices import (
+    MPS_MAX_BYTES,
+    VARIABLE,
+    check_tensors,
+    choose_device,
+    ignored_variable,
+    memory_of,
+)
 
 IS_BARE = not torch.cuda.is_available() and not torch.backends.mps.is_available()
 
@@ -35,6 +42,23 @@ def test_auto_is_the_best_there_is(monkeypatch: pytest.MonkeyPatch, said: str) -
 def test_what_the_recipe_names_is_not_overruled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "cuda")
     assert choose_device("cpu") == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said", "words"),
+    [
+        ("cpu", "cuda", "DEVICE_TYPE=cuda is not used: model.device is 'cpu'"),
+        ("cpu", "CPU", ""),
+        ("cpu", "", ""),
+        ("auto", "cuda", ""),
+    ],
+)
+def test_a_variable_that_the_recipe_overrules_is_named(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, said: str, words: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, said)
+    assert ignored_variable(wanted).startswith(words)
+    assert bool(ignored_variable(wanted)) == bool(words)
 
 
 @pytest.mark.skipif(not IS_BARE, reason="there is one")

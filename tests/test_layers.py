@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "models", "devices", "addresses", "beside", "waits", "environment"},
+    {"types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"},
     {"protocols", "distributed", "requirements"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},

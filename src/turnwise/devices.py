@@ -32,6 +32,14 @@ def choose_device(wanted: str = "auto") -> str:
     return said
 
 
+def ignored_variable(wanted: str) -> str:
+    """What to say where DEVICE_TYPE asks for another device than the recipe does; else empty."""
+    said = os.environ.get(VARIABLE, "").strip().lower()
+    if wanted == "auto" or said in ("", "auto", wanted):
+        return ""
+    return f"{VARIABLE}={said} is not used: model.device is {wanted!r}; set it to 'auto' to use {VARIABLE}"
+
+
 def is_there(device: str) -> bool:
     import torch
 

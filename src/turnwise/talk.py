@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.config import Recipe, RewardPart
+from turnwise.printable import printable
 from turnwise.protocols import EngineDown, Toolbox
 from turnwise.rollout.collector import LeaseFailed
-from turnwise.rollout.display import printable
 from turnwise.rollout.episode import numbered, observations, turn_seed
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import Finish, Message, Parsed, Sampling, Task, ToolCall, ToolResult, Truth, Turn

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -20,7 +21,7 @@ from turnwise.chat import (
     smollm2_file,
 )
 from turnwise.config import ModelConfig, Recipe
-from turnwise.devices import choose_device
+from turnwise.devices import choose_device, ignored_variable
 from turnwise.engines import engine_class
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool, is_offered
@@ -36,6 +37,8 @@ from turnwise.rollout.lockstep import Lockstep
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.worlds import check_worlds
 from turnwise.types import Sampling, Task, Tool
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,8 @@ async def open_workbench(
     an engine no weights are loaded: an endpoint brings its own. `model` is sampled in the place of the
     recipe's. Where `num_workers` share the servers, this one takes its part of what the servers allow.
     """
+    if words := ignored_variable(recipe.model.device):
+        logger.warning("%s", words)
     specs: tuple[ServerSpec, ...] = ()
     if not recipe.tools.is_replayed:
         servers = servers_of(recipe)

@@ -179,7 +179,7 @@ def log_step(folder: RunFolder, step: int) -> None:
     folder.log(step, "rollout", figures(step))
     counts = [0] * 43
     counts[21], counts[25] = 100, step + 1
-    alarms = examine({**learned(step), **figures(step)}, folder.recipe.health)
+    alarms = examine({**learned(step), **figures(step)}, folder.recipe)
     histograms = {"ratio": {"edges": list(EDGES), "counts": counts}}
     folder.log(step, "update", learned(step), histograms=histograms, alarms=alarms)
 

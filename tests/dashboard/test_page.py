@@ -27,6 +27,7 @@ from tests.dashboard.test_server import Served, serving
 from turnwise.config import Recipe
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.rollout.store import Played
+from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Reward, StateProbe, Truth
 
@@ -375,3 +376,15 @@ def test_an_exported_file_shows_the_same_without_a_server(page: Any, served: Ser
 
 def test_hostile_words_are_among_what_was_tried() -> None:
     assert all(word in HOSTILE for word in ("<script>", "\x1b[", "\u202e", "\x00", "\ud800"))
+
+
+def test_a_run_that_crashed_at_its_start_says_so_and_why(page: Any, tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        folder.end(Ending(How.CRASHED, f"ValueError: no such model {HOSTILE}"))
+    for served in serving(folder.path):
+        page.goto(f"http://127.0.0.1:{served.port}/")
+        page.wait_for_selector('.ended[data-state="crashed"]')
+        card = page.inner_text('[data-run="run"]')
+        assert "ValueError: no such model <script>" in card
+        assert "training.log" in card
+        assert page.inner_text("#runs small.bad") == "crashed"

@@ -32,6 +32,8 @@ from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.script import MODULES, PAGE, bundle
 from turnwise.dashboard.server import PATHS, application
 from turnwise.dashboard.watch import Watch
+from turnwise.printable import printable
+from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
@@ -271,3 +273,39 @@ def test_every_path_is_one_the_page_asks_for() -> None:
 def test_the_address_holds_the_token_only_where_there_is_one() -> None:
     assert address("127.0.0.1", 8080, "") == "http://127.0.0.1:8080/"
     assert address("::1", 1, "t") == "http://[::1]:1/?token=t"
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        Ending(How.CRASHED, f"RuntimeError: {HOSTILE}"),
+        Ending(How.HALTED, "alarm alignment: tokens/alignment is 0.5"),
+        Ending(How.STOPPED, "you asked it to stop (SIGTERM)"),
+        Ending(How.FINISHED),
+    ],
+)
+def test_how_a_run_ended_is_its_state_with_the_reason(tmp_path: Path, ending: Ending) -> None:
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        folder.end(ending)
+        for served in serving(folder.path):
+            [running] = json.loads(served.get("/api/runs")[1])
+            assert (running["state"], running["reason"]) == ("running", ""), "while the folder is held"
+    for served in serving(folder.path):
+        [standing] = json.loads(served.get("/api/runs")[1])
+        assert standing["state"] == ending.how
+        assert standing["reason"] == printable(ending.why)
+
+
+def test_a_run_without_an_end_died_unless_another_machine_may_still_run_it(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+        path, lock = folder.path, folder.path / "lock"
+        holder = json.loads(lock.read_text())
+    for change, state, words in (
+        ({"process": 2**22 + 1}, "died", "killed"),
+        ({"host": "elsewhere"}, "unknown", f"process {holder['process']} on elsewhere"),
+    ):
+        lock.write_text(json.dumps({**holder, **change}))
+        for served in serving(path):
+            [standing] = json.loads(served.get("/api/runs")[1])
+            assert standing["state"] == state
+            assert words in standing["reason"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.config import HealthConfig, Rule
+from turnwise.config import HealthConfig, Recipe, Rule
 from turnwise.diagnostics.health import CHECKS, Alarm, Level, examine, why_halt
 
 HEALTHY = {
@@ -52,7 +52,11 @@ HALTING = ("alignment", "kl_cap")
 
 
 def alarms(**settings: Any) -> list[Alarm]:
-    return examine({**HEALTHY, **settings.pop("metrics", {})}, HealthConfig.model_validate(settings))
+    """With `health` as given, and `recipe` for the other sections."""
+    metrics, sections = settings.pop("metrics", {}), settings.pop("recipe", {})
+    details = settings.pop("details", None)
+    recipe = Recipe.model_validate({**sections, "health": settings})
+    return examine({**HEALTHY, **metrics}, recipe, details)
 
 
 def test_every_rule_of_the_recipe_has_a_check_and_a_case_here() -> None:
@@ -129,10 +133,44 @@ def test_a_reference_that_went_to_the_wrong_place_is_as_bad_as_one_that_stayed()
 
 
 def test_figures_that_a_step_does_not_have_are_not_asked_for() -> None:
-    assert examine({}, HealthConfig()) == []
+    assert examine({}, Recipe()) == []
 
 
 def test_halts_come_first_and_say_why() -> None:
     found = alarms(metrics={**SICK["kl_sampler"], **SICK["alignment"], **SICK["truncation"]})
     assert [alarm.name for alarm in found] == ["alignment", "kl_sampler", "truncation"]
     assert why_halt(found) == found[0].message
+
+
+def test_nothing_is_advised_that_the_recipe_has_already() -> None:
+    [plain] = alarms(metrics=SICK["zero_variance"], recipe={"rollout": {"dynamic_sampling": False}})
+    assert "turn on rollout.dynamic_sampling" in plain.message
+    assert "max_draws" not in plain.message
+    [dynamic] = alarms(metrics=SICK["zero_variance"], recipe={"rollout": {"dynamic_sampling": True}})
+    assert "turn on rollout.dynamic_sampling" not in dynamic.message
+    assert "raise rollout.max_draws (now " in dynamic.message
+    [frozen] = alarms(metrics=SICK["kl_reference"], recipe={"reference": {"kind": "frozen"}})
+    [following] = alarms(metrics=SICK["kl_reference"], recipe={"reference": {"kind": "ema"}})
+    assert "reference.kind hard or ema" in frozen.message
+    assert "reference.kind" not in following.message
+
+
+def test_every_alarm_advises_something_whatever_the_recipe() -> None:
+    sections = {
+        "model": {"dtype": "float32"},
+        "rollout": {"dynamic_sampling": True},
+        "reference": {"kind": "ema"},
+        "curriculum": {"kind": "success"},
+    }
+    for name in CHECKS:
+        [alarm] = alarms(metrics=SICK[name], recipe=sections)
+        assert "Try: ." not in alarm.message
+        assert ";  " not in alarm.message
+        assert "; ;" not in alarm.message
+
+
+def test_an_alarm_says_what_was_found_where() -> None:
+    [alarm] = alarms(metrics=SICK["alignment"], details={"alignment": "first at token 7"})
+    assert "(first at token 7)" in alarm.message
+    [other] = alarms(metrics=SICK["truncation"], details={"alignment": "first at token 7"})
+    assert "token 7" not in other.message

@@ -19,6 +19,7 @@ from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, training
 from turnwise.evaluate.report import read_report
 from turnwise.rollout.store import read
+from turnwise.tracking.ending import How, read_ending
 from turnwise.training import checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -140,7 +141,7 @@ def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     ):
         done = train("--resume", str(run), "--set", f"run.num_steps={num_steps}", *more)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"going on after step {int(num_steps) - 1}" in done.stdout
+        assert f"resumed after step {int(num_steps) - 1}" in done.stdout
     for step in range(3):
         assert episodes(run, step) == episodes(by_one, step)
     assert_near(weights(run), weights(by_one))
@@ -260,7 +261,12 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     # of the rank that heard of it, or of the one that failed where that was gone first
     assert done.returncode in (1, 2), done.stdout + done.stderr
     assert words in done.stderr
-    is_saved = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
+    folder = tmp_path / "runs" / "run"
+    assert words in (folder / "training.log").read_text()
+    ending = read_ending(folder / "ended.json")
+    assert ending is not None
+    assert (ending.how, words in ending.why) == (How.CRASHED, True)
+    is_saved = checkpoint.latest(folder / "checkpoints") is not None
     assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"
 
 

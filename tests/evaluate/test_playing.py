@@ -74,8 +74,15 @@ def test_a_rollout_keeps_every_episode_and_prints_some(
     asyncio.run(play_groups(recipe, TASKS, out=out, num_shown=1))
     assert len(list(read(out))) == 4
     printed = capsys.readouterr().out
-    assert "4 episodes of 2 tasks" in printed
-    assert printed.count("reward") == 1
+    assert printed.count("· reward") == 1, "one episode was asked for"
+    summary = printed[printed.index("4 episodes of 2 tasks in ") :].splitlines()
+    assert summary[1:] == [
+        "success 0.500 by the tasks' truth, mean reward +0.500",
+        "stops: answered 4",
+        "tool calls: 4, of which 0 failed by the model's doing and 0 by the infrastructure's",
+        "lost to infrastructure: 0 episodes, which were played again; 0 groups dropped",
+        f"trajectories: {out}",
+    ]
 
 
 class Endpoint(BaseHTTPRequestHandler):

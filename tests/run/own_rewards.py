@@ -16,3 +16,8 @@ def unreachable(trajectory: Trajectory) -> float:
     """A provider that is down, and says so in colour."""
     logging.getLogger("turnwise.tests").warning("the provider said \x1b[31mno")
     raise RewardDown("the provider does not answer")
+
+
+def broken(trajectory: Trajectory) -> float:
+    """A mistake in the user's own code."""
+    return {"even": even_ids(trajectory)}["odd"]

@@ -19,7 +19,7 @@ from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.rollout.collector import Progress
 from turnwise.run.panel import Panel, duration, sparkline
-from turnwise.run.screen import Json, Quiet, Screen
+from turnwise.run.screen import Json, Quiet, Screen, step_line
 
 ROOT = Path(__file__).parents[2]
 WARNING = Alarm("truncation", Level.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
@@ -109,7 +109,7 @@ def test_a_resumed_run_begins_where_it_stood(tmp_path: Path) -> None:
     panel.resumed(3)
     assert "step 3/4" in drawn(panel)
     assert isinstance(panel.console.file, StringIO)
-    assert "going on after step 3" in panel.console.file.getvalue()
+    assert "resumed after step 3" in panel.console.file.getvalue()
 
 
 @pytest.mark.parametrize("kind", [Panel, Screen, Quiet])
@@ -182,3 +182,12 @@ def test_a_figure_that_is_no_number_is_still_json(tmp_path: Path, capsys: pytest
     [line] = capsys.readouterr().out.splitlines()
     assert "NaN" not in line
     assert json.loads(line)["figures"] == {"value/explained_variance": None}
+
+
+def test_a_steps_line_names_each_kl_for_what_it_is() -> None:
+    alone = step_line(0, 4, {"kl/sampler": 1e-4})
+    assert "kl/sampler 1.0e-04" in alone
+    assert "kl/reference" not in alone
+    assert "kl/sampler 1.0e-04  kl/reference 2.0e-03" in step_line(
+        0, 4, {"kl/sampler": 1e-4, "kl/reference": 2e-3}
+    )

@@ -71,7 +71,7 @@ def test_the_first_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path)
         assert process.stdout is not None
         said = process.stdout.read()
         assert process.wait(timeout=60) == 0, said
-    assert f"going on after step {found.step}" in said
+    assert f"resumed after step {found.step}" in said
     assert f"step {found.step + 1:>4}/{found.step + 1}" in said
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,9 +15,9 @@ from rich.console import Console
 
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.stage import NOTEBOOK, task
-from tests.run.stage import recipe
+from tests.run.stage import recipe, write_recipe
 from tests.shown import shown_task
-from turnwise.config import Recipe
+from turnwise.config import Recipe, load_recipe
 from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed
@@ -115,6 +116,47 @@ def test_what_is_sampled_is_what_is_trained_at_every_step(tmp_path: Path) -> Non
         assert figures["tokens/alignment"] == 1.0
         assert figures["ratio/mean"] == 1.0
         assert figures["gradient/norm"] > 0
+
+
+def test_the_alignment_alarm_names_the_first_token_that_does_not_match(tmp_path: Path) -> None:
+    def shift(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+        return [replace(each, token_ids=(*each.token_ids[1:], each.token_ids[0])) for each in samples]
+
+    ended, folder = run_it(recipe(tmp_path, evaluation={"is_before_and_after": False}), shift)
+    assert ended.halted_by == "alignment"
+    episodes = {played.trajectory.episode_id: played.trajectory for played in read(folder.trajectories(0))}
+    found = re.search(r"first at token (\d+) \((.*)\), position (\d+) of episode (\S+), turn 1", ended.why)
+    assert found is not None, ended.why
+    shifted = [*episodes[found[4]].token_ids[1:], episodes[found[4]].token_ids[0]]
+    assert shifted[int(found[3])] == int(found[1])
+
+
+def flat(trajectory: Trajectory) -> float:
+    """The same for all: nothing can be learned from it."""
+    return 0.5
+
+
+@pytest.mark.parametrize("is_dynamic", [True, False])
+def test_a_step_whose_groups_are_all_flat_says_so_and_what_is_left_to_try(
+    tmp_path: Path, is_dynamic: bool
+) -> None:
+    file = write_recipe(
+        tmp_path,
+        run={"num_steps": 1},
+        rollout={"dynamic_sampling": is_dynamic},
+        evaluation={"is_before_and_after": False},
+    )
+    file.write_text(file.read_text().replace("tests.run.own_rewards:even_ids", f"{__name__}:flat"))
+    _, folder = run_it(load_recipe(file))
+    log = (folder.path / "training.log").read_text()
+    assert "no learnable token" not in log
+    is_said = (
+        re.search(r"step 1: no update: in each of the \d+ groups all rewards were equal", log) is not None
+    )
+    assert is_said == is_dynamic, "without dynamic sampling an update of advantages 0 is made"
+    assert "zero_variance: groups/zero_variance_fraction is 1" in log
+    assert ("turn on rollout.dynamic_sampling" in log) != is_dynamic
+    assert ("raise rollout.max_draws" in log) == is_dynamic
 
 
 def test_the_reward_that_is_paid_is_what_rises(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from tests.training.updates import new_trainer, recipe_of, sample_of, shifted, some_samples
 from turnwise.training.batch import batch_of
 from turnwise.training.estimates import Before, Lesson, Targets
-from turnwise.training.statistics import RATIO_EDGES, Trace, metrics_of, ratio_histogram
+from turnwise.training.statistics import RATIO_EDGES, Trace, first_mismatch, metrics_of, ratio_histogram
 
 MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
 
@@ -112,6 +112,17 @@ def test_alignment_allows_a_nat_and_one_more_for_each_version_of_age() -> None:
     assert figures(old_logprobs_BT=old)["tokens/alignment"] == pytest.approx(4 / 6)
 
 
+def test_the_first_token_that_does_not_match_is_found_with_its_place_among_all_tokens() -> None:
+    lesson, trace = scene(old_logprobs_BT=table([-1.0, -2.9, -3.1, -9.0], [-4.9, -5.1]))
+    found = first_mismatch(lesson, trace, version=1)
+    assert found is not None
+    assert (found.row, found.position, found.turn, found.token_id) == (0, 5, 0, 4), (
+        "three of the prompt first"
+    )
+    assert (found.sampler_logprob, found.trainer_logprob) == pytest.approx((-1.0, -3.1))
+    assert first_mismatch(*scene(), version=1) is None
+
+
 def test_a_shift_by_one_token_is_seen_in_the_alignment() -> None:
     samples = some_samples()
     wrong = [
@@ -121,6 +132,8 @@ def test_a_shift_by_one_token_is_seen_in_the_alignment() -> None:
     right, shifted_by_one = (new_trainer(recipe_of()).update(given, step=0) for given in (samples, wrong))
     assert right.metrics["tokens/alignment"] == 1.0
     assert shifted_by_one.metrics["tokens/alignment"] < 0.7
+    assert right.mismatch is None
+    assert shifted_by_one.mismatch is not None
 
 
 def test_forced_tokens_are_sampled_but_not_learned() -> None:

@@ -40,6 +40,9 @@ class Guard:
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         return "" if backend is None else str(backend.to_str())
 
+    def decode(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=False))
+
     def encode(self, text: str) -> list[int]:
         return list(self._quick.encode(text, add_special_tokens=False))
 

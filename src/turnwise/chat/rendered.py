@@ -66,6 +66,10 @@ class RenderedChat:
         """For whoever reads the token ids later, where this model may not be; empty where there is none."""
         return self._guard.as_json()
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Exactly what the ids spell, special tokens included."""
+        return self._guard.decode(ids)
+
     def count_tokens(self, text: str) -> int:
         return len(self._guard.encode(clean_unicode(text)))
 

@@ -2,18 +2,44 @@
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
 from turnwise.cli import check, engine, learn, model, models, play, servers, tasks, view
+from turnwise.cli.options import fail
 
 app = typer.Typer(
-    help="Train language models to use tools over many turns, against real MCP servers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich cuts the names of options on a narrow terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def every_command(
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Log what turnwise does on stderr, and show full tracebacks. "
+            "TURNWISE_LOG=debug does the same; TURNWISE_LOG=info or warning shows less.",
+        ),
+    ] = False,
+) -> None:
+    """Train language models to use tools over many turns, against real MCP servers.
+
+    --debug goes before the command: turnwise --debug train recipe.toml
+    """
+    from turnwise.cli.logs import set_up
+
+    try:
+        set_up(is_debug=debug)
+    except ValueError as error:
+        fail(str(error))
+
+
 for command in (
     servers.tools,
     servers.call,

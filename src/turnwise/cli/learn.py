@@ -43,6 +43,10 @@ def train(
 
     Several processes: `--processes N`, or under torchrun or accelerate launch; see docs/scaling.md.
 
+    Exit codes: 0 all steps are done; 1 an unexpected error, or --dry-run found a problem; 2 a mistake in the
+    recipe or the setup, or infrastructure that is down; 3 it ended early, after Ctrl-C or by an alarm, and
+    can be resumed; 130 a second Ctrl-C.
+
     Example: turnwise train recipes/cpu.toml --set run.num_steps=20
     """
     num_before = len(overrides)
@@ -167,7 +171,7 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
 
 def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
     """Exit code 1 if a run would not come to its end."""
-    from turnwise.rollout.display import printable
+    from turnwise.printable import printable
 
     for line in lines:
         print(printable(line))

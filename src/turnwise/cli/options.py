@@ -1,5 +1,7 @@
 """What several subcommands take: the servers' file, JSON output, overrides, and how they end on a mistake."""
 
+import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -30,7 +32,7 @@ def servers_in(path: Path | None, *, live: Sequence[str] = (), live_writes: Sequ
 
 def print_notes(servers: "Servers") -> None:
     """Say on stderr which servers are live and which keys go unused."""
-    from turnwise.rollout.display import printable
+    from turnwise.printable import printable
 
     for note in servers.notes:
         typer.echo(printable(note), err=True)
@@ -44,9 +46,13 @@ def mcp_file(path: Path | None) -> Path:
 
 
 def fail(message: str) -> NoReturn:
-    """The user's mistake, on stderr; exit code 2."""
-    from turnwise.rollout.display import printable
+    """The user's mistake, on stderr; exit code 2. Under --debug with the traceback of what failed."""
+    from turnwise.cli.logs import is_debug
+    from turnwise.printable import printable
+    from turnwise.tracking.environment import known_secrets, redacted
 
+    if is_debug() and sys.exc_info()[0] is not None:
+        typer.echo(printable(redacted(traceback.format_exc(), known_secrets())), err=True)
     # it may quote a file, a server or a model
     typer.echo(f"turnwise: {printable(message)}", err=True)
     raise typer.Exit(2)

@@ -116,19 +116,6 @@ def prepare() -> None:
     sys.path.insert(0, str(Path.cwd()))
     # It misses a kernel for CPUs as it is imported, which peft does also where nothing is quantised.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-    ours = logging.getLogger("turnwise")
-    if not any(isinstance(handler, _OnStderr) for handler in ours.handlers):
-        ours.addHandler(_OnStderr(logging.WARNING))
-
-
-class _OnStderr(logging.Handler):
-    """Warnings where the user looks, also while a run's folder takes everything that is said."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        from turnwise.rollout.display import printable
-
-        # a message may quote what a server or a model wrote
-        print(f"warning: {printable(record.getMessage())}", file=sys.stderr, flush=True)
 
 
 def run_async(work: Coroutine[None, None, Result]) -> Result:

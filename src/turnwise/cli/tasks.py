@@ -96,8 +96,8 @@ def check(
     """
     from turnwise.cli.recipes import read_recipe
     from turnwise.mcp.pool import Pool
+    from turnwise.printable import printable
     from turnwise.rewards import parts_of, why_unscorable_by
-    from turnwise.rollout.display import printable
     from turnwise.servers.backends import servers_of
     from turnwise.tasks.check import check_files
     from turnwise.tasks.load import PlacedTask, Problem, read
@@ -147,7 +147,7 @@ def convert(
 
     from turnwise.demonstrations import Demonstrated, demonstrated
     from turnwise.mcp.pool import Pool
-    from turnwise.rollout.display import printable
+    from turnwise.printable import printable
     from turnwise.tasks.load import Problem, read, save
     from turnwise.tasks.plan import ToolsDown
 

@@ -13,9 +13,15 @@ from typing import Any
 from turnwise.config import CLIP_BOUNDS
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.series import last_step, latest
-from turnwise.tracking.lock import is_held
+from turnwise.tracking.ending import read_ending
+from turnwise.tracking.lock import holder_elsewhere, is_held
 
 logger = logging.getLogger(__name__)
+
+DIED = (
+    "its process ended without recording why: it was killed (kill -9, out of memory), or the machine went "
+    "down; training.log ends with the last line it wrote"
+)
 
 _SHOWN = ("success/rate", "reward/mean", "validation/success")
 
@@ -39,17 +45,22 @@ class Run:
 
     @property
     def state(self) -> str:
-        """`running`, `finished`, `stopped` or, where nothing says how it ended, `quiet`."""
+        """`running`, `finished`, `stopped`, `halted` or `crashed`; `died` or `unknown` without a record."""
+        return self.ended()[0]
+
+    def ended(self) -> tuple[str, str]:
+        """The state, and the reason for it."""
         return _state(self.folder, _json(self.folder / "summary.json"))
 
     def standing(self) -> dict[str, Any]:
         """What the page shows of every run, whichever is chosen."""
         recipe, summary = self.recipe, _json(self.folder / "summary.json")
+        state, reason = self.ended()
         return {
             "name": self.name,
             "folder": str(self.folder),
-            "state": _state(self.folder, summary),
-            "stopped": summary.get("stopped", ""),
+            "state": state,
+            "reason": reason,
             "last_step": last_step(self.index),
             "num_steps": recipe.get("run", {}).get("num_steps"),
             "heldout": summary.get("heldout_success", {}),
@@ -131,12 +142,20 @@ def _json(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _state(folder: Path, summary: Mapping[str, Any]) -> str:
-    if is_held(folder / "lock"):
-        return "running"
-    if not summary:
-        return "quiet"
-    return "stopped" if summary.get("stopped") else "finished"
+def _state(folder: Path, summary: Mapping[str, Any]) -> tuple[str, str]:
+    """The state, and why it is so; a run of a version without ended.json is judged by its summary."""
+    lock = folder / "lock"
+    if is_held(lock):
+        return "running", ""
+    ending = read_ending(folder / "ended.json")
+    if ending is not None:
+        return ending.how.value, ending.why
+    if summary:
+        stopped = str(summary.get("stopped") or "")
+        return ("stopped" if stopped else "finished"), stopped
+    if holder := holder_elsewhere(lock):
+        return "unknown", f"held by {holder}; whether that still runs cannot be seen from here"
+    return "died", DIED
 
 
 def _algorithm(recipe: Mapping[str, Any]) -> str:

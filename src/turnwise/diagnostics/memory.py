@@ -1,19 +1,21 @@
-"""Takes nothing, gives the memory this process holds now and at most has held, as metrics in GiB."""
+"""The memory this process holds now and has held at most, as metrics in GiB."""
 
 import resource
 import sys
 from pathlib import Path
+from typing import Any
 
 _GIB = 2**30
 
 
 def measure() -> dict[str, float]:
-    """Resident set and its peak; of CUDA too once something has used it."""
+    """Resident set and its peak; of CUDA once something has used it, and of MPS."""
     found = {"memory/peak_gib": _peak() / _GIB}
     statm = Path("/proc/self/statm")
     if statm.exists():  # Linux; elsewhere the peak alone is known
         found["memory/resident_gib"] = int(statm.read_text().split()[1]) * resource.getpagesize() / _GIB
-    return found | _cuda()
+    torch = sys.modules.get("torch")  # not imported for this: without it there is nothing to measure
+    return found if torch is None else found | cuda_memory(torch) | mps_memory(torch)
 
 
 def _peak() -> int:
@@ -21,13 +23,22 @@ def _peak() -> int:
     return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB elsewhere
 
 
-def _cuda() -> dict[str, float]:
-    torch = sys.modules.get("torch")  # not imported for this: without it there is nothing to measure
-    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+def cuda_memory(torch: Any) -> dict[str, float]:
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return {}
     free, total = torch.cuda.mem_get_info()
     return {
         "memory/cuda_allocated_gib": torch.cuda.memory_allocated() / _GIB,
         "memory/cuda_peak_gib": torch.cuda.max_memory_allocated() / _GIB,
         "memory/cuda_used_fraction": (total - free) / total,
+    }
+
+
+def mps_memory(torch: Any) -> dict[str, float]:
+    """Of tensors, and of all that Metal's driver has given this process, caches included."""
+    if not torch.backends.mps.is_available():
+        return {}
+    return {
+        "memory/mps_allocated_gib": torch.mps.current_allocated_memory() / _GIB,
+        "memory/mps_driver_gib": torch.mps.driver_allocated_memory() / _GIB,
     }

@@ -6,7 +6,7 @@ from enum import StrEnum
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.rollout.display import printable
+from turnwise.printable import printable
 
 
 class Level(StrEnum):

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.planning import Plan
-from turnwise.rollout.display import printable
+from turnwise.printable import printable
 from turnwise.rollout.tables import reason_table
 
 

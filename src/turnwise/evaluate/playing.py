@@ -2,9 +2,11 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich.console import Console
@@ -23,7 +25,7 @@ from turnwise.rollout.display import print_played
 from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.sharing import added_up, by_all, own_share
 from turnwise.rollout.store import Played, TrajectoryWriter
-from turnwise.types import Group, Task
+from turnwise.types import Fault, Group, Task
 from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
@@ -37,7 +39,8 @@ def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextMana
 async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:
     """Play each task's group once; every episode goes to `out`, the first few to the terminal."""
     console = Console(emoji=False)
-    num_printed = 0
+    started = time.perf_counter()
+    played: list[Played] = []
     async with open_workbench(recipe, tasks) as bench:
         require_playable(bench, tasks)
         collector = bench.collector()
@@ -49,18 +52,32 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
             with TrajectoryWriter(out) as writer:
                 async for group in groups:
                     for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-                        played = Played(trajectory, reward)
-                        writer.write(played)
-                        if num_printed < num_shown:
-                            num_printed += 1
-                            print_played(played, console)
-    progress = collector.progress
-    console.print(
-        f"{progress.num_finished} episodes of {progress.num_groups} tasks in {out}; "
-        f"{progress.num_lost} lost to infrastructure and played again, "
-        f"{progress.num_groups_dropped} groups dropped",
-        highlight=False,
-        markup=False,
+                        played.append(Played(trajectory, reward))
+                        writer.write(played[-1])
+                        if len(played) <= num_shown:
+                            print_played(played[-1], console)
+    for line in _played_lines(played, collector.progress, time.perf_counter() - started):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print(f"trajectories: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _played_lines(played: Sequence[Played], progress: Progress, seconds: float) -> Iterator[str]:
+    """What a collection came to, as text."""
+    yield f"{progress.num_finished} episodes of {progress.num_groups} tasks in {seconds:.1f} s"
+    if played:
+        success = fmean(succeeded(each.trajectory, each.reward) for each in played)
+        reward = fmean(each.reward.total for each in played)
+        yield f"success {success:.3f} by the tasks' truth, mean reward {reward:+.3f}"
+    stops = Counter(each.trajectory.stop.value for each in played)
+    yield f"stops: {', '.join(f'{stop} {num}' for stop, num in stops.most_common()) or 'none'}"
+    faults = Counter(result.fault for each in played for _, result in each.trajectory.calls)
+    yield (
+        f"tool calls: {faults.total()}, of which {faults[Fault.MODEL]} failed by the model's doing and "
+        f"{faults[Fault.INFRA]} by the infrastructure's"
+    )
+    yield (
+        f"lost to infrastructure: {progress.num_lost} episodes, which were played again; "
+        f"{progress.num_groups_dropped} groups dropped"
     )
 
 

@@ -21,7 +21,7 @@ from turnwise.evaluate.summary import (
     summarise,
     summarise_by,
 )
-from turnwise.rollout.display import printable
+from turnwise.printable import printable
 from turnwise.rollout.tables import figure_table
 
 

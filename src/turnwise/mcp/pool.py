@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import secrets
@@ -23,6 +24,8 @@ from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.mcp.supply import Holding, Supply
 from turnwise.mcp.toolbox import LeasedToolbox, Readability
 from turnwise.types import ServerLoss, Tool
+
+logger = logging.getLogger(__name__)
 
 
 class Pool:
@@ -93,6 +96,8 @@ class Pool:
             name: tools for name, tools in zip(names, outcomes, strict=True) if isinstance(tools, tuple)
         }
         self._list({**self._listed, **listed})
+        for name, tools in listed.items():
+            logger.debug("server %s: connected, %d tools", name, len(tools))
         return {
             name: outcome
             for name, outcome in zip(names, outcomes, strict=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import difflib
+import logging
 import math
 import random
 import time
@@ -16,6 +17,8 @@ from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
 from turnwise.mcp.session import CallFailed, ConnectFailed
 from turnwise.mcp.supply import Holding
 from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
 
 _RETRIED = {Cause.CLOSED, Cause.SPAWN_FAILED, Cause.BAD_REPLY}
 """Not TIMEOUT: each try would cost the whole time-out again. Not UPSTREAM: our servers retry providers."""
@@ -154,11 +157,20 @@ class LeasedToolbox:
     async def _answer(self, placed: _Placed) -> ToolResult:
         started = time.perf_counter()
         answer, num_retries, is_replayed = await self._replay_or_call(placed)
+        seconds = answer.seconds if is_replayed else time.perf_counter() - started
+        logger.debug(
+            "%s: %s %s in %.3f s, %d retries",
+            placed.key.episode,
+            placed.tool.name,
+            answer.cause,
+            seconds,
+            num_retries,
+        )
         return ToolResult(
             call_id=placed.call.id,
             content=self._readability.of(answer.content),
             cause=answer.cause,
-            seconds=answer.seconds if is_replayed else time.perf_counter() - started,
+            seconds=seconds,
             num_retries=num_retries,
             repairs=placed.checked.repairs,
             is_replayed=is_replayed,

@@ -4,6 +4,7 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
+from turnwise.printable import printable
 from turnwise.rollout.store import Played
 from turnwise.types import Turn
 
@@ -48,11 +49,6 @@ def _turn(number: int, turn: Turn) -> list[Text]:
             note = f"{number} {result.cause}, {result.seconds * 1000:.0f} ms"
             lines.append(_line(note, result.content, "red" if result.is_error else "green", _RESULT_CHARS))
     return lines
-
-
-def printable(text: str) -> str:
-    """The text without what a terminal would act on; each such character is shown as one that was there."""
-    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
 
 
 def _name(text: str) -> str:

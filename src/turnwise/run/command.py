@@ -1,15 +1,17 @@
-"""Takes a run's folder, trains in it from wherever it stands, and says on the terminal how that went."""
+"""Train in a run's folder from wherever it stands; the terminal, the log and ended.json say how that went."""
 
 import sys
 import time
 
 from rich.console import Console
 
+from turnwise.config import Recipe
 from turnwise.devices import choose_device
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
-from turnwise.run.loop import train
+from turnwise.run.ending import ending_of, recording_failures
+from turnwise.run.loop import Ended, train
 from turnwise.run.opened import open_run
 from turnwise.run.panel import Panel
 from turnwise.run.screen import Quiet, Screen
@@ -32,17 +34,12 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
     """
     started = time.perf_counter()
     recipe = folder.recipe
-    if recipe.run.mode == "async":
-        is_cpu = choose_device(recipe.model.device) == "cpu"
-        sys.setswitchinterval(SWITCH_SECONDS if is_cpu else SWITCH_SECONDS_ON_GPU)
-    console = Console(emoji=False, quiet=not is_first(ranks))
-    if not is_first(ranks):
-        show = Quiet
-    screen = (show or (Panel if console.is_terminal else Screen))(console, recipe)
+    screen = _screen(recipe, show, ranks)
     stopping = Stopping()
-    screen.say(f"run {folder.path}")
-    folder.start_trackers()
-    with stopping.listening(screen.stopping):
+    with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
+        screen.say(f"run {folder.path}")
+        _take_turns(recipe)
+        folder.start_trackers()
         try:
             with screen.showing():
                 async with open_run(recipe, folder, screen, ranks) as run:
@@ -50,12 +47,29 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
         except (CollectionFailed, EngineDown) as error:
             hint = f"once that is mended, go on with: turnwise train --resume {folder.path}"
             raise CollectionFailed(f"{error}\n{hint}") from error
+        if is_first(ranks):
+            _finish(ended, folder, screen, time.perf_counter() - started)
+    return not ended.why
+
+
+def _take_turns(recipe: Recipe) -> None:
+    if recipe.run.mode == "async":
+        is_cpu = choose_device(recipe.model.device) == "cpu"
+        sys.setswitchinterval(SWITCH_SECONDS if is_cpu else SWITCH_SECONDS_ON_GPU)
+
+
+def _screen(recipe: Recipe, show: type[Screen] | None, ranks: Ranks) -> Screen:
+    console = Console(emoji=False, quiet=not is_first(ranks))
     if not is_first(ranks):
-        return not ended.why
-    summary = summarise_run(ended, folder, time.perf_counter() - started)
+        show = Quiet
+    return (show or (Panel if console.is_terminal else Screen))(console, recipe)
+
+
+def _finish(ended: Ended, folder: RunFolder, screen: Screen, seconds: float) -> None:
+    summary = summarise_run(ended, folder, seconds)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)
     for place in folder.trackers.places:
         screen.say(place)
+    folder.end(ending_of(ended))
     screen.ended(summary)
-    return not ended.why

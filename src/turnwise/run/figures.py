@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
+from turnwise.diagnostics.gpu import POWER, UTILIZATION
 from turnwise.mcp.gate import Breaker
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Progress
@@ -45,12 +46,15 @@ def breaker_figures(breakers: Mapping[str, Breaker], num_before: Mapping[str, in
 
 
 def of_all_ranks(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Breakers and memory of every rank as one: openings are added up, of the rest the largest counts."""
+    """Breakers, memory and GPUs of every rank as one: a sum, a mean, or else the largest."""
     names = dict.fromkeys(name for each in figures for name in each)
-    return {
-        name: (sum if name.startswith("breaker/openings/") else max)(each.get(name, 0.0) for each in figures)
-        for name in names
-    }
+    return {name: _combine(name, [each[name] for each in figures if name in each]) for name in names}
+
+
+def _combine(name: str, values: Sequence[float]) -> float:
+    if name.startswith("breaker/openings/"):
+        return sum(values)
+    return fmean(values) if name in (UTILIZATION, POWER) else max(values)
 
 
 def _rewards(played: Sequence[tuple[Trajectory, Reward]]) -> dict[str, float]:

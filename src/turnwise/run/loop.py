@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import partial
 
-from turnwise.diagnostics.health import why_halt
+from turnwise.diagnostics.health import halting_alarms, why_halt
 from turnwise.evaluate.report import Report
 from turnwise.run.batches import Batches
 from turnwise.run.opened import Run
@@ -20,6 +20,8 @@ class Ended:
     """Empty when all steps are done; else what stopped it."""
     before: Report | None
     after: Report | None
+    halted_by: str = ""
+    """Names of the alarms that stopped it."""
 
 
 async def train(run: Run, stopping: Stopping) -> Ended:
@@ -46,7 +48,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()
-            alarms = run.log_update(step, played, result, publish_seconds)
+            alarms = run.log_update(batch, played, result, publish_seconds)
             standing = standing.after(batch)
             with run.saving_if_lost(standing):
                 standing = await run.validated(standing)
@@ -54,6 +56,6 @@ async def train(run: Run, stopping: Stopping) -> Ended:
             if why or run.is_save_due(standing):
                 run.save(standing)
             if why:
-                return Ended(standing, why, before, None)
+                return Ended(standing, why, before, None, halting_alarms(alarms))
             run.publishing.then(partial(batches.learned_from, step))
     return Ended(standing, "", before, await run.measure_once("after"))

@@ -1,7 +1,9 @@
 """Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
 
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 
 from turnwise.beside import run_beside
 from turnwise.config import Recipe
+from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
 from turnwise.diagnostics.health import Alarm, examine
 from turnwise.diagnostics.memory import measure as measure_memory
 from turnwise.distributed import ALONE, Ranks, is_first, of_first
@@ -41,10 +44,13 @@ from turnwise.training.policy import Policy
 from turnwise.training.quantised import twin
 from turnwise.training.samples import Sample, samples_of
 from turnwise.training.sharding import STRATEGIES
+from turnwise.training.statistics import Mismatch
 from turnwise.training.tokens import write_tokens
 from turnwise.training.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
 from turnwise.workbench import Workbench, load_model, open_workbench
+
+logger = logging.getLogger(__name__)
 
 
 class Run:
@@ -60,8 +66,10 @@ class Run:
         lessons: Sequence[Sample],
         screen: Screen,
         ranks: Ranks = ALONE,
+        gpu: GpuMonitor = UNMEASURED,
     ) -> None:
         self.ranks = ranks
+        self.gpu = gpu
         self.recipe = recipe
         self.folder = folder
         self.bench = bench
@@ -97,6 +105,8 @@ class Run:
             self._writers[step] = TrajectoryWriter(self.folder.trajectories(step))
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
             self._writers[step].write(Played(trajectory, reward, step))
+        rewards = [reward.total for reward in group.rewards]
+        logger.debug("step %d: task %s earned %s", step + 1, group.task.id, rewards)
 
     def log_rollouts(self, batch: Batch) -> dict[str, float]:
         if batch.step in self._writers:
@@ -130,6 +140,9 @@ class Run:
         if result.tokens and self.folder.is_written_here:
             episodes = [each.episode_id for group in batch.groups for each in group.trajectories]
             write_tokens(self.folder.tokens(step), step, episodes, result.tokens)
+        if batch.played and not batch.groups:
+            num_flat = len(batch.played)
+            result = replace(result, skipped=f"in each of the {num_flat} groups all rewards were equal")
         return result
 
     def _lessons(self, step: int) -> list[Sample]:
@@ -163,19 +176,29 @@ class Run:
         return next((each for each in self.ranks.exchange(why) if each), "")
 
     def log_update(
-        self, step: int, played: Mapping[str, float], result: StepResult, publish_seconds: float
+        self, batch: Batch, played: Mapping[str, float], result: StepResult, publish_seconds: float
     ) -> list[Alarm]:
         """The update's figures, and what they and the rollouts' say about the run's health."""
         learned = {
             **result.metrics,
             "time/publish_seconds": publish_seconds,
-            **of_all_ranks(self.ranks.exchange(measure_memory())),
+            **of_all_ranks(self.ranks.exchange(measure_memory() | self.gpu.figures())),
         }
         figures = {**learned, **played}
-        alarms = examine(figures, self.recipe.health)
-        self.folder.log(step, "update", learned, histograms=result.histograms, alarms=alarms)
-        self.screen.learned(step, figures, alarms, result.skipped)
+        details = {} if result.mismatch is None else {"alignment": self._described(batch, result.mismatch)}
+        alarms = examine(figures, self.recipe, details)
+        self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
+        self.screen.learned(batch.step, figures, alarms, result.skipped)
         return alarms
+
+    def _described(self, batch: Batch, found: Mismatch) -> str:
+        """The token, with its episode and its place there, for a person to look up."""
+        members = [each for group in batch.groups for each in group.trajectories]
+        return (
+            f"first at token {found.token_id} ({self.bench.chat.decode([found.token_id])!r}), position "
+            f"{found.position} of episode {members[found.row].episode_id}, turn {found.turn + 1}: log-prob "
+            f"{found.sampler_logprob:.3f} as sampled, {found.trainer_logprob:.3f} in the trainer"
+        )
 
     # --- measuring ---------------------------------------------------------------------------------------
 
@@ -240,6 +263,7 @@ class Run:
         facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
         place, tensors = self.folder.checkpoints, self.trainer.tensors()
         checkpoint.save(place, standing.next_step, tensors, facts, self.ranks)
+        logger.info("saved a checkpoint after step %d", standing.next_step)
         if is_first(self.ranks):
             checkpoint.prune(place, self.recipe.run.keep_checkpoints, standing.best_step)
 
@@ -280,6 +304,7 @@ async def open_run(
     file = recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     tasks = load(file)
+    screen.started(recipe, len(tasks))
     _check_held_out(recipe)
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
@@ -296,9 +321,11 @@ async def open_run(
         if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
             write_whole(folder.tokenizer, tokenizer.encode())
         trainer = new_trainer(recipe, None if base is None else twin(base), ranks)
-        run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks)
-        with contextlib.closing(run), settled():
-            yield run
+        logger.info("ready: the model is loaded, the servers offer %d tools", len(bench.pool.tools))
+        with GpuMonitor(cuda_reader()) as gpu:
+            run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
+            with contextlib.closing(run), settled():
+                yield run
 
 
 def _check_held_out(recipe: Recipe) -> None:

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, Level
+from turnwise.printable import printable
 from turnwise.rollout.collector import Progress
-from turnwise.rollout.display import printable
 from turnwise.rollout.live import figures_of
 from turnwise.run.screen import Figures, Screen
 
@@ -30,6 +30,8 @@ _NUM_RECENT = 10
 
 class Panel(Screen):
     """A frame that stays at the bottom; what is said goes by above it."""
+
+    shows_steps = False
 
     def __init__(self, console: Console, recipe: Recipe) -> None:
         super().__init__(console, recipe)
@@ -79,9 +81,7 @@ class Panel(Screen):
         self._ended_at.append(time.monotonic())
         self._num_done = step + 1
         self._alarms = alarms
-        if skipped:
-            self.say(f"step {step + 1}: no update: {skipped}", "yellow")
-        self._warn(alarms)
+        super().learned(step, figures, alarms, skipped)
         self._refresh()
 
     def _refresh(self) -> None:

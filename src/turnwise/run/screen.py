@@ -1,30 +1,45 @@
-"""Says on the terminal how a run goes: a line a step, alarms with their advice, figures before and after."""
+"""Says on the terminal and in the run's log how a run goes: steps, alarms with their advice, evaluations."""
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from typing import Any
+from io import StringIO
+from typing import Any, ClassVar
 
 from rich.console import Console
 from rich.text import Text
 
 from turnwise.config import Recipe
+from turnwise.devices import choose_device
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import summarise
+from turnwise.printable import printable
 from turnwise.rollout.collector import Progress
-from turnwise.rollout.display import printable
+from turnwise.rollout.display import print_played
 from turnwise.rollout.live import shown
+from turnwise.rollout.store import Played
 from turnwise.tracking.lines import plain
+from turnwise.tracking.run_log import ON_SCREEN
+
+logger = logging.getLogger(__name__)
 
 Figures = Mapping[str, float]
 
 _STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
+_LEVELS = {Level.WARNING: logging.WARNING, Level.HALT: logging.ERROR}
+_LOG_WIDTH = 110
+"""Columns of an episode that is drawn for the log."""
 
 
 class Screen:
-    """Plain lines, so that a log file reads as the terminal did."""
+    """Plain lines. Every line, shown or not, goes to the run's log: a quiet run's log says as much."""
+
+    shows_steps: ClassVar[bool] = True
+    shows_skipped: ClassVar[bool] = True
+    shows_measurements: ClassVar[bool] = True
 
     def __init__(self, console: Console, recipe: Recipe) -> None:
         self.console = console
@@ -36,12 +51,34 @@ class Screen:
         """While the run lasts."""
         yield
 
-    def say(self, text: str, style: str = "") -> None:
+    def say(self, text: str, style: str = "", *, level: int = logging.INFO, is_shown: bool = True) -> None:
         """What models, tools and files wrote is text, never markup."""
-        self.console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
+        logger.log(level, "%s", text, extra=ON_SCREEN)
+        if is_shown:
+            self.console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
+
+    def show_played(self, played: Played) -> None:
+        """One episode, turn by turn."""
+        print_played(played, self.console)
+        as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False)
+        with as_text.capture() as captured:
+            print_played(played, as_text)
+        logger.info("one episode:\n%s", captured.get().rstrip(), extra=ON_SCREEN)
+
+    def started(self, recipe: Recipe, num_tasks: int) -> None:
+        """What is trained, on what, and by which algorithm."""
+        algorithm, run, device = recipe.algorithm, recipe.run, choose_device(recipe.model.device)
+        self.say(
+            f"model {recipe.model.path} on {device}, tuning {recipe.policy.tuning}, engine "
+            f"{recipe.engine.kind}; advantage {algorithm.advantage}, loss {algorithm.loss}"
+        )
+        self.say(
+            f"{num_tasks} training tasks in {recipe.tasks.train}; {run.num_steps} steps of "
+            f"{run.tasks_per_step} tasks, {recipe.rollout.group_size} episodes a task"
+        )
 
     def resumed(self, num_done: int) -> None:
-        self.say(f"going on after step {num_done}")
+        self.say(f"resumed after step {num_done}")
 
     def stopping(self) -> None:
         self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
@@ -52,9 +89,10 @@ class Screen:
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         """A step is done: one line, and each alarm when it first fires and every tenth time in a row."""
-        self.say(step_line(step, self._num_steps, figures))
+        self.say(step_line(step, self._num_steps, figures), is_shown=self.shows_steps)
         if skipped:
-            self.say(f"  no update: {skipped}", "yellow")
+            words = f"step {step + 1}: no update: {skipped}"
+            self.say(words, "yellow", level=logging.WARNING, is_shown=self.shows_skipped)
         self._warn(alarms)
 
     def _warn(self, alarms: Sequence[Alarm]) -> None:
@@ -62,7 +100,7 @@ class Screen:
             num_before = self._last_alarms.get(alarm.name, 0)
             self._last_alarms[alarm.name] = num_before + 1
             if num_before % 10 == 0 or alarm.level is Level.HALT:
-                self.say(f"  {alarm.message}", _STYLES[alarm.level])
+                self.say(f"  {alarm.name}: {alarm.message}", _STYLES[alarm.level], level=_LEVELS[alarm.level])
         for name in self._last_alarms.keys() - {alarm.name for alarm in alarms}:
             del self._last_alarms[name]
 
@@ -72,6 +110,7 @@ class Screen:
             f"{what}: success {_with_interval(success)} over {len(report.episodes)} episodes "
             f"in {report.seconds:.0f} s",
             "bold",
+            is_shown=self.shows_measurements,
         )
 
     def ended(self, summary: Mapping[str, Any]) -> None:
@@ -79,17 +118,19 @@ class Screen:
 
 
 class Quiet(Screen):
-    """Alarms, and how it ended."""
+    """Alarms, evaluations, and how it ended."""
+
+    shows_steps = False
+    shows_skipped = False
 
     def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
-        self._warn(alarms)
-
 
 class Json(Quiet):
     """For programs: one object a line on stdout, what is for people on stderr."""
+
+    shows_measurements = False
 
     def __init__(self, console: Console, recipe: Recipe) -> None:
         super().__init__(Console(stderr=True, emoji=False), recipe)
@@ -100,6 +141,7 @@ class Json(Quiet):
         _print({"kind": "step", "step": step, "figures": figures, "alarms": told, "skipped": skipped})
 
     def measured(self, what: str, report: Report) -> None:
+        super().measured(what, report)
         success = summarise(report.episodes).success
         _print({"kind": "measured", "what": what, "success": success.value, "interval": _ends(success)})
 
@@ -113,7 +155,7 @@ def step_line(step: int, num_steps: int, figures: Figures) -> str:
         f"step {step + 1:>4}/{num_steps}",
         f"success {figures.get('success/rate', 0.0):.2f}",
         f"reward {figures.get('reward/mean', 0.0):+.3f}",
-        f"kl {figures.get('kl/sampler', 0.0):.1e}",
+        *(f"{name} {figures[name]:.1e}" for name in ("kl/sampler", "kl/reference") if name in figures),
         f"entropy {figures.get('entropy/mean', 0.0):.3f}",
         f"grad {figures.get('gradient/norm', 0.0):.2f}",
         f"flat {figures.get('groups/zero_variance_fraction', 0.0):.2f}",

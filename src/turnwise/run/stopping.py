@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Stopping:
@@ -21,15 +21,15 @@ class Stopping:
         main = asyncio.current_task()
         assert main is not None, "called from a coroutine"
 
-        def ask() -> None:
+        def ask(name: str) -> None:
             if self.why:
                 main.cancel()
                 return
-            self.why = "you asked it to stop"
+            self.why = f"you asked it to stop ({name})"
             on_first()
 
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, ask)
+        for number, name in _SIGNALS.items():
+            loop.add_signal_handler(number, ask, name)
         try:
             yield
         finally:

@@ -7,7 +7,6 @@ from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
 from turnwise.rewards import succeeded
-from turnwise.rollout.display import print_played
 from turnwise.rollout.store import Played, read
 from turnwise.run.loop import Ended
 from turnwise.run.screen import Screen
@@ -34,14 +33,17 @@ def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, 
 def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
     """Before and after, an example of each where the run made the difference, and the next commands."""
     if ended.why:
-        screen.say(f"stopped after step {ended.standing.next_step}: {ended.why}", "bold yellow")
+        # an alarm that halts has said why just before
+        how = f"halted by the alarm {ended.halted_by}" if ended.halted_by else "stopped"
+        why = "" if ended.halted_by else f": {ended.why}"
+        screen.say(f"{how} after step {ended.standing.next_step}{why}", "bold yellow")
         screen.say(f"go on with: turnwise train --resume {folder.path}")
         return
     example = changed_example(folder.evaluations)
     if example is not None:
         screen.say("the same held-out task before and after:", "bold")
         for played in example:
-            print_played(played, screen.console)
+            screen.show_played(played)
     for family, rates in summary.get("families", {}).items():
         screen.say(f"  {family:<24} {rates['before']:.2f} → {rates['after']:.2f}")
     success = summary["heldout_success"]
@@ -52,6 +54,7 @@ def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, scre
             f"in {summary['num_steps']} steps, {minutes:.1f} minutes",
             "bold green" if success["after"] > success["before"] else "bold red",
         )
+    screen.say(f"finished {summary['num_steps']} steps in {summary['seconds']:.1f} s")
     screen.say(f"the run is in {folder.path}: summary.json, metrics.jsonl, trajectories/, evaluations/")
     for number, command in enumerate(("view {}", "chat {}", "export {} --out model")):
         screen.say(f"{'' if number else 'next:':<5} turnwise {command.format(folder.path)}")

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from turnwise.environment import dotenv_variables
@@ -28,11 +28,26 @@ def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
     return {"WANDB_ERROR_REPORTING": "false", **kept, "PYTHONPATH": paths}
 
 
+def known_secrets() -> list[str]:
+    """Values of the environment and of `.env`, here and in the parent directory, whose names say so."""
+    return secrets_in({**dotenv_variables(), **os.environ})
+
+
+def secrets_in(given: Mapping[str, str]) -> list[str]:
+    """Longest first: one may be part of another."""
+    found = {value for name, value in given.items() if _SECRET.search(name) and len(value) >= 8}
+    return sorted(found, key=len, reverse=True)
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "[removed]")
+    return text
+
+
 def without_keys(text: str, given: Mapping[str, str]) -> str:
     """One line of bounded length for a log, whatever a library has quoted in it."""
-    secrets = {value for name, value in given.items() if _SECRET.search(name) and len(value) >= 8}
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "[removed]")
+    text = redacted(text, secrets_in(given))
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} …"
 

@@ -6,6 +6,7 @@
       trajectories/step-000001.jsonl        every episode
       tokens/step-000001.jsonl              what the update made of some episodes, token by token
       checkpoints/  evaluations/  summary.json
+      ended.json                            how it ended and why; absent while it runs
       wandb/  tensorboard/                  what the recipe's trackers keep here
       lock                                  who writes now
 
@@ -16,13 +17,18 @@ import datetime
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from turnwise.config import Recipe
+from turnwise.printable import printable
+from turnwise.tracking.ending import Ending, read_ending, write_ending
+from turnwise.tracking.environment import known_secrets, redacted
 from turnwise.tracking.lines import Lines
 from turnwise.tracking.lock import Lock
+from turnwise.tracking.run_log import RunLog
 from turnwise.tracking.tracker import check
 from turnwise.tracking.trackers import NO_TRACKERS, start_trackers
 from turnwise.tracking.versions import changed, read_versions, versions_now
@@ -31,7 +37,6 @@ from turnwise.tracking.whole import write_json
 logger = logging.getLogger(__name__)
 
 _STEP = re.compile(r"step-(\d{6,})\.(?!.*\.part$)")
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class RunFolder:
@@ -42,7 +47,7 @@ class RunFolder:
         self._lock = lock
         self._is_beside = is_beside
         self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
-        self._log = _start_log(path / "training.log") if lock is not None else None
+        self._log = RunLog(path / "training.log", known_secrets()) if lock is not None else None
         self.trackers = NO_TRACKERS
 
     @classmethod
@@ -92,7 +97,7 @@ class RunFolder:
             assert self._log is not None
             self.trackers.close(is_hasty=is_hasty)  # first: it logs what was lost
             self._lines.close()
-            _end_log(self._log)
+            self._log.close()
             self._lock.release()
 
     def __enter__(self) -> Self:
@@ -150,6 +155,26 @@ class RunFolder:
         """What is logged from now on goes to the recipe's trackers too. ValueError if one is not there."""
         if not self._is_beside:
             self.trackers = start_trackers(self.recipe, self.path)
+
+    def begin(self) -> None:
+        """The run goes on: how it ended before no longer holds."""
+        if not self._is_beside:
+            self._ended.unlink(missing_ok=True)
+
+    def end(self, ending: Ending) -> None:
+        """Record how it ended. A process that does not write the run records only what nobody has yet."""
+        if self._is_beside and self._ended.exists():
+            return
+        why, trace = (printable(redacted(text, known_secrets())) for text in (ending.why, ending.traceback))
+        write_ending(self._ended, replace(ending, why=why, traceback=trace))
+
+    @property
+    def ending(self) -> Ending | None:
+        return read_ending(self._ended)
+
+    @property
+    def _ended(self) -> Path:
+        return self.path / "ended.json"
 
     def log(
         self,
@@ -223,20 +248,3 @@ def _exact_folder(root: Path, name: str) -> Path:
     except FileExistsError:
         raise ValueError(f"run.name: {path} is there already; --resume it, or choose another name") from None
     return path
-
-
-def _start_log(path: Path) -> logging.Handler:
-    """Everything turnwise's own modules say from now on also goes to the file."""
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter(_LOG_FORMAT))
-    handler.setLevel(logging.INFO)
-    package = logging.getLogger("turnwise")
-    package.addHandler(handler)
-    if package.level == logging.NOTSET:
-        package.setLevel(logging.INFO)
-    return handler
-
-
-def _end_log(handler: logging.Handler) -> None:
-    logging.getLogger("turnwise").removeHandler(handler)
-    handler.close()

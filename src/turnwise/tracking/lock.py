@@ -65,6 +65,12 @@ def is_held(path: Path) -> bool:
     return True
 
 
+def holder_elsewhere(path: Path) -> str:
+    """The process of another machine that has it, or died with it: from here that cannot be told apart."""
+    holder = _holder(path)
+    return "" if holder is None or holder.host == platform.node() else _named(path)
+
+
 def _named(path: Path) -> str:
     holder = _holder(path)
     if holder is None:

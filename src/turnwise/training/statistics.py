@@ -38,6 +38,20 @@ class Histogram:
     counts: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A sampled token whose log-prob the trainer puts more than MAX_DISAGREEMENT off."""
+
+    row: int
+    """Which of the batch's samples."""
+    position: int
+    """Of the token among all tokens of its sample, prompt and tool results included, from 0."""
+    turn: int
+    token_id: int
+    sampler_logprob: float
+    trainer_logprob: float
+
+
 class Trace:
     """What is kept of every token while an update runs; a later pass over a row replaces an earlier one."""
 
@@ -182,13 +196,40 @@ def _old_logprobs(lesson: Lesson, trace: Trace) -> Tensor:
     return trace.old_logprobs_BT if before_BT is None else before_BT
 
 
+def first_mismatch(lesson: Lesson, trace: Trace, version: int) -> Mismatch | None:
+    """The first token, sample by sample, about which sampler and trainer disagree too far."""
+    batch, old_BT = lesson.batch, _old_logprobs(lesson, trace)
+    places = (batch.mask_BT & ~_is_near(lesson, _apart(lesson, trace), version)).nonzero()
+    if not len(places):
+        return None
+    row, column = places[0].tolist()
+    sample = batch.samples[row]
+    position = [place for place, is_own in enumerate(sample.loss_mask) if is_own][column]
+    return Mismatch(
+        row=row,
+        position=position,
+        turn=sample.turns[position],
+        token_id=sample.token_ids[position],
+        sampler_logprob=float(batch.sampler_logprobs_BT[row, column]),
+        trainer_logprob=float(old_BT[row, column]),
+    )
+
+
+def _apart(lesson: Lesson, trace: Trace) -> Tensor:
+    """Nats between sampler and trainer for every own token."""
+    return (_old_logprobs(lesson, trace) - lesson.batch.sampler_logprobs_BT).abs()
+
+
+def _is_near(lesson: Lesson, apart_BT: Tensor, version: int) -> Tensor:
+    ages_B1 = apart_BT.new_tensor([[version - sample.policy_version] for sample in lesson.batch.samples])
+    return apart_BT < MAX_DISAGREEMENT * (1 + ages_B1)
+
+
 def _agreement(lesson: Lesson, trace: Trace, version: int) -> dict[str, float]:
     """Of sampler and trainer, over all own tokens."""
-    batch = lesson.batch
-    apart_BT = (_old_logprobs(lesson, trace) - batch.sampler_logprobs_BT).abs()
+    batch, apart_BT = lesson.batch, _apart(lesson, trace)
     apart = apart_BT[batch.mask_BT]
-    ages_B1 = apart_BT.new_tensor([[version - sample.policy_version] for sample in batch.samples])
-    is_near_BT = apart_BT < MAX_DISAGREEMENT * (1 + ages_B1)
+    is_near_BT = _is_near(lesson, apart_BT, version)
     return {
         "sampler/max_abs_difference": float(apart.max()) if len(apart) else 0.0,
         "sampler/mean_abs_difference": _mean(apart),

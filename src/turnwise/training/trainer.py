@@ -29,7 +29,14 @@ from turnwise.training.policy import Policy
 from turnwise.training.reference import Reference
 from turnwise.training.samples import Sample
 from turnwise.training.shards import Shard, local, shard_of
-from turnwise.training.statistics import Histogram, Trace, metrics_of, ratio_histogram
+from turnwise.training.statistics import (
+    Histogram,
+    Mismatch,
+    Trace,
+    first_mismatch,
+    metrics_of,
+    ratio_histogram,
+)
 from turnwise.training.steps import EMPTY, REASONS, Step, Steps
 from turnwise.training.tokens import TokenFigures, token_figures
 
@@ -47,6 +54,8 @@ class StepResult:
     """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
     tokens: tuple[TokenFigures, ...] = ()
     """Of the first groups, as many as `run.num_token_groups` says."""
+    mismatch: Mismatch | None = None
+    """The first token about which engine and trainer disagree too far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +122,9 @@ class Trainer:
         metrics = metrics_of(lesson, trace, version=self.version, loss_name=self._recipe.algorithm.loss)
         metrics |= {"kl/coefficient": lesson.kl_coefficient} if self._reference.exists else {}
         tokens = token_figures(lesson, trace, self._recipe.run.num_token_groups)
-        return replace(
-            self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started), tokens=tokens
-        )
+        mismatch = first_mismatch(lesson, trace, self.version) if metrics["tokens/alignment"] < 1 else None
+        result = self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started)
+        return replace(result, tokens=tokens, mismatch=mismatch)
 
     # --- before the first step -----------------------------------------------------------------------------
 
@@ -163,7 +172,7 @@ class Trainer:
             metrics |= self._reference.follow(self.version)
             self._adapt(metrics)
         skipped = "" if taken else REASONS[steps[-1].skipped]
-        for each in steps:
+        for each in steps if taken else ():  # where none was taken, the run says why itself
             if each.skipped:
                 logger.info("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
         metrics |= self._losses(steps) | self._counters(taken, steps, step)

@@ -14,6 +14,7 @@ import { trajectories } from "./trajectories.js";
 
 const VIEWS = { overview, health, trajectories, tools, evaluations, trajectory: conversation };
 const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations" };
+const ENDED_BADLY = ["crashed", "died", "halted"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
 const main = document.getElementById("main");
@@ -64,7 +65,7 @@ function heads(view) {
   document.getElementById("views").replaceChildren(...Object.entries(TABS).map(([name, words]) => make("a", { id: "view-" + name, href: name === "trajectories" && view === "trajectory" ? listAddress() : moved({}, name), "aria-current": isHere(name) ? "page" : null }, words)));
   const shown = chosen();
   document.getElementById("runs").replaceChildren(...runs.map((run) => make("label", { class: "chip key c" + (1 + run.colour % 8), title: run.standing.folder },
-    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", {}, run.standing.state))));
+    make("input", { id: "run-" + run.name, type: "checkbox", checked: shown.includes(run), onchange: (event) => toggle(run, event.target.checked) }), run.name, " ", make("small", { class: ENDED_BADLY.includes(run.standing.state) ? "bad" : null }, run.standing.state))));
   document.title = "turnwise: " + (TABS[view] || "trajectory");
 }
 

@@ -1,7 +1,7 @@
 // The first view: how the runs are doing, figure by figure.
 
 import { ask } from "./api.js";
-import { make, number, percent, seconds } from "./dom.js";
+import { badge, make, number, percent, seconds } from "./dom.js";
 import { OVERVIEW } from "./figures.js";
 import { panelsOf, settingsOf } from "./panels.js";
 import { go } from "./place.js";
@@ -25,8 +25,17 @@ function card({ name, standing, colour }) {
       fact("success, last step", number(standing.latest["success/rate"]), "success"),
       fact("reward, last step", number(standing.latest["reward/mean"]), "reward"),
       held.before !== null && held.before !== undefined ? fact("held-out success", [percent(held.before), " → ", percent(held.after)], "heldout") : "",
-      standing.seconds ? fact("took", seconds(standing.seconds), "seconds") : "",
-      standing.stopped ? fact("stopped", standing.stopped, "stopped") : ""));
+      standing.seconds ? fact("took", seconds(standing.seconds), "seconds") : ""
+    ), ended(standing));
+}
+
+// Why a run is no longer running, unless it is because it has finished.
+function ended({ state, reason }) {
+  if (!reason) return "";
+  const isBad = ["crashed", "died", "halted"].includes(state);
+  const more = state === "crashed" ? make("p", { class: "note" }, "training.log in the run's folder has the traceback.") : "";
+  return make("div", { class: "ended", "data-state": state },
+    badge(state, isBad ? "bad" : "warn"), make("pre", { class: "text" }, reason), more);
 }
 
 function anyFigure(names, extra) {

@@ -1,0 +1,116 @@
+"""Utilisation, temperature and power of the GPU that this process computes on, by NVIDIA's NVML.
+
+NVML comes with the driver, so nothing has to be installed; torch's own functions need nvidia-ml-py. Without
+the library, or on another device, there are no figures and no error.
+"""
+
+import ctypes
+import logging
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from types import TracebackType
+from typing import Self
+
+logger = logging.getLogger(__name__)
+
+LIBRARY = "libnvidia-ml.so.1"
+
+UTILIZATION, TEMPERATURE, POWER = "gpu/utilization", "gpu/temperature_celsius", "gpu/power_watts"
+
+Read = Callable[[], Mapping[str, float]]
+"""One sample; a figure that the device does not have is left out."""
+
+
+class GpuMonitor:
+    """Samples once a second in a thread: one sample at the end of a step would not describe the step."""
+
+    def __init__(self, read: Read | None, *, seconds: float = 1.0) -> None:
+        self._read = read
+        self._seconds = seconds
+        self._samples: list[Mapping[str, float]] = []
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._sample, name="turnwise-gpu", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._read is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def figures(self) -> dict[str, float]:
+        """Since the last call: mean utilisation and power, highest temperature; empty without a sample."""
+        with self._lock:
+            samples, self._samples = self._samples, []
+        found: dict[str, float] = {}
+        for name in dict.fromkeys(name for sample in samples for name in sample):
+            values = [sample[name] for sample in samples if name in sample]
+            found[name] = max(values) if name == TEMPERATURE else fmean(values)
+        return found
+
+    def _sample(self) -> None:
+        assert self._read is not None
+        while not self._stop.wait(self._seconds):
+            sample = self._read()
+            with self._lock:
+                self._samples.append(sample)
+
+
+UNMEASURED = GpuMonitor(None)
+"""Without a sample there is no figure."""
+
+
+def cuda_reader() -> Read | None:
+    """For the current CUDA device; None where there is none, or NVML does not know it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return None
+    # by its UUID: NVML numbers all GPUs of the machine, CUDA only the visible ones
+    uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
+    try:
+        return nvml_reader(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+    except OSError as error:
+        logger.info("no GPU figures: %s", error)
+        return None
+
+
+def nvml_reader(uuid: str, library: str = LIBRARY) -> Read:
+    """OSError where the library is missing or does not know the device."""
+    nvml = ctypes.CDLL(library)
+    device = ctypes.c_void_p()
+    for name, arguments in (
+        ("nvmlInit_v2", ()),
+        ("nvmlDeviceGetHandleByUUID", (uuid.encode(), ctypes.byref(device))),
+    ):
+        if status := getattr(nvml, name)(*arguments):
+            raise OSError(f"{name} failed with status {status}")
+    return lambda: _sample_of(nvml, device)
+
+
+class _Utilization(ctypes.Structure):
+    """nvmlUtilization_t: percent of the last sample period in which a kernel ran, or memory was accessed."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+_DIE_SENSOR = 0
+
+
+def _sample_of(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, float]:
+    found: dict[str, float] = {}
+    rates, celsius, milliwatts = _Utilization(), ctypes.c_uint(), ctypes.c_uint()
+    if nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates)) == 0:
+        found[UTILIZATION] = rates.gpu / 100
+    if nvml.nvmlDeviceGetTemperature(device, _DIE_SENSOR, ctypes.byref(celsius)) == 0:
+        found[TEMPERATURE] = float(celsius.value)
+    if nvml.nvmlDeviceGetPowerUsage(device, ctypes.byref(milliwatts)) == 0:
+        found[POWER] = milliwatts.value / 1000
+    return found

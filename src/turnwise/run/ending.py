@@ -1,0 +1,65 @@
+"""Records how a run ended, in its log and in ended.json, whatever ended it."""
+
+import asyncio
+import contextlib
+import logging
+import traceback
+from collections.abc import Iterator
+
+from turnwise.distributed import Ranks, is_first
+from turnwise.rollout.collector import CollectionFailed
+from turnwise.run.loop import Ended
+from turnwise.run.stopping import Stopping
+from turnwise.tracking.ending import Ending, How
+from turnwise.tracking.folder import RunFolder
+from turnwise.tracking.run_log import ON_SCREEN
+
+logger = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def recording_failures(folder: RunFolder, stopping: Stopping, ranks: Ranks) -> Iterator[None]:
+    """While the block runs, what ends it early is recorded before it goes on to the caller."""
+    folder.begin()
+    try:
+        yield
+    except BaseException as error:
+        if is_first(ranks):
+            _record(folder, stopping, error)
+        elif not isinstance(error, asyncio.CancelledError):
+            trace = "".join(traceback.format_exception(error))
+            folder.end(Ending(How.CRASHED, f"process {ranks.number}: {_reason(error)}", ranks.number, trace))
+        raise
+
+
+def ending_of(ended: Ended) -> Ending:
+    if not ended.why:
+        return Ending(How.FINISHED)
+    if ended.halted_by:
+        return Ending(How.HALTED, f"alarm {ended.halted_by}: {ended.why}")
+    return Ending(How.STOPPED, ended.why)
+
+
+def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None:
+    """What another process of the run crashed with is the cause, where it was recorded in time."""
+    elsewhere = folder.ending
+    if elsewhere is not None:
+        logger.error("crashed: %s\n%s", elsewhere.why, elsewhere.traceback, extra=ON_SCREEN)
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+        why = f"{stopping.why or 'interrupted'}, at once: what was under way is lost"
+        logger.warning("stopped: %s", why, extra=ON_SCREEN)
+        folder.end(elsewhere or Ending(How.STOPPED, why))
+        return
+    why = _reason(error)
+    logger.error("crashed: %s", why, exc_info=error, extra=ON_SCREEN)
+    if not isinstance(error, CollectionFailed):  # which says so itself
+        hint = "go on from the last checkpoint with: turnwise train --resume %s"
+        logger.info(hint, folder.path, extra=ON_SCREEN)
+    folder.end(Ending(How.CRASHED, why))  # its traceback is in the log
+
+
+def _reason(error: BaseException) -> str:
+    """The error itself where a task group holds it alone."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,52 @@
+"""How a run ended, as `ended.json` in its folder says; a run that goes on has none."""
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from turnwise.tracking.whole import write_json
+
+
+class How(StrEnum):
+    """The ways a run can end that it can still record itself."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    """By the user or the scheduler."""
+    HALTED = "halted"
+    """By an alarm of `[health]`."""
+    CRASHED = "crashed"
+    """By an error: at the start, in the loop, or of the infrastructure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The record."""
+
+    how: How
+    why: str = ""
+    """One or a few lines; empty for a finished run."""
+    rank: int = 0
+    """The process that recorded it, of several."""
+    traceback: str = ""
+    """Of another process than the one that writes training.log."""
+    time: float = field(default_factory=lambda: round(time.time(), 3))
+
+
+_ENDING = TypeAdapter(Ending)
+
+
+def write_ending(path: Path, ending: Ending) -> None:
+    write_json(path, asdict(ending))
+
+
+def read_ending(path: Path) -> Ending | None:
+    """None where there is no file, or one that cannot be read."""
+    try:
+        return _ENDING.validate_python(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return None

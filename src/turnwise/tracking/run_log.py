@@ -1,0 +1,79 @@
+"""A run's training.log: every line that turnwise's loggers write, with its time, until the run is over."""
+
+import faulthandler
+import logging
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from turnwise.printable import printable
+from turnwise.tracking.environment import redacted
+
+ON_SCREEN = {"is_on_screen": True}
+"""`extra` of a log record whose text the terminal shows anyway: it goes to the file and not to stderr."""
+
+logger = logging.getLogger(__name__)
+
+
+def is_on_screen(record: logging.LogRecord) -> bool:
+    return getattr(record, "is_on_screen", False)
+
+
+class RunLog:
+    """Holds the file open, flushed line by line, readable by its owner alone.
+
+    An exception that ends a thread goes to the file, and so does the stack of a process that the system ends
+    for a fault of native code (SIGSEGV, SIGABRT), unless faulthandler was on before.
+    """
+
+    def __init__(self, path: Path, secrets: Iterable[str]) -> None:
+        opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._stream = os.fdopen(opened, "a", encoding="utf-8")
+        self._handler = logging.StreamHandler(self._stream)
+        self._handler.setFormatter(_Formatter(secrets))
+        package = logging.getLogger("turnwise")
+        package.addHandler(self._handler)
+        if package.level == logging.NOTSET:
+            package.setLevel(logging.INFO)
+        self._is_fault_handler = not faulthandler.is_enabled()
+        if self._is_fault_handler:
+            faulthandler.enable(self._stream)
+        self._thread_hook = threading.excepthook
+        threading.excepthook = self._thread_failed
+
+    def close(self) -> None:
+        """Closing again changes nothing."""
+        if self._stream.closed:
+            return
+        if threading.excepthook == self._thread_failed:
+            threading.excepthook = self._thread_hook
+        if self._is_fault_handler:
+            faulthandler.disable()
+        logging.getLogger("turnwise").removeHandler(self._handler)
+        self._stream.close()
+
+    def _thread_failed(self, args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+            name = args.thread.name if args.thread is not None else "unknown"
+            logger.error("thread %s failed", name, exc_info=args.exc_value, extra=ON_SCREEN)
+        self._thread_hook(args)
+
+
+class _Formatter(logging.Formatter):
+    """`time LEVEL module: text`, without the module for what the terminal shows.
+
+    Lines after the first are indented, so that no text of a model or a server can pass for an entry.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S %z")
+        self._secrets = tuple(secrets)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (the library's name)
+        if not is_on_screen(record):
+            record.message = f"{record.name}: {record.message}"
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(redacted(super().format(record), self._secrets)).replace("\n", "\n    ")

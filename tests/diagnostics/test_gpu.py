@@ -1,0 +1,122 @@
+"""GPU figures: NVML's calls against a library built for the test, and means over a step by a real thread."""
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from turnwise.diagnostics.gpu import (
+    POWER,
+    TEMPERATURE,
+    UNMEASURED,
+    UTILIZATION,
+    GpuMonitor,
+    cuda_reader,
+    nvml_reader,
+)
+from turnwise.diagnostics.memory import mps_memory
+from turnwise.run.figures import of_all_ranks
+
+COMPILER = shutil.which("cc")
+
+NVML = """
+#include <string.h>
+typedef struct { unsigned int gpu, memory; } rates;
+static int place;
+int nvmlInit_v2(void) { return 0; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+  if (strcmp(uuid, "GPU-1234")) return 6;
+  *device = &place;
+  return 0;
+}
+int nvmlDeviceGetUtilizationRates(void *device, rates *found) {
+  if (device != &place) return 2;
+  found->gpu = 87; found->memory = 12;
+  return 0;
+}
+int nvmlDeviceGetTemperature(void *device, int sensor, unsigned int *celsius) {
+  *celsius = sensor == 0 ? 64 : 0;
+  return 0;
+}
+int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) { return POWER_STATUS(milliwatts); }
+"""
+
+
+def built(folder: Path, power: str) -> str:
+    """A library with NVML's own signatures."""
+    assert COMPILER is not None
+    source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
+    source.write_text(f"#define POWER_STATUS(x) {power}\n{NVML}")
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return str(library)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_utilisation_temperature_and_power_are_read_from_nvml(tmp_path: Path) -> None:
+    read = nvml_reader("GPU-1234", built(tmp_path, "(*x = 412500, 0)"))
+    assert read() == {UTILIZATION: 0.87, TEMPERATURE: 64.0, POWER: 412.5}
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_a_figure_that_the_device_does_not_have_is_left_out(tmp_path: Path) -> None:
+    read = nvml_reader("GPU-1234", built(tmp_path, "3"))
+    assert read() == {UTILIZATION: 0.87, TEMPERATURE: 64.0}
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+def test_a_device_that_nvml_does_not_know_is_an_error_that_names_the_call(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nvmlDeviceGetHandleByUUID failed with status 6"):
+        nvml_reader("GPU-other", built(tmp_path, "3"))
+
+
+def test_without_nvml_there_is_no_figure_and_no_error() -> None:
+    with pytest.raises(OSError, match="libnothing"):
+        nvml_reader("GPU-1234", "libnothing.so.1")
+    with GpuMonitor(None) as monitor:
+        assert monitor.figures() == {}
+    assert UNMEASURED.figures() == {}
+
+
+def test_without_cuda_nothing_is_read() -> None:
+    import torch
+
+    if not torch.cuda.is_initialized():
+        assert cuda_reader() is None
+
+
+def test_a_steps_figures_are_means_over_the_step_and_the_highest_temperature() -> None:
+    samples = [{UTILIZATION: 0.2, TEMPERATURE: 70.0, POWER: 100.0}, {UTILIZATION: 0.6, TEMPERATURE: 60.0}]
+    is_read = threading.Event()
+
+    def read() -> Mapping[str, float]:
+        if not samples:
+            is_read.set()
+            return {}
+        return samples.pop(0)
+
+    with GpuMonitor(read, seconds=0.001) as monitor:
+        assert is_read.wait(30)
+        assert monitor.figures() == pytest.approx({UTILIZATION: 0.4, TEMPERATURE: 70.0, POWER: 100.0})
+        assert monitor.figures() == {}, "the next step has samples of its own"
+
+
+def test_of_several_gpus_the_mean_counts_and_the_hottest() -> None:
+    ranks = [{UTILIZATION: 0.5, TEMPERATURE: 70.0, POWER: 300.0}, {UTILIZATION: 1.0, TEMPERATURE: 80.0}]
+    assert of_all_ranks(ranks) == {UTILIZATION: 0.75, TEMPERATURE: 80.0, POWER: 300.0}
+
+
+def test_memory_on_mps_is_what_tensors_and_the_driver_hold() -> None:
+    def torch(is_there: bool) -> SimpleNamespace:
+        """As far as torch is asked here; no machine of ours has Metal."""
+        mps = SimpleNamespace(
+            current_allocated_memory=lambda: 3 * 2**30, driver_allocated_memory=lambda: 2**32
+        )
+        backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: is_there))
+        return SimpleNamespace(mps=mps, backends=backends)
+
+    assert mps_memory(torch(True)) == {"memory/mps_allocated_gib": 3.0, "memory/mps_driver_gib": 4.0}
+    assert mps_memory(torch(False)) == {}
