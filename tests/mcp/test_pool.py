@@ -218,6 +218,21 @@ def test_a_recorded_episode_replays_exactly_without_any_server(tmp_path: Path) -
     asyncio.run(main())
 
 
+def test_a_mended_call_is_recorded_under_the_tools_own_names_and_replays_from_either(tmp_path: Path) -> None:
+    async def write(pool: Pool, name: str) -> ToolResult:
+        async with pool, pool.lease(["notebook"], "a") as toolbox:
+            return await one(toolbox, "write", **{name: "x"})
+
+    path = tmp_path / "calls.jsonl"
+    mended = asyncio.run(write(Pool(specs(notebook()), cassette=Cassette(path, Mode.RECORD)), "msg"))
+    assert (mended.cause, mended.repairs) == (Cause.OK, ("msg->text",))
+    for name, repairs in (("msg", ("msg->text",)), ("text", ())):
+        again = asyncio.run(write(Pool((), cassette=Cassette(path, Mode.REPLAY)), name))
+        assert (again.content, again.repairs, again.is_replayed) == (mended.content, repairs, True)
+    refused = asyncio.run(write(Pool(specs(notebook()), is_mending=False), "msg"))
+    assert refused.cause is Cause.BAD_ARGUMENTS
+
+
 def test_replay_or_call_brings_a_live_server_up_to_the_replayed_state(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "calls.jsonl"

@@ -103,6 +103,9 @@ class ToolsConfig(BaseModel):
     """An mcp.json; the five built-in servers when absent."""
     max_result_tokens: int = Field(default=512, ge=16)
     """Of one tool result in the model's own tokens; more is cut in the middle, with a mark."""
+    mend_arguments: bool = True
+    """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is repaired before
+    the call; false: the model gets the schema's own error."""
     cassette: Path | None = None
     """Where calls are recorded or replayed."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"

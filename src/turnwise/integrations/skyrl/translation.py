@@ -18,6 +18,7 @@ KEPT = (
     "model.enable_thinking",
     "tools.mcp",
     "tools.max_result_tokens",
+    "tools.mend_arguments",
     "tools.cassette",
     "tools.cassette_mode",
     "tasks.train",
