@@ -169,6 +169,8 @@ class RolloutConfig(BaseModel):
     """Wall time of an episode."""
     temperature: float = Field(default=1.0, ge=0)
     """1 while training; the trainer divides its logits by the same."""
+    final_temperature: float | None = Field(default=None, gt=0)
+    """At the last step of a run, in a straight line from `temperature` at the first; none: it stays."""
     dynamic_sampling: bool = True
     """Groups whose members all earned the same teach nothing: another task is drawn for each."""
     max_draws: float = Field(default=2.0, ge=1)

@@ -46,6 +46,7 @@ LEFT: Mapping[str, str] = {
     "engine.remote.wait_seconds": "SkyRL starts its engines itself",
     "engine.remote.silence_seconds": "SkyRL starts its engines itself",
     "tasks.test": "measure the exported model with `turnwise eval`",
+    "rollout.final_temperature": "SkyRL samples a whole run at one temperature",
     "rollout.max_draws": "SkyRL draws until a batch is full, 30 batches at most, and then ends the run",
     "rollout.lockstep": "vLLM's numbers depend on what it samples beside",
     "policy.kernels": "SkyRL has kernels of its own",
