@@ -1,4 +1,4 @@
-"""`run.num_epochs`: each pass draws every task once, whatever is refilled, and a resumed run goes on exactly."""
+"""`run.num_epochs`: each pass draws every task once, whatever is refilled; a resumed run draws the same."""
 
 import asyncio
 from collections import Counter
@@ -11,8 +11,8 @@ from tests.rollout.stage import task
 from tests.run.stage import recipe, write_recipe
 from tests.run.test_batches import ByMember, batches
 from tests.run.test_batches import recipe as short_recipe
+from tests.run.test_screens import train
 from tests.run.test_train import lines, run_it
-from tests.test_cli import one_line, turnwise
 from turnwise.config import changed_recipe, load_recipe
 from turnwise.rollout.store import read
 from turnwise.run.screen import step_line
@@ -112,16 +112,16 @@ def test_a_run_of_epochs_plays_every_task_as_often_and_says_which_epoch_it_is(tm
 def test_the_command_keeps_the_number_of_steps_and_says_the_epoch_in_every_line(tmp_path: Path) -> None:
     path = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
     path.write_text(path.read_text().replace("num_steps = 3", "num_epochs = 1"))
-    ran = turnwise("train", str(path), cwd=tmp_path)
-    assert ran.code == 0, ran
-    assert [line[:22] for line in ran.out.splitlines() if line.startswith("step ")] == [
+    ran = train(str(path))
+    assert ran.returncode == 0, ran
+    assert [line[:23] for line in ran.stdout.splitlines() if line.startswith("step ")] == [
         f"step    {number}/3  epoch 1/1" for number in (1, 2, 3)
     ]
     kept = RunFolder.read(tmp_path / "runs" / "run").recipe.run
     assert (kept.num_steps, kept.num_epochs) == (3, 1)
-    both = turnwise("train", str(path), "--set", "run.num_steps=4", cwd=tmp_path)
-    assert both.code == 2
-    assert one_line(both.err).endswith("run.num_steps is 4 and run.num_epochs is 1: give one of the two")
+    both = train(str(path), "--set", "run.num_steps=4")
+    assert both.returncode == 2
+    assert both.stderr.strip().endswith("run.num_steps is 4 and run.num_epochs is 1: give one of the two")
 
 
 def test_steps_and_epochs_together_and_epochs_of_a_curriculum_are_refused(tmp_path: Path) -> None:

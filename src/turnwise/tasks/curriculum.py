@@ -168,10 +168,8 @@ def _pass_order(seed: int, epoch: int, num_tasks: int, tasks_per_step: int) -> t
     A pass may begin within a step. The tasks that this step has from the pass before come later in this one.
     """
     first = epoch
-    while (
-        first * num_tasks % tasks_per_step
-    ):  # back to a pass that began with a step: no other has a say in it
-        first -= 1
+    while first * num_tasks % tasks_per_step:
+        first -= 1  # to a pass that began with a step: its order depends on no other
     order = _shuffled(f"{seed}/pass/{first}", num_tasks)
     for each in range(first + 1, epoch + 1):
         num_before = each * num_tasks % tasks_per_step
