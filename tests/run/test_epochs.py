@@ -114,7 +114,7 @@ def test_the_command_keeps_the_number_of_steps_and_says_the_epoch_in_every_line(
     path.write_text(path.read_text().replace("num_steps = 3", "num_epochs = 1"))
     ran = train(str(path))
     assert ran.returncode == 0, ran
-    assert [line[:23] for line in ran.stdout.splitlines() if line.startswith("step ")] == [
+    assert [line[:22] for line in ran.stdout.splitlines() if line.startswith("step ")] == [
         f"step    {number}/3  epoch 1/1" for number in (1, 2, 3)
     ]
     kept = RunFolder.read(tmp_path / "runs" / "run").recipe.run
