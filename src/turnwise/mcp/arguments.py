@@ -49,6 +49,7 @@ class ArgumentChecker:
         not, the error is the schema's own."""
         self._tool = tool
         self._names = ArgumentNames(schema)
+        self._properties = schema.get("properties")
         self._is_mending = is_mending
         self._validator = _compile(tool, schema)
 
@@ -56,21 +57,28 @@ class ArgumentChecker:
         error = _unsendable(given)
         if error is not None:
             raise BadArguments(f"bad arguments for {self._tool}: {error}")
-        arguments, repairs = dict(given), ()
-        if self._is_mending:
-            arguments, repairs = self._names.repaired(given, self._fits)
+        arguments, repairs = (
+            self._names.repaired(given, self._fits) if self._is_mending else (dict(given), ())
+        )
         error = self._first_error(arguments)
         if error is not None:
             raise BadArguments(f"bad arguments for {self._tool}: {error}")
         return Checked(arguments, repairs)
 
+    def _mended(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+        return self._names.repaired(given, self._fits) if self._is_mending else (dict(given), ())
+
     def _fits(self, name: str, value: Any) -> bool:
-        if self._validator is None:
+        """Whether the parameter's own schema accepts the value; references are those of the whole schema."""
+        if self._validator is None or self._properties is None:
             return True
-        schema = self._validator.schema["properties"][name]
         try:
-            return next(iter(self._validator.descend(value, schema)), None) is None
-        except _UNCHECKABLE:
+            return self._validator.evolve(schema=self._properties[name]).is_valid(value)
+        except (
+            *_UNCHECKABLE,
+            AttributeError,
+            TypeError,
+        ):  # as in _compile, for the parameter's own `$schema`
             return False
 
     def _first_error(self, arguments: dict[str, Any]) -> str | None:
