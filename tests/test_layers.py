@@ -16,7 +16,7 @@ LAYERS = (
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},
     {"workbench"},
-    {"evaluate", "lessons", "trained", "inspection"},
+    {"evaluate", "lessons", "successes", "trained", "inspection"},
     {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )

@@ -67,11 +67,12 @@ def test_the_same_tokens_for_the_same_task_count_once_and_the_latest_of_a_task_a
 ) -> None:
     words = [f"done {'!' * number}" for number in range(1, 6)]
     first = [episode("a", words=each, number=number) for number, each in enumerate(words)]
-    again = [replace(first[0], episode_id="a/9"), episode("b", words=words[0])]
+    again = [replace(first[number], episode_id=f"a/{number + 9}") for number in (0, 3)]
+    again.append(episode("b", words=words[0]))
     successes = found(write_run(tmp_path, first, again), samples_per_task=3)
-    assert (successes.num_succeeded, successes.num_repeated, successes.num_over_limit) == (7, 1, 2)
+    assert (successes.num_succeeded, successes.num_repeated, successes.num_over_limit) == (8, 2, 2)
     of_a = [sample.token_ids for sample in successes.samples if sample.task_id == "a"]
-    assert of_a == [first[number].token_ids for number in (3, 4, 0)], "what came again is the latest"
+    assert of_a == [first[number].token_ids for number in (4, 0, 3)], "what came again is the latest"
     assert [sample.task_id for sample in successes.samples].count("b") == 1
     assert [sample.group for sample in successes.samples] == [0, 1, 2, 3]
 
