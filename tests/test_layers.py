@@ -17,7 +17,7 @@ LAYERS = (
     {"planning"},
     {"workbench"},
     {"readiness"},
-    {"evaluate", "lessons", "trained", "inspection", "demonstrations", "tickers"},
+    {"evaluate", "lessons", "successes", "trained", "inspection", "demonstrations", "tickers"},
     {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )

@@ -91,7 +91,9 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
                 earned[group.task.id] = Group(group.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
                 del dropped[group.task.id]
     # In the order of the tasks, not of finishing: the same files give the same lessons.
-    return Verified(samples_of([earned[task.id] for task in shown if task.id in earned]), dropped)
+    samples = samples_of([earned[task.id] for task in shown if task.id in earned])
+    # A script is not sampled, whatever temperature its episodes were played at.
+    return Verified(tuple(replace(sample, temperature=1.0) for sample in samples), dropped)
 
 
 def demonstrator(bench: Workbench, tasks: Sequence[Task]) -> Collector:

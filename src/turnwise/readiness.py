@@ -36,7 +36,7 @@ def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
-    num_choices, step = least_choice(tasks, curriculum_of(recipe.curriculum), recipe.run.num_steps)
+    num_choices, step = least_choice(tasks, curriculum_of(recipe), recipe.run.steps_over(len(tasks)))
     if num_choices < recipe.run.tasks_per_step:
         yield (
             f"curriculum: step {step} can draw from {num_choices} tasks of tasks.train, "

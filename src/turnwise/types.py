@@ -378,6 +378,8 @@ class Trajectory:
     losses: tuple[ServerLoss, ...] = ()
     seconds: float = 0.0
     queue_seconds: float = 0.0
+    temperature: float = 1.0
+    """That its tokens were sampled at."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Takes a recipe, gives a folder with its model after supervised learning on verified demonstrations."""
+"""`turnwise sft`: supervised learning on verified demonstrations, or on the successes of a run."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -7,12 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turnwise.chat import load_tokenizer
+from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.lessons import Verified, demonstrating, lessons_of, verified_lessons
 from turnwise.planning import check_sft_limits
 from turnwise.readiness import require_playable
 from turnwise.rollout.live import shown
+from turnwise.successes import Successes, successes_of
 from turnwise.tasks.load import load
 from turnwise.tracking.whole import write_json
 from turnwise.training.model_folder import check_free, save_adapter, save_merged
@@ -34,6 +35,8 @@ class WarmStart:
     num_lessons: int
     dropped: Mapping[str, str]
     """Tasks whose demonstration did not earn its outcome, and why."""
+    successes: Successes | None
+    """Where a run's episodes were learned from, not demonstrations."""
     steps: Sequence[SftStep]
 
 
@@ -41,22 +44,23 @@ async def warm_up(
     recipe: Recipe,
     out: Path,
     *,
+    run: Path | None = None,
     is_verified: bool = True,
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
 ) -> WarmStart:
-    """Learn from the demonstrations of tasks.train; ValueError for the user's mistakes.
+    """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
-    `is_verified` plays each with its real tools first and drops those that fail; else their recorded results
-    are believed.
+    `run` is the folder of that run; nothing is played then. `is_verified` plays each demonstration with its
+    real tools first and drops those that fail; else their recorded results are believed.
     """
     check_free(out)
     check_sft_limits(recipe)
-    tasks = _demonstrated(recipe)
-    gathered = await _gather(recipe, tasks, is_verified=is_verified)
-    if not gathered.lessons:
-        reasons = ", ".join(sorted(set(gathered.dropped.values())))
-        raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
+    successes = None if run is None else _successes(recipe, run)
+    if successes is None:
+        gathered = await _verified(recipe, is_verified=is_verified)
+    else:
+        gathered = Verified(successes.samples, {})
     policy = Policy(load_model(recipe.model), recipe.policy, device=recipe.model.device, seed=recipe.seed)
     steps = await asyncio.to_thread(_learn, policy, gathered.lessons, recipe, on_step)
     tokenizer = load_tokenizer(recipe.model.path)
@@ -68,10 +72,25 @@ async def warm_up(
         "num_lessons": len(gathered.lessons),
         "num_own_tokens": sum(lesson.num_own_tokens for lesson in gathered.lessons),
         "dropped": dict(gathered.dropped),
+        **({} if successes is None else {"from": {"run": str(run), **successes.counts()}}),
         "steps": [asdict(step) for step in steps],
     }
     write_json(out / METRICS, figures)
-    return WarmStart(out, len(gathered.lessons), gathered.dropped, steps)
+    return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps)
+
+
+def _successes(recipe: Recipe, run: Path) -> Successes:
+    tokenizer = open_chat(load_tokenizer(recipe.model.path)).tokenizer_json
+    return successes_of(run, tokenizer, samples_per_task=recipe.sft.samples_per_task)
+
+
+async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
+    tasks = _demonstrated(recipe)
+    gathered = await _gather(recipe, tasks, is_verified=is_verified)
+    if not gathered.lessons:
+        reasons = ", ".join(sorted(set(gathered.dropped.values())))
+        raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
+    return gathered
 
 
 def _demonstrated(recipe: Recipe) -> list[Task]:

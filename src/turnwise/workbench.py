@@ -146,6 +146,7 @@ async def open_workbench(
                 max_result_tokens=recipe.tools.max_result_tokens,
                 count_tokens=chat.count_tokens,
                 special_tokens=chat.special_tokens,
+                is_mending=recipe.tools.mend_arguments,
             )
         )
         failures = await pool.connect()

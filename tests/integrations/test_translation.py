@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnwise.cli import app
-from turnwise.config import Recipe, load_recipe
+from turnwise.config import Recipe, changed_recipe, load_recipe
 from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, foretell
 from turnwise.integrations.skyrl.translation import KEPT, LEFT, leaves, translate
 
@@ -93,12 +93,14 @@ REFUSED = {
     "model.quantisation": ("model.quantisation=nf4",),
     "algorithm.gamma_unit": ("algorithm.advantage=gae", "algorithm.gamma_unit=turn"),
     "reference.kind": ("algorithm.kl.placement=loss_k3", "reference.kind=ema"),
+    "run.num_epochs": ("curriculum.kind=uniform", "run.num_epochs=2"),
 }
 """Keys whose only other values SkyRL has no counterpart for."""
 
 
 def changed(*overrides: str) -> Recipe:
-    return load_recipe(RECIPES / "cpu.toml", ["policy.tuning=lora", "model.path=a", *overrides])
+    recipe = load_recipe(RECIPES / "cpu.toml", ["policy.tuning=lora", "model.path=a"])
+    return changed_recipe(recipe, overrides)
 
 
 def test_every_key_of_a_recipe_is_decided_upon() -> None:

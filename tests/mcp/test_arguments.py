@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.arguments import ALIASES, ArgumentChecker, BadArguments
+from turnwise.mcp.argument_names import SYNONYMS
+from turnwise.mcp.arguments import ArgumentChecker, BadArguments
 
 SHARED = Path(__file__).parents[3] / "shared" / "tools.json"
 QUOTE = {
@@ -56,7 +57,10 @@ def nested(depth: int) -> list[Any]:
         ({"symbol": "A", "limit": "3"}, ["limit: '3' is not of type 'integer'"]),
         ({"symbol": "A", "period": "weekly"}, ["period: 'weekly' is not one of", "quarterly"]),
         ({"symbol": "A", "filter": {"tags": ["x", 7]}}, ["filter.tags.1: 7 is not of type 'string'"]),
-        ({"symbol": "A", "ticket": 1}, ["'ticket' was unexpected"]),
+        (
+            {"symbol": "A", "ticket": 1},
+            ["unknown argument 'ticket'; the arguments are symbol, limit"],
+        ),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_value_and_what_was_expected(
@@ -79,21 +83,108 @@ def test_a_huge_wrong_value_does_not_become_a_huge_message() -> None:
     assert len(message(QUOTE, {"symbol": ["x" * 1_000_000]})) < 400
 
 
-@pytest.mark.parametrize(("alias", "name"), [(alias, name) for alias in ALIASES for name in ALIASES[alias]])
-def test_every_alias_is_mended_to_the_name_the_schema_knows_and_the_repair_is_recorded(
+PAIRS = [(given, used) for group in SYNONYMS for given in sorted(group) for used in sorted(group - {given})]
+
+
+@pytest.mark.parametrize(("alias", "name"), PAIRS)
+def test_every_synonym_is_mended_to_the_name_the_schema_knows_and_the_repair_is_recorded(
     alias: str, name: str
 ) -> None:
-    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    schema = {"type": "object", "properties": {name: {"type": "string"}, "other": {}}}
     checked = ArgumentChecker("t", schema).check({alias: "v"})
     assert checked.arguments == {name: "v"}
     assert checked.repairs == (f"{alias}->{name}",)
 
 
-def test_the_alias_list_is_the_one_of_the_tool_contract() -> None:
+def test_no_name_has_two_meanings() -> None:
+    names = [name for group in SYNONYMS for name in group]
+    assert len(names) == len(set(names))
+
+
+def test_every_alias_of_the_tool_contract_is_mended() -> None:
     if not SHARED.exists():
         pytest.skip("no ../shared/tools.json beside this checkout")
     contract = json.loads(SHARED.read_text())["argument_aliases_seen_in_models"]
-    assert {alias: "/".join(names) for alias, names in ALIASES.items()} == contract
+    for alias, names in contract.items():
+        assert {(alias, name) for name in names.split("/")} <= set(PAIRS)
+
+
+def test_a_name_that_two_parameters_could_mean_is_left_alone() -> None:
+    schema = {"properties": {"ticker": {"type": "string"}, "symbol": {"type": "string"}}}
+    checked = ArgumentChecker("t", schema).check({"stock": "ACME"})
+    assert (checked.arguments, checked.repairs) == ({"stock": "ACME"}, ())
+
+
+def test_the_one_unknown_name_is_taken_for_the_one_missing_parameter_it_fits() -> None:
+    checked = ArgumentChecker("quote", QUOTE).check({"limit": 2, "company": "ACME"})
+    assert checked.arguments == {"limit": 2, "symbol": "ACME"}
+    assert checked.repairs == ("company->symbol",)
+
+
+def test_two_repairs_of_one_call_are_both_recorded() -> None:
+    checked = ArgumentChecker("quote", QUOTE).check({"company": "ACME", "count": 3})
+    assert checked.arguments == {"symbol": "ACME", "limit": 3}
+    assert set(checked.repairs) == {"count->limit", "company->symbol"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"company": 5}, "unknown argument 'company'; missing required 'symbol'"),
+        ({"a": "x", "b": "y"}, "unknown argument 'a'; unknown argument 'b'; missing required 'symbol'"),
+        ({"symbl": 5}, "unknown argument 'symbl'; did you mean 'symbol'? missing required 'symbol'"),
+        ({"priod": "x"}, "unknown argument 'priod'; did you mean 'period'? missing required 'symbol'"),
+        ({"com->pany": "x"}, "unknown argument 'com->pany'; missing required 'symbol'"),
+    ],
+)
+def test_what_is_not_mended_names_the_unknown_and_the_missing_argument(
+    arguments: dict[str, Any], said: str
+) -> None:
+    assert message(QUOTE, arguments) == f"bad arguments for quote: {said}"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^x": {}}},
+        {"allOf": [{"properties": {"ticker": {}}}]},
+    ],
+)
+def test_a_schema_that_takes_other_names_is_never_mended(more: dict[str, Any]) -> None:
+    schema = {"properties": {"symbol": {"type": "string"}}, **more}
+    checked = ArgumentChecker("t", schema).check({"ticker": "ACME"})
+    assert (checked.arguments, checked.repairs) == ({"ticker": "ACME"}, ())
+    required = {**schema, "required": ["symbol"]}
+    assert message(required, {"ticker": "A"}).endswith("'symbol' is a required property")
+
+
+def test_an_ignored_argument_never_becomes_a_refused_one() -> None:
+    schema = {
+        "properties": {"query": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["query"],
+    }
+    checked = ArgumentChecker("t", schema).check({"query": "x", "count": "many"})
+    assert checked.arguments == {"query": "x", "count": "many"}
+
+
+def test_a_parameter_behind_a_reference_is_checked_before_it_is_mended_to() -> None:
+    schema = {
+        "properties": {"symbol": {"$ref": "#/$defs/symbol"}},
+        "required": ["symbol"],
+        "$defs": {"symbol": {"type": "string", "maxLength": 4}},
+    }
+    assert ArgumentChecker("t", schema).check({"ticker": "ACME"}).arguments == {"symbol": "ACME"}
+    assert "did you mean 'symbol'?" in message(schema, {"ticker": "ACMES"})
+
+
+def test_nothing_is_mended_where_that_is_off_and_the_error_is_the_schemas_own() -> None:
+    schema = {"properties": QUOTE["properties"], "required": ["symbol"]}
+    checker = ArgumentChecker("quote", schema, is_mending=False)
+    assert checker.check({"symbol": "A", "count": 3}).arguments == {"symbol": "A", "count": 3}
+    with pytest.raises(BadArguments, match=r"^bad arguments for quote: 'symbol' is a required property$"):
+        checker.check({"ticker": "ACME"})
 
 
 def test_an_argument_the_schema_knows_is_never_renamed() -> None:
@@ -123,9 +214,9 @@ def test_an_unknown_name_without_alias_is_left_for_the_schema_to_judge() -> None
     assert ArgumentChecker("t", {"properties": {"code": {}}}).check({"cod": 1}).arguments == {"cod": 1}
 
 
-def test_a_repaired_value_is_still_validated() -> None:
-    schema = {"properties": {"code": {"type": "string"}}}
-    assert "code: 5 is not of type 'string'" in message(schema, {"python_code": 5})
+def test_a_value_that_does_not_fit_is_not_mended() -> None:
+    schema = {"properties": {"code": {"type": "string"}}, "required": ["code"]}
+    assert "unknown argument 'python_code'; did you mean 'code'?" in message(schema, {"python_code": 5})
 
 
 @pytest.mark.parametrize(

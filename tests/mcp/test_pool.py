@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.leaks import descendants, nothing_leaks
+from tests.mcp.notes import notes_spec
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import Isolation, ServerSpec, parse
@@ -216,6 +217,21 @@ def test_a_recorded_episode_replays_exactly_without_any_server(tmp_path: Path) -
             assert descendants() == before
 
     asyncio.run(main())
+
+
+def test_a_mended_call_is_recorded_under_the_tools_own_names_and_replays_from_either(tmp_path: Path) -> None:
+    async def add(pool: Pool, name: str) -> ToolResult:
+        async with pool, pool.lease(["notes"], "a") as toolbox:
+            return await one(toolbox, "add_note", **{name: "x"})
+
+    path = tmp_path / "calls.jsonl"
+    mended = asyncio.run(add(Pool([notes_spec()], cassette=Cassette(path, Mode.RECORD)), "msg"))
+    assert (mended.cause, mended.repairs) == (Cause.OK, ("msg->text",))
+    for name, repairs in (("msg", ("msg->text",)), ("text", ())):
+        again = asyncio.run(add(Pool((), cassette=Cassette(path, Mode.REPLAY)), name))
+        assert (again.content, again.repairs, again.is_replayed) == (mended.content, repairs, True)
+    refused = asyncio.run(add(Pool([notes_spec()], is_mending=False), "msg"))
+    assert refused.cause is Cause.BAD_ARGUMENTS
 
 
 def test_replay_or_call_brings_a_live_server_up_to_the_replayed_state(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,13 +28,14 @@ from turnwise.types import Sampling
 def test_shared_and_padded_scores_are_those_of_each_sample_alone(
     make: Callable[[], Any], config: PolicyConfig, temperature: float
 ) -> None:
-    policy = made(make, config, temperature=temperature)
+    policy = made(make, config)
+    samples = [replace(each, temperature=temperature) for each in family()]
     plain = make()
     plain.load_state_dict(policy.weights(), strict=False)  # tied heads go by one name
-    logprobs_BT, entropy_BT = plain_rows(plain, family(), temperature)
+    logprobs_BT, entropy_BT = plain_rows(plain, samples, temperature)
     for is_shared in (True, False):
         with torch.no_grad():
-            scores = policy.score(family(), is_shared=is_shared)
+            scores = policy.score(samples, is_shared=is_shared)
         assert (scores.logprobs_BT - logprobs_BT).abs().max() < 5e-5
         assert (scores.entropy_BT - entropy_BT).abs().max() < 5e-5
         assert scores.logprobs_BT.dtype == torch.float32
@@ -230,23 +232,25 @@ def test_engine_and_policy_agree_before_and_after_every_publication(
     """Invariant 1."""
 
     async def scenario() -> None:
-        policy = Policy(make(), config, temperature=0.8)
+        policy = Policy(make(), config)
         source = random.Random(3)
         prefix = some_ids(source, 80)
         async with running(make()) as engine:
 
-            async def play(number: int) -> tuple[Sample, Tensor]:
+            async def play(number: int, temperature: float) -> tuple[Sample, Tensor]:
                 parts: list[tuple[int, Sequence[int]]] = [(GIVEN, [*prefix, *some_ids(source, 1 + number)])]
                 logprobs: list[float] = []
                 for _ in range(2):
                     ids = [token for _, part in parts for token in part]
-                    completion = await engine.complete(ids, Sampling(max_tokens=12, temperature=0.8), number)
+                    sampling = Sampling(max_tokens=12, temperature=temperature)
+                    completion = await engine.complete(ids, sampling, number)
                     logprobs += completion.logprobs
                     parts += [(OWN, completion.token_ids), (GIVEN, some_ids(source, 9))]
-                return sample(*parts), torch.tensor(logprobs)
+                return replace(sample(*parts), temperature=temperature), torch.tensor(logprobs)
 
             for version in range(3):
-                played = await asyncio.gather(*(play(number) for number in range(5)))
+                temperature = 0.8 + 0.3 * version
+                played = await asyncio.gather(*(play(number, temperature) for number in range(5)))
                 samples = [each for each, _ in played]
                 with torch.no_grad():
                     scores = policy.score(samples)
@@ -358,8 +362,11 @@ def test_a_model_that_does_more_to_its_logits_is_refused_by_name() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ValueError, match="temperature"):
-        Policy(qwen3(), LORA, temperature=0)
+    cold, *others = family()
+    with pytest.raises(ValueError, match="temperature must be above 0 to be trained at, not 0"):
+        Policy(qwen3(), LORA).score([replace(cold, temperature=0.0)])
+    with pytest.raises(ValueError, match=r"samples of one pass were drawn at \[0\.5, 1\.0\]"):
+        Policy(qwen3(), LORA).score([replace(cold, temperature=0.5), *others])
     with pytest.raises(ValueError, match=r"needs policy\.tuning='lora'"):
         Policy(qwen3(), FULL, value=ValueConfig(trunk="adapter"))
     with pytest.raises(ValueError, match="lora_targets"):

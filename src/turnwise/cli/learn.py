@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from turnwise.config import Recipe
     from turnwise.tracking.folder import RunFolder
     from turnwise.training.sft import SftStep
+    from turnwise.warm_start import WarmStart
 
 
 def train(
@@ -126,6 +127,10 @@ def _train_elsewhere(
 def sft(
     recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); its tasks.train have demonstrations.")],
     out: Annotated[Path, typer.Option(help="Where the model goes: a folder that is not there yet.")],
+    run: Annotated[
+        Path | None,
+        typer.Option("--from", help="A run's folder: learn from its successes, not from tasks.train."),
+    ] = None,
     verify: Annotated[
         bool, typer.Option(help="Play each demonstration with its real tools and drop those that fail.")
     ] = True,
@@ -136,9 +141,13 @@ def sft(
 ) -> None:
     """Warm a model up before RL: supervised learning on the verified demonstrations of the training tasks.
 
+    With --from, on the episodes of a run that succeeded, token for token (rejection sampling).
+
     Example: turnwise sft recipe.toml --out models/warm && turnwise train recipe.toml --set
     model.path=models/warm
     """
+    if run is not None and not verify:
+        fail("--no-verify: --from plays nothing, its episodes are already scored")
     settings = read_recipe(recipe, overrides)
     several.alone(settings, "sft")
     announce_servers(settings)
@@ -150,12 +159,27 @@ def sft(
         if is_last or step.step % -(-step.num_steps // 20) == 0:
             print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
 
-    warm = run_async(warm_up(settings, out, is_verified=verify, is_adapter=adapter, on_step=show))
+    warm = run_async(warm_up(settings, out, run=run, is_verified=verify, is_adapter=adapter, on_step=show))
     for task_id, reason in list(warm.dropped.items())[:5]:
         print(f"dropped {task_id}: {reason}")
     print(
-        f"{warm.folder}: learned from {warm.num_lessons} demonstrations, {len(warm.dropped)} dropped; "
+        f"{warm.folder}: learned from {_learned_from(warm)}; "
         f"loss {warm.steps[0].loss:.4f} -> {warm.steps[-1].loss:.4f}"
+    )
+
+
+def _learned_from(warm: "WarmStart") -> str:
+    from turnwise.printable import printable
+
+    found = warm.successes
+    if found is None:
+        return f"{warm.num_lessons} demonstrations, {len(warm.dropped)} dropped"
+    for line in found.unusable[:5]:
+        print(f"left out {printable(line)}")
+    return (
+        f"{warm.num_lessons} successes ({found.num_episodes} episodes, {found.num_succeeded} succeeded, "
+        f"{found.num_repeated} repeated, {found.num_over_limit} over sft.samples_per_task, "
+        f"{len(found.unusable)} damaged)"
     )
 
 

@@ -183,14 +183,16 @@ class ImitationConfig(BaseModel):
 
 
 class SftConfig(BaseModel):
-    """`turnwise sft`: supervised learning on verified demonstrations, before RL."""
+    """`turnwise sft`: supervised learning on verified demonstrations, or on a run's own successes."""
 
     model_config = STRICT
 
     num_epochs: int = Field(default=3, ge=1)
-    """Passes over the demonstrations."""
+    """Passes over all that is learned from."""
     samples_per_step: int = Field(default=32, ge=1)
-    """Demonstrations an optimizer step."""
+    """Demonstrations or successes an optimizer step."""
+    samples_per_task: int = Field(default=4, ge=1)
+    """`sft --from`: most successes of one task, the latest; so that easy tasks do not outweigh the others."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """Peak; falls by a cosine to a tenth."""
     warmup_steps: int = Field(default=10, ge=0)

@@ -28,6 +28,9 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
         data = absolute_paths(_read(path), path.resolve().parent)
     for override in overrides:
         _override(data, override)
+    run = data.get("run")
+    if isinstance(run, dict) and "num_steps" in run:
+        _check_one_length(run["num_steps"], run.get("num_epochs"))
     try:
         return Recipe.model_validate(_with_preset(data))
     except ValidationError as error:
@@ -52,10 +55,19 @@ def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     data = recipe.model_dump(mode="json")
     for override in overrides:
         _override(data, override)
+    if any(override.startswith("run.num_steps=") for override in overrides):
+        _check_one_length(data["run"]["num_steps"], data["run"]["num_epochs"])
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
         raise ValueError(_readable(error)) from None
+
+
+def _check_one_length(num_steps: Any, num_epochs: Any) -> None:
+    if num_epochs is not None:
+        raise ValueError(
+            f"run.num_steps is {num_steps!r} and run.num_epochs is {num_epochs!r}: give one of the two"
+        )
 
 
 def _override(data: dict[str, Any], override: str) -> None:

@@ -108,6 +108,9 @@ class ToolsConfig(BaseModel):
     """Live servers whose tools may write to the provider; the writing tools of the others are withheld."""
     max_result_tokens: int = Field(default=512, ge=16)
     """Of one tool result in the model's own tokens; more is cut in the middle, with a mark."""
+    mend_arguments: bool = True
+    """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is repaired before
+    the call; false: the model gets the schema's own error."""
     cassette: Path | None = None
     """Where calls are recorded or replayed."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
@@ -176,6 +179,8 @@ class RolloutConfig(BaseModel):
     """Wall time of an episode."""
     temperature: float = Field(default=1.0, ge=0)
     """1 while training; the trainer divides its logits by the same."""
+    final_temperature: float | None = Field(default=None, gt=0)
+    """At the last step of a run, in a straight line from `temperature` at the first; none: it stays."""
     dynamic_sampling: bool = True
     """Groups whose members all earned the same teach nothing: another task is drawn for each."""
     max_draws: float = Field(default=2.0, ge=1)

@@ -86,6 +86,11 @@ class Recipe(BaseModel):
             )
         if self.run.mode == "async" and self.rollout.lockstep:
             raise ValueError("rollout.lockstep cannot hold in run.mode 'async': timing decides what meets")
+        if self.run.num_epochs is not None and self.curriculum.kind != "uniform":
+            raise ValueError(
+                f"run.num_epochs is {self.run.num_epochs}: curriculum.kind {self.curriculum.kind!r} makes no "
+                "whole passes over the tasks: give run.num_steps, or curriculum.kind = 'uniform'"
+            )
         if self.engine.kind == "vllm" and self.rollout.lockstep:
             raise ValueError("rollout.lockstep cannot hold with engine.kind 'vllm': it takes no whole batch")
         return self
@@ -119,6 +124,19 @@ class Recipe(BaseModel):
                 "cannot write one tools.cassette, only 'replay' it"
             )
         return self
+
+    def with_steps(self, num_tasks: int) -> "Recipe":
+        """With the number of steps that run.num_epochs takes over so many training tasks."""
+        run = self.run.model_copy(update={"num_steps": self.run.steps_over(num_tasks)})
+        return self.model_copy(update={"run": run})
+
+    def temperature_at(self, step: int) -> float:
+        """What the episodes of this training step, counted from 0, are sampled at."""
+        first, last = self.rollout.temperature, self.rollout.final_temperature
+        num_between = self.run.num_steps - 1
+        if last is None or num_between < 1:
+            return first
+        return first + (last - first) * min(step / num_between, 1.0)
 
     @property
     def publishes_adapters(self) -> bool:

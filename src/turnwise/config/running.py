@@ -14,7 +14,9 @@ class RunConfig(BaseModel):
     model_config = STRICT
 
     num_steps: int = Field(default=100, ge=0)
-    """Updates in all."""
+    """Updates in all; where num_epochs is set, it is computed from that."""
+    num_epochs: int | None = Field(default=None, ge=1)
+    """Passes over tasks.train in the place of num_steps: each pass draws every task once, shuffled."""
     tasks_per_step: int = Field(default=16, ge=1)
     """Groups an update learns from."""
     folder: Path = Path("runs")
@@ -31,6 +33,16 @@ class RunConfig(BaseModel):
     """The last ones that are kept, and the best on validation."""
     num_token_groups: int = Field(default=8, ge=0)
     """First groups of a step whose every token's advantage, ratio and clipping are in tokens/; 0: none."""
+
+    def steps_over(self, num_tasks: int) -> int:
+        """Updates in all, with so many training tasks."""
+        if self.num_epochs is None:
+            return self.num_steps
+        return -(-self.num_epochs * num_tasks // self.tasks_per_step)
+
+    def epoch_of(self, step: int, num_tasks: int) -> int:
+        """The pass, counted from 1, that the first task of a step belongs to."""
+        return step * self.tasks_per_step // num_tasks + 1
 
     def check_enough(self, num_tasks: int) -> None:
         """ValueError if there are fewer tasks than a step plays."""

@@ -45,9 +45,12 @@ class Pool:
         count_tokens: TokenCounter = estimate_tokens,
         special_tokens: Sequence[str] = (),
         max_spawns: int | None = None,
+        is_mending: bool = True,
     ) -> None:
+        """is_mending: whether argument names that can only mean one parameter are repaired."""
         self._specs = {spec.name: spec for spec in specs}
         self._cassette = cassette
+        self._is_mending = is_mending
         secrets = secrets_of(block for spec in specs for block in spec.secret_blocks)
         self._sanitiser = Sanitiser(tuple(special_tokens), secrets)
         self._readability = Readability(self._sanitiser, max_result_tokens, count_tokens)
@@ -196,7 +199,10 @@ class Pool:
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
         """Settle names over all servers, so that a tool's name never depends on the task."""
         self._listed = namespaced(listed)
-        self._checkers = {tool.name: ArgumentChecker(tool.name, tool.input_schema) for tool in self.tools}
+        self._checkers = {
+            tool.name: ArgumentChecker(tool.name, tool.input_schema, is_mending=self._is_mending)
+            for tool in self.tools
+        }
         if self._cassette is not None and self._cassette.mode is not Mode.REPLAY:
             for server, tools in self._listed.items():
                 self._cassette.record_tools(server, tools)

@@ -22,7 +22,16 @@ def endpoint_player(
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         turns: list[Turn] = []
         playing = _play_turns(task, endpoint, toolbox, turns, seed, limits, temperature, system_prompt)
-        return await settle(playing, turns, task, toolbox, episode_id=episode_id, seed=seed, limits=limits)
+        return await settle(
+            playing,
+            turns,
+            task,
+            toolbox,
+            episode_id=episode_id,
+            seed=seed,
+            limits=limits,
+            temperature=temperature,
+        )
 
     return play_one
 

@@ -49,7 +49,16 @@ async def play(
     """
     turns: list[Turn] = []
     playing = _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
-    return await settle(playing, turns, task, toolbox, episode_id=episode_id, seed=seed, limits=limits)
+    return await settle(
+        playing,
+        turns,
+        task,
+        toolbox,
+        episode_id=episode_id,
+        seed=seed,
+        limits=limits,
+        temperature=sampling.temperature,
+    )
 
 
 async def settle(
@@ -61,6 +70,7 @@ async def settle(
     episode_id: str,
     seed: int,
     limits: Limits,
+    temperature: float = 1.0,
 ) -> Trajectory:
     """Wait for the turns to be played, ask what they left behind, and make the trajectory of it all."""
     started = time.perf_counter()
@@ -85,6 +95,7 @@ async def settle(
         probes=probes,
         losses=tuple(toolbox.losses),
         seconds=time.perf_counter() - started,
+        temperature=temperature,
     )
 
 

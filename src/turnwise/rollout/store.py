@@ -7,7 +7,7 @@ each trajectory names it by digest.
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -86,14 +86,36 @@ def read(path: Path) -> Iterator[Played]:
             except ValueError:
                 logger.warning("%s:%d: skipped a torn line", path, number)
                 continue
-            if record.get("kind") == "tools":
-                tools[record["digest"]] = _TOOLS.validate_python(record["tools"])
-            elif record.get("kind") == "trajectory":
-                trajectory = _TRAJECTORY.validate_python(record["trajectory"])
-                whole = replace(trajectory, tools=tools[record["tools"]])
-                yield Played(whole, _REWARD.validate_python(record["reward"]), record["step"])
-            else:
-                raise ValueError(f"{path}:{number}: not a line of a trajectory file")
+            played = _played(record, tools, f"{path}:{number}")
+            if played is not None:
+                yield played
+
+
+def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
+    """Every stored episode that can be read; `on_bad` gets the place and the reason of every other line."""
+    tools: dict[str, tuple[Tool, ...]] = {}
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                played = _played(json.loads(line), tools, f"{path.name}:{number}")
+            # AttributeError and TypeError: JSON of another shape. AssertionError: fields that contradict.
+            except (ValueError, KeyError, AttributeError, TypeError, AssertionError, RecursionError) as error:
+                on_bad(f"{path.name}:{number}: {type(error).__name__}: {error!s:.200}")
+                continue
+            if played is not None:
+                yield played
+
+
+def _played(record: Any, tools: dict[str, tuple[Tool, ...]], place: str) -> Played | None:
+    """The line's episode; None for a line of tools, which are kept for those that follow."""
+    if record.get("kind") == "tools":
+        tools[record["digest"]] = _TOOLS.validate_python(record["tools"])
+        return None
+    if record.get("kind") != "trajectory":
+        raise ValueError(f"{place}: not a line of a trajectory file")
+    trajectory = _TRAJECTORY.validate_python(record["trajectory"])
+    whole = replace(trajectory, tools=tools[record["tools"]])
+    return Played(whole, _REWARD.validate_python(record["reward"]), record["step"])
 
 
 def _ends_a_line(path: Path) -> bool:

@@ -18,7 +18,7 @@ from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
 from turnwise.rollout.sharing import added_up, by_all, own_share
-from turnwise.tasks.curriculum import Curriculum, Schedule, State, curriculum_of, draw, note
+from turnwise.tasks.curriculum import Curriculum, Passes, Schedule, State, curriculum_of, draw, note
 from turnwise.types import Group, Task
 
 NewCollector = Callable[[int], Collector]
@@ -58,7 +58,8 @@ class Batches:
     comes. Batches are then collected side by side, an earlier one's episodes first, so that its last ones
     leave nothing idle: each has its own tasks to replace groups with, and the next begins where its first
     ones end. One after the other they go where the next depends on how this one went (a curriculum by
-    success), where ranks must agree on each, and where tasks are too few for all.
+    success), where ranks must agree on each, where tasks are too few for all, and where every pass over the
+    tasks must have each of them once.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Batches:
         self._shown = shown
         self._on_group = on_group
         self._ranks = ranks
-        self._curriculum = curriculum_of(recipe.curriculum)
+        self._curriculum = curriculum_of(recipe)
         self._num_drawn = min(most_drawn(recipe), len(tasks))
         self._num_ahead = recipe.run.max_staleness if recipe.run.mode == "async" else 0
         self._is_side_by_side = (
@@ -133,17 +134,25 @@ class Batches:
 
     def _drawn_first(self, step: int) -> "_Drawing":
         """With the tasks it begins with: where these end, the next batch begins."""
-        refills = State(seed=step_seed(self._recipe.seed, step))
         drawing = _Drawing(self._tasks, self._curriculum, self._reached, step, self._in_play)
         drawing.draw_up_to(self._recipe.run.tasks_per_step)
-        self._reached = drawing.go_on_from(refills)
+        self._reached = drawing.go_on_from(self._refills(step))
         self._drawings[step] = drawing
         return drawing
 
     async def _collect_after(self, before: "asyncio.Task[Batch] | None", step: int, state: State) -> Batch:
         if before is not None:
             state = (await asyncio.shield(before)).curriculum
-        return await self._collect(step, _Drawing(self._tasks, self._curriculum, state, step))
+        drawing = _Drawing(self._tasks, self._curriculum, state, step)
+        if isinstance(self._curriculum, Passes):
+            # what replaces a group is no part of the pass: the pass still has every task once
+            drawing.draw_up_to(self._recipe.run.tasks_per_step)
+            drawing.go_on_from(self._refills(step))
+        return await self._collect(step, drawing)
+
+    def _refills(self, step: int) -> State:
+        """Where a step's further tasks are drawn from, when they are not those of the next step."""
+        return State(seed=step_seed(self._recipe.seed, step))
 
     async def _collect(self, step: int, drawing: "_Drawing") -> Batch:
         started = time.perf_counter()

@@ -17,6 +17,7 @@ from turnwise.run.panel import Panel
 from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.summary import print_summary, summarise_run
+from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
@@ -34,6 +35,10 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
     """
     started = time.perf_counter()
     recipe = folder.recipe
+    if recipe.run.num_epochs is not None:
+        recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
+        if folder.is_written_here:
+            folder.change_recipe(recipe)  # whoever reads the folder is not to need the tasks
     screen = _screen(recipe, show, ranks)
     stopping = Stopping()
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):

@@ -33,6 +33,7 @@ async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
     nothing more to say.
     """
     setup = await dry_episodes(recipe, listing)
+    recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
     try:
         plan: Plan | Unplannable = plan_anywhere(recipe)
     except Unplannable as error:
@@ -108,8 +109,9 @@ def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> It
         kind = f"{plan.num_parameters / 1e6:,.1f} million parameters, {kind} on {plan.device}"
     yield f"model: {recipe.model.path}, {kind}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
     yield from setup
+    steps = f"{run.num_steps} steps" + (f" ({run.num_epochs} epochs)" if run.num_epochs else "")
     yield (
-        f"run: {run.num_steps} steps of {run.tasks_per_step} tasks × {recipe.rollout.group_size} episodes, "
+        f"run: {steps} of {run.tasks_per_step} tasks × {recipe.rollout.group_size} episodes, "
         f"{run.mode}; {algorithm.preset or algorithm.advantage}, loss {algorithm.loss}, rate "
         f"{recipe.optimizer.learning_rate:g}"
     )

@@ -80,6 +80,7 @@ def _behaviour(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     return {
         "tools/calls": len(calls) / len(trajectories),
         "tools/error_rate": _share([result.fault is Fault.MODEL for result in calls]),
+        "tools/repaired_rate": _share([bool(result.repairs) for result in calls]),
         "tools/seconds": _mean([result.seconds for result in calls]),
         "format/error_rate": _share([turn.parsed.error is not None for turn in turns]),
         "truncation/rate": _share(is_cut),

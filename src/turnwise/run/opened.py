@@ -89,7 +89,8 @@ class Run:
 
     def new_collector(self, step: int) -> Collector:
         """Each step draws tokens of its own, also for a task that was played before."""
-        return self.bench.collector(seed=step_seed(self.recipe.seed, step))
+        temperature = self.recipe.temperature_at(step)
+        return self.bench.collector(temperature=temperature, seed=step_seed(self.recipe.seed, step))
 
     def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
         """A step's episodes on the screen, while the block runs."""
@@ -112,8 +113,18 @@ class Run:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
         figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
+        figures |= self._scheduled(batch.step)
         self.folder.log(batch.step, "rollout", figures)
         self.folder.trackers.episodes(batch.step, batch.played, succeeded)
+        return figures
+
+    def _scheduled(self, step: int) -> dict[str, float]:
+        """What changes from step to step by the recipe alone, where something does."""
+        recipe, figures = self.recipe, dict[str, float]()
+        if recipe.run.num_epochs is not None:
+            figures["run/epoch"] = float(recipe.run.epoch_of(step, len(self.train_tasks)))
+        if recipe.rollout.final_temperature is not None:
+            figures["rollout/temperature"] = recipe.temperature_at(step)
         return figures
 
     def _breakers(self) -> dict[str, float]:
@@ -150,7 +161,9 @@ class Run:
         if not self.lessons or step >= imitation.num_steps:
             return []
         first = step * imitation.samples_per_step
-        return [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
+        chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
+        # what is imitated is the distribution that the step's episodes are sampled from
+        return [replace(lesson, temperature=self.recipe.temperature_at(step)) for lesson in chosen]
 
     def _publish(self) -> Coroutine[Any, Any, None]:
         """What hands over the weights as they are now: a copy, where the next update runs beside it."""
@@ -304,6 +317,7 @@ async def open_run(
     file = recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     tasks = load(file)
+    recipe = recipe.with_steps(len(tasks))
     screen.started(recipe, len(tasks))
     _check_held_out(recipe)
     base = None
@@ -366,7 +380,6 @@ def new_trainer(recipe: Recipe, model: Any = None, ranks: Ranks = ALONE) -> Trai
     policy = Policy(
         load_model(recipe.model) if model is None else model,
         recipe.policy,
-        temperature=recipe.rollout.temperature,
         value=recipe.value if recipe.algorithm.advantage == "gae" else None,
         # what is spread goes to the device layer by layer: no rank has room for all of it
         device=recipe.model.device if shards is None else None,

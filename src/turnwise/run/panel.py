@@ -18,7 +18,7 @@ from turnwise.diagnostics.health import Alarm, Level
 from turnwise.printable import printable
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.live import figures_of
-from turnwise.run.screen import Figures, Screen
+from turnwise.run.screen import Figures, Screen, epoch_part
 
 _REFRESH_SECONDS = 0.25
 _BARS = "▁▂▃▄▅▆▇█"
@@ -101,7 +101,8 @@ class Panel(Screen):
             rows.add_row("playing", Text("  ".join(f"{name} {value}" for name, value in figures.items())))
         bar = ProgressBar(total=self._num_steps, completed=self._num_done, width=_NUM_SHOWN)
         head = Table.grid(padding=(0, 2))
-        head.add_row(f"step {self._num_done}/{self._num_steps}", bar, self._time_left())
+        epoch = f"  {epoch_part(last, self._num_epochs)}" if self._num_epochs and last else ""
+        head.add_row(f"step {self._num_done}/{self._num_steps}{epoch}", bar, self._time_left())
         return Frame(Group(head, rows), title="turnwise", title_align="left")
 
     def _line(self, name: str, low: float | None = None, high: float | None = None) -> list[Text]:

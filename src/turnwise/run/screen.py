@@ -44,6 +44,7 @@ class Screen:
     def __init__(self, console: Console, recipe: Recipe) -> None:
         self.console = console
         self._num_steps = recipe.run.num_steps
+        self._num_epochs = recipe.run.num_epochs
         self._last_alarms: dict[str, int] = {}
 
     @contextmanager
@@ -89,7 +90,8 @@ class Screen:
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         """A step is done: one line, and each alarm when it first fires and every tenth time in a row."""
-        self.say(step_line(step, self._num_steps, figures), is_shown=self.shows_steps)
+        line = step_line(step, self._num_steps, figures, self._num_epochs)
+        self.say(line, is_shown=self.shows_steps)
         if skipped:
             words = f"step {step + 1}: no update: {skipped}"
             self.say(words, "yellow", level=logging.WARNING, is_shown=self.shows_skipped)
@@ -149,10 +151,11 @@ class Json(Quiet):
         _print({"kind": "summary", **summary})
 
 
-def step_line(step: int, num_steps: int, figures: Figures) -> str:
+def step_line(step: int, num_steps: int, figures: Figures, num_epochs: int | None = None) -> str:
     seconds = figures.get("time/rollout_seconds", 0.0), figures.get("time/update_seconds", 0.0)
     parts = [
         f"step {step + 1:>4}/{num_steps}",
+        *([] if num_epochs is None else [epoch_part(figures, num_epochs)]),
         f"success {figures.get('success/rate', 0.0):.2f}",
         f"reward {figures.get('reward/mean', 0.0):+.3f}",
         *(f"{name} {figures[name]:.1e}" for name in ("kl/sampler", "kl/reference") if name in figures),
@@ -162,6 +165,10 @@ def step_line(step: int, num_steps: int, figures: Figures) -> str:
         f"{seconds[0]:.1f} s played, {seconds[1]:.1f} s learned",
     ]
     return "  ".join(parts)
+
+
+def epoch_part(figures: Figures, num_epochs: int) -> str:
+    return f"epoch {figures.get('run/epoch', 0.0):.0f}/{num_epochs}"
 
 
 def _print(event: Mapping[str, Any]) -> None:

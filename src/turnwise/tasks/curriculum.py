@@ -3,12 +3,13 @@
 Everything that a draw depends on is in the state, so a restored run goes on as if never stopped.
 """
 
+import functools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from turnwise.config import CurriculumConfig
+from turnwise.config import Recipe
 from turnwise.types import Difficulty, Task
 
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
@@ -71,7 +72,15 @@ class BySuccess:
         return shares[0], shares[1], shares[2]
 
 
-Curriculum = Schedule | BySuccess
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Every task once, in a shuffled order, before any comes again; difficulty plays no part."""
+
+    tasks_per_step: int
+    """A step that ends one pass and begins the next never has a task twice."""
+
+
+Curriculum = Schedule | BySuccess | Passes
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +132,8 @@ def draw(
     """
     if not tasks:
         raise ValueError("tasks: there are none to draw from")
+    if isinstance(curriculum, Passes):
+        return _next_of_passes(tasks, curriculum, state, count)
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
     if isinstance(curriculum, BySuccess):
         state = _past_empty(state, pools)
@@ -138,6 +149,44 @@ def draw(
         if state.cursors[level] == 0:
             orders[level] = _order(pools[level], level, state)
     return tuple(drawn), state
+
+
+def _next_of_passes(
+    tasks: Sequence[Task], curriculum: Passes, state: State, count: int
+) -> tuple[tuple[Task, ...], State]:
+    drawn = []
+    for position in range(state.num_drawn, state.num_drawn + count):
+        epoch, place = divmod(position, len(tasks))
+        order = _pass_order(state.seed, epoch, len(tasks), curriculum.tasks_per_step)
+        drawn.append(tasks[order[place]])
+    return tuple(drawn), replace(state, num_drawn=state.num_drawn + count)
+
+
+@functools.lru_cache(maxsize=8)
+def _pass_order(seed: int, epoch: int, num_tasks: int, tasks_per_step: int) -> tuple[int, ...]:
+    """Task numbers in the order of one pass.
+
+    A pass may begin within a step. The tasks that this step has from the pass before come later in this one.
+    """
+    first = epoch
+    while first * num_tasks % tasks_per_step:
+        first -= 1  # to a pass that began with a step: its order depends on no other
+    order = _shuffled(f"{seed}/pass/{first}", num_tasks)
+    for each in range(first + 1, epoch + 1):
+        num_before = each * num_tasks % tasks_per_step
+        before = set(order[num_tasks - num_before :])
+        shuffled = _shuffled(f"{seed}/pass/{each}", num_tasks)
+        begin = [index for index in shuffled if index not in before][: tasks_per_step - num_before]
+        begun = set(begin)
+        order = [*begin, *(index for index in shuffled if index not in begun)]
+    return tuple(order)
+
+
+def _shuffled(seed: str, size: int) -> list[int]:
+    """An order by `random()` alone, which is the same in every Python."""
+    chance = random.Random(seed)  # noqa: S311
+    keys = [chance.random() for _ in range(size)]
+    return sorted(range(size), key=lambda index: keys[index])
 
 
 def note(curriculum: Curriculum, state: State, difficulty: Difficulty, is_success: bool) -> State:
@@ -157,6 +206,8 @@ def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) 
     A curriculum by success is at step 0 for as long as it does not promote, so every level is looked at.
     """
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
+    if isinstance(curriculum, Passes):
+        return len(tasks), 0
     if isinstance(curriculum, BySuccess):
         states = [(0, _past_empty(State(level=level), pools)) for level in range(len(LEVELS))]
     else:
@@ -170,7 +221,10 @@ def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) 
     return min(counts, default=(len(tasks), 0))
 
 
-def curriculum_of(config: CurriculumConfig) -> Curriculum:
+def curriculum_of(recipe: Recipe) -> Curriculum:
+    config = recipe.curriculum
+    if recipe.run.num_epochs is not None:
+        return Passes(recipe.run.tasks_per_step)
     if config.kind == "success":
         return BySuccess(config.threshold, config.window, config.review)
     return Schedule(config.points) if config.kind == "schedule" else Schedule()
@@ -188,10 +242,8 @@ def _check_mixture(mixture: Mixture) -> None:
 
 
 def _order(pool: Sequence[Task], level: int, state: State) -> list[int]:
-    """This epoch's order, by `random()` alone, which every Python gives alike."""
-    chance = random.Random(f"{state.seed}/epoch/{level}/{state.epochs[level]}")  # noqa: S311
-    keys = [chance.random() for _ in pool]
-    return sorted(range(len(pool)), key=lambda index: keys[index])
+    """This epoch's order of a level."""
+    return _shuffled(f"{state.seed}/epoch/{level}/{state.epochs[level]}", len(pool))
 
 
 def _usable(mixture: Mixture, pools: Sequence[Sequence[Task]]) -> list[float]:

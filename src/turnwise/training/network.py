@@ -32,10 +32,9 @@ class Network(nn.Module):
     One module, so that `torch.func.functional_call` swaps the weights of trunk and head alike.
     """
 
-    def __init__(self, model: Any, *, temperature: float) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
-        self._temperature = temperature
         self.why_plain = why_not_ours(model)
         if not self.why_plain:
             attention.register()
@@ -46,6 +45,7 @@ class Network(nn.Module):
         self,
         layout: Layout,
         *,
+        temperature: float = 1.0,
         with_entropy: bool = True,
         has_scores: bool = True,
         prefix: Prefix | None = None,
@@ -59,7 +59,7 @@ class Network(nn.Module):
         zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
         if not has_scores:
             return Outcome(zeros_BT, zeros_BT, hidden_RND)
-        head = head_of(self.model, self._temperature)
+        head = head_of(self.model, temperature)
         logprobs_P, entropy_P = score(hidden_ND, head, layout.asked, with_entropy=with_entropy)
         return Outcome(
             zeros_BT.masked_scatter(mask_BT, logprobs_P),

@@ -17,7 +17,7 @@ from turnwise.training.layout import Layout, alone, padded, shared
 from turnwise.training.network import Network, Outcome, checkpoint_layers
 from turnwise.training.norms import fuse_norms
 from turnwise.training.prefix import Keeper, Prefix
-from turnwise.training.samples import Sample
+from turnwise.training.samples import Sample, temperature_of
 from turnwise.training.shards import Shards, local, part_of, whole_shape
 from turnwise.training.value import ValueHead
 
@@ -35,7 +35,7 @@ class Scores:
     """One row a sample, one column an own token; 0 where the mask is. On the model's device."""
 
     logprobs_BT: Tensor
-    """fp32, temperature applied."""
+    """fp32, at the temperature that the samples were drawn at."""
     entropy_BT: Tensor
     """In nats, of the same distribution; NaN if not asked for."""
     values_BT: Tensor | None
@@ -95,19 +95,16 @@ class Policy:
         config: PolicyConfig,
         *,
         value: ValueConfig | None = None,
-        temperature: float = 1.0,
         device: str | None = None,
         seed: int = 0,
     ) -> None:
-        if temperature <= 0:
-            raise ValueError(f"temperature must be above 0 to be trained at, not {temperature}")
         if value is not None and value.trunk == "adapter" and config.tuning != "lora":
             raise ValueError("value.trunk='adapter' needs policy.tuning='lora'")
         self._model = cast("Any", model)  # its own annotations are too loose to check against
         self._model.eval()
         if device is not None:
             self._model.to(choose_device(device))
-        self._network = Network(model, temperature=temperature)
+        self._network = Network(model)
         self._config = config
         self._adapters: Adapters | None = None
         if config.tuning == "lora":
@@ -228,8 +225,10 @@ class Policy:
 
         adapter: `policy`, or `base` for the model without it. parameters: tensors to run with in the place
         of those in `trainable`, by the same names. is_shared: by default wherever the model allows it.
-        carried: what all samples begin with; its share of the gradients waits in it.
+        carried: what all samples begin with; its share of the gradients waits in it. Logits are divided by
+        the samples' temperature, which is one for all of them.
         """
+        temperature = temperature_of(samples)
         if with_values and self._value_head is None:
             raise ValueError("with_values: the policy was made without a value head")
         is_shared = self.can_share if is_shared is None else is_shared and self.can_share
@@ -242,7 +241,9 @@ class Policy:
             trunk, value_trunk = carried.trunk, carried.value_trunk
         mask_BT, layout = layout.mask_BT, layout.to(self.device)
         with self._using(adapter, parameters):
-            outcome = self._run(layout, parameters, with_entropy=with_entropy, prefix=trunk)
+            outcome = self._run(
+                layout, parameters, temperature=temperature, with_entropy=with_entropy, prefix=trunk
+            )
         values_BT, bootstrap_B = None, None
         if with_values:
             hidden_ND = outcome.hidden_ND.detach()

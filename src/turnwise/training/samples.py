@@ -34,6 +34,8 @@ class Sample:
     """Cut off by a limit: what would have come must be guessed by the value head."""
     policy_version: int
     """The oldest that any of its tokens was sampled under."""
+    temperature: float = 1.0
+    """That its tokens were sampled at: every log-prob of them is taken at the same one."""
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.loss_mask), len(self.logprobs), len(self.turns)}
@@ -51,6 +53,16 @@ def samples_of(groups: Sequence[Group]) -> tuple[Sample, ...]:
         for number, group in enumerate(groups)
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True)
     )
+
+
+def temperature_of(samples: Sequence[Sample]) -> float:
+    """The one that all were sampled at: prefixes that samples share have one distribution."""
+    temperatures = sorted({sample.temperature for sample in samples})
+    if len(temperatures) > 1:
+        raise ValueError(f"temperature: samples of one pass were drawn at {temperatures}, expected one value")
+    if temperatures and temperatures[0] <= 0:
+        raise ValueError(f"temperature must be above 0 to be trained at, not {temperatures[0]}")
+    return temperatures[0] if temperatures else 1.0
 
 
 def _sample(trajectory: Trajectory, reward: Reward, group: int) -> Sample:
@@ -71,4 +83,5 @@ def _sample(trajectory: Trajectory, reward: Reward, group: int) -> Sample:
         turn_rewards=(*(0.0,) * num_earlier, reward.total),
         is_truncated=trajectory.stop in _CUT_OFF,
         policy_version=min((turn.completion.policy_version for turn in trajectory.turns), default=0),
+        temperature=trajectory.temperature,
     )

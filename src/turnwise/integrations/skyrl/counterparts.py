@@ -231,6 +231,8 @@ def _tasks_per_minibatch(recipe: Recipe) -> int:
 
 def _run(recipe: Recipe) -> Overrides:
     run, evaluation = recipe.run, recipe.evaluation
+    if run.num_epochs is not None:
+        raise ValueError("run.num_epochs: SkyRL makes passes of its own: give run.num_steps")
     if run.num_steps < 1:
         raise ValueError("run.num_steps: SkyRL takes one step at least")
     measures = _measures(recipe)
