@@ -30,6 +30,7 @@ PLAIN_WORDS = frozenset(
 SYMBOL_WORDS = frozenset(
     [
         *("AI", "AIM", "AM", "AN", "AP", "AR", "AS", "AU", "AX", "AY", "AZ", "CAT", "COST", "DE", "EA", "ES"),
+        "EU",
         *("GOLD", "ICE", "LI", "LOW", "MA", "NOW", "ON", "OP", "PM", "SO", "SPOT"),
     ]
 )
