@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from turnwise.mcp.serve import ToolError, build
 from turnwise.servers.contract import service_of
 from turnwise.servers.embedded import embedded_backend
+from turnwise.servers.embedded.companies import make_companies
 from turnwise.servers.embedded.listed_names import named_in
 from turnwise.servers.embedded.past_sessions import holidays, new_york_on, past_sessions
 from turnwise.servers.embedded.sessions import HOLIDAYS, SESSIONS
@@ -21,7 +23,7 @@ from turnwise.servers.services import Backend, open_service
 
 Call = Callable[..., Any]
 
-INVENTED = "0f3cfdd67a217dc17b4fbd49186389f0c8b6206d35db5480b1d6c3104c7f6bc4"
+INVENTED = "2dd9fa52a9804fbf6ea37b6f7c1e417f1d5debda2f4dc4b89bc13dda426b8662"
 """Digest of `invented_answers` as they were before any real ticker was listed."""
 
 
@@ -92,7 +94,7 @@ def invented_answers(world: World, call: Call) -> str:
                 end_date="2025-06-02",
                 frequency=frequency,
             )
-        for query in (name, root, name[:4], name[:-2], symbol[:3], f"the {name}", company.sector):
+        for query in (name, root, name[:4], name[:-2], symbol[:3], f"the {name}"):
             note("fmp_search_ticker", query=query)
         for mistake in (symbol[:-1], f"{symbol}X", name):
             note("fmp_get_quote", symbol=mistake)
@@ -127,6 +129,16 @@ def test_no_list_ranking_or_news_feed_holds_a_real_ticker(world: World, call: Ca
     ]
     assert not real & set(shown)
     assert not any(named_in(world.market.listings, article.text) for article in world.articles[::40])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slip_of_one_letter_in_an_invented_ticker_gives_no_real_one(world: World, seed: int) -> None:
+    for company in make_companies(seed):
+        symbol = company.symbol
+        for at in range(len(symbol)):
+            slips = [symbol[:at] + symbol[at + 1 :]]
+            slips += [symbol[:at] + letter + symbol[at + 1 :] for letter in ascii_uppercase]
+            assert not [slip for slip in slips if world.market.listings.find(slip)], symbol
 
 
 def test_the_tables_are_read_only_when_a_real_ticker_is_asked_for(cache_home: Path) -> None:

@@ -22,7 +22,7 @@ PLAIN_WORDS = frozenset(
             "tips",
             "vertex",
         ),
-        *("visa", "zapp"),
+        *("the southern", "visa", "zapp"),
     ]
 )
 """Names that are words as well: in a sentence they count only as written in the table."""
