@@ -77,7 +77,8 @@ def make_daily(seed: int, companies: Sequence[Company]) -> Mapping[str, Sequence
 def bar_at(columns: Sequence[int], index: int, day: date, per_unit: int = 100) -> Bar:
     """One session of a flat array."""
     start = datetime.combine(day, OPENING)
-    return Bar(start, *columns[index * COLUMNS : (index + 1) * COLUMNS], per_unit)
+    opened, high, low, close, volume = columns[index * COLUMNS : (index + 1) * COLUMNS]
+    return Bar(start, opened, high, low, close, volume, per_unit)
 
 
 def split_day(seed: int, symbol: str, day: Bar) -> list[Bar]:
