@@ -50,6 +50,8 @@ class Service:
     name: str
     tools: Sequence[ServedTool]
     drop: Callable[[str], Awaitable[None]] | None = None
+    instructions: str | None = None
+    """What a client is told about the server as a whole when it connects."""
 
 
 SILENT_SECONDS = 6 * 3600.0
@@ -120,7 +122,11 @@ def build(service: Service) -> Server[Any]:
         return _answer(text)
 
     server = Server[Any](
-        service.name, version=turnwise.__version__, on_list_tools=list_tools, on_call_tool=call_tool
+        service.name,
+        version=turnwise.__version__,
+        instructions=service.instructions,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )
     if service.drop is not None:
         drop = service.drop

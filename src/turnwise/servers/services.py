@@ -1,6 +1,7 @@
 """One of our five servers as a `Service`, on the embedded world or on its real provider."""
 
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from enum import StrEnum
 from importlib.resources import files
@@ -13,6 +14,13 @@ SERVERS = ("fmp", "polygon", "tavily", "python", "slack")
 
 DEFAULT_FILE = Path(str(files("turnwise.servers").joinpath("mcp.json")))
 """The five servers as an `mcp.json`, used where the user gives none."""
+
+
+SYNTHETIC = (
+    "Synthetic data of turnwise's embedded world. Most companies are invented; real tickers have their real "
+    "name and industry, and every price, statement, date, person and article is invented."
+)
+"""What the embedded servers say about themselves to every client."""
 
 
 class Backend(StrEnum):
@@ -62,7 +70,7 @@ async def open_service(
         from turnwise.servers.embedded import embedded_backend
 
         embedded, drop = embedded_backend(name, seed=world_seed(environ))
-        yield service_of(name, embedded, drop=drop)
+        yield dataclasses.replace(service_of(name, embedded, drop=drop), instructions=SYNTHETIC)
 
 
 def world_seed(environ: Mapping[str, str]) -> int:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turnwise.servers.embedded.companies import Company
-from turnwise.servers.embedded.market import INDEX_OF, Market
+from turnwise.servers.embedded.listed_news import NOTICE, shown
+from turnwise.servers.embedded.listings import Listing
+from turnwise.servers.embedded.market import Market
 from turnwise.servers.embedded.news import dated, dollars, price
-from turnwise.servers.embedded.questions import Question, read_question
-from turnwise.servers.embedded.sessions import CLOCK, LAST_SESSION, PREVIOUS_SESSION, SESSIONS
+from turnwise.servers.embedded.questions import Question, listings_named, read_question
+from turnwise.servers.embedded.sessions import CLOCK, LAST_SESSION, PREVIOUS_SESSION
 from turnwise.servers.embedded.statements import IncomeStatement
 
 Tell = Callable[[Market, Company], str]
@@ -17,6 +19,12 @@ Tell = Callable[[Market, Company], str]
 
 def _as_of(company: Company, name: str, value: str) -> str:
     return f"The {name} of {company.name} ({company.symbol}) on {dated(LAST_SESSION)} was {value}."
+
+
+def _dollars(market: Market, company: Company, amount: float) -> str:
+    """A price with as many decimals as its bars have."""
+    listing = market.listing(company.symbol)
+    return shown(amount, listing) if listing else f"${amount:,.2f}"
 
 
 def _ratio(market: Market, company: Company) -> str:
@@ -28,45 +36,70 @@ def _ratio(market: Market, company: Company) -> str:
 
 def _previous(market: Market, company: Company) -> str:
     close = market.quote(company.symbol).previous_close
-    named = f"{company.name} ({company.symbol})"
-    return f"The previous close of {named}, on {dated(PREVIOUS_SESSION)}, was ${close:,.2f}."
+    named, shown_close = f"{company.name} ({company.symbol})", _dollars(market, company, close)
+    return f"The previous close of {named}, on {dated(PREVIOUS_SESSION)}, was {shown_close}."
 
 
 def _change(market: Market, company: Company) -> str:
     quote = market.quote(company.symbol)
     return (
         f"{company.name} ({company.symbol}) changed by {quote.change_percent}% on {dated(LAST_SESSION)}, to "
-        f"${quote.price:,.2f}."
+        f"{_dollars(market, company, quote.price)}."
     )
 
 
-PROFILE: tuple[tuple[str, Tell], ...] = (
-    (r"ceo|chief executive|who (leads|runs|heads)|led by", lambda _, c: f"The CEO of {c.name} is {c.ceo}."),
-    (r"ticker|symbol", lambda _, c: f"The ticker of {c.name} is {c.symbol}."),
-    (r"industry", lambda _, c: f"{c.name} is in the {c.industry} industry."),
-    (r"sector", lambda _, c: f"{c.name} is in the {c.sector} sector."),
-    (r"headquarter|based|located|which city", lambda _, c: f"{c.name} is based in {c.city}, {c.country}."),
-    (r"country", lambda _, c: f"{c.name} is from {c.country}."),
-    (r"employ|staff|people|workers", lambda _, c: f"{c.name} has {c.employees:,} full-time employees."),
-    (r"website|homepage|web site", lambda _, c: f"The website of {c.name} is {c.website}"),
-    (r"founded|established", lambda _, c: f"{c.name} was founded in {c.founded}."),
-    (r"listed|ipo|go public", lambda _, c: f"{c.name} was listed on {c.exchange} on {dated(c.listed_on)}."),
-    (r"exchange", lambda _, c: f"{c.name} trades on {c.exchange}."),
-    (r"shares outstanding|how many shares", lambda _, c: f"{c.name} has {c.shares:,} shares outstanding."),
-    (r"\bsic\b", lambda _, c: f"The SIC code of {c.name} is {c.sic_code} ({c.sic_description})."),
-    (r"market cap", lambda m, c: _as_of(c, "market cap", dollars(m.quote(c.symbol).market_cap))),
-    (r"p/e|\bpe\b|price[- ](to[- ])?earnings", _ratio),
-    (r"previous close|previous session", _previous),
-    (r"volume", lambda m, c: _as_of(c, "volume", f"{m.quote(c.symbol).volume:,} shares")),
-    (r"change|percent|gain|lose|lost|rise|fall|fell|rose", _change),
+PROFILE: tuple[tuple[str, str, Tell], ...] = (
+    (
+        r"ceo|chief executive|who (leads|runs|heads)|led by",
+        "ceo", lambda _, c: f"The CEO of {c.name} is {c.ceo}.",
+    ),
+    (r"ticker|symbol", "symbol", lambda _, c: f"The ticker of {c.name} is {c.symbol}."),
+    (r"industry", "industry", lambda _, c: f"{c.name} is in the {c.industry} industry."),
+    (r"sector", "sector", lambda _, c: f"{c.name} is in the {c.sector} sector."),
+    (
+        r"headquarter|based|located|which city",
+        "city", lambda _, c: f"{c.name} is based in {c.city}, {c.country}.",
+    ),
+    (r"country", "country", lambda _, c: f"{c.name} is from {c.country}."),
+    (
+        r"employ|staff|people|workers",
+        "employees", lambda _, c: f"{c.name} has {c.employees:,} full-time employees.",
+    ),
+    (r"website|homepage|web site", "website", lambda _, c: f"The website of {c.name} is {c.website}"),
+    (r"founded|established", "founded", lambda _, c: f"{c.name} was founded in {c.founded}."),
+    (
+        r"listed|ipo|go public",
+        "ceo", lambda _, c: f"{c.name} was listed on {c.exchange} on {dated(c.listed_on)}.",
+    ),
+    (r"exchange", "exchange", lambda _, c: f"{c.name} trades on {c.exchange}."),
+    (
+        r"shares outstanding|how many shares",
+        "shares", lambda _, c: f"{c.name} has {c.shares:,} shares outstanding.",
+    ),
+    (
+        r"\bsic\b",
+        "sic_code", lambda _, c: f"The SIC code of {c.name} is {c.sic_code} ({c.sic_description}).",
+    ),
+    (
+        r"market cap",
+        "shares", lambda m, c: _as_of(c, "market cap", dollars(m.quote(c.symbol).market_cap)),
+    ),
+    (r"p/e|\bpe\b|price[- ](to[- ])?earnings", "industry", _ratio),
+    (r"previous close|previous session", "symbol", _previous),
+    (r"volume", "symbol", lambda m, c: _as_of(c, "volume", f"{m.quote(c.symbol).volume:,} shares")),
+    (r"change|percent|gain|lose|lost|rise|fall|fell|rose", "symbol", _change),
     (
         r"price|quote|clos|trad|worth|cost",
-        lambda m, c: _as_of(c, "closing price", f"${m.quote(c.symbol).price:,.2f}"),
+        "symbol", lambda m, c: _as_of(c, "closing price", _dollars(m, c, m.quote(c.symbol).price)),
     ),
-    (r"which company|what company|name", lambda _, c: f"{c.symbol} is {c.name}."),
-    (r"product|sell|make|what (is|does)|tell", lambda _, c: c.description.split(". ")[0] + "."),
-)
-"""The first pattern that occurs decides; the more particular words stand before the general ones."""
+    (r"which company|what company|name", "symbol", lambda _, c: f"{c.symbol} is {c.name}."),
+    (
+        r"product|sell|make|what (is|does)|tell",
+        "name", lambda _, c: c.summary,
+    ),
+)  # fmt: skip
+"""The first pattern that occurs decides; the more particular words stand before the general ones. Each row
+needs a field of the company that is not empty: a fund has no CEO."""
 
 ACCOUNTS: tuple[tuple[str, str, Callable[[IncomeStatement], str]], ...] = (
     (r"\beps\b|earnings per share", "earnings per share", lambda s: price(s.eps_cents)),
@@ -122,6 +155,11 @@ LEAST = r"\b(smallest|lowest|least|fewest|worst|smaller|lower|less|fewer)\b"
 
 def answer(market: Market, text: str) -> str | None:
     """One direct sentence from the facts."""
+    named = listings_named(market, text)
+    return _listed_answer(market, named, text) if named else _invented_answer(market, text)
+
+
+def _invented_answer(market: Market, text: str) -> str | None:
     question = read_question(market.companies(), text)
     if question.led_by:
         return _led(market, question, question.led_by[0])
@@ -137,6 +175,15 @@ def answer(market: Market, text: str) -> str | None:
     return None
 
 
+def _listed_answer(market: Market, named: Sequence[Listing], text: str) -> str | None:
+    """The same over the real listings that a question names."""
+    question = read_question([listing.company for listing in named], text)
+    question = dataclasses.replace(question, companies=tuple(listing.company for listing in named), led_by=())
+    is_ranking = len(named) > 1 and re.search(rf"{MOST}|{LEAST}", question.text)
+    told = _superlative(market, question) if is_ranking else _about(market, question, question.companies[0])
+    return f"{told} {NOTICE}" if told else None
+
+
 def _led(market: Market, question: Question, company: Company) -> str:
     """A question that names a chief executive asks for the company, or for something about it."""
     about_company = re.sub(r"ceo|chief executive|led by|leads|(which|what) company", " ", question.text)
@@ -146,11 +193,16 @@ def _led(market: Market, question: Question, company: Company) -> str:
 
 def _about(market: Market, question: Question, company: Company) -> str | None:
     for pattern, name, show in ACCOUNTS:
-        if re.search(pattern, question.text):
+        if re.search(pattern, question.text) and market.quarters(company.symbol):
             return _accounts(market, question, company, name, show)
     if question.day is not None:
         return _close_on(market, question, company)
-    tell = next((tell for pattern, tell in PROFILE if re.search(pattern, question.text)), None)
+    fitting = (
+        tell
+        for pattern, needed, tell in PROFILE
+        if re.search(pattern, question.text) and getattr(company, needed)
+    )
+    tell = next(fitting, None)
     return tell(market, company) if tell else None
 
 
@@ -182,13 +234,16 @@ def _accounts(
 def _close_on(market: Market, question: Question, company: Company) -> str:
     day = question.day
     assert day is not None
-    if day not in INDEX_OF:
+    if day not in market.sessions(company.symbol, "daily"):
+        known = market.sessions(company.symbol, "daily")
         return (
-            f"There was no session on {day.isoformat()}; sessions run from {SESSIONS[0].isoformat()} to "
+            f"There was no session on {day.isoformat()}; sessions run from {known[0].isoformat()} to "
             f"{LAST_SESSION.isoformat()} on weekdays that are not holidays."
         )
     bar = market.daily_bar(company.symbol, day)
-    return f"{company.name} ({company.symbol}) closed at ${bar.close:,.2f} on {dated(day)}."
+    return (
+        f"{company.name} ({company.symbol}) closed at {_dollars(market, company, bar.close)} on {dated(day)}."
+    )
 
 
 def _superlative(market: Market, question: Question) -> str | None:

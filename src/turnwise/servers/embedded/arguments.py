@@ -4,8 +4,10 @@ from datetime import date, datetime
 
 from turnwise.mcp.serve import ToolError
 from turnwise.servers.embedded.companies import Company
+from turnwise.servers.embedded.company_search import find_companies
+from turnwise.servers.embedded.listed_names import EXACT
 from turnwise.servers.embedded.market import Market
-from turnwise.servers.embedded.names import matches, nearest, normal_symbol
+from turnwise.servers.embedded.names import nearest, normal_symbol
 
 MAX_LISTED = 50
 """The most rows a list tool gives, whatever limit is asked for."""
@@ -28,7 +30,7 @@ def read_company(market: Market, value: object, name: str = "symbol") -> Company
     symbol = normal_symbol(text)
     if market.is_listed(symbol):
         return market.company(symbol)
-    near = (matches(market.companies(), text) or nearest(market.companies(), symbol))[:3]
+    near = (find_companies(market, text, least=EXACT) or nearest(market.companies(), symbol))[:3]
     hint = (
         f"did you mean {', '.join(f'{company.symbol} ({company.name})' for company in near)}?"
         if near

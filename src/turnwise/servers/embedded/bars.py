@@ -2,12 +2,12 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 
 from turnwise.servers.embedded.businesses import SECTORS
 from turnwise.servers.embedded.companies import Company, opening_cents
-from turnwise.servers.embedded.sessions import SESSIONS
+from turnwise.servers.embedded.factors import market_factor, sector_factor
 from turnwise.servers.embedded.stream import Stream
 
 COLUMNS = 5
@@ -20,7 +20,7 @@ HOURS = ((0, 30), *((30 + 60 * hour, 60) for hour in range(6)))
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Prices in cents, so that sums and comparisons are exact; `start` is New York time."""
+    """Prices in cents, or finer by `per_unit`, so that sums are exact; `start` is New York time."""
 
     start: datetime
     open_cents: int
@@ -28,6 +28,8 @@ class Bar:
     low_cents: int
     close_cents: int
     volume: int
+    per_unit: int = field(default=100, repr=False)
+    """What the prices are divided by: 100 for cents; currency pairs and some others count finer."""
 
     @property
     def day(self) -> date:
@@ -35,32 +37,48 @@ class Bar:
 
     @property
     def open(self) -> float:
-        return self.open_cents / 100
+        return self.open_cents / self.per_unit
 
     @property
     def high(self) -> float:
-        return self.high_cents / 100
+        return self.high_cents / self.per_unit
 
     @property
     def low(self) -> float:
-        return self.low_cents / 100
+        return self.low_cents / self.per_unit
 
     @property
     def close(self) -> float:
-        return self.close_cents / 100
+        return self.close_cents / self.per_unit
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a price moves: with the market (beta), with its sector, and by itself (spread)."""
+
+    start: int
+    """The price before the first session, in cents or the listing's own unit."""
+    beta: float
+    spread: float
+    typical_volume: float
+    sector: str
+    usual: float = 0.0
+    pull: float = 0.0
+    """The share of its distance from the usual price that is made up in a session."""
 
 
 def make_daily(seed: int, companies: Sequence[Company]) -> Mapping[str, Sequence[int]]:
     """Every company's sessions as a flat array; the market and the sectors move their members together."""
-    market = _factor(Stream(seed, "factor", "market"), drift=0.0003, spread=0.007)
-    sectors = {sector: _factor(Stream(seed, "factor", sector), drift=0.0, spread=0.005) for sector in SECTORS}
+    market = market_factor(seed)
+    sectors = {sector: sector_factor(seed, sector) for sector in SECTORS}
     return {company.symbol: _walk(seed, company, market, sectors[company.sector]) for company in companies}
 
 
-def bar_at(columns: Sequence[int], index: int) -> Bar:
-    """One session of a company's flat array."""
-    start = datetime.combine(SESSIONS[index], OPENING)
-    return Bar(start, *columns[index * COLUMNS : (index + 1) * COLUMNS])
+def bar_at(columns: Sequence[int], index: int, day: date, per_unit: int = 100) -> Bar:
+    """One session of a flat array."""
+    start = datetime.combine(day, OPENING)
+    opened, high, low, close, volume = columns[index * COLUMNS : (index + 1) * COLUMNS]
+    return Bar(start, opened, high, low, close, volume, per_unit)
 
 
 def split_day(seed: int, symbol: str, day: Bar) -> list[Bar]:
@@ -76,23 +94,29 @@ def split_hour(seed: int, symbol: str, hour: Bar) -> list[Bar]:
     return _split(hour, spans, Stream(seed, "minutes", symbol, hour.start.isoformat()))
 
 
-def _factor(stream: Stream, *, drift: float, spread: float) -> list[float]:
-    return [drift + spread * stream.bell() for _ in SESSIONS]
-
-
 def _walk(seed: int, company: Company, market: Sequence[float], sector: Sequence[float]) -> Sequence[int]:
-    """A bounded random walk; only products and sums of `random()`, so it is the same on every machine."""
     stream = Stream(seed, "daily", company.symbol)
+    course = Course(
+        beta=stream.between(0.5, 1.5),
+        spread=stream.between(0.008, 0.026),
+        typical_volume=company.shares * stream.between(0.003, 0.011),
+        start=opening_cents(seed, company.symbol),
+        sector=company.sector,
+    )
+    return follow(stream, course, market, sector)
+
+
+def follow(stream: Stream, course: Course, market: Sequence[float], sector: Sequence[float]) -> Sequence[int]:
+    """A bounded random walk; only products and sums of `random()`, so it is the same on every machine."""
     unit, bell = stream.unit, stream.bell
-    beta = stream.between(0.5, 1.5)
-    spread = stream.between(0.008, 0.026)
-    typical_volume = company.shares * stream.between(0.003, 0.011)
-    last = opening_cents(seed, company.symbol)
+    beta, spread, last = course.beta, course.spread, course.start
     columns = array("q")
     for common, shared in zip(market, sector, strict=True):
         move = beta * common + shared + spread * bell()
         if unit() < 0.015:
             move += 4.0 * spread * bell()
+        if course.pull:
+            move += course.pull * (course.usual / last - 1.0)
         # No halts, no penny stocks: a session moves within -18% and +22%, and a cheap share recovers.
         move = min(0.22, max(-0.18, move))
         if last < 300:
@@ -101,7 +125,7 @@ def _walk(seed: int, company: Company, market: Sequence[float], sector: Sequence
         opened = round(last * (1.0 + move * 0.6 * unit() + 0.3 * spread * (unit() - 0.5)))
         high = round(max(opened, close) * (1.0 + 0.7 * spread * unit()))
         low = round(min(opened, close) * (1.0 - 0.7 * spread * unit()))
-        volume = int(typical_volume * (0.55 + 0.9 * unit()) * (1.0 + 14.0 * abs(move)))
+        volume = int(course.typical_volume * (0.55 + 0.9 * unit()) * (1.0 + 14.0 * abs(move)))
         columns.extend((opened, high, low, close, volume))
         last = close
     return columns
@@ -125,7 +149,7 @@ def _split(whole: Bar, spans: Sequence[tuple[datetime, int]], stream: Stream) ->
         low = bottom - int((bottom - whole.low_cents) * 0.35 * stream.unit())
         high = whole.high_cents if index == peak else high
         low = whole.low_cents if index == trough else low
-        parts.append(Bar(start, opened, high, low, close, volume))
+        parts.append(Bar(start, opened, high, low, close, volume, whole.per_unit))
         opened = close
     return parts
 

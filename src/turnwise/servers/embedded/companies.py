@@ -45,12 +45,27 @@ class Company:
     """Days from the end of a quarter to its report."""
 
     @property
-    def description(self) -> str:
-        """Two sentences on what it does and where."""
+    def summary(self) -> str:
+        """One sentence on what it does."""
+        if not self.products:
+            business = f" is in the {self.industry} industry, {self.country}" if self.industry else ""
+            return f"{self.name} ({self.exchange}: {self.symbol}){business}."
         return (
             f"{self.name}, a company in the {self.industry} industry, sells "
-            f"{', '.join(self.products[:-1])} and {self.products[-1]}. "
-            f"It was founded in {self.founded} and has its headquarters in {self.city}, {self.country}."
+            f"{', '.join(self.products[:-1])} and {self.products[-1]}."
+        )
+
+    @property
+    def description(self) -> str:
+        """What it does and where; of a real listing, which has no products here, what is invented."""
+        if not self.products:
+            return (
+                f"{self.summary} Synthetic data: every figure, date and person given for it here is invented "
+                "by turnwise's embedded world."
+            )
+        return (
+            f"{self.summary} It was founded in {self.founded} and has its headquarters in {self.city}, "
+            f"{self.country}."
         )
 
 

@@ -32,8 +32,8 @@ def make_pages(market: Market, articles: Sequence[Article]) -> Iterator[Page]:
     for company in market.companies():
         yield _company_page(market, company)
         yield _biography(market, company)
-        yield _report(company, market.years(company.symbol)[0], market.years(company.symbol)[1])
-        yield _report(company, market.quarters(company.symbol)[0], market.quarters(company.symbol)[4])
+        yield report_page(company, market.years(company.symbol)[0], market.years(company.symbol)[1])
+        yield report_page(company, market.quarters(company.symbol)[0], market.quarters(company.symbol)[4])
     yield from (_sector_page(market, sector) for sector in SECTORS)
     yield from (_wrap(market, day) for day in WRAPPED_SESSIONS)
     yield from (Page(article.url, article.title, article.text) for article in articles)
@@ -75,7 +75,8 @@ def _biography(market: Market, company: Company) -> Page:
     )
 
 
-def _report(company: Company, now: IncomeStatement, before: IncomeStatement) -> Page:
+def report_page(company: Company, now: IncomeStatement, before: IncomeStatement) -> Page:
+    """A statement in words, beside the same period a year earlier."""
     period = f"fiscal year {now.fiscal_year}" if now.period == "FY" else f"{now.period} {now.fiscal_year}"
     return Page(
         f"https://filings.example/{company.symbol.lower()}/{now.fiscal_year}-{now.period.lower()}",

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from turnwise.mcp.serve import ToolError
 from turnwise.servers.embedded.arguments import (
     MAX_LISTED,
     read_choice,
@@ -10,9 +11,9 @@ from turnwise.servers.embedded.arguments import (
     read_limit,
     read_text,
 )
+from turnwise.servers.embedded.company_search import find_companies
 from turnwise.servers.embedded.market import Quote
-from turnwise.servers.embedded.names import matches
-from turnwise.servers.embedded.news import Article, about
+from turnwise.servers.embedded.news import Article
 from turnwise.servers.embedded.sessions import CLOSE
 from turnwise.servers.embedded.statements import IncomeStatement
 from turnwise.servers.embedded.world import World
@@ -38,7 +39,7 @@ class EmbeddedFmp:
             "dayLow": quote.day_low,
             "dayHigh": quote.day_high,
             "volume": quote.volume,
-            "marketCap": quote.market_cap,
+            "marketCap": quote.market_cap or None,
             "pe": quote.pe,
             "previousClose": quote.previous_close,
             "timestamp": int(CLOSE.timestamp()),
@@ -49,13 +50,14 @@ class EmbeddedFmp:
         return {
             "symbol": company.symbol,
             "companyName": company.name,
-            "sector": company.sector,
-            "industry": company.industry,
-            "ceo": company.ceo,
-            "fullTimeEmployees": company.employees,
-            "country": company.country,
+            # Null: a fund has no sector, an index no country, a currency pair no market cap.
+            "sector": company.sector or None,
+            "industry": company.industry or None,
+            "ceo": company.ceo or None,
+            "fullTimeEmployees": company.employees or None,
+            "country": company.country or None,
             "exchange": company.exchange,
-            "marketCap": self._market.quote(company.symbol).market_cap,
+            "marketCap": self._market.quote(company.symbol).market_cap or None,
             "website": company.website,
             "description": company.description,
         }
@@ -64,7 +66,10 @@ class EmbeddedFmp:
         company = read_company(self._market, symbol)
         is_annual = read_choice(period, "period", ("annual", "quarterly")) == "annual"
         statements = self._market.years if is_annual else self._market.quarters
-        return [_statement(each) for each in statements(company.symbol)[: read_limit(limit)]]
+        found = statements(company.symbol)
+        if not found:
+            raise ToolError(f"{company.symbol} ({company.name}) is no company: it has no income statements")
+        return [_statement(each) for each in found[: read_limit(limit)]]
 
     async def fmp_get_market_gainers(self, limit: object) -> list[Row]:
         return [_mover(quote) for quote in self._market.gainers()[: read_limit(limit)]]
@@ -74,10 +79,10 @@ class EmbeddedFmp:
 
     async def fmp_search_ticker(self, query: object, limit: object) -> list[Row]:
         count = read_limit(limit)
-        found = matches(self._market.companies(), read_text(query, "query"))[:count]
+        found = find_companies(self._market, read_text(query, "query"))
         return [
             {"symbol": each.symbol, "name": each.name, "currency": "USD", "exchange": each.exchange}
-            for each in found
+            for each in found[:count]
         ]
 
     async def fmp_get_stock_news(self, limit: object, tickers: object = None) -> list[Row]:
@@ -86,7 +91,7 @@ class EmbeddedFmp:
         if tickers is not None and tickers != "":
             names = [part for part in read_text(tickers, "tickers").split(",") if part.strip()]
             symbols = [read_company(self._market, part, "tickers").symbol for part in names[:MAX_LISTED]]
-        return [_story(article) for article in about(self._world.articles, symbols)[:count]]
+        return [_story(article) for article in self._world.news(symbols)[:count]]
 
     async def fmp_get_change_percent(self, symbol: object) -> Row:
         quote = self._market.quote(read_company(self._market, symbol).symbol)

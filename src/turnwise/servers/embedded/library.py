@@ -93,11 +93,21 @@ class Library:
 
 def _hit(page: Page, terms: list[str], bm25: float) -> Hit:
     """Half bm25, which favours short pages, and half the share of the terms in the page and its title."""
+    # bm25 has no upper end: squash it to (0, 1), where 8 is a usual hit on a name.
+    return Hit(page, round(0.5 * bm25 / (8.0 + bm25) + 0.5 * _covered(page, terms), 4))
+
+
+def rank(pages: Iterable[Page], query: str) -> list[Hit]:
+    """Pages that are known to be about what the query names, best first; all score above a half."""
+    terms = terms_of(query)
+    hits = [Hit(page, round(0.5 + 0.5 * _covered(page, terms), 4)) for page in pages]
+    return sorted(hits, key=lambda hit: -hit.score)
+
+
+def _covered(page: Page, terms: list[str]) -> float:
     title = set(re.findall(r"\w+", page.title.lower()))
     words = title | set(re.findall(r"\w+", page.text.lower()))
-    covered = sum((term in words) + (term in title) for term in terms) / (2 * len(terms))
-    # bm25 has no upper end: squash it to (0, 1), where 8 is a usual hit on a name.
-    return Hit(page, round(0.5 * bm25 / (8.0 + bm25) + 0.5 * covered, 4))
+    return sum((term in words) + (term in title) for term in terms) / (2 * len(terms))
 
 
 def write_pages(database: sqlite3.Connection, pages: Iterable[Page]) -> None:

@@ -6,11 +6,26 @@ from dataclasses import dataclass
 from datetime import date
 
 from turnwise.servers.embedded.bars import COLUMNS, Bar, bar_at, make_daily, split_day, split_hour
+from turnwise.servers.embedded.businesses import BUSINESS_OF
 from turnwise.servers.embedded.companies import Company, make_companies
-from turnwise.servers.embedded.sessions import LAST_SESSION, SESSIONS
+from turnwise.servers.embedded.listings import Listing, Listings
+from turnwise.servers.embedded.past_sessions import past_sessions
+from turnwise.servers.embedded.sessions import HOURLY_SESSIONS, LAST_SESSION, MINUTE_SESSIONS, SESSIONS
 from turnwise.servers.embedded.statements import IncomeStatement, make_quarters, years_of
 
 INDEX_OF = {day: index for index, day in enumerate(SESSIONS)}
+
+SESSIONS_WITH: Mapping[str, Sequence[date]] = {
+    "daily": SESSIONS,
+    "hourly": HOURLY_SESSIONS,
+    "minute": MINUTE_SESSIONS,
+}
+"""The sessions of which an invented company has bars of a frequency."""
+
+
+@functools.cache
+def _past_index() -> Mapping[date, int]:
+    return {day: index for index, day in enumerate(past_sessions())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +48,10 @@ class Quote:
 
 
 class Market:
-    """The facts of one world. Symbols are upper case; an unknown one raises KeyError."""
+    """The facts of one world. Symbols are upper case; an unknown one raises KeyError.
+
+    Its own companies are invented. Real listings can be asked for by symbol, and are in no list or ranking.
+    """
 
     def __init__(
         self,
@@ -43,6 +61,7 @@ class Market:
         quarters: Mapping[str, Sequence[IncomeStatement]],
     ) -> None:
         self.seed = seed
+        self.listings = Listings(seed)
         self._companies = tuple(companies)
         self._by_symbol = {company.symbol: company for company in companies}
         self._columns = columns
@@ -53,30 +72,43 @@ class Market:
         self.minute_bars = functools.lru_cache(maxsize=128)(self._minute_bars)
 
     def companies(self) -> Sequence[Company]:
-        """All companies, by symbol."""
+        """All invented companies, by symbol."""
         return self._companies
 
     def company(self, symbol: str) -> Company:
-        return self._by_symbol[symbol]
+        listing = self.listing(symbol)
+        return listing.company if listing else self._by_symbol[symbol]
 
     def is_listed(self, symbol: str) -> bool:
-        return symbol in self._by_symbol
+        return symbol in self._by_symbol or self.listing(symbol) is not None
+
+    def listing(self, symbol: str) -> Listing | None:
+        """The real listing with this symbol; None for an invented company, which wins over any other."""
+        return None if symbol in self._by_symbol else self.listings.find(symbol)
+
+    def sessions(self, symbol: str, frequency: str) -> Sequence[date]:
+        """The sessions with bars of a frequency (daily, hourly, minute), oldest first."""
+        if symbol in self._by_symbol:
+            return SESSIONS_WITH[frequency]
+        return (*past_sessions(), *SESSIONS)
 
     def daily_bars(self, symbol: str) -> Sequence[Bar]:
         """One bar for each of `SESSIONS`, oldest first."""
-        columns = self._columns[symbol]
-        return [bar_at(columns, index) for index in range(len(SESSIONS))]
+        return [self.daily_bar(symbol, day) for day in SESSIONS]
 
     def daily_bar(self, symbol: str, day: date) -> Bar:
-        return bar_at(self._columns[symbol], INDEX_OF[day])
+        listing = self.listing(symbol)
+        if listing is None or day in INDEX_OF:
+            return bar_at(self.columns(symbol), INDEX_OF[day], day, listing.per_unit if listing else 100)
+        return bar_at(self.listings.past_columns(symbol), _past_index()[day], day, listing.per_unit)
 
     def columns(self, symbol: str) -> Sequence[int]:
-        """Open, high, low, close in cents and volume of each of `SESSIONS`, flat."""
-        return self._columns[symbol]
+        """Open, high, low, close in cents (or finer) and volume of each of `SESSIONS`, flat."""
+        return self._columns[symbol] if symbol in self._by_symbol else self.listings.columns(symbol)
 
     def close_cents(self, symbol: str) -> Sequence[int]:
         """The closing price of each of `SESSIONS`, oldest first."""
-        return self._columns[symbol][3::COLUMNS]
+        return self.columns(symbol)[3::COLUMNS]
 
     def _hourly_bars(self, symbol: str, day: date) -> Sequence[Bar]:
         """The seven hourly bars of a session, which aggregate to its daily bar."""
@@ -89,7 +121,7 @@ class Market:
 
     def quote(self, symbol: str, day: date = LAST_SESSION) -> Quote:
         """The quote after the close of a session (not the first one, which has no change)."""
-        company = self._by_symbol[symbol]
+        company = self.company(symbol)
         bar = self.daily_bar(symbol, day)
         before = self.close_cents(symbol)[INDEX_OF[day] - 1]
         earned = self.trailing_eps_cents(symbol)
@@ -98,14 +130,14 @@ class Market:
             name=company.name,
             session=day,
             price=bar.close,
-            change=(bar.close_cents - before) / 100,
+            change=(bar.close_cents - before) / bar.per_unit,
             change_percent=percent(before, bar.close_cents),
             day_low=bar.low,
             day_high=bar.high,
             volume=bar.volume,
-            market_cap=bar.close_cents * company.shares // 100,
+            market_cap=bar.close_cents * company.shares // bar.per_unit,
             pe=round(bar.close_cents / earned, 2) if earned > 0 else None,
-            previous_close=before / 100,
+            previous_close=before / bar.per_unit,
         )
 
     def _quotes(self, day: date = LAST_SESSION) -> Sequence[Quote]:
@@ -123,22 +155,27 @@ class Market:
         return sorted(falling, key=lambda quote: (quote.change_percent, quote.symbol))
 
     def quarters(self, symbol: str) -> Sequence[IncomeStatement]:
-        """Quarterly statements, newest first."""
-        return tuple(reversed(self._quarters[symbol]))
+        """Quarterly statements, newest first; none of what is no company."""
+        return tuple(reversed(self._oldest_first(symbol)))
 
     def years(self, symbol: str) -> Sequence[IncomeStatement]:
         """Annual statements, newest first."""
-        return tuple(reversed(years_of(self._quarters[symbol])))
+        return tuple(reversed(years_of(self._oldest_first(symbol))))
 
     def trailing_eps_cents(self, symbol: str) -> int:
         """Earnings per share of the last four reported quarters."""
-        return sum(quarter.eps_cents for quarter in self._quarters[symbol][-4:])
+        return sum(quarter.eps_cents for quarter in self._oldest_first(symbol)[-4:])
+
+    def _oldest_first(self, symbol: str) -> Sequence[IncomeStatement]:
+        return self._quarters[symbol] if symbol in self._by_symbol else self.listings.quarters(symbol)
 
 
 def make_market(seed: int) -> Market:
     """All facts of the world with this seed, from nothing."""
     companies = make_companies(seed)
-    quarters = {company.symbol: make_quarters(seed, company) for company in companies}
+    quarters = {
+        company.symbol: make_quarters(seed, company, BUSINESS_OF[company.industry]) for company in companies
+    }
     return Market(seed, companies, make_daily(seed, companies), quarters)
 
 

@@ -15,17 +15,18 @@ def normal_symbol(text: str) -> str:
     return text.strip().lstrip("$").strip().upper()
 
 
-def matches(companies: Sequence[Company], text: str) -> list[Company]:
-    """Companies whose symbol or name fits, best first; only when none does, the ones spelt most alike."""
-    typed = " ".join(re.findall(r"\w+", text[:MAX_TYPED].lower()))
-    if not typed:
-        return []
-    fitting = [(float(_fit(company, typed)), company) for company in companies]
-    found = [(score, company) for score, company in fitting if score > 0]
-    if not found:
-        alike = [(_likeness(company, typed), company) for company in companies]
-        found = [(score, company) for score, company in alike if score >= 0.6]
-    return [company for _, company in sorted(found, key=lambda pair: (-pair[0], pair[1].symbol))]
+def fitting(companies: Sequence[Company], text: str) -> list[Company]:
+    """Companies whose symbol or name fits what was typed, best first."""
+    typed = _plain(text)
+    scores = [(fit(company.symbol.lower(), company.name.lower(), typed), company) for company in companies]
+    return _best_first([(score, company) for score, company in scores if typed and score > 0])
+
+
+def alike(companies: Sequence[Company], text: str) -> list[Company]:
+    """Companies spelt somewhat like what was typed, most alike first: a guess for when nothing fits."""
+    typed = _plain(text)
+    scores = [(_likeness(company, typed), company) for company in companies if typed]
+    return _best_first([(score, company) for score, company in scores if score >= 0.6])
 
 
 def nearest(companies: Sequence[Company], symbol: str) -> list[Company]:
@@ -35,9 +36,8 @@ def nearest(companies: Sequence[Company], symbol: str) -> list[Company]:
     return [by_symbol[each] for each in found]
 
 
-def _fit(company: Company, typed: str) -> int:
-    """Exact symbol, exact name, a prefix, all words, then the first word of the name."""
-    symbol, name = company.symbol.lower(), company.name.lower()
+def fit(symbol: str, name: str, typed: str) -> int:
+    """Exact symbol, exact name, a prefix, all words, then the first word of the name; all in lower case."""
     words, wanted = name.split(), typed.split()
     if typed == symbol:
         return 6
@@ -50,6 +50,14 @@ def _fit(company: Company, typed: str) -> int:
     if name in typed or symbol in wanted:
         return 2
     return int(words[0] in wanted)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text[:MAX_TYPED].lower()))
+
+
+def _best_first(scores: Sequence[tuple[float, Company]]) -> list[Company]:
+    return [company for _, company in sorted(scores, key=lambda pair: (-pair[0], pair[1].symbol))]
 
 
 def _likeness(company: Company, typed: str) -> float:

@@ -1,6 +1,6 @@
 """Takes the market, gives news articles that say only what is true in it, and their sentiment."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 
@@ -35,7 +35,9 @@ class Article:
 
 
 @dataclass(frozen=True, slots=True)
-class _Story:
+class Story:
+    """A fact of a day, before a publisher and a time are drawn for it."""
+
     day: date
     title: str
     text: str
@@ -50,8 +52,12 @@ def make_articles(market: Market) -> tuple[Article, ...]:
     for company in market.companies():
         stream = Stream(market.seed, "news", company.symbol)
         for number, story in enumerate(_stories(market, company, stream)):
-            articles.append(_publish(story, number, stream))
-    return tuple(sorted(articles, key=lambda article: (article.published, article.url), reverse=True))
+            articles.append(publish(story, number, stream))
+    return tuple(newest_first(articles))
+
+
+def newest_first(articles: Iterable[Article]) -> list[Article]:
+    return sorted(articles, key=lambda article: (article.published, article.url), reverse=True)
 
 
 def dollars(amount: int) -> str:
@@ -70,7 +76,7 @@ def dated(day: date) -> str:
     return f"{months.split()[day.month - 1]} {day.day}, {day.year}"
 
 
-def _stories(market: Market, company: Company, stream: Stream) -> Iterator[_Story]:
+def _stories(market: Market, company: Company, stream: Stream) -> Iterator[Story]:
     yield _results(market, company)
     yield _largest_move(market, company)
     yield _last_close(market, company)
@@ -80,7 +86,7 @@ def _stories(market: Market, company: Company, stream: Stream) -> Iterator[_Stor
     yield _portrait(company, stream)
 
 
-def _publish(story: _Story, number: int, stream: Stream) -> Article:
+def publish(story: Story, number: int, stream: Stream) -> Article:
     # After-close stories of the last session must still lie before the clock, 16:30.
     minutes = stream.whole(16 * 60 + 2, 16 * 60 + 26) if story.after_close else stream.whole(8 * 60, 15 * 60)
     at = datetime.combine(story.day, time(), NEW_YORK) + timedelta(minutes=minutes, seconds=stream.below(60))
@@ -96,12 +102,12 @@ def _publish(story: _Story, number: int, stream: Stream) -> Article:
     )
 
 
-def _results(market: Market, company: Company) -> _Story:
+def _results(market: Market, company: Company) -> Story:
     now, before = market.quarters(company.symbol)[0], market.quarters(company.symbol)[4]
     change = percent(before.revenue, now.revenue)
     verb = "up" if change > 0 else "down"
     outcome = "earned" if now.net_income >= 0 else "lost"
-    return _Story(
+    return Story(
         reported_on(company, now),
         f"{company.name} reports first-quarter revenue {verb} {abs(change)}% from a year ago",
         f"{company.name} ({company.symbol}) reported revenue of {dollars(now.revenue)} for the first "
@@ -113,11 +119,11 @@ def _results(market: Market, company: Company) -> _Story:
     )
 
 
-def _largest_move(market: Market, company: Company) -> _Story:
+def _largest_move(market: Market, company: Company) -> Story:
     quotes = [market.quote(company.symbol, day) for day in NEWS_SESSIONS[:-1]]
     quote = max(quotes, key=lambda quote: (abs(quote.change_percent), quote.session))
     verb = "jump" if quote.change > 0 else "tumble"
-    return _Story(
+    return Story(
         quote.session,
         f"{company.name} shares {verb} {abs(quote.change_percent)}% to ${quote.price:.2f}",
         f"Shares of {company.name} ({company.symbol}) closed at ${quote.price:.2f} on "
@@ -128,11 +134,11 @@ def _largest_move(market: Market, company: Company) -> _Story:
     )
 
 
-def _last_close(market: Market, company: Company) -> _Story:
+def _last_close(market: Market, company: Company) -> Story:
     quote = market.quote(company.symbol)
     verb = "rises" if quote.change > 0 else "falls" if quote.change < 0 else "is unchanged"
     moved = f"{verb} {abs(quote.change_percent)}%" if quote.change else verb
-    return _Story(
+    return Story(
         LAST_SESSION,
         f"{company.name} {moved} to close the quarter at ${quote.price:.2f}",
         f"{company.name} ({company.symbol}) ended the session of {dated(LAST_SESSION)} at "
@@ -144,12 +150,12 @@ def _last_close(market: Market, company: Company) -> _Story:
     )
 
 
-def _yearly_range(market: Market, company: Company) -> _Story:
+def _yearly_range(market: Market, company: Company) -> Story:
     day = SESSIONS[-6]
     closes = market.close_cents(company.symbol)[-257:-5]
     low, high, last = min(closes), max(closes), closes[-1]
     fall = percent(high, last)
-    return _Story(
+    return Story(
         day,
         f"Where {company.name} stands within its 52-week range",
         f"At ${last / 100:.2f} on {dated(day)}, {company.name} ({company.symbol}) is {abs(fall)}% under its "
@@ -159,13 +165,13 @@ def _yearly_range(market: Market, company: Company) -> _Story:
     )
 
 
-def _month(market: Market, company: Company) -> _Story:
+def _month(market: Market, company: Company) -> Story:
     first = next(index for index, day in enumerate(SESSIONS) if day >= date(2026, 5, 1))
     last = max(index for index, day in enumerate(SESSIONS) if day <= date(2026, 5, 31))
     closes = market.close_cents(company.symbol)
     change = percent(closes[first - 1], closes[last])
     verb = "gained" if change > 0 else "lost"
-    return _Story(
+    return Story(
         SESSIONS[last],
         f"{company.name} {verb} {abs(change)}% in May",
         f"{company.name} ({company.symbol}), based in {company.city}, {company.country}, went from "
@@ -175,12 +181,12 @@ def _month(market: Market, company: Company) -> _Story:
     )
 
 
-def _rivals(market: Market, company: Company, stream: Stream) -> _Story:
+def _rivals(market: Market, company: Company, stream: Stream) -> Story:
     peers = [other for other in market.companies() if other.industry == company.industry and other != company]
     rival = stream.pick(peers)
     ours, theirs = market.years(company.symbol)[0], market.years(rival.symbol)[0]
     larger, smaller = (company, rival) if ours.revenue >= theirs.revenue else (rival, company)
-    return _Story(
+    return Story(
         stream.pick(NEWS_SESSIONS[:-6]),
         f"{company.name} and {rival.name} compared",
         f"With 2025 revenue of {dollars(max(ours.revenue, theirs.revenue))}, {larger.name} "
@@ -193,8 +199,8 @@ def _rivals(market: Market, company: Company, stream: Stream) -> _Story:
     )
 
 
-def _portrait(company: Company, stream: Stream) -> _Story:
-    return _Story(
+def _portrait(company: Company, stream: Stream) -> Story:
+    return Story(
         stream.pick(NEWS_SESSIONS[:-6]),
         f"Inside {company.name}: {company.employees:,} people and {company.products[0]}",
         f"Founded in {company.founded}, {company.name} ({company.symbol}) employs {company.employees:,} "

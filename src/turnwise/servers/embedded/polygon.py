@@ -8,15 +8,9 @@ from typing import Any
 from turnwise.mcp.serve import ToolError
 from turnwise.servers.embedded.arguments import read_choice, read_company, read_date, read_limit
 from turnwise.servers.embedded.bars import Bar
-from turnwise.servers.embedded.news import about
-from turnwise.servers.embedded.sessions import (
-    HOURLY_SESSIONS,
-    MINUTE_SESSIONS,
-    NEW_YORK,
-    PREVIOUS_SESSION,
-    SESSIONS,
-    market_status,
-)
+from turnwise.servers.embedded.market import SESSIONS_WITH
+from turnwise.servers.embedded.past_sessions import new_york_on
+from turnwise.servers.embedded.sessions import PREVIOUS_SESSION, market_status
 from turnwise.servers.embedded.world import World
 
 Row = Mapping[str, Any]
@@ -24,13 +18,7 @@ Row = Mapping[str, Any]
 MAX_BARS = 500
 """The most bars in one answer: about two years of days, or one day of minutes."""
 
-EXCHANGE_CODES = {"NASDAQ": "XNAS", "NYSE": "XNYS"}
-
-SESSIONS_WITH: Mapping[str, Sequence[date]] = {
-    "daily": SESSIONS,
-    "hourly": HOURLY_SESSIONS,
-    "minute": MINUTE_SESSIONS,
-}
+EXCHANGE_CODES = {"NASDAQ": "XNAS", "NYSE": "XNYS", "AMEX": "ARCX"}
 
 
 class EmbeddedPolygon:
@@ -46,7 +34,7 @@ class EmbeddedPolygon:
         company = read_company(self._market, ticker, "ticker")
         chosen = read_choice(frequency, "frequency", tuple(SESSIONS_WITH))
         start, end = read_date(start_date, "start_date"), read_date(end_date, "end_date")
-        days = _days(start, end, chosen)
+        days = _days(start, end, chosen, self._market.sessions(company.symbol, chosen))
         # One more than is shown tells whether there were more; nothing past it is computed.
         found = list(islice(self._bars(company.symbol, days, chosen), MAX_BARS + 1))
         shown = found[:MAX_BARS]
@@ -70,7 +58,7 @@ class EmbeddedPolygon:
                 "article_url": article.url,
                 "sentiment": article.sentiment,
             }
-            for article in about(self._world.articles, [company.symbol])[: read_limit(limit)]
+            for article in self._world.news([company.symbol])[: read_limit(limit)]
         ]
 
     async def polygon_get_ticker_details(self, ticker: object) -> Row:
@@ -78,13 +66,13 @@ class EmbeddedPolygon:
         return {
             "ticker": company.symbol,
             "name": company.name,
-            "primary_exchange": EXCHANGE_CODES[company.exchange],
-            "market_cap": self._market.quote(company.symbol).market_cap,
-            "share_class_shares_outstanding": company.shares,
-            "sic_code": company.sic_code,
-            "sic_description": company.sic_description,
+            "primary_exchange": EXCHANGE_CODES.get(company.exchange),
+            "market_cap": self._market.quote(company.symbol).market_cap or None,
+            "share_class_shares_outstanding": company.shares or None,
+            "sic_code": company.sic_code or None,
+            "sic_description": company.sic_description or None,
             "homepage_url": company.website,
-            "total_employees": company.employees,
+            "total_employees": company.employees or None,
             "list_date": company.listed_on.isoformat(),
             "currency_name": "usd",
         }
@@ -115,11 +103,10 @@ class EmbeddedPolygon:
         return (bar for day in days for bar in intraday[frequency](symbol, day))
 
 
-def _days(start: date, end: date, frequency: str) -> list[date]:
+def _days(start: date, end: date, frequency: str, known: Sequence[date]) -> list[date]:
     """The sessions asked for: a weekend has none, but a range that lies wholly outside is a mistake."""
     if start > end:
         raise ToolError(f"start_date {start} is after end_date {end}; swap them")
-    known = SESSIONS_WITH[frequency]
     if end < known[0] or start > known[-1]:
         raise ToolError(
             f"no {frequency} bars between {start} and {end}; they run from {known[0]} to {known[-1]}"
@@ -128,5 +115,5 @@ def _days(start: date, end: date, frequency: str) -> list[date]:
 
 
 def _bar(bar: Bar, *, is_daily: bool) -> Row:
-    start = bar.day.isoformat() if is_daily else bar.start.replace(tzinfo=NEW_YORK).isoformat()
+    start = bar.day.isoformat() if is_daily else bar.start.replace(tzinfo=new_york_on(bar.day)).isoformat()
     return {"t": start, "o": bar.open, "h": bar.high, "l": bar.low, "c": bar.close, "v": bar.volume}

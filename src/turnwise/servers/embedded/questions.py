@@ -7,6 +7,9 @@ from datetime import date
 
 from turnwise.servers.embedded.businesses import BUSINESS_OF, PLACES, SECTORS
 from turnwise.servers.embedded.companies import Company
+from turnwise.servers.embedded.listed_names import named_in
+from turnwise.servers.embedded.listings import Listing
+from turnwise.servers.embedded.market import Market
 
 MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -39,7 +42,7 @@ def read_question(companies: Sequence[Company], text: str) -> Question:
     """Recognise by whole words, case aside; nothing in the text can make this fail."""
     plain = " ".join(text.lower().split())
     named = _named(companies, plain)
-    led_by = tuple(company for company in companies if company.ceo.lower() in plain)
+    led_by = tuple(company for company in companies if company.ceo and company.ceo.lower() in plain)
     rest = _without_names(plain, named, led_by)
     year, quarter = _period(rest)
     group, group_name = _group(companies, rest)
@@ -54,6 +57,15 @@ def read_question(companies: Sequence[Company], text: str) -> Question:
         quarter=quarter,
         day=_day(rest),
     )
+
+
+def listings_named(market: Market, text: str) -> list[Listing]:
+    """The real listings that a text names; none where it names an invented company or its chief executive."""
+    named = named_in(market.listings, text)
+    if not named:
+        return []
+    invented = read_question(market.companies(), text)
+    return [] if invented.companies or invented.namesakes or invented.led_by else named
 
 
 def _named(companies: Sequence[Company], plain: str) -> tuple[Company, ...]:

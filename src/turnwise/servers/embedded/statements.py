@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from turnwise.servers.embedded.businesses import BUSINESS_OF
+from turnwise.servers.embedded.businesses import Business
 from turnwise.servers.embedded.companies import Company, yearly_revenue
 from turnwise.servers.embedded.sessions import session_on_or_after
 from turnwise.servers.embedded.stream import Stream
@@ -43,10 +43,9 @@ class IncomeStatement:
         return self.eps_cents / 100
 
 
-def make_quarters(seed: int, company: Company) -> tuple[IncomeStatement, ...]:
-    """Every quarter, oldest first."""
+def make_quarters(seed: int, company: Company, business: Business) -> tuple[IncomeStatement, ...]:
+    """Every quarter, oldest first, with the margins of a line of business."""
     stream = Stream(seed, "statements", company.symbol)
-    business = BUSINESS_OF[company.industry]
     growth = stream.between(-0.05, 0.20)
     gross_margin = stream.between(*business.gross_margin) / 100
     costs = stream.between(*business.operating_costs) / 100

@@ -26,9 +26,7 @@ class EmbeddedTavily:
     async def tavily_search(self, query: object, max_results: object, search_depth: object) -> Row:
         text = read_text(query, "query")
         depth = read_choice(search_depth, "search_depth", tuple(CONTENT_CHARS))
-        hits = self._world.library.search(
-            text, limit=read_limit(max_results, "max_results", most=MAX_RESULTS)
-        )
+        hits = self._world.search(text, limit=read_limit(max_results, "max_results", most=MAX_RESULTS))
         results = [
             {
                 "title": hit.page.title,
@@ -45,5 +43,5 @@ class EmbeddedTavily:
         return {"query": text, "answer": answer(self._world.market, text) or self._best_passage(text)}
 
     def _best_passage(self, text: str) -> str:
-        hits = self._world.library.search(text, limit=1)
+        hits = self._world.search(text, limit=1)
         return passage(hits[0].page, text, max_chars=240) if hits else NO_ANSWER

@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.servers.embedded.library import Library
+from turnwise.servers.embedded.library import Hit, Library, rank
+from turnwise.servers.embedded.listed_news import listed_articles
+from turnwise.servers.embedded.listed_pages import listed_pages
 from turnwise.servers.embedded.market import Market
-from turnwise.servers.embedded.news import Article
+from turnwise.servers.embedded.news import Article, about, newest_first
+from turnwise.servers.embedded.questions import listings_named
 from turnwise.servers.embedded.store import (
     default_cache_dir,
     open_database,
@@ -25,6 +28,22 @@ class World:
     articles: Sequence[Article]
     """Newest first."""
     library: Library
+
+    def news(self, symbols: Sequence[str]) -> list[Article]:
+        """Articles about any of the symbols, newest first; about all invented companies for no symbols."""
+        listed = [self.market.listing(symbol) for symbol in symbols]
+        own = [article for each in listed if each for article in listed_articles(self.market, each)]
+        found = about(self.articles, symbols)
+        return newest_first([*found, *own]) if own else found
+
+    def search(self, query: str, *, limit: int) -> list[Hit]:
+        """The pages that fit best: those about the real listings that a query names, and the others."""
+        hits = self.library.search(query, limit=limit)
+        named = listings_named(self.market, query)
+        if not named:
+            return hits
+        pages = [page for listing in named for page in listed_pages(self.market, listing)]
+        return sorted([*rank(pages, query), *hits], key=lambda hit: -hit.score)[:limit]
 
 
 def open_world(seed: int, *, cache_dir: Path | None = None) -> World:
