@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "models", "devices", "addresses", "beside", "waits"},
+    {"types", "config", "models", "devices", "addresses", "beside", "secret_values", "waits"},
     {"protocols", "distributed"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},

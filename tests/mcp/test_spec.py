@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.results import secrets_of
 from turnwise.mcp.session import command_of
 from turnwise.mcp.spec import Isolation, ServerSpec, environment, load, parse
 
@@ -359,11 +358,9 @@ def test_secrets_are_looked_for_in_env_headers_the_url_and_flags() -> None:
         {},
         directory=Path.cwd(),
     )
-    assert local.secret_blocks[-1] == {"--api-key": "k-123456", "--token": "t-123456"}
     [bare] = parse({"s": {"url": "http://127.0.0.1:1/mcp?key=u-123456"}}, {}, directory=Path.cwd())
-    secrets = secrets_of(block for spec in (local, bare) for block in spec.secret_blocks)
-    assert {"k-123456", "t-123456", "u-123456"} <= set(secrets)
-    assert "/data" not in secrets
+    assert local.secrets == {"k-123456", "t-123456"}
+    assert bare.secrets == {"u-123456"}
 
 
 def test_workers_share_what_a_remote_server_allows() -> None:

@@ -23,6 +23,8 @@ import mcp_types as wire
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from turnwise.mcp.private_folders import Namespace
+
 logger = logging.getLogger(__name__)
 
 INHERITED = ("PATH", "HOME")
@@ -65,6 +67,8 @@ class Command:
     env: Mapping[str, str]
     cwd: Path | None
     max_message_bytes: int
+    namespace: Namespace | None = None
+    """Where its private folders are; None: it sees the file system as it is."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -128,13 +132,15 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
     if setpriv:
         # A hung server does not notice that our stdin pipe closed: have the kernel end it if we are killed.
         argv = [setpriv, "--pdeathsig", "KILL", *argv]
+    if command.namespace is not None:
+        argv = command.namespace.wrap(argv, command.cwd)
     return await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=command.environment,
-        cwd=command.cwd,
+        cwd=command.cwd if command.namespace is None else None,  # else set inside
         start_new_session=True,
     )
 

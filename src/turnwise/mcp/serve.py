@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import turnwise
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,9 @@ def build(service: Service) -> Server[Any]:
     server = Server[Any](
         service.name, version=turnwise.__version__, on_list_tools=list_tools, on_call_tool=call_tool
     )
-    if service.drop is not None:
+    if service.drop is None:
+        server.extensions[EXTENSION] = STATELESS
+    else:
         drop = service.drop
 
         async def forget(ctx: ServerRequestContext[Any], params: _DropParams) -> wire.EmptyResult:

@@ -14,8 +14,9 @@ from mcp.client._transport import Transport
 from pydantic import ValidationError
 
 import turnwise
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
+from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
     BUSY_CODE,
     EXPIRED_CODE,
@@ -80,12 +81,22 @@ def describe(loss: ServerLoss) -> str:
 class Session:
     """One connection; `run` holds it open in a task of its own, since the SDK's scopes belong to one task."""
 
-    def __init__(self, spec: ServerSpec, directory: Path | None, clean: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        directory: Path | None,
+        clean: Callable[[str], str],
+        namespace: Namespace | None = None,
+    ) -> None:
         self.spec = spec
         self.directory = directory
+        self._namespace = namespace
         self._clean = clean
         self.tools: tuple[wire.Tool, ...] = ()
         self.is_keyed = False
+        """Whether the server keeps each episode's state apart, and drops it on request."""
+        self.is_stateless = False
+        """Whether the server promises to keep nothing from one call to the next."""
         self.protocol_version = ""
         self._vitals = Vitals()
         self._rest_seconds: float | None = None
@@ -191,7 +202,8 @@ class Session:
             async with asyncio.timeout(self.spec.options.timeout_seconds):
                 await self._client.session.send_request(request, wire.EmptyResult)
         except (MCPError, TimeoutError, ValidationError) as error:
-            logger.warning("server %s did not drop episode %s: %s", self.spec.name, episode, _reason(error))
+            reason = self._clean(_reason(error))
+            logger.warning("server %s did not drop episode %s: %s", self.spec.name, episode, reason)
 
     def _meta(self, episode: str) -> wire.RequestParamsMeta | None:
         # The meta map is open: any key of ours travels beside the protocol's own.
@@ -206,7 +218,7 @@ class Session:
                 connect_seconds=spec.options.connect_seconds,
                 max_message_bytes=spec.options.max_message_bytes,
             )
-        return stdio_transport(command_of(spec, self.directory), self._vitals)
+        return stdio_transport(command_of(spec, self.directory, self._namespace), self._vitals)
 
     async def _introduce(self, client: Client) -> None:
         """Learn what the server is and has."""
@@ -220,13 +232,16 @@ class Session:
                 break
         self.tools = tuple(tool for tool in tools if self._can_call(tool))
         self.protocol_version = client.protocol_version
-        self.is_keyed = EXTENSION in (client.server_capabilities.extensions or {})
+        promise = (client.server_capabilities.extensions or {}).get(EXTENSION)
+        self.is_stateless = promise == STATELESS
+        self.is_keyed = promise is not None and not self.is_stateless
 
     def _can_call(self, tool: wire.Tool) -> bool:
         """False for a tool that runs only as a task: its server refuses plain calls, all we make."""
         if tool.execution is None or tool.execution.task_support != "required":
             return True
-        logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, tool.name)
+        name = self._clean(tool.name)
+        logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, name)
         return False
 
     async def _serve(self, client: Client) -> None:
@@ -273,7 +288,7 @@ class Session:
         return CallFailed(Cause.TOOL_ERROR, error.message)
 
 
-def command_of(spec: ServerSpec, directory: Path | None) -> Command:
+def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | None = None) -> Command:
     """The command with `${EPISODE_DIR}` filled in; a process of its own also works in that directory."""
     assert spec.command is not None
 
@@ -286,6 +301,7 @@ def command_of(spec: ServerSpec, directory: Path | None) -> Command:
         env={key: fill(value) for key, value in spec.env.items()},
         cwd=directory if spec.cwd is None else Path(fill(str(spec.cwd))),
         max_message_bytes=spec.options.max_message_bytes,
+        namespace=namespace,
     )
 
 

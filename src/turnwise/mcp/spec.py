@@ -13,13 +13,14 @@ from typing import Annotated, Any, Self
 from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from turnwise.secret_values import is_secret_name, secret_values
+
 logger = logging.getLogger(__name__)
 
 EPISODE_DIR = "EPISODE_DIR"
 """`${EPISODE_DIR}` in args, env or cwd: the fresh directory of one server process, filled in at launch."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_SECRET_FLAG = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -32,6 +33,15 @@ class Isolation(StrEnum):
     PROCESS = "process"
 
 
+class Data(StrEnum):
+    """What an episode's changes to files and services happen to."""
+
+    PRIVATE = "private"
+    """Existing folders that the command names: a private copy, at the same path."""
+    REAL = "real"
+    """The real thing: the user has said that episodes may change it."""
+
+
 class ServerOptions(BaseModel):
     """The `turnwise` block of a server in `mcp.json`: how training uses it."""
 
@@ -41,6 +51,9 @@ class ServerOptions(BaseModel):
     """shared (stateless) | keyed (state per episode id inside one server) | process (one process per
     episode) | auto: keyed if the server says it is, shared if every tool is read-only or it is remote,
     process otherwise."""
+    data: Data = Data.PRIVATE
+    """private: each episode has its own copy of the folders that the command names | real: episodes work on
+    the real files, or on the real service behind the server."""
     template: Path | None = None
     """Directory or file copied into each process's fresh `${EPISODE_DIR}`; process isolation only."""
     num_warm: int = Field(default=2, ge=0)
@@ -69,6 +82,10 @@ class ServerOptions(BaseModel):
     """How long an episode that is to begin waits while the breaker is open, before it is lost, and a call for
     a server that asks for a rest (HTTP 429, Retry-After). A minute outlasts a restart, and most trouble of a
     network."""
+    secret: tuple[str, ...] = ()
+    """Variables, headers or flags whose value is a secret though neither its name nor its look says so."""
+    public: tuple[str, ...] = ()
+    """Variables, headers or flags whose value may be seen, whatever its name or look says."""
     fault_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of calls that are made to fail as infrastructure does, to rehearse a run under faults."""
     max_message_bytes: int = Field(default=8_000_000, ge=1_000)
@@ -122,14 +139,16 @@ class ServerSpec(BaseModel):
         return self.model_copy(update={"options": options.model_copy(update=share)})
 
     @property
-    def secret_blocks(self) -> tuple[Mapping[str, str], ...]:
-        """Where its secrets may be, as name and value: env, headers, the URL, and flags like `--token X`."""
-        flags: dict[str, str] = {}
-        for flag, following in itertools.pairwise((*self.args, "")):
-            name, _, value = flag.partition("=")
-            if flag.startswith("-") and _SECRET_FLAG.search(name):
-                flags[name] = value or following
-        return (self.env, self.headers, {"url": self.url or ""}, flags)
+    def secrets(self) -> set[str]:
+        """Values of its env, headers, URL and arguments that must not be seen."""
+        given = {"url": self.url or "", **self.headers, **self.env}
+        for number, (argument, following) in enumerate(itertools.pairwise((*self.args, ""))):
+            name, _, value = argument.partition("=")
+            if argument.startswith("-") and is_secret_name(name):
+                given[name] = value or following
+            else:
+                given[f"args[{number}]"] = argument
+        return secret_values(given, also=self.options.secret, never=self.options.public)
 
 
 def environment(directory: Path | None = None) -> dict[str, str]:

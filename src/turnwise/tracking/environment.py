@@ -1,14 +1,14 @@
 """Takes the environment and `.env`, gives what a tracker's process may know of it, and texts without keys."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from dotenv import dotenv_values
 
-_SECRET = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
+from turnwise.secret_values import is_secret_name
+
 _OF_TRACKERS = ("WANDB_", "WEAVE_", "WF_", "TRACKIO_", "HF_", "HUGGING_FACE_")
 _MAX_CHARS = 500
 
@@ -24,7 +24,7 @@ def variables() -> dict[str, str]:
 
 def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
     """The keys of models, providers and servers are none of a tracker's business."""
-    kept = {name: value for name, value in given.items() if _is_trackers(name) or not _SECRET.search(name)}
+    kept = {name: value for name, value in given.items() if _is_trackers(name) or not is_secret_name(name)}
     # where this process finds its modules, one's own trackers among them, that one finds them too
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     # crash reports of W&B and Weave go to their makers: only where one has asked for that
@@ -33,7 +33,7 @@ def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
 
 def without_keys(text: str, given: Mapping[str, str]) -> str:
     """One line of bounded length for a log, whatever a library has quoted in it."""
-    secrets = {value for name, value in given.items() if _SECRET.search(name) and len(value) >= 8}
+    secrets = {value for name, value in given.items() if is_secret_name(name) and len(value) >= 8}
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[removed]")
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
