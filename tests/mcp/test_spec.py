@@ -384,3 +384,16 @@ def test_more_workers_than_a_server_takes_calls_are_refused() -> None:
     assert far.shared_by(3).options.max_concurrency == 1
     with pytest.raises(ValueError, match=r"server 'far': turnwise\.max_concurrency is 3, and 4 workers"):
         far.shared_by(4)
+
+
+def test_a_program_is_the_users_own_and_turnwise_is_the_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("python", "turnwise"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    python = command_of(one({"command": "python"}), None)
+    assert python.path == str(tmp_path / "python")
+    assert python.environment["PATH"] == str(tmp_path)
+    assert command_of(one({"command": "turnwise"}), None).path != str(tmp_path / "turnwise")

@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 INHERITED = ("PATH", "HOME")
 """All a child gets of our environment: enough to find a program. Secrets come by its `env` block only."""
 
+OWN_PROGRAM = "turnwise"
+"""Our own command, which need not be on the PATH."""
+
 TOO_LARGE_CODE = -32901
 """JSON-RPC error code put in place of a reply that was over `max_message_bytes`."""
 
@@ -72,11 +75,15 @@ class Command:
 
     @property
     def environment(self) -> dict[str, str]:
-        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-        # Our own scripts first: "command": "turnwise" works from an environment that is not activated.
-        scripts = str(Path(sys.executable).parent)
-        inherited["PATH"] = os.pathsep.join([scripts, inherited.get("PATH", os.defpath)])
-        return {**inherited, **self.env}
+        return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, **self.env}
+
+    @property
+    def path(self) -> str | None:
+        """Where the program is, found as the user's shell would; `turnwise` is the one that runs now."""
+        own = Path(sys.executable).with_name(OWN_PROGRAM)
+        if self.program == OWN_PROGRAM and own.is_file():
+            return str(own)
+        return shutil.which(self.program, path=self.environment.get("PATH", os.defpath))
 
 
 @dataclass(slots=True)
@@ -124,7 +131,7 @@ async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Str
 
 
 async def _spawn(command: Command) -> asyncio.subprocess.Process:
-    program = shutil.which(command.program, path=command.environment["PATH"])
+    program = command.path
     if program is None:
         raise FileNotFoundError(f"command {command.program!r} is not on PATH")
     argv = [program, *command.args]
