@@ -397,3 +397,46 @@ def test_a_program_is_the_users_own_and_turnwise_is_the_one_that_runs(
     assert python.path == str(tmp_path / "python")
     assert python.environment["PATH"] == str(tmp_path)
     assert command_of(one({"command": "turnwise"}), None).path != str(tmp_path / "turnwise")
+
+
+def test_a_bad_entry_costs_a_line_and_not_the_other_servers(caplog: pytest.LogCaptureFixture) -> None:
+    blocks = {
+        "unset": {"command": "x", "env": {"KEY": "${SURELY_NOT_SET}"}},
+        "old": {"type": "sse", "url": "http://127.0.0.1/sse"},
+        "typo": {"comand": "x"},
+        "odd": 5,
+        "good": {"command": "x"},
+    }
+    [good] = parse(blocks, {}, directory=Path.cwd())
+    assert good.name == "good"
+    lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert [name in line for name, line in zip(("unset", "old", "typo", "odd"), lines, strict=True)] == [
+        True
+    ] * 4
+    assert "SURELY_NOT_SET" in lines[0]
+
+
+def test_vs_codes_file_is_read_with_its_comments_and_variables(tmp_path: Path) -> None:
+    folder = tmp_path / ".vscode"
+    folder.mkdir()
+    (folder / "mcp.json").write_text(
+        """{
+          // servers of this workspace
+          "servers": {
+            "git": {
+              "type": "stdio", /* as VS Code writes it */
+              "command": "git-server",
+              "args": ["${workspaceFolder}", "http://not-a-comment", "/* nor this */"],
+              "env": {"TOKEN": "${env:MY_TOKEN}"},
+            },
+          },
+        }"""
+    )
+    [git] = load(folder / "mcp.json", {"MY_TOKEN": "t"})
+    assert git.args == (str(tmp_path), "http://not-a-comment", "/* nor this */")
+    assert git.env == {"TOKEN": "t"}
+
+
+def test_a_value_that_an_editor_asks_for_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"env.KEY: \$\{input:api-key\} is asked for by an editor"):
+        one({"command": "x", "env": {"KEY": "${input:api-key}"}})

@@ -20,7 +20,10 @@ logger = logging.getLogger(__name__)
 EPISODE_DIR = "EPISODE_DIR"
 """`${EPISODE_DIR}` in args, env or cwd: the fresh directory of one server process, filled in at launch."""
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_INPUT = re.compile(r"\$\{input:([^}]*)\}")
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -163,35 +166,57 @@ def environment(directory: Path | None = None) -> dict[str, str]:
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
     """Read the file; every mistake is a ValueError that names the server, the field and the value."""
     try:
-        parsed = json.loads(path.read_text("utf-8-sig"))
+        parsed = _parse_jsonc(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
-    servers = parsed.get("mcpServers") if isinstance(parsed, dict) else None
+    servers = parsed.get("mcpServers", parsed.get("servers")) if isinstance(parsed, dict) else None
     if not isinstance(servers, dict):
-        raise ValueError(f'{path}: expected an object {{"mcpServers": {{...}}}}')
-    variables = environment() if variables is None else variables
-    return parse(servers, variables, directory=path.resolve().parent, where=str(path))
+        raise ValueError(f'{path}: expected an object {{"mcpServers": {{...}}}}, or VS Code\'s "servers"')
+    folder = path.resolve().parent
+    editors = {
+        "workspaceFolder": str(folder.parent if folder.name == ".vscode" else folder),
+        "userHome": str(Path.home()),
+    }
+    variables = {**editors, **(environment() if variables is None else variables)}
+    return parse(servers, variables, directory=folder, where=str(path))
 
 
 def parse(
     servers: Mapping[str, Any], variables: Mapping[str, str], *, directory: Path, where: str = "mcpServers"
 ) -> tuple[ServerSpec, ...]:
-    """Expand variables and check each block; relative `template` and `cwd` are seen from `directory`."""
-    specs = []
+    """Expand variables and check each block; relative `template` and `cwd` are seen from `directory`.
+
+    A block with a mistake is left out with a warning, so that it costs only the tasks that need its server;
+    ValueError if no server is left.
+    """
+    specs, mistakes = [], []
     for name, block in servers.items():
-        if not isinstance(block, dict):
-            raise ValueError(f"{where}: server {name!r}: expected an object, got {_kind(block)}")
-        if block.get("disabled") is True:
+        if isinstance(block, dict) and block.get("disabled") is True:
             continue
         try:
+            if not isinstance(block, dict):
+                raise ValueError(f"expected an object, got {_kind(block)}")
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
-            raise ValueError(f"{where}: server {name!r}: {_readable(error, block)}") from None
+            mistakes.append(f"{where}: server {name!r}: {_readable(error, block)}")
+    if mistakes and not specs:
+        raise ValueError("; ".join(mistakes))
+    for mistake in mistakes:
+        logger.warning("%s; it is left out", mistake)
     return tuple(specs)
+
+
+def _parse_jsonc(text: str) -> Any:
+    """JSON as editors write it: with comments and trailing commas."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        bare = _COMMENT.sub(lambda match: match[1] or " ", text)
+        return json.loads(_TRAILING_COMMA.sub(lambda match: match[1] or "", bare))
 
 
 def _parse_server(
@@ -224,6 +249,10 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
         return [_expand(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
     if not isinstance(value, str):
         return value
+    if asked := _INPUT.search(value):
+        raise ValueError(
+            f"{field}: ${{input:{asked[1][:40]}}} is asked for by an editor; write ${{NAME}} and set NAME"
+        )
 
     def substitute(match: re.Match[str]) -> str:
         variable, default = match.groups()
