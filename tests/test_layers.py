@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
     {"types", "config", "models", "devices", "addresses", "beside", "secret_values", "waits"},
-    {"protocols", "distributed"},
+    {"admission", "protocols", "distributed"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},

@@ -79,7 +79,8 @@ def test_servers_of_one_episode_share_its_copy(tmp_path: Path) -> None:
 
     async def main() -> str:
         async with Pool(ordinary(folder)) as pool, pool.lease(["files", "shop"], "episode") as toolbox:
-            await call(toolbox, "move_file", source=str(folder / "shop.db"), destination=str(folder / "old.db"))
+            places = {"source": str(folder / "shop.db"), "destination": str(folder / "old.db")}
+            await call(toolbox, "move_file", **places)
             [result] = await toolbox.call([ToolCall("1", "list_tables", {})])
             return result.content
 
