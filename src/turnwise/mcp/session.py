@@ -25,12 +25,15 @@ from turnwise.mcp.remote import (
     TURNED_AWAY_CODE,
     http_transport,
 )
+from turnwise.mcp.schemas import Schema
 from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
 
 _MAX_PAGES = 100
+_MAX_TOOLS = 1_000
+"""No prompt holds more."""
 _CHECK_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 3.0
 _CLIENT_INFO = wire.Implementation(name="turnwise", version=turnwise.__version__)
@@ -93,6 +96,7 @@ class Session:
         self._namespace = namespace
         self._clean = clean
         self.tools: tuple[wire.Tool, ...] = ()
+        self._output_schemas: dict[str, Schema] = {}
         self.is_keyed = False
         """Whether the server keeps each episode's state apart, and drops it on request."""
         self.is_stateless = False
@@ -185,11 +189,11 @@ class Session:
             raise CallFailed(Cause.TIMEOUT, f"no answer within {timeout_seconds:g} s") from None
         except MCPError as error:
             raise await self._call_failed(error) from None
-        except (ValidationError, RuntimeError) as error:
-            # RuntimeError: the SDK's word for structured content that breaks the tool's own output schema.
+        except ValidationError as error:
             raise CallFailed(Cause.BAD_REPLY, f"the reply is not a tool result: {_reason(error)}") from None
         if (result.meta or {}).get(FAULT_KEY) == "infra":
             return result, Cause.UPSTREAM
+        self._check_output(tool, result)
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
 
     async def drop(self, episode: str) -> None:
@@ -230,11 +234,34 @@ class Session:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        self.tools = tuple(tool for tool in tools if self._can_call(tool))
+        if len(tools) > _MAX_TOOLS:
+            logger.warning(
+                "server %s lists %s tools; the first %s are taken", self.spec.name, len(tools), _MAX_TOOLS
+            )
+        self.tools = tuple(tool for tool in tools[:_MAX_TOOLS] if self._can_call(tool))
+        self._output_schemas = {
+            tool.name: Schema(f"{self.spec.name}: {self._clean(tool.name)}", tool.output_schema)
+            for tool in self.tools
+            if tool.output_schema is not None
+        }
+        # The SDK would check output without a limit of time; ours has one.
+        client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         self.protocol_version = client.protocol_version
         promise = (client.server_capabilities.extensions or {}).get(EXTENSION)
         self.is_stateless = promise == STATELESS
         self.is_keyed = promise is not None and not self.is_stateless
+
+    def _check_output(self, tool: str, result: wire.CallToolResult) -> None:
+        """Structured content that breaks the tool's own output schema is a bad reply."""
+        schema = self._output_schemas.get(tool)
+        if schema is None or result.is_error:
+            return
+        if result.structured_content is None:
+            raise CallFailed(Cause.BAD_REPLY, "the tool has an output schema, and its result no structure")
+        error = schema.first_error(result.structured_content)
+        if error is not None:
+            message = f"the result breaks the tool's own output schema: {error.message[:200]}"
+            raise CallFailed(Cause.BAD_REPLY, message)
 
     def _can_call(self, tool: wire.Tool) -> bool:
         """False for a tool that runs only as a task: its server refuses plain calls, all we make."""
@@ -303,6 +330,10 @@ def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | 
         max_message_bytes=spec.options.max_message_bytes,
         namespace=namespace,
     )
+
+
+async def _accept(name: str, result: wire.CallToolResult) -> None:
+    """In place of the SDK's own check of a result."""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
