@@ -271,6 +271,7 @@ def test_a_key_from_dotenv_reaches_the_server(folder: Path) -> None:
         (["serve", "fpm"], ["name", "'fpm'", "polygon"]),
         (["serve", "fmp", "--backend", "dead"], ["backend", "'dead'", "embedded"]),
         (["serve", "fmp", "--backend", "live"], ["backend", "FMP_API_KEY"]),
+        (["serve", "fmp", "--http", "--host", "0.0.0.0"], ["0.0.0.0", "token", "TURNWISE_SERVE_TOKEN"]),
         (["serve", "python", "--backend", "live"], ["backend", "python"]),
         (["engine", "--set", "engine.kind=scripted"], ["engine.kind", "'scripted'", "transformers and vllm"]),
         (["engine", "--set", "engine.kind=remote"], ["engine.kind", "'remote'", "transformers and vllm"]),

@@ -10,8 +10,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {"types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"},
-    {"protocols", "distributed", "requirements"},
+    {
+        *("types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"),
+        "secret_values",
+    },
+    {"admission", "protocols", "distributed", "requirements"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},

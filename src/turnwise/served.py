@@ -10,8 +10,8 @@ from typing import Any
 import uvicorn
 
 from turnwise.addresses import url_of
+from turnwise.admission import Admission
 from turnwise.config import Recipe
-from turnwise.engines.admission import Admission
 from turnwise.engines.server import Server
 from turnwise.protocols import EngineDown
 from turnwise.types import Sampling

@@ -228,8 +228,6 @@ def test_a_value_that_does_not_fit_is_not_mended() -> None:
         {"type": "objekt"},
         {"$schema": 5},
         {"$schema": ["x"]},
-        {"properties": {"symbol": {"pattern": "("}}},
-        {"properties": {"symbol": {"pattern": r"\p{L}"}}},
         {"properties": {"symbol": {"multipleOf": 0}}},
     ],
 )
@@ -239,7 +237,7 @@ def test_an_invalid_schema_is_warned_of_and_lets_the_server_judge(
     with caplog.at_level(logging.WARNING):
         checked = ArgumentChecker("quote", schema).check({"symbol": "A"})
     assert checked.arguments == {"symbol": "A"}
-    assert "quote: its schema is not valid" in caplog.text
+    assert "quote: its schema cannot be checked" in caplog.text
 
 
 def test_a_schema_nested_past_pythons_recursion_limit_lets_the_server_judge() -> None:

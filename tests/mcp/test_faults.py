@@ -247,7 +247,7 @@ def test_a_first_start_that_fails_does_not_spoil_the_next(tmp_path: Path) -> Non
             async with pool.lease(["faulty"], "a"):
                 pass
 
-    run_episode(faulty("crash_once", str(tmp_path / "crashed"), isolation="shared"), episode)
+    run_episode(faulty("crash_once", str(tmp_path / "crashed"), isolation="shared", data="real"), episode)
 
 
 def test_a_dead_server_is_noticed_though_a_grandchild_holds_its_stdout() -> None:

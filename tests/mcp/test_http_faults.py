@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 import socket
 import threading
@@ -47,6 +48,8 @@ class Door:
 
 
 OPEN = Door(says="")
+BOMB = "z" * 30_000_000
+"""30 MB that gzip packs into 30 kB: more than a message may have."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -105,7 +108,17 @@ class Handler(BaseHTTPRequestHandler):
             self.failing_calls[arguments["key"]] += 1
             return self.reply(503, b"busy", "text/plain")
         if isinstance(what, int):
-            return self.reply(what, b"<html>no</html>", "text/html")
+            return self.reply(what, b"<html>no</html>" * arguments.get("times", 1), "text/html")
+        if what == "moved":
+            return self.reply(307, b"", "text/html", location="https://elsewhere.example.com/mcp?key=x")
+        if what in ("gzip", "bomb", "br", "bad gzip"):
+            message = {"jsonrpc": "2.0", "id": request_id, "result": text("fine" if what != "bomb" else BOMB)}
+            body = gzip.compress(json.dumps(message).encode())
+            body = b"no gzip" if what == "bad gzip" else body
+            encoding = "br" if what == "br" else "gzip"
+            return self.reply(200, body, "application/json", encoding=encoding)
+        if what == "gzip stream":
+            return self.reply(200, gzip.compress(b"data: {}\n\n"), "text/event-stream", encoding="gzip")
         if what == "drop":
             return self.drop()
         if what == "drop_json":
@@ -130,8 +143,15 @@ class Handler(BaseHTTPRequestHandler):
         message = {"jsonrpc": "2.0", "id": request_id, "result": result}
         self.reply(200, json.dumps(message).encode(), "application/json")
 
-    def reply(self, status: int, body: bytes, kind: str) -> None:
-        self.head(status, kind, len(body))
+    def reply(self, status: int, body: bytes, kind: str, location: str = "", encoding: str = "") -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
+        self.send_header("content-length", str(len(body)))
+        if location:
+            self.send_header("location", location)
+        if encoding:
+            self.send_header("content-encoding", encoding)
+        self.end_headers()
         with contextlib.suppress(ConnectionError):
             self.wfile.write(body)
 
@@ -184,6 +204,12 @@ async def do(pool: Pool, tool: str = "do", **arguments: Any) -> ToolResult:
         (404, Cause.CLOSED, "HTTP 404 Not Found"),
         (500, Cause.CLOSED, "HTTP 500 Internal Server Error"),
         (502, Cause.CLOSED, "HTTP 502 Bad Gateway"),
+        (206, Cause.CLOSED, "HTTP 206 Partial Content"),
+        (418, Cause.CLOSED, "HTTP 418"),
+        ("moved", Cause.CLOSED, "it redirects to elsewhere.example.com/mcp; put that URL into mcp.json"),
+        ("br", Cause.BAD_REPLY, "content encoding is 'br'"),
+        ("bad gzip", Cause.BAD_REPLY, "cannot be decompressed"),
+        ("gzip stream", Cause.BAD_REPLY, "the stream is compressed"),
         ("drop", Cause.CLOSED, "connection failed"),
         ("drop_json", Cause.CLOSED, "connection failed"),
         ("drop_stream", Cause.CLOSED, "SSE stream ended"),
@@ -222,6 +248,28 @@ def test_a_50_mb_reply_is_an_error_the_model_reads() -> None:
                 result = await do(pool, what="big")
                 assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
                 assert (await do(pool)).content == "fine"
+
+    asyncio.run(main())
+
+
+def test_a_small_compressed_reply_is_read_and_a_bomb_is_thrown_away_as_it_unpacks() -> None:
+    async def main() -> None:
+        with http_server() as url:
+            async with nothing_leaks(), Pool(remote(url)) as pool:
+                assert (await do(pool, what="gzip")).content == "fine"
+                result = await do(pool, what="bomb")
+                assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
+                assert (await do(pool)).content == "fine"
+
+    asyncio.run(main())
+
+
+def test_a_large_error_page_is_the_servers_fault_not_the_models() -> None:
+    async def main() -> None:
+        with http_server() as url:
+            async with nothing_leaks(), Pool(remote(url, num_retries=0, max_message_bytes=1000)) as pool:
+                result = await do(pool, what=500, times=1000)
+                assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
 
     asyncio.run(main())
 

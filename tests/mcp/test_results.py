@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.mcp.results import Sanitiser, cut, estimate_tokens, render, secrets_of
+from turnwise.mcp.results import Sanitiser, cut, estimate_tokens, render
+from turnwise.secret_values import secret_values, spellings_of
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=80)
 """Lone surrogates too."""
@@ -224,7 +225,7 @@ def test_the_tokenizers_own_special_tokens_do_not_survive_even_overlapping(token
     )
 )
 def test_cleaning_never_raises_and_cleaning_twice_changes_nothing(parts: list[str]) -> None:
-    sanitiser = Sanitiser(("<|mine|>", "aba"), secrets_of([{"KEY": SECRET}]))
+    sanitiser = Sanitiser(("<|mine|>", "aba"), spellings_of(secret_values({"KEY": SECRET})))
     clean = sanitiser.clean("".join(parts))
     assert sanitiser.clean(clean) == clean
     assert SECRET not in clean
@@ -277,7 +278,9 @@ def uncovered(text: str, secret: str) -> bool:
 @pytest.mark.parametrize("spell", SPELLINGS)
 @pytest.mark.parametrize("secret", [SECRET, "sk-proj-0123456789abcdef", "hunter2", "пароль-1234"])
 def test_a_secret_is_redacted_in_every_spelling(spell: Callable[[str], str], secret: str) -> None:
-    clean = Sanitiser(secrets=secrets_of([{"API_KEY": secret}])).clean(f"before {spell(secret)} after")
+    clean = Sanitiser(secrets=spellings_of(secret_values({"API_KEY": secret}))).clean(
+        f"before {spell(secret)} after"
+    )
     assert "[redacted]" in clean
     assert not uncovered(clean, secret)
     assert clean.startswith("before ")
@@ -287,14 +290,14 @@ def test_a_secret_is_redacted_in_every_spelling(spell: Callable[[str], str], sec
 @pytest.mark.parametrize("hidden", [*HIDDEN, "\x1b]0;x\x07", "\ud800"])
 def test_a_secret_with_a_hidden_character_inside_is_redacted(hidden: str) -> None:
     secret = "sk-proj-0123456789"
-    sanitiser = Sanitiser(secrets=secrets_of([{"API_KEY": secret}]))
+    sanitiser = Sanitiser(secrets=spellings_of(secret_values({"API_KEY": secret})))
     for place in range(1, len(secret)):
         clean = sanitiser.clean(f"key={secret[:place]}{hidden}{secret[place:]};")
         assert clean == "key=[redacted];"
 
 
 def test_a_longer_secret_is_redacted_before_a_shorter_one_inside_it() -> None:
-    secrets = secrets_of([{"KEY": "abcdef", "LONG_KEY": "abcdef-ghijkl"}])
+    secrets = spellings_of(secret_values({"KEY": "abcdef", "LONG_KEY": "abcdef-ghijkl"}))
     assert Sanitiser(secrets=secrets).clean("abcdef-ghijkl") == "[redacted]"
 
 
@@ -309,16 +312,23 @@ def test_a_longer_secret_is_redacted_before_a_shorter_one_inside_it() -> None:
     ],
 )
 def test_the_secret_part_of_a_longer_value_is_redacted_by_itself(name: str, value: str) -> None:
-    clean = Sanitiser(secrets=secrets_of([{name: value}])).clean("leaked sk-0123456789 here")
+    clean = Sanitiser(secrets=spellings_of(secret_values({name: value}))).clean("leaked sk-0123456789 here")
     assert clean == "leaked [redacted] here"
 
 
 @pytest.mark.parametrize("name", ["X", "MY_THING", "DATABASE_URL"])
 @pytest.mark.parametrize(
-    "value", ["sk-0123456789", "aB3dE5fG7h", "postgres://me:pw@db/x", "two words", "a" * 40]
+    "value",
+    [
+        "sk-0123456789",
+        "aB3dE5fG7h",
+        "postgres://me:pw@db/x",
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "4f0c2a9be1d84b7f9c3a5d6e7f801234",
+    ],
 )
 def test_a_value_that_looks_like_a_secret_is_one_under_any_name(name: str, value: str) -> None:
-    assert value in secrets_of([{name: value}])
+    assert value in spellings_of(secret_values({name: value}))
 
 
 @pytest.mark.parametrize(
@@ -335,24 +345,69 @@ def test_a_value_that_looks_like_a_secret_is_one_under_any_name(name: str, value
         "127.0.0.1:8080",
         "2024-11-15",
         "true",
+        "Europe/Berlin",
+        "sales_2024",
+        "gpt-4o-mini-2024-07-18",
+        "arn:aws:iam::123456789012:role/MyRole2Admin",
+        "two words",
         "short",
         "",
     ],
 )
-def test_paths_urls_numbers_and_plain_words_stay_readable(value: str) -> None:
-    sanitiser = Sanitiser(secrets=secrets_of([{"BACKEND": value, "PLACE": value}]))
+def test_ordinary_values_stay_readable(value: str) -> None:
+    sanitiser = Sanitiser(secrets=spellings_of(secret_values({"BACKEND": value, "PLACE": value})))
     assert sanitiser.clean(f"using {value} now") == f"using {value} now"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DB_PASS", "correcthorse"),
+        ("dbPassword", "correcthorse"),
+        ("--api-key", "correcthorse"),
+        ("ACCESSTOKEN", "correcthorse"),
+        ("X-Auth", "correcthorse"),
+    ],
+)
+def test_a_plain_word_is_a_secret_where_its_name_says_so(name: str, value: str) -> None:
+    assert secret_values({name: value}) == {value}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSH_KEY_PATH", "/home/me/.ssh/id"),
+        ("SESSION_DIR", "sessions-of-today"),
+        ("AUTH_URL", "https://login.example.com/start"),
+        ("MAX_TOKENS", "1000000"),
+        ("AUTHOR", "shakespeare"),
+        ("KEYBOARD_LAYOUT", "dvorak-intl"),
+        ("TOKENIZER", "cl100k_base"),
+    ],
+)
+def test_a_name_about_a_secret_hides_no_ordinary_value(name: str, value: str) -> None:
+    assert secret_values({name: value}) == set()
+
+
+def test_a_key_in_the_path_of_a_url_is_a_secret_and_the_rest_of_the_url_is_not() -> None:
+    found = secret_values({"HOOK": "https://hooks.example.com/services/T00/B00/a1B2c3D4e5F6g7H8"})
+    assert found == {"a1B2c3D4e5F6g7H8"}
+
+
+def test_a_server_may_name_further_secrets_and_exempt_values() -> None:
+    given = {"PLACE": "Atlantis", "API_KEY": "demonstration"}
+    assert secret_values(given, also=["PLACE"], never=["API_KEY"]) == {"Atlantis"}
+
+
 def test_a_secret_that_is_part_of_the_mark_does_not_breed_marks() -> None:
-    sanitiser = Sanitiser(secrets=secrets_of([{"KEY": "redacted", "KEY_2": "sk-0123456789"}]))
+    sanitiser = Sanitiser(secrets=spellings_of(secret_values({"KEY": "redacted", "KEY_2": "sk-0123456789"})))
     assert sanitiser.clean("sk-0123456789") == "[redacted]"
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.dictionaries(st.text(), ANY_TEXT, max_size=4), ANY_TEXT)
 def test_any_env_block_can_be_redacted(block: dict[str, str], text: str) -> None:
-    Sanitiser(secrets=secrets_of([block])).clean(text)
+    Sanitiser(secrets=spellings_of(secret_values(block))).clean(text)
 
 
 # --- cutting -----------------------------------------------------------------------------------------------
@@ -424,7 +479,9 @@ def test_fifty_megabytes_are_cut_without_tokenising_them() -> None:
 
 
 def test_fifty_megabytes_are_cleaned_in_seconds() -> None:
-    sanitiser = Sanitiser(("<|mine|>",), secrets_of([{"KEY": SECRET, "TOKEN": "sk-0123456789"}]))
+    sanitiser = Sanitiser(
+        ("<|mine|>",), spellings_of(secret_values({"KEY": SECRET, "TOKEN": "sk-0123456789"}))
+    )
     text = '{"price": 5.25, "name": "ACME <b>"}\r\n' * 1_350_000
     started = time.thread_time()
     sanitiser.clean(text)

@@ -275,3 +275,21 @@ def test_http_junk_is_refused_and_the_server_goes_on(url: str) -> None:
         for body in (b"junk", b"", b"[]", b"\xff\xfe", b"[" * 10_000):
             assert 400 <= client.post(url, content=body, headers=headers).status_code < 500
         assert client.post(url, content=json.dumps(HELLO), headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Bearer open-sesame", "origin": "https://evil.example.com"}, 403),
+        ({"authorization": "Bearer open-sesame"}, 200),
+    ],
+)
+def test_a_server_that_others_can_reach_asks_for_its_token_and_turns_pages_away(
+    headers: dict[str, str], status: int
+) -> None:
+    with notes_over_http("--token", "open-sesame") as url:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+        accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+        assert httpx2.post(url, json=asked, headers={**accept, **headers}).status_code == status

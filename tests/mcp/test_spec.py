@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.environment import environment
-from turnwise.mcp.results import secrets_of
 from turnwise.mcp.session import command_of
 from turnwise.mcp.spec import Isolation, ServerSpec, load, parse
 
@@ -360,11 +359,9 @@ def test_secrets_are_looked_for_in_env_headers_the_url_and_flags() -> None:
         {},
         directory=Path.cwd(),
     )
-    assert local.secret_blocks[-1] == {"--api-key": "k-123456", "--token": "t-123456"}
     [bare] = parse({"s": {"url": "http://127.0.0.1:1/mcp?key=u-123456"}}, {}, directory=Path.cwd())
-    secrets = secrets_of(block for spec in (local, bare) for block in spec.secret_blocks)
-    assert {"k-123456", "t-123456", "u-123456"} <= set(secrets)
-    assert "/data" not in secrets
+    assert local.secrets == {"k-123456", "t-123456"}
+    assert bare.secrets == {"u-123456"}
 
 
 def test_workers_share_what_a_remote_server_allows() -> None:
@@ -388,3 +385,59 @@ def test_more_workers_than_a_server_takes_calls_are_refused() -> None:
     assert far.shared_by(3).options.max_concurrency == 1
     with pytest.raises(ValueError, match=r"server 'far': turnwise\.max_concurrency is 3, and 4 workers"):
         far.shared_by(4)
+
+
+def test_a_program_is_the_users_own_and_turnwise_is_the_one_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("python", "turnwise"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    python = command_of(one({"command": "python"}), None)
+    assert python.path == str(tmp_path / "python")
+    assert python.environment["PATH"] == str(tmp_path)
+    assert command_of(one({"command": "turnwise"}), None).path != str(tmp_path / "turnwise")
+
+
+def test_a_bad_entry_costs_a_line_and_not_the_other_servers(caplog: pytest.LogCaptureFixture) -> None:
+    blocks = {
+        "unset": {"command": "x", "env": {"KEY": "${SURELY_NOT_SET}"}},
+        "old": {"type": "sse", "url": "http://127.0.0.1/sse"},
+        "typo": {"comand": "x"},
+        "odd": 5,
+        "good": {"command": "x"},
+    }
+    [good] = parse(blocks, {}, directory=Path.cwd())
+    assert good.name == "good"
+    lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
+    assert [name in line for name, line in zip(("unset", "old", "typo", "odd"), lines, strict=True)] == [
+        True
+    ] * 4
+    assert "SURELY_NOT_SET" in lines[0]
+
+
+def test_vs_codes_file_is_read_with_its_comments_and_variables(tmp_path: Path) -> None:
+    folder = tmp_path / ".vscode"
+    folder.mkdir()
+    (folder / "mcp.json").write_text(
+        """{
+          // servers of this workspace
+          "servers": {
+            "git": {
+              "type": "stdio", /* as VS Code writes it */
+              "command": "git-server",
+              "args": ["${workspaceFolder}", "http://not-a-comment", "/* nor this */"],
+              "env": {"TOKEN": "${env:MY_TOKEN}"},
+            },
+          },
+        }"""
+    )
+    [git] = load(folder / "mcp.json", {"MY_TOKEN": "t"})
+    assert git.args == (str(tmp_path), "http://not-a-comment", "/* nor this */")
+    assert git.env == {"TOKEN": "t"}
+
+
+def test_a_value_that_an_editor_asks_for_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"env.KEY: \$\{input:api-key\} is asked for by an editor"):
+        one({"command": "x", "env": {"KEY": "${input:api-key}"}})

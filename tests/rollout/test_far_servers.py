@@ -26,6 +26,7 @@ ENVIRON = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 NUM_WORKERS, NUM_TASKS, GROUP_SIZE = 3, 6, 4
 MAX_CONCURRENCY = 7
 """Two calls for each of three workers, and one that none may have."""
+HEADERS = {"Authorization": "Bearer far-away"}
 SERVING = """
 import asyncio, sys
 from tests.mcp.servers.notebook import TOOLS, drop
@@ -34,7 +35,7 @@ tools = [
     ServedTool(name, name, {"type": "object"}, handler, is_read_only=name != "write", is_idempotent=False)
     for name, handler in TOOLS.items()
 ]
-asyncio.run(serve_http(Service("notebook", tools, drop=drop), host=sys.argv[1], port=8000))
+asyncio.run(serve_http(Service("notebook", tools, drop=drop), host=sys.argv[1], port=8000, token="far-away"))
 """
 
 pytestmark = pytest.mark.skipif(bool(why_none()), reason=why_none())
@@ -67,7 +68,7 @@ def noted(name: str) -> Task:
 
 def write_recipe(folder: Path, url: str) -> Path:
     options = {"max_concurrency": MAX_CONCURRENCY, "timeout_seconds": 2, "breaker_seconds": 0.5}
-    servers = {"notebook": {"url": url, "turnwise": options}}
+    servers = {"notebook": {"url": url, "headers": HEADERS, "turnwise": options}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     save([noted(f"note{number}") for number in range(NUM_TASKS)], folder / "train.jsonl")
     recipe = folder / "recipe.toml"
@@ -103,7 +104,7 @@ def server_log(url: str, host: Host) -> list[str]:
 
 
 async def ask_log(url: str) -> str:
-    async with Pool(parse({"notebook": {"url": url}}, {}, directory=Path.cwd())) as pool:
+    async with Pool(parse({"notebook": {"url": url, "headers": HEADERS}}, {}, directory=Path.cwd())) as pool:
         async with pool.lease(["notebook"], "log") as toolbox:
             [result] = await toolbox.call([ToolCall("1", "log", {})])
             return result.content

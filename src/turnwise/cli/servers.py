@@ -93,10 +93,12 @@ def serve(
 ) -> None:
     """Run one of the five servers, over stdio or HTTP.
 
+    Where others can reach it (--host), clients must send the token that TURNWISE_SERVE_TOKEN holds.
+
     Example: turnwise serve fmp --http --port 8001
     """
     from turnwise.environment import environment
-    from turnwise.mcp.serve import serve_http, serve_stdio
+    from turnwise.mcp.serve import TOKEN_VARIABLE, serve_http, serve_stdio
     from turnwise.servers.services import SERVERS, Backend, check_backend, open_service
 
     if name not in SERVERS:
@@ -108,12 +110,16 @@ def serve(
 
     async def run() -> None:
         async with open_service(name, chosen, variables, may_write=allow_writes) as service:
-            await (serve_http(service, host=host, port=port) if http else serve_stdio(service))
+            if not http:
+                await serve_stdio(service)
+                return
+            await serve_http(service, host=host, port=port, token=os.environ.get(TOKEN_VARIABLE, ""))
 
     try:
         check_backend(name, chosen, variables, may_write=allow_writes)
         asyncio.run(run())
     except ValueError as error:
-        fail(str(error))
+        hint = f" (set {TOKEN_VARIABLE})" if "token is needed" in str(error) else ""
+        fail(f"{error}{hint}")
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

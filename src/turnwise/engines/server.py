@@ -23,7 +23,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnwise.engines.admission import Admission
+from turnwise.admission import Admission
 from turnwise.engines.wire import (
     BEAT_SECONDS,
     MAX_ASKS_BYTES,

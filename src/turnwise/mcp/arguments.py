@@ -1,29 +1,16 @@
 """Check a model's arguments against a tool's schema: arguments to call with, or an error for the model."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import Draft202012Validator, SchemaError
-from jsonschema.exceptions import best_match
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
 from turnwise.mcp.argument_names import ArgumentNames
-
-logger = logging.getLogger(__name__)
+from turnwise.mcp.schemas import Schema
 
 _MESSAGE_CHARS = 300
 
 _NAMES_SHOWN, _NAME_CHARS = 3, 50
 """Of unknown names in a message: the parameter's name after them must not be cut off."""
-
-_UNCHECKABLE = (Unresolvable, RecursionError, OverflowError)
-"""What a schema or a value can make the validator raise. Overflow: it divides by a fractional multipleOf,
-which no float can do for 10**400."""
 
 _MAX_DEPTH = 100
 """Levels of nesting: pydantic stops writing JSON at about 250, Python's own json at about 1,000."""
@@ -49,46 +36,24 @@ class ArgumentChecker:
         not, the error is the schema's own."""
         self._tool = tool
         self._names = ArgumentNames(schema)
-        self._properties = schema.get("properties")
         self._is_mending = is_mending
-        self._validator = _compile(tool, schema)
+        self._schema = Schema(tool, schema)
 
     def check(self, given: Mapping[str, Any]) -> Checked:
         error = _unsendable(given)
         if error is not None:
             raise BadArguments(f"bad arguments for {self._tool}: {error}")
-        arguments, repairs = (
-            self._names.repaired(given, self._fits) if self._is_mending else (dict(given), ())
-        )
+        arguments, repairs = self._mended(given)
         error = self._first_error(arguments)
         if error is not None:
             raise BadArguments(f"bad arguments for {self._tool}: {error}")
         return Checked(arguments, repairs)
 
     def _mended(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        return self._names.repaired(given, self._fits) if self._is_mending else (dict(given), ())
-
-    def _fits(self, name: str, value: Any) -> bool:
-        """Whether the parameter's own schema accepts the value; references are those of the whole schema."""
-        if self._validator is None or self._properties is None:
-            return True
-        try:
-            return self._validator.evolve(schema=self._properties[name]).is_valid(value)
-        except (
-            *_UNCHECKABLE,
-            AttributeError,
-            TypeError,
-        ):  # as in _compile, for the parameter's own `$schema`
-            return False
+        return self._names.repaired(given, self._schema.fits) if self._is_mending else (dict(given), ())
 
     def _first_error(self, arguments: dict[str, Any]) -> str | None:
-        if self._validator is None:
-            return None
-        try:
-            error = best_match(self._validator.iter_errors(arguments))
-        except _UNCHECKABLE as broken:
-            logger.warning("%s: cannot check arguments: %s", self._tool, broken)
-            return None
+        error = self._schema.first_error(arguments)
         if error is None:
             return None
         is_about_names = not error.absolute_path and error.validator in ("required", "additionalProperties")
@@ -137,18 +102,3 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _compile(tool: str, schema: Mapping[str, Any]) -> Validator | None:
-    try:
-        # MCP's own default, also for a dialect jsonschema has never heard of.
-        kind = validator_for(schema, default=Draft202012Validator)
-        kind.check_schema(dict(schema))
-    except (SchemaError, RecursionError, AttributeError, TypeError) as error:
-        # The server's mistake, not the model's: let the server judge the arguments itself. AttributeError
-        # and TypeError: what jsonschema makes of a `$schema` that is no string.
-        reason = error.message if isinstance(error, SchemaError) else f"{type(error).__name__}: {error}"
-        logger.warning("%s: its schema is not valid JSON Schema (%s); arguments go unchecked", tool, reason)
-        return None
-    # An empty registry: a schema's $ref is never fetched from anywhere.
-    return kind(dict(schema), registry=Registry())

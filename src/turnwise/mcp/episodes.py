@@ -1,7 +1,10 @@
 """The words client and server share about episodes: which meta key names one, how its state is dropped."""
 
 EXTENSION = "io.turnwise/episodes"
-"""Advertised by a server that keeps state per episode: the pool then shares one process between episodes."""
+"""Advertised by a server that keeps episodes apart by itself: the pool then shares one process for all."""
+
+STATELESS = {"state": "none"}
+"""The extension's settings of a server that keeps nothing between calls: all episodes may share it."""
 
 EPISODE_KEY = "io.turnwise/episode"
 """`_meta` key of a tool call: the id of the episode that made it."""

@@ -23,10 +23,15 @@ import mcp_types as wire
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from turnwise.mcp.private_folders import Namespace
+
 logger = logging.getLogger(__name__)
 
 INHERITED = ("PATH", "HOME")
 """All a child gets of our environment: enough to find a program. Secrets come by its `env` block only."""
+
+OWN_PROGRAM = "turnwise"
+"""Our own command, which need not be on the PATH."""
 
 TOO_LARGE_CODE = -32901
 """JSON-RPC error code put in place of a reply that was over `max_message_bytes`."""
@@ -65,14 +70,20 @@ class Command:
     env: Mapping[str, str]
     cwd: Path | None
     max_message_bytes: int
+    namespace: Namespace | None = None
+    """Where its private folders are; None: it sees the file system as it is."""
 
     @property
     def environment(self) -> dict[str, str]:
-        inherited = {key: os.environ[key] for key in INHERITED if key in os.environ}
-        # Our own scripts first: "command": "turnwise" works from an environment that is not activated.
-        scripts = str(Path(sys.executable).parent)
-        inherited["PATH"] = os.pathsep.join([scripts, inherited.get("PATH", os.defpath)])
-        return {**inherited, **self.env}
+        return {**{key: os.environ[key] for key in INHERITED if key in os.environ}, **self.env}
+
+    @property
+    def path(self) -> str | None:
+        """Where the program is, found as the user's shell would; `turnwise` is the one that runs now."""
+        own = Path(sys.executable).with_name(OWN_PROGRAM)
+        if self.program == OWN_PROGRAM and own.is_file():
+            return str(own)
+        return shutil.which(self.program, path=self.environment.get("PATH", os.defpath))
 
 
 @dataclass(slots=True)
@@ -120,7 +131,7 @@ async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Str
 
 
 async def _spawn(command: Command) -> asyncio.subprocess.Process:
-    program = shutil.which(command.program, path=command.environment["PATH"])
+    program = command.path
     if program is None:
         raise FileNotFoundError(f"command {command.program!r} is not on PATH")
     argv = [program, *command.args]
@@ -128,13 +139,15 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
     if setpriv:
         # A hung server does not notice that our stdin pipe closed: have the kernel end it if we are killed.
         argv = [setpriv, "--pdeathsig", "KILL", *argv]
+    if command.namespace is not None:
+        argv = command.namespace.wrap(argv, command.cwd)
     return await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=command.environment,
-        cwd=command.cwd,
+        cwd=command.cwd if command.namespace is None else None,  # else set inside
         start_new_session=True,
     )
 

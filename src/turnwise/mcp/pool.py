@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Self
@@ -16,13 +16,17 @@ import mcp_types as wire
 
 from turnwise.mcp.arguments import ArgumentChecker
 from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.exposure import Exposure, exposure
 from turnwise.mcp.gate import Breaker
-from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens, secrets_of
+from turnwise.mcp.private_folders import Way
+from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens
 from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import Isolation, ServerSpec
+from turnwise.mcp.stock import ProcessSet, Stock, grouped
 from turnwise.mcp.supply import Holding, Supply
 from turnwise.mcp.toolbox import LeasedToolbox, Readability
+from turnwise.secret_values import spellings_of
 from turnwise.types import ServerLoss, Tool
 
 logger = logging.getLogger(__name__)
@@ -51,11 +55,12 @@ class Pool:
         self._specs = {spec.name: spec for spec in specs}
         self._cassette = cassette
         self._is_mending = is_mending
-        secrets = secrets_of(block for spec in specs for block in spec.secret_blocks)
+        secrets = spellings_of(secret for spec in specs for secret in spec.secrets)
         self._sanitiser = Sanitiser(tuple(special_tokens), secrets)
         self._readability = Readability(self._sanitiser, max_result_tokens, count_tokens)
         # Starting a server is CPU work; a few more than there are cores keeps them busy over disk reads.
         self._max_spawns = max_spawns or (os.cpu_count() or 1) + 2
+        self._stocks: list[Stock] = []
         self._supplies: dict[str, Supply] = {}
         self._listed: dict[str, tuple[Tool, ...]] = {}
         self._checkers: dict[str, ArgumentChecker] = {}
@@ -70,21 +75,27 @@ class Pool:
             return self
         self._scratch = Scratch()
         spawn_slots = asyncio.Semaphore(self._max_spawns)
-        self._supplies = {
-            name: Supply(
-                spec,
-                tasks=self._tasks,
-                scratch=self._scratch,
-                spawn_slots=spawn_slots,
-                clean=self._sanitiser.clean,
-            )
-            for name, spec in self._specs.items()
-        }
+        for group in grouped(tuple(self._specs.values())):
+            stock = Stock(group[0].name, group, tasks=self._tasks, scratch=self._scratch)
+            self._stocks.append(stock)
+            for spec in group:
+                self._supplies[spec.name] = Supply(
+                    spec,
+                    stock=stock,
+                    tasks=self._tasks,
+                    scratch=self._scratch,
+                    spawn_slots=spawn_slots,
+                    clean=self._sanitiser.clean,
+                )
+        self._supplies = {name: self._supplies[name] for name in self._specs}
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         try:
-            await asyncio.gather(*(supply.close() for supply in self._supplies.values()))
+            await asyncio.gather(
+                *(stock.close() for stock in self._stocks),
+                *(supply.close() for supply in self._supplies.values()),
+            )
             # Not given the caller's exception: it would come back wrapped in a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
@@ -115,6 +126,17 @@ class Pool:
     def isolation(self, server: str) -> Isolation:
         """What a connected server's isolation is; settles what `auto` came to mean."""
         return self._supplies[server].isolation
+
+    def exposure(self, server: str) -> Exposure:
+        """What an episode could change through a connected server."""
+        supply = self._supplies[server]
+        return exposure(
+            supply.spec,
+            [tool.name for tool in self._listed[server] if not tool.is_read_only],
+            is_own=supply.keeps_episodes_apart,
+            private=[str(mount.folder) for mount in supply.stock.mounts if mount.way is not Way.FRESH],
+            not_private=supply.stock.not_private,
+        )
 
     @property
     def breakers(self) -> Mapping[str, Breaker]:
@@ -153,10 +175,12 @@ class Pool:
         key = f"{episode_id}/{secrets.token_hex(8)}"
         losses: list[ServerLoss] = []
         holdings: dict[str, Holding] = {}
+        sets: dict[Stock, ProcessSet] = {}
         try:
             # One order for all: two leases can never each wait for a process that the other one holds.
-            for server in sorted(set(servers) & set(self._supplies)):
-                holdings[server] = await self._supplies[server].acquire(key, losses)
+            supplies = [self._supplies[server] for server in set(servers) & set(self._supplies)]
+            for supply in sorted(supplies, key=lambda supply: (supply.stock.name, supply.spec.name)):
+                holdings[supply.spec.name] = await supply.acquire(key, losses, sets)
             tools = [
                 tool
                 for server in dict.fromkeys(servers)
@@ -169,6 +193,8 @@ class Pool:
         finally:
             self._leased.discard(episode_id)
             await self._release(holdings.values())
+            for stock, process_set in sets.items():
+                stock.recycle(process_set)
 
     async def _release(self, holdings: Iterable[Holding]) -> None:
         releases = [holding.supply.release(holding) for holding in holdings]
@@ -193,7 +219,7 @@ class Pool:
         except ConnectFailed as error:
             return error
         options = self._specs[name].options
-        tools = tuple(_tool_of(name, tool, self._sanitiser.clean) for tool in session.tools)
+        tools = tuple(_tool_of(name, tool, self._sanitiser) for tool in session.tools)
         return tuple(tool for tool in tools if is_offered(tool, options.allow, options.deny))
 
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
@@ -235,13 +261,13 @@ def qualified_name(server: str, tool: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__{tool}"
 
 
-def _tool_of(server: str, tool: wire.Tool, clean: Callable[[str], str]) -> Tool:
+def _tool_of(server: str, tool: wire.Tool, sanitiser: Sanitiser) -> Tool:
     """The tool as its server gave it, but that its prose cannot pass for structure or carry a secret."""
     hints = tool.annotations
     return Tool(
         name=tool.name,
-        description=clean(tool.description or ""),
-        input_schema=_clean_prose(tool.input_schema, clean),
+        description=sanitiser.clean(tool.description or ""),
+        input_schema=_clean_schema(tool.input_schema, sanitiser),
         server=server,
         server_tool=tool.name,
         is_read_only=hints is not None and hints.read_only_hint is True,
@@ -249,18 +275,15 @@ def _tool_of(server: str, tool: wire.Tool, clean: Callable[[str], str]) -> Tool:
     )
 
 
-def _clean_prose(schema: Any, clean: Callable[[str], str]) -> Any:
-    """Titles and descriptions cleaned at any depth; whatever validates (names, enums, patterns) untouched."""
+def _clean_schema(schema: Any, sanitiser: Sanitiser, key: str = "") -> Any:
+    """Titles and descriptions cleaned at any depth; from what validates (enums, defaults) secrets removed."""
     if isinstance(schema, list):
-        return [_clean_prose(item, clean) for item in schema]
-    if not isinstance(schema, dict):
+        return [_clean_schema(item, sanitiser) for item in schema]
+    if isinstance(schema, dict):
+        return {name: _clean_schema(value, sanitiser, name) for name, value in schema.items()}
+    if not isinstance(schema, str):
         return schema
-    return {
-        key: clean(value)
-        if key in ("title", "description") and isinstance(value, str)
-        else _clean_prose(value, clean)
-        for key, value in schema.items()
-    }
+    return sanitiser.clean(schema) if key in ("title", "description") else sanitiser.redact(schema)
 
 
 def is_offered(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str] = ()) -> bool:

@@ -1,13 +1,15 @@
-"""Takes a server's URL, gives its JSON-RPC streams over streamable HTTP, every HTTP fault made a typed reply.
+"""JSON-RPC streams over streamable HTTP, with every HTTP fault made a typed reply.
 
 The SDK folds every status into one message, and one refused connection ends the session for all calls in
 flight. Answering those requests ourselves keeps the reason, and keeps the fault to the call that met it.
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+import zlib
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import mcp_types as wire
@@ -35,6 +37,10 @@ BUSY_CODE = -32915
 _UNSAID_SECONDS = 1.0
 """The rest after a 429 that does not say how long."""
 
+_PLAIN = {"accept-encoding": "identity"}
+"""Sent with every request: a compressed reply can be a thousand times as large as what was received."""
+
+_OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
 _JSON = {"content-type": "application/json"}
 
 
@@ -47,7 +53,7 @@ async def http_transport(
     limits = httpx2.Limits(max_connections=256, max_keepalive_connections=64)
     transport = _TypedFaults(httpx2.AsyncHTTPTransport(limits=limits), max_message_bytes)
     async with (
-        httpx2.AsyncClient(headers=dict(headers), timeout=timeout, transport=transport) as client,
+        httpx2.AsyncClient(headers={**_PLAIN, **headers}, timeout=timeout, transport=transport) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=max_message_bytes) as streams,
     ):
         yield streams
@@ -62,7 +68,8 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
-            return await self._inner.handle_async_request(request)
+            response = await self._inner.handle_async_request(request)
+            return await _uncompressed_stream(request, response)
         try:
             response = await self._inner.handle_async_request(request)
             return await self._checked(request, response)
@@ -72,40 +79,84 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
             return _fault(request, HTTP_CODE, f"connection failed: {_reason(error)}")
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        kind = response.headers.get("content-type", "").lower()
-        has_stream = response.status_code == 200 and kind.startswith("text/event-stream")
-        if has_stream or 200 < response.status_code < 400:
-            return response
-        body = b""
+        status, kind = response.status_code, response.headers.get("content-type", "").lower()
+        if status == 200 and kind.startswith("text/event-stream"):
+            return await _uncompressed_stream(request, response)
+        try:
+            body = await self._body(response)
+        except _Unreadable as error:
+            if status == 200:
+                return _fault(request, error.code, str(error))
+            body = b""  # an error's own words; its status is what counts
+        finally:
+            await response.aclose()
+        if status in (202, 204):
+            return httpx2.Response(status, request=request)
+        if status != 200:
+            return _refused(request, response, body)
+        if not kind.startswith("application/json"):
+            return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
+        kept = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
+        return httpx2.Response(200, headers=kept, content=body, request=request)
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        """The decoded body, of bounded size; also of a server that compresses though it was asked not to."""
+        decode, most = _decoder(response.headers.get("content-encoding", "")), self._max_message_bytes
+        body = bytearray()
         async for chunk in response.stream:  # type: ignore[union-attr]  # the async transport streams async
-            body += chunk
-            if len(body) > self._max_message_bytes:
-                await response.aclose()
-                text = f"the result has over {self._max_message_bytes:,} bytes, which is too large"
-                return _fault(request, TOO_LARGE_CODE, text)
-        await response.aclose()
-        if response.status_code == 200:
-            if not kind.startswith("application/json"):
-                return _fault(
-                    request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}"
-                )
-            return httpx2.Response(200, headers=response.headers, content=body, request=request)
-        asked = asked_seconds(response.headers.get("retry-after"))
-        return _refused(request, response.status_code, body, asked)
+            try:
+                body += decode(chunk, most + 1 - len(body))
+            except zlib.error as error:
+                raise _Unreadable(UNREADABLE_CODE, f"the reply cannot be decompressed: {error}") from None
+            if len(body) > most:
+                raise _Unreadable(TOO_LARGE_CODE, f"the result has over {most:,} bytes, which is too large")
+        return bytes(body)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-def _refused(request: httpx2.Request, status: int, body: bytes, asked: float | None) -> httpx2.Response:
-    """What an HTTP error comes to: a session to be made anew, the server's own JSON-RPC error, or a fault."""
-    reply = _rpc_error(body)
+class _Unreadable(Exception):
+    """A body that is too large or cannot be decoded, with the code of the fault."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
+    """A function of a chunk and the most bytes that may come of it."""
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return lambda chunk, _: chunk
+    if encoding not in ("gzip", "deflate"):
+        raise _Unreadable(UNREADABLE_CODE, f"the reply's content encoding is {encoding[:40]!r}")
+    return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress  # 32: gzip or zlib, as its header says
+
+
+async def _uncompressed_stream(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+    """A stream of events as it is; a compressed one is refused, since its size cannot be told in time."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        return response
+    await response.aclose()
+    return _fault(request, UNREADABLE_CODE, f"the stream is compressed ({encoding[:40]})")
+
+
+def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
+    """Map an HTTP status to an expired session, the server's own JSON-RPC error, or a fault."""
+    status, reply = response.status_code, _rpc_error(body)
+    asked = asked_seconds(response.headers.get("retry-after"))
     if "mcp-session-id" in request.headers and (status == 404 or _denies_session(reply)):
         return _fault(request, EXPIRED_CODE, f"HTTP {status}: the server no longer knows this session")
     if reply is not None and status in (400, 404):
         # Only these are about the request itself; a 401, 429 or 5xx with such a body is still no fault of it.
         return _json(request, status, reply)
     message = f"HTTP {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
+    if 300 <= status < 400:
+        # Not followed: its headers, and the keys in them, would go to an address that mcp.json does not name.
+        place = urlsplit(response.headers.get("location", ""))
+        message += f": it redirects to {place.netloc or 'itself'}{place.path}; put that URL into mcp.json"
     if status == 429:
         return _fault(request, TURNED_AWAY_CODE, message, _UNSAID_SECONDS if asked is None else asked)
     if status == 503 and asked is not None:

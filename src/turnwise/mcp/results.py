@@ -1,14 +1,14 @@
 """Takes a server's reply, gives the one text the model reads: flat, sanitised, redacted, cut to a budget."""
 
-import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, unquote
 
 import mcp_types as wire
+
+from turnwise.secret_values import REDACTED
 
 TokenCounter = Callable[[str], int]
 
@@ -36,16 +36,6 @@ _TEMPLATE_TAGS = re.compile(
     re.IGNORECASE,
 )
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
-_REDACTED = "[redacted]"
-
-_SECRET_NAME = re.compile(
-    r"key|token|secret|passw|passphrase|auth|credential|cookie|session|signature|private|webhook|\bpat\b|_pat|dsn",
-    re.IGNORECASE,
-)
-_PLAIN_VALUE = re.compile(r"^(?:[.~/].*|https?://[^@\s]*|[a-zA-Z]{0,15}|[\d.,:+-]*|true|false)$", re.DOTALL)
-_URL_LOGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\s:@]*:([^/?#\s]*)@")
-_URL_QUERY = re.compile(r"[?&]([^=&#\s]+)=([^&#\s]+)")
-_MIN_SECRET_CHARS = 6
 
 
 def estimate_tokens(text: str) -> int:
@@ -98,13 +88,13 @@ class Sanitiser:
     """Values that must never be seen, longest first."""
 
     def clean(self, text: str) -> str:
-        text = self._redact(text)
+        text = self.redact(text)
         text = _CONTROLS.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
         # Hidden characters may have split a secret or a tag; both are looked for again in what is left.
-        text = self._redact(text)
+        text = self.redact(text)
         seen = _JOINERS.sub("", text)
         if len(seen) < len(text) and self._is_unsafe(seen):
-            text = self._redact(seen)
+            text = self.redact(seen)
         text = _TEMPLATE_TAGS.sub(lambda match: _SAFE_OPENERS[match.group(0)], text)
         for token in filter(None, self.special_tokens):
             # Only the first character is matched, so that overlapping tokens are all found.
@@ -113,72 +103,15 @@ class Sanitiser:
             text = re.sub(opener, safe.replace("\\", r"\\"), text) if token in text else text
         return text
 
-    def _redact(self, text: str) -> str:
+    def redact(self, text: str) -> str:
+        """The text without secrets, otherwise as it is."""
         for secret in self.secrets:
-            text = text.replace(secret, _REDACTED)
+            text = text.replace(secret, REDACTED)
         return text
 
     def _is_unsafe(self, text: str) -> bool:
         found = any(hidden in text for hidden in (*self.secrets, *filter(None, self.special_tokens)))
         return found or _TEMPLATE_TAGS.search(text) is not None
-
-
-def secrets_of(blocks: Iterable[Mapping[str, str]]) -> tuple[str, ...]:
-    """The secret values of env and header blocks, in the spellings they may come back in.
-
-    A value is secret when its name says so, or when it is neither a path, a URL without a login, a number
-    nor a plain word: a key under an unusual name must be caught, a path or a backend's name stay readable.
-    """
-    found: set[str] = set()
-    for block in blocks:
-        for name, value in block.items():
-            is_named = bool(_SECRET_NAME.search(name))
-            found.update(_parts(value))
-            if is_named or not _PLAIN_VALUE.match(value):
-                found.add(value)
-    spelled = {
-        spelling
-        for secret in found
-        if len(secret) >= _MIN_SECRET_CHARS and secret not in _REDACTED
-        for spelling in _spellings(secret)
-    }
-    return tuple(sorted(spelled, key=lambda secret: (-len(secret), secret)))
-
-
-def _parts(value: str) -> list[str]:
-    """What is secret by itself inside a value: X in `Bearer X`, `db://user:X@host`, `https://host?key=X`."""
-    scheme, _, credential = value.partition(" ")
-    parts = [credential] if scheme.lower() in ("bearer", "basic", "token") else []
-    if login := _URL_LOGIN.match(value):
-        parts.append(login.group(1))
-    parts.extend(item for name, item in _URL_QUERY.findall(value) if _SECRET_NAME.search(name))
-    return [*parts, *(unquote(part) for part in parts)]
-
-
-def _spellings(secret: str) -> set[str]:
-    raw = secret.encode("utf-8", "surrogatepass")
-    quoted = quote(raw, safe="")
-    spellings = {
-        secret,
-        quoted,
-        quoted.replace("%20", "+"),
-        _lower_escapes(quoted),
-        raw.hex(),
-        raw.hex().upper(),
-    }
-    for is_ascii in (True, False):
-        escaped = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
-        spellings |= {escaped, escaped.replace("/", "\\/")}
-    for num_before in range(3):
-        # Base64 of a longer text that holds the secret: only characters made of nothing but its bits.
-        encoded = base64.b64encode(b"\0" * num_before + raw).decode()
-        whole = encoded[-(-num_before * 8 // 6) : (num_before + len(raw)) * 8 // 6]
-        spellings |= {whole, whole.replace("+", "-").replace("/", "_")}
-    return spellings
-
-
-def _lower_escapes(quoted: str) -> str:
-    return re.sub(r"%[0-9A-F]{2}", lambda match: match.group(0).lower(), quoted)
 
 
 def cut(text: str, max_tokens: int, count_tokens: TokenCounter = estimate_tokens) -> str:

@@ -1,6 +1,7 @@
 """Gives server processes fresh directories filled from a template, and takes them away again."""
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import os
@@ -31,11 +32,8 @@ class Scratch:
         return await asyncio.to_thread(self._fresh, name, template)
 
     def _fresh(self, name: str, template: Path | None) -> Path:
-        directory = Path(tempfile.mkdtemp(prefix=f"{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}-", dir=self._root))
-        if template is not None and template.is_dir():
-            shutil.copytree(template, directory, dirs_exist_ok=True, symlinks=True)
-        elif template is not None:
-            shutil.copy2(template, directory / template.name)
+        directory = Path(tempfile.mkdtemp(prefix=f"{_safe(name)}-", dir=self._root))
+        fill(directory, template)
         return directory
 
     async def discard(self, directory: Path) -> None:
@@ -46,11 +44,44 @@ class Scratch:
         os.close(self._lock)
 
 
+def fill(directory: Path, template: Path | None) -> None:
+    """Copy a template folder's contents, or a template file, into a directory."""
+    if template is not None and template.is_dir():
+        shutil.copytree(template, directory, dirs_exist_ok=True, symlinks=True)
+    elif template is not None:
+        shutil.copy2(template, directory / template.name)
+
+
+def episode_path(name: str) -> Path:
+    """Where a server sees its `${EPISODE_DIR}`: one path for all episodes and runs, empty outside of them."""
+    root = Path(tempfile.gettempdir()) / f"turnwise-episodes-{os.getuid()}"
+    for folder in (root, root / _safe(name)):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_own_folder(folder):
+            raise OSError(f"{folder} belongs to somebody else")
+    return root / _safe(name)
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
 def _remove(directory: Path) -> None:
     # Errors are passed over, so that one file in the way keeps no others: two runs may sweep at once.
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
+        _make_writable(directory)  # a server, or the kernel for an overlay, made a folder nobody may enter
+        shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
         logger.warning("could not remove all of %s", directory)
+
+
+def _make_writable(directory: Path) -> None:
+    with contextlib.suppress(OSError):
+        directory.chmod(0o700)
+        for entry in os.scandir(directory):
+            if entry.is_dir(follow_symlinks=False):
+                _make_writable(Path(entry.path))
 
 
 def _sweep(parent: Path) -> None:

@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import turnwise
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,9 @@ class Service:
     instructions: str | None = None
     """What a client is told about the server as a whole when it connects."""
 
+
+TOKEN_VARIABLE = "TURNWISE_SERVE_TOKEN"  # noqa: S105 (its name, not its value)
+"""What clients must send, where others than this machine can reach the server."""
 
 SILENT_SECONDS = 6 * 3600.0
 """Without a call, after which an episode's state is dropped: far longer than any lasts."""
@@ -128,7 +131,9 @@ def build(service: Service) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-    if service.drop is not None:
+    if service.drop is None:
+        server.extensions[EXTENSION] = STATELESS
+    else:
         drop = service.drop
 
         async def forget(ctx: ServerRequestContext[Any], params: _DropParams) -> wire.EmptyResult:
@@ -148,12 +153,18 @@ async def serve_stdio(service: Service) -> None:
         await server.run(read_stream, write_stream, server.create_initialization_options())
 
 
-async def serve_http(service: Service, *, host: str, port: int) -> None:
-    """Serve streamable HTTP at /mcp until interrupted; prints the address, since port 0 picks a free one."""
+async def serve_http(service: Service, *, host: str, port: int, token: str = "") -> None:
+    """Serve streamable HTTP at /mcp until interrupted; prints the address, since port 0 picks a free one.
+
+    ValueError without a token where others can reach it: clients send it as `Authorization: Bearer TOKEN`.
+    """
     import uvicorn
 
+    from turnwise.admission import Admission
+
+    admission = Admission(host, token)
     app = build(service).streamable_http_app(host=host, stateless_http=True, json_response=True)
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning")
+    config = uvicorn.Config(admission.over(app), host=host, port=port, log_level="warning")
     listener = config.bind_socket()
     bound_host, bound_port = listener.getsockname()[:2]
     print(f"{service.name} at http://{bound_host}:{bound_port}/mcp", flush=True)

@@ -14,8 +14,9 @@ from mcp.client._transport import Transport
 from pydantic import ValidationError
 
 import turnwise
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
+from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
     BUSY_CODE,
     EXPIRED_CODE,
@@ -24,12 +25,15 @@ from turnwise.mcp.remote import (
     TURNED_AWAY_CODE,
     http_transport,
 )
+from turnwise.mcp.schemas import Schema
 from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
 
 _MAX_PAGES = 100
+_MAX_TOOLS = 1_000
+"""No prompt holds more."""
 _CHECK_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 3.0
 _CLIENT_INFO = wire.Implementation(name="turnwise", version=turnwise.__version__)
@@ -80,12 +84,23 @@ def describe(loss: ServerLoss) -> str:
 class Session:
     """One connection; `run` holds it open in a task of its own, since the SDK's scopes belong to one task."""
 
-    def __init__(self, spec: ServerSpec, directory: Path | None, clean: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        spec: ServerSpec,
+        directory: Path | None,
+        clean: Callable[[str], str],
+        namespace: Namespace | None = None,
+    ) -> None:
         self.spec = spec
         self.directory = directory
+        self._namespace = namespace
         self._clean = clean
         self.tools: tuple[wire.Tool, ...] = ()
+        self._output_schemas: dict[str, Schema] = {}
         self.is_keyed = False
+        """Whether the server keeps each episode's state apart, and drops it on request."""
+        self.is_stateless = False
+        """Whether the server promises to keep nothing from one call to the next."""
         self.protocol_version = ""
         self._vitals = Vitals()
         self._rest_seconds: float | None = None
@@ -174,11 +189,11 @@ class Session:
             raise CallFailed(Cause.TIMEOUT, f"no answer within {timeout_seconds:g} s") from None
         except MCPError as error:
             raise await self._call_failed(error) from None
-        except (ValidationError, RuntimeError) as error:
-            # RuntimeError: the SDK's word for structured content that breaks the tool's own output schema.
+        except ValidationError as error:
             raise CallFailed(Cause.BAD_REPLY, f"the reply is not a tool result: {_reason(error)}") from None
         if (result.meta or {}).get(FAULT_KEY) == "infra":
             return result, Cause.UPSTREAM
+        self._check_output(tool, result)
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
 
     async def drop(self, episode: str) -> None:
@@ -191,7 +206,8 @@ class Session:
             async with asyncio.timeout(self.spec.options.timeout_seconds):
                 await self._client.session.send_request(request, wire.EmptyResult)
         except (MCPError, TimeoutError, ValidationError) as error:
-            logger.warning("server %s did not drop episode %s: %s", self.spec.name, episode, _reason(error))
+            reason = self._clean(_reason(error))
+            logger.warning("server %s did not drop episode %s: %s", self.spec.name, episode, reason)
 
     def _meta(self, episode: str) -> wire.RequestParamsMeta | None:
         # The meta map is open: any key of ours travels beside the protocol's own.
@@ -206,7 +222,7 @@ class Session:
                 connect_seconds=spec.options.connect_seconds,
                 max_message_bytes=spec.options.max_message_bytes,
             )
-        return stdio_transport(command_of(spec, self.directory), self._vitals)
+        return stdio_transport(command_of(spec, self.directory, self._namespace), self._vitals)
 
     async def _introduce(self, client: Client) -> None:
         """Learn what the server is and has."""
@@ -218,15 +234,41 @@ class Session:
             cursor = page.next_cursor
             if cursor is None:
                 break
-        self.tools = tuple(tool for tool in tools if self._can_call(tool))
+        if len(tools) > _MAX_TOOLS:
+            logger.warning(
+                "server %s lists %s tools; the first %s are taken", self.spec.name, len(tools), _MAX_TOOLS
+            )
+        self.tools = tuple(tool for tool in tools[:_MAX_TOOLS] if self._can_call(tool))
+        self._output_schemas = {
+            tool.name: Schema(f"{self.spec.name}: {self._clean(tool.name)}", tool.output_schema)
+            for tool in self.tools
+            if tool.output_schema is not None
+        }
+        # The SDK would check output without a limit of time; ours has one.
+        client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         self.protocol_version = client.protocol_version
-        self.is_keyed = EXTENSION in (client.server_capabilities.extensions or {})
+        promise = (client.server_capabilities.extensions or {}).get(EXTENSION)
+        self.is_stateless = promise == STATELESS
+        self.is_keyed = promise is not None and not self.is_stateless
+
+    def _check_output(self, tool: str, result: wire.CallToolResult) -> None:
+        """Structured content that breaks the tool's own output schema is a bad reply."""
+        schema = self._output_schemas.get(tool)
+        if schema is None or result.is_error:
+            return
+        if result.structured_content is None:
+            raise CallFailed(Cause.BAD_REPLY, "the tool has an output schema, and its result no structure")
+        error = schema.first_error(result.structured_content)
+        if error is not None:
+            message = f"the result breaks the tool's own output schema: {error.message[:200]}"
+            raise CallFailed(Cause.BAD_REPLY, message)
 
     def _can_call(self, tool: wire.Tool) -> bool:
         """False for a tool that runs only as a task: its server refuses plain calls, all we make."""
         if tool.execution is None or tool.execution.task_support != "required":
             return True
-        logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, tool.name)
+        name = self._clean(tool.name)
+        logger.warning("server %s: tool %s runs only as a task; it is left out", self.spec.name, name)
         return False
 
     async def _serve(self, client: Client) -> None:
@@ -273,7 +315,7 @@ class Session:
         return CallFailed(Cause.TOOL_ERROR, error.message)
 
 
-def command_of(spec: ServerSpec, directory: Path | None) -> Command:
+def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | None = None) -> Command:
     """The command with `${EPISODE_DIR}` filled in; a process of its own also works in that directory."""
     assert spec.command is not None
 
@@ -286,7 +328,12 @@ def command_of(spec: ServerSpec, directory: Path | None) -> Command:
         env={key: fill(value) for key, value in spec.env.items()},
         cwd=directory if spec.cwd is None else Path(fill(str(spec.cwd))),
         max_message_bytes=spec.options.max_message_bytes,
+        namespace=namespace,
     )
+
+
+async def _accept(name: str, result: wire.CallToolResult) -> None:
+    """In place of the SDK's own check of a result."""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

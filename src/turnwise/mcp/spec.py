@@ -12,14 +12,17 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from turnwise.environment import environment
+from turnwise.secret_values import is_secret_name, secret_values
 
 logger = logging.getLogger(__name__)
 
 EPISODE_DIR = "EPISODE_DIR"
 """`${EPISODE_DIR}` in args, env or cwd: the fresh directory of one server process, filled in at launch."""
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_SECRET_FLAG = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_INPUT = re.compile(r"\$\{input:([^}]*)\}")
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -32,6 +35,15 @@ class Isolation(StrEnum):
     PROCESS = "process"
 
 
+class Data(StrEnum):
+    """What an episode's changes to files and services happen to."""
+
+    PRIVATE = "private"
+    """Existing folders that the command names: a private copy, at the same path."""
+    REAL = "real"
+    """The real thing: the user has said that episodes may change it."""
+
+
 class ServerOptions(BaseModel):
     """The `turnwise` block of a server in `mcp.json`: how training uses it."""
 
@@ -41,6 +53,9 @@ class ServerOptions(BaseModel):
     """shared (stateless) | keyed (state per episode id inside one server) | process (one process per
     episode) | auto: keyed if the server says it is, shared if every tool is read-only or it is remote,
     process otherwise."""
+    data: Data = Data.PRIVATE
+    """private: each episode has its own copy of the folders that the command names | real: episodes work on
+    the real files, or on the real service behind the server."""
     template: Path | None = None
     """Directory or file copied into each process's fresh `${EPISODE_DIR}`; process isolation only."""
     num_warm: int = Field(default=2, ge=0)
@@ -69,6 +84,10 @@ class ServerOptions(BaseModel):
     """How long an episode that is to begin waits while the breaker is open, before it is lost, and a call for
     a server that asks for a rest (HTTP 429, Retry-After). A minute outlasts a restart, and most trouble of a
     network."""
+    secret: tuple[str, ...] = ()
+    """Variables, headers or flags whose value is a secret though neither its name nor its look says so."""
+    public: tuple[str, ...] = ()
+    """Variables, headers or flags whose value may be seen, whatever its name or look says."""
     fault_rate: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of calls that are made to fail as infrastructure does, to rehearse a run under faults."""
     max_message_bytes: int = Field(default=8_000_000, ge=1_000)
@@ -122,48 +141,72 @@ class ServerSpec(BaseModel):
         return self.model_copy(update={"options": options.model_copy(update=share)})
 
     @property
-    def secret_blocks(self) -> tuple[Mapping[str, str], ...]:
-        """Where its secrets may be, as name and value: env, headers, the URL, and flags like `--token X`."""
-        flags: dict[str, str] = {}
-        for flag, following in itertools.pairwise((*self.args, "")):
-            name, _, value = flag.partition("=")
-            if flag.startswith("-") and _SECRET_FLAG.search(name):
-                flags[name] = value or following
-        return (self.env, self.headers, {"url": self.url or ""}, flags)
+    def secrets(self) -> set[str]:
+        """Values of its env, headers, URL and arguments that must not be seen."""
+        given = {"url": self.url or "", **self.headers, **self.env}
+        for number, (argument, following) in enumerate(itertools.pairwise((*self.args, ""))):
+            name, _, value = argument.partition("=")
+            if argument.startswith("-") and is_secret_name(name):
+                given[name] = value or following
+            else:
+                given[f"args[{number}]"] = argument
+        return secret_values(given, also=self.options.secret, never=self.options.public)
 
 
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
     """Read the file; every mistake is a ValueError that names the server, the field and the value."""
     try:
-        parsed = json.loads(path.read_text("utf-8-sig"))
+        parsed = _parse_jsonc(path.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
-    servers = parsed.get("mcpServers") if isinstance(parsed, dict) else None
+    servers = parsed.get("mcpServers", parsed.get("servers")) if isinstance(parsed, dict) else None
     if not isinstance(servers, dict):
-        raise ValueError(f'{path}: expected an object {{"mcpServers": {{...}}}}')
-    variables = environment() if variables is None else variables
-    return parse(servers, variables, directory=path.resolve().parent, where=str(path))
+        raise ValueError(f'{path}: expected an object {{"mcpServers": {{...}}}}, or VS Code\'s "servers"')
+    folder = path.resolve().parent
+    editors = {
+        "workspaceFolder": str(folder.parent if folder.name == ".vscode" else folder),
+        "userHome": str(Path.home()),
+    }
+    variables = {**editors, **(environment() if variables is None else variables)}
+    return parse(servers, variables, directory=folder, where=str(path))
 
 
 def parse(
     servers: Mapping[str, Any], variables: Mapping[str, str], *, directory: Path, where: str = "mcpServers"
 ) -> tuple[ServerSpec, ...]:
-    """Expand variables and check each block; relative `template` and `cwd` are seen from `directory`."""
-    specs = []
+    """Expand variables and check each block; relative `template` and `cwd` are seen from `directory`.
+
+    A block with a mistake is left out with a warning, so that it costs only the tasks that need its server;
+    ValueError if no server is left.
+    """
+    specs, mistakes = [], []
     for name, block in servers.items():
-        if not isinstance(block, dict):
-            raise ValueError(f"{where}: server {name!r}: expected an object, got {_kind(block)}")
-        if block.get("disabled") is True:
+        if isinstance(block, dict) and block.get("disabled") is True:
             continue
         try:
+            if not isinstance(block, dict):
+                raise ValueError(f"expected an object, got {_kind(block)}")
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
-            raise ValueError(f"{where}: server {name!r}: {_readable(error, block)}") from None
+            mistakes.append(f"{where}: server {name!r}: {_readable(error, block)}")
+    if mistakes and not specs:
+        raise ValueError("; ".join(mistakes))
+    for mistake in mistakes:
+        logger.warning("%s; it is left out", mistake)
     return tuple(specs)
+
+
+def _parse_jsonc(text: str) -> Any:
+    """JSON as editors write it: with comments and trailing commas."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        bare = _COMMENT.sub(lambda match: match[1] or " ", text)
+        return json.loads(_TRAILING_COMMA.sub(lambda match: match[1] or "", bare))
 
 
 def _parse_server(
@@ -196,6 +239,10 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
         return [_expand(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
     if not isinstance(value, str):
         return value
+    if asked := _INPUT.search(value):
+        raise ValueError(
+            f"{field}: ${{input:{asked[1][:40]}}} is asked for by an editor; write ${{NAME}} and set NAME"
+        )
 
     def substitute(match: re.Match[str]) -> str:
         variable, default = match.groups()

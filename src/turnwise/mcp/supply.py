@@ -1,17 +1,18 @@
-"""Takes one server's spec, keeps connections to it ready, and hands them to episodes by its isolation."""
+"""One server's connections, handed to episodes as its isolation asks."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-
-import mcp_types as wire
+from pathlib import Path
 
 from turnwise.mcp.gate import BreakerOpen, Gate
-from turnwise.mcp.scratch import Scratch
+from turnwise.mcp.private_folders import Namespace
+from turnwise.mcp.scratch import Scratch, episode_path
 from turnwise.mcp.session import CallFailed, ConnectFailed, Session, describe
-from turnwise.mcp.spec import EPISODE_DIR, Isolation, ServerSpec
+from turnwise.mcp.spec import Isolation, ServerSpec
+from turnwise.mcp.stock import Member, ProcessSet, Stock, uses_scratch
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,8 @@ class Holding:
     is_lost: bool = False
     mourned: Session | None = None
     """The last session whose death the lease was told of."""
+    process_set: ProcessSet | None = None
+    """What the episode has to itself, with process isolation."""
 
     async def usable(self) -> Session:
         """The session to call now: a dead one is replaced, unless the episode's state died with it."""
@@ -37,7 +40,7 @@ class Holding:
         if self.is_lost:
             raise CallFailed(Cause.CLOSED, describe(self.losses[-1]), was_sent=False)
         if not self.session.is_open:
-            self.session = await self.supply.replacement(self.session)
+            self.session = await self.supply.replacement(self.process_set)
         self.was_used = True
         return self.session
 
@@ -51,12 +54,13 @@ class Holding:
 
 
 class Supply:
-    """One server's connections: a single shared one, or a stock of fresh processes kept ahead of demand."""
+    """One server's connections: a single shared one, or a fresh process for every episode from its stock."""
 
     def __init__(
         self,
         spec: ServerSpec,
         *,
+        stock: Stock,
         tasks: asyncio.TaskGroup,
         scratch: Scratch,
         spawn_slots: asyncio.Semaphore,
@@ -65,16 +69,13 @@ class Supply:
         self.spec = spec
         self.gate = Gate(spec.options)
         self.isolation = spec.options.isolation
+        self.stock = stock
         self._tasks = tasks
         self._scratch = scratch
         self._spawn_slots = spawn_slots
         self._clean = clean
         self._first: Session | None = None
         self._connecting = asyncio.Lock()
-        self._ready: asyncio.Queue[Session | ConnectFailed] = asyncio.Queue()
-        self._num_waiting = 0
-        self._num_spawning = 0
-        self._num_alive = 0
         self._live: set[Session] = set()
         self._is_closing = False
 
@@ -83,33 +84,40 @@ class Supply:
         async with self._connecting:
             if self._first is not None and (self._first.is_open or self.isolation is Isolation.PROCESS):
                 return self._first  # leases that came together: one of them was here before
-            session = await self._open()
+            first = await self.stock.new_set()
+            try:
+                session = await self._open(first)
+            except ConnectFailed:
+                await self.stock.discard(first)
+                raise
             self._settle(session)
             self._first = session
             if self.isolation is Isolation.PROCESS:
-                self._num_alive += 1
-                self._ready.put_nowait(session)
-                self._top_up()
+                member = Member(self.spec.name, self._open, lambda: self.gate.breaker.is_open)
+                self.stock.add(member, first)
             return session
 
-    async def acquire(self, episode: str, losses: list[ServerLoss]) -> Holding:
-        """A hold for one episode; raises ConnectFailed when the server cannot be had."""
-        await self.gate.patient()
-        session = await (self._take() if self.isolation is Isolation.PROCESS else self._current())
-        return Holding(self, episode, session, losses)
+    async def acquire(self, episode: str, losses: list[ServerLoss], sets: dict[Stock, ProcessSet]) -> Holding:
+        """A hold for one episode; raises ConnectFailed when the server cannot be had.
 
-    async def replacement(self, dead: Session) -> Session:
-        """A live session in place of a dead one that holds nothing of the episode's."""
+        `sets` has the episode's set of processes of each stock, shared by all servers that it holds.
+        """
+        await self.gate.patient()
         if self.isolation is not Isolation.PROCESS:
+            return Holding(self, episode, await self._current(), losses)
+        session = await self._take(sets)
+        return Holding(self, episode, session, losses, process_set=sets[self.stock])
+
+    async def replacement(self, process_set: ProcessSet | None) -> Session:
+        """A live session in place of a dead one that holds nothing of the episode's."""
+        if process_set is None:
             return await self._current()
-        self._recycle(dead)
-        return await self._next()  # the call that asks has been admitted by the breaker already
+        # the call that asks has been admitted by the breaker already
+        return await self._open(process_set)
 
     async def release(self, holding: Holding) -> None:
-        """Drop what the episode left behind; a process that was used is never used again."""
-        if self.isolation is Isolation.PROCESS:
-            self._recycle(holding.session)
-        elif self.isolation is Isolation.KEYED and holding.was_used:
+        """Have a keyed server drop what the episode left behind; processes go with their set."""
+        if self.isolation is Isolation.KEYED and holding.was_used:
             await holding.session.drop(holding.episode)
 
     async def close(self) -> None:
@@ -127,10 +135,15 @@ class Supply:
             self.isolation = options.isolation
         elif session.is_keyed:
             self.isolation = Isolation.KEYED
-        elif self.spec.is_remote or all(is_read_only(tool) for tool in session.tools):
+        elif self.spec.is_remote or session.is_stateless:
             self.isolation = Isolation.SHARED
         else:
             self.isolation = Isolation.PROCESS
+
+    @property
+    def keeps_episodes_apart(self) -> bool:
+        """Whether the server itself promises that no episode meets another one's changes."""
+        return self._first is not None and (self._first.is_keyed or self._first.is_stateless)
 
     async def _current(self) -> Session:
         session = self._first
@@ -142,12 +155,12 @@ class Supply:
             logger.warning("server %s asks for a rest of %.3g s", self.spec.name, seconds)
         self.gate.rest(seconds)
 
-    async def _open(self) -> Session:
+    async def _open(self, process_set: ProcessSet) -> Session:
         """Spawn or reach the server; one that asks for a rest is given it, as long as there is patience."""
         until = time.monotonic() + self.spec.options.patience_seconds
         while True:
             try:
-                return await self._open_once()
+                return await self._open_once(process_set)
             except ConnectFailed as error:
                 if error.rest_seconds is not None:
                     self.rest(error.rest_seconds)
@@ -156,102 +169,52 @@ class Supply:
                     raise
             await asyncio.sleep(self.gate.rest_seconds)
 
-    async def _open_once(self) -> Session:
+    async def _open_once(self, process_set: ProcessSet) -> Session:
         """Spawn or reach the server, within the pool's bound on spawns at once."""
-        spec = self.spec
+        spec, namespace = self.spec, process_set.namespace
         async with self._spawn_slots:
-            directory = None
-            if _uses_scratch(spec):
-                directory = await self._scratch.fresh(spec.name, spec.options.template)
+            directory, is_own = None, False
+            if uses_scratch(spec):
+                is_own = namespace is None  # else it is among the set's private folders
+                directory = await self._directory(namespace)
             if self._is_closing:
                 raise ConnectFailed(ServerLoss(spec.name, "was not started: the pool is closing"))
-            session = Session(spec, directory, self._clean)
+            session = Session(spec, directory, self._clean, namespace)
+            process_set.sessions[spec.name] = session
             self._live.add(session)
-            self._tasks.create_task(self._hold_open(session), name=f"mcp {spec.name}")
+            task = self._hold_open(session, directory if is_own else None)
+            self._tasks.create_task(task, name=f"mcp {spec.name}")
             await session.opened()
             return session
 
-    async def _hold_open(self, session: Session) -> None:
+    async def _directory(self, namespace: Namespace | None) -> Path:
+        if namespace is not None:
+            return episode_path(self.spec.name)
+        return await self._scratch.fresh(self.spec.name, self.spec.options.template)
+
+    async def _hold_open(self, session: Session, directory: Path | None) -> None:
         try:
             await session.run()
         finally:
             self._live.discard(session)
-            if session.directory is not None:
-                await self._scratch.discard(session.directory)
+            if directory is not None:
+                await self._scratch.discard(directory)
 
-    async def _take(self) -> Session:
+    async def _take(self, sets: dict[Stock, ProcessSet]) -> Session:
         """A fresh process for a lease, if the breaker lets us have one."""
         try:
             is_trial = self.gate.breaker.admit()
         except BreakerOpen as error:
             raise ConnectFailed(ServerLoss(self.spec.name, f"is not being started: {error}")) from None
         try:
-            session = await self._next()
+            if self.stock not in sets:
+                sets[self.stock] = await self.stock.take()
+            session = sets[self.stock].sessions.get(self.spec.name)
+            if session is None or not session.is_open:
+                session = await self._open(sets[self.stock])
             if is_trial:
                 self.gate.breaker.succeeded()
             return session
         finally:
             if is_trial:
                 self.gate.breaker.withdrawn()
-
-    async def _next(self) -> Session:
-        """The next fresh process; waits for one to be spawned, or to be given back when all are out."""
-        self._num_waiting += 1
-        try:
-            while True:
-                self._top_up()
-                item = await self._ready.get()
-                if isinstance(item, ConnectFailed):
-                    raise item
-                if item.is_open:
-                    return item
-                self._recycle(item)
-        finally:
-            self._num_waiting -= 1
-            self._top_up()
-
-    def _top_up(self) -> None:
-        """Start as many spawns as waiting episodes and the warm stock ask for, up to the limit."""
-        if self._is_closing:
-            return
-        options = self.spec.options
-        wanted = self._num_waiting + options.num_warm - self._ready.qsize() - self._num_spawning
-        if self.gate.breaker.is_open:
-            wanted = min(wanted, self._num_waiting - self._num_spawning)
-        for _ in range(min(wanted, options.max_processes - self._num_alive)):
-            self._num_spawning += 1
-            self._num_alive += 1
-            self._tasks.create_task(self._stock(), name=f"mcp spawn {self.spec.name}")
-
-    async def _stock(self) -> None:
-        try:
-            session = await self._open()
-        except ConnectFailed as error:
-            self._num_alive -= 1
-            if self._num_waiting:
-                self._ready.put_nowait(error)
-            elif not self._is_closing:
-                logger.warning("%s", error)
-        else:
-            self._ready.put_nowait(session)
-        finally:
-            self._num_spawning -= 1
-
-    def _recycle(self, session: Session) -> None:
-        """Close a used process behind the scenes and let another be spawned."""
-        if not self._is_closing:
-            self._tasks.create_task(self._retire(session), name=f"mcp retire {self.spec.name}")
-
-    async def _retire(self, session: Session) -> None:
-        await session.close()
-        self._num_alive -= 1
-        self._top_up()
-
-
-def _uses_scratch(spec: ServerSpec) -> bool:
-    texts = (spec.command or "", *spec.args, *spec.env.values(), str(spec.cwd or ""))
-    return spec.options.template is not None or any(f"${{{EPISODE_DIR}}}" in text for text in texts)
-
-
-def is_read_only(tool: wire.Tool) -> bool:
-    return tool.annotations is not None and tool.annotations.read_only_hint is True

@@ -1,14 +1,13 @@
 """Takes the environment and `.env`, gives what a tracker's process may know of it, and texts without keys."""
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from turnwise.environment import dotenv_variables
+from turnwise.secret_values import is_secret_name, secret_values
 
-_SECRET = re.compile(r"key|token|secret|passw|auth|credential", re.IGNORECASE)
 _OF_TRACKERS = ("WANDB_", "WEAVE_", "WF_", "TRACKIO_", "HF_", "HUGGING_FACE_")
 _MAX_CHARS = 500
 
@@ -21,7 +20,7 @@ def variables() -> dict[str, str]:
 
 def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
     """The keys of models, providers and servers are none of a tracker's business."""
-    kept = {name: value for name, value in given.items() if _is_trackers(name) or not _SECRET.search(name)}
+    kept = {name: value for name, value in given.items() if _is_trackers(name) or not is_secret_name(name)}
     # where this process finds its modules, one's own trackers among them, that one finds them too
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     # crash reports of W&B and Weave go to their makers: only where one has asked for that
@@ -35,8 +34,7 @@ def known_secrets() -> list[str]:
 
 def secrets_in(given: Mapping[str, str]) -> list[str]:
     """Longest first: one may be part of another."""
-    found = {value for name, value in given.items() if _SECRET.search(name) and len(value) >= 8}
-    return sorted(found, key=len, reverse=True)
+    return sorted(secret_values(given), key=len, reverse=True)
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:

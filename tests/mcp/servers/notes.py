@@ -92,7 +92,8 @@ def tools() -> list[ServedTool]:
 def main() -> None:
     service = Service("notes", tools(), drop=None if "--unkeyed" in sys.argv else forget)
     if "--http" in sys.argv:
-        asyncio.run(serve_http(service, host="127.0.0.1", port=0))
+        token = sys.argv[sys.argv.index("--token") + 1] if "--token" in sys.argv else ""
+        asyncio.run(serve_http(service, host="127.0.0.1", port=0, token=token))
     else:
         asyncio.run(serve_stdio(service))
 

@@ -1,4 +1,4 @@
-"""Takes every request to an engine's server before anything else does: who may ask, and under which name."""
+"""Who may ask an HTTP server of ours, and under which name: checked before anything else sees a request."""
 
 import secrets
 

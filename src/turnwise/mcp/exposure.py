@@ -1,0 +1,93 @@
+"""What an episode could change outside of itself through a server, and whether the user has agreed to it."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from turnwise.mcp.spec import Data, ServerSpec
+from turnwise.secret_values import is_secret_name
+
+_SHOWN_TOOLS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """One server, as an episode meets it."""
+
+    server: str
+    writers: tuple[str, ...]
+    """Tools that may write: those that are not marked read-only."""
+    outside: tuple[str, ...] = ()
+    """What of the user's the writers could change, in words; empty if nothing."""
+    private: tuple[str, ...] = ()
+    """Folders of which every episode has its own copy."""
+    is_allowed: bool = False
+    """Whether the user has said that episodes may change it."""
+
+    @property
+    def is_refused(self) -> bool:
+        return bool(self.writers and self.outside) and not self.is_allowed
+
+    def __str__(self) -> str:
+        if not self.writers:
+            return "its tools only read"
+        if self.outside:
+            agreed = "as mcp.json allows" if self.is_allowed else "without leave"
+            return f"episodes could change {' and '.join(self.outside)}, {agreed}"
+        if self.private:
+            return f"episodes change private copies of {', '.join(self.private)}"
+        return "episodes change nothing outside its process"
+
+
+def exposure(
+    spec: ServerSpec,
+    writers: Sequence[str],
+    *,
+    is_own: bool,
+    private: Sequence[str] = (),
+    not_private: str = "",
+) -> Exposure:
+    """What a server's tools could change. `is_own`: it keeps episodes apart by itself, as our servers do."""
+    is_real = spec.options.data is Data.REAL
+    outside = () if is_own else tuple(_outside(spec, not_private, is_real=is_real))
+    return Exposure(spec.name, tuple(writers), outside, tuple(private), is_allowed=is_real)
+
+
+def refusal(exposed: Exposure) -> str:
+    """Why a run does not start, and the lines of mcp.json that would let it."""
+    shown = ", ".join(exposed.writers[:_SHOWN_TOOLS]) + (" …" if len(exposed.writers) > _SHOWN_TOOLS else "")
+    deny = json.dumps(list(exposed.writers))
+    return (
+        f"server {exposed.server!r}: episodes could change {' and '.join(exposed.outside)}, "
+        f"by {len(exposed.writers)} tools that may write ({shown}).\n"
+        f"  Add one of these to its entry in mcp.json:\n"
+        f'    "turnwise": {{"data": "real"}}    it is mine, let episodes write to it\n'
+        f'    "turnwise": {{"deny": {deny}}}    keep these tools from the model'
+    )
+
+
+def _outside(spec: ServerSpec, not_private: str, *, is_real: bool) -> Iterator[str]:
+    if spec.url is not None:
+        yield f"what the server at {urlsplit(spec.url).hostname} keeps"
+        return
+    if not_private:
+        yield f"the real files ({not_private})"
+    elif is_real:
+        yield "the real files that its command names"
+    names = [name for name, value in spec.env.items() if value and is_secret_name(name)]
+    if names:
+        yield f"what {', '.join(sorted(names))} gives access to"
+    hosts = {host for text in (*spec.args, *spec.env.values()) if (host := _host(text))}
+    if hosts:
+        yield f"the service at {', '.join(sorted(hosts))}"
+
+
+def _host(text: str) -> str:
+    """The host of a URL or a database address; empty where there is none."""
+    found = re.search(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+", text)
+    try:
+        return urlsplit(found[0]).hostname or "" if found else ""
+    except ValueError:
+        return ""

@@ -1,0 +1,114 @@
+"""Which folders a server's command names: in its arguments, its environment and its working directory."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnwise.mcp.spec import ServerSpec
+
+_CODE_SUFFIXES = {".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".jar", ".sh", ".rb", ".php", ".wasm"}
+_CODE_VARIABLES = {
+    "PATH",
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "VIRTUAL_ENV",
+    "NODE_PATH",
+    "LD_LIBRARY_PATH",
+    "JAVA_HOME",
+}
+"""Variables that say where programs are; what they name is not the user's data."""
+_KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=/)")
+_MAX_CHARS = 4096
+"""Longer than any path: a text of this size is not one."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedData:
+    """Existing folders that a server was told of. A file stands for its folder: databases write beside it."""
+
+    data: tuple[Path, ...] = ()
+    """The user's data. Two servers that name the same folder see the same copy of it."""
+    code: tuple[Path, ...] = ()
+    """Folders of the scripts that are run; some servers write beside their own code."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return outermost((*self.data, *self.code))
+
+
+def named_data(spec: ServerSpec) -> NamedData:
+    """The folders that this server could change because its command names them."""
+    if spec.command is None:
+        return NamedData()
+    home = spec.cwd if spec.cwd is not None and spec.cwd.is_dir() else Path.cwd()
+    found: dict[Path, bool] = {}
+    if spec.cwd is not None and spec.cwd.is_dir():
+        found[spec.cwd.resolve()] = True
+    for text in _texts(spec.args, spec.env):
+        for place in _places(text, home):
+            is_data = place.suffix.lower() not in _CODE_SUFFIXES
+            folder = (place if place.is_dir() else place.parent).resolve()
+            if not any(folder.is_relative_to(kernel) for kernel in _KERNEL_FOLDERS):
+                found[folder] = found.get(folder, False) or is_data
+    data = outermost(folder for folder, is_data in found.items() if is_data)
+    code = (folder for folder, is_data in found.items() if not is_data)
+    return NamedData(data, outermost(folder for folder in code if not _is_within(folder, data)))
+
+
+def outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
+    """The folders that are in no other one of them, sorted."""
+    kept: list[Path] = []
+    for folder in sorted(set(folders)):  # a parent sorts before what is in it
+        if not _is_within(folder, tuple(kept)):
+            kept.append(folder)
+    return tuple(kept)
+
+
+def _is_within(folder: Path, others: tuple[Path, ...]) -> bool:
+    return any(folder.is_relative_to(other) for other in others)
+
+
+def _texts(args: tuple[str, ...], env: Mapping[str, str]) -> Iterator[str]:
+    yield from args
+    yield from (value for name, value in env.items() if name.upper() not in _CODE_VARIABLES)
+
+
+def _places(text: str, home: Path) -> Iterator[Path]:
+    """Paths in one argument or value: the text itself, after a `--flag=`, in a URL, or in a list."""
+    for candidate in _candidates(text):
+        path = Path(candidate).expanduser()
+        path = path if path.is_absolute() else home / path
+        try:
+            if path.exists():
+                yield path
+            elif os.sep in candidate and path.parent.is_dir() and path.parent != Path(path.anchor):
+                yield path  # the server would create it there
+        except (OSError, ValueError):  # a name too long, or with a NUL
+            continue
+
+
+def _candidates(text: str) -> Iterator[str]:
+    if not text or len(text) > _MAX_CHARS or "\0" in text:
+        return
+    is_assignment = text.startswith("-") or re.match(r"^[A-Za-z_][A-Za-z0-9_-]*=", text)
+    yield from _paths_in(text.partition("=")[2] if is_assignment else text)
+
+
+def _paths_in(text: str) -> Iterator[str]:
+    if scheme := _SCHEME.match(text):
+        # sqlite:////home/x.db is absolute, sqlite:///x.db relative, file:///home/x absolute
+        rest = re.split(r"[?#]", text[scheme.end() :])[0]
+        yield "/" + rest.lstrip("/")
+        if not rest.startswith("//"):
+            yield f".{os.sep}{rest.lstrip('/')}"
+        return
+    if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://", text):
+        return  # a host elsewhere
+    parts = re.split(r"[:,;]", text)
+    if len(parts) > 1 and all(part.startswith(("/", "~")) for part in parts):
+        yield from parts
+    elif os.sep in text or text.startswith("~") or "." in text:
+        yield text

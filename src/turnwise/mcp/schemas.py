@@ -1,0 +1,141 @@
+"""Values checked against a server's JSON Schema within a budget, whatever the schema says.
+
+A schema comes from a server that may be careless or hostile: it may be no schema at all, refer to itself
+without end, double with every `$ref`, or hold a pattern that takes for ever. What cannot be checked safely is
+not checked: the server judges its own arguments anyway.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from jsonschema import Draft202012Validator, SchemaError
+from jsonschema.exceptions import ValidationError, best_match
+from jsonschema.validators import extend, validator_for
+from referencing import Registry
+
+logger = logging.getLogger(__name__)
+
+MAX_SCHEMA_BYTES = 200_000
+"""A larger schema is not checked; it would not fit into a prompt either."""
+_MAX_STEPS = 50_000
+"""Keywords looked at for one value; a usual call takes a few dozen."""
+_MAX_DEPTH = 60
+"""Keywords inside one another; each takes a handful of Python's frames."""
+_LEFT_TO_THE_SERVER = ("pattern", "patternProperties", "propertyNames", "format")
+"""Regular expressions of a server: one can take for ever, and its dialect need not be Python's."""
+
+
+class _Spent(Exception):
+    """The budget for one check is used up."""
+
+
+class Schema:
+    """One schema; compiled when it is first used, since of thousands of tools few are called."""
+
+    def __init__(self, owner: str, schema: Mapping[str, Any]) -> None:
+        self._owner = owner
+        self._schema = schema
+        self._num_steps = 0
+        self._depth = 0
+
+    def first_error(self, value: Any) -> ValidationError | None:
+        """What is wrong with a value; None if nothing is, or if the schema cannot be checked."""
+        validator = self._validator
+        return None if validator is None else self._checked(lambda: best_match(validator.iter_errors(value)))
+
+    def fits(self, name: str, value: Any) -> bool:
+        """Whether a value fits the property of that name; False if that cannot be told."""
+        validator = self._validator
+        if validator is None:
+            return False
+        part = validator.schema["properties"][name]
+        return bool(self._checked(lambda: next(iter(validator.descend(value, part)), None) is None))
+
+    def _checked(self, check: Callable[[], Any]) -> Any:
+        self._num_steps = self._depth = 0
+        try:
+            return check()
+        except _Spent:
+            logger.warning("%s: its schema takes too long to check; the server decides alone", self._owner)
+        except BaseException as error:
+            # A schema can make the library raise anything, also a Rust panic that is no Exception.
+            if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+                raise
+            logger.warning("%s: its schema cannot be checked: %s", self._owner, _reason(error))
+        return None
+
+    @cached_property
+    def _validator(self) -> Any:
+        return self._checked(self._compiled)
+
+    def _compiled(self) -> Any:
+        schema = dict(self._schema)
+        num_bytes = len(json.dumps(schema, default=str))
+        if num_bytes > MAX_SCHEMA_BYTES:
+            raise ValueError(f"{num_bytes:,} bytes are too many")
+        # MCP's own default, also for a dialect jsonschema has never heard of.
+        kind = validator_for(schema, default=Draft202012Validator)
+        try:
+            _budgeted(kind, self._step, keep_all=True)(kind.META_SCHEMA).validate(schema)
+        except ValidationError as error:
+            raise SchemaError(error.message) from None
+        # An empty registry: a schema's $ref is never fetched from anywhere.
+        return _budgeted(kind, self._step)(schema, registry=Registry())
+
+    def _step(self, by: int) -> None:
+        self._depth += by
+        self._num_steps += by > 0
+        if by > 0 and (self._num_steps > _MAX_STEPS or self._depth > _MAX_DEPTH):
+            raise _Spent
+
+
+def _budgeted(kind: Any, step: Callable[[int], None], *, keep_all: bool = False) -> Any:
+    """The validator class with every keyword counted, and those that may take for ever left out."""
+    keywords = {
+        name: _counted(function, step)
+        for name, function in kind.VALIDATORS.items()
+        if keep_all or name not in _LEFT_TO_THE_SERVER
+    }
+    if not keep_all:
+        keywords["additionalProperties"] = _unless_patterned(keywords["additionalProperties"])
+    return extend(
+        kind,
+        validators={  # type: ignore[no-untyped-call]  # jsonschema has no types for it
+            **dict.fromkeys(_LEFT_TO_THE_SERVER, _nothing),
+            **keywords,
+        },
+    )
+
+
+Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
+
+
+def _counted(function: Keyword, step: Callable[[int], None]) -> Keyword:
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        step(1)
+        try:
+            yield from function(validator, value, instance, schema) or ()
+        finally:
+            step(-1)
+
+    return check
+
+
+def _unless_patterned(function: Keyword) -> Keyword:
+    """Which properties are additional is known only with the patterns, which are left to the server."""
+
+    def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError] | None:
+        return None if "patternProperties" in schema else function(validator, value, instance, schema)
+
+    return check
+
+
+def _nothing(validator: Any, value: Any, instance: Any, schema: Any) -> None:
+    """A keyword that is not checked here."""
+
+
+def _reason(error: BaseException) -> str:
+    return error.message if isinstance(error, SchemaError) else f"{type(error).__name__}: {error}"[:200]

@@ -1,0 +1,212 @@
+"""Fresh server processes, kept ahead of demand: a set for each episode, over one copy of the user's data."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from turnwise.mcp.named_data import named_data, outermost
+from turnwise.mcp.private_folders import (
+    Mount,
+    Namespace,
+    NotPrivate,
+    Way,
+    find_mounts,
+    open_namespace,
+    try_mounts,
+)
+from turnwise.mcp.scratch import Scratch, episode_path
+from turnwise.mcp.session import ConnectFailed, Session
+from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
+from turnwise.types import ServerLoss
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class ProcessSet:
+    """What one episode has to itself: a process of each server, all seeing the same private folders."""
+
+    namespace: Namespace | None = None
+    sessions: dict[str, Session] = field(default_factory=dict)
+
+
+class Stock:
+    """Sets of processes for the servers of one group: those that name the same data, or one server alone."""
+
+    def __init__(
+        self, name: str, specs: Sequence[ServerSpec], *, tasks: asyncio.TaskGroup, scratch: Scratch
+    ) -> None:
+        self.name = name
+        self.not_private = ""
+        """Why the group's folders could not be made private on this machine; empty if they are."""
+        self._specs = specs
+        self._num_warm = max(spec.options.num_warm for spec in specs)
+        self._max_sets = min(spec.options.max_processes for spec in specs)
+        self._tasks = tasks
+        self._scratch = scratch
+        self._mounts: tuple[Mount, ...] | None = None
+        self._finding_mounts = asyncio.Lock()
+        self._members: dict[str, Member] = {}
+        self._sets: set[ProcessSet] = set()
+        self._ready: asyncio.Queue[ProcessSet | ConnectFailed] = asyncio.Queue()
+        self._num_waiting = 0
+        self._num_spawning = 0
+        self._num_alive = 0
+        self._is_closing = False
+
+    @property
+    def mounts(self) -> tuple[Mount, ...]:
+        """The folders that are private to each set; none before the first set was made."""
+        return self._mounts or ()
+
+    def add(self, member: "Member", first: ProcessSet) -> None:
+        """From now on sets have a process of this server; the one that listed its tools is in `first`."""
+        self._members[member.name] = member
+        self._num_alive += 1
+        self._ready.put_nowait(first)
+        self._top_up()
+
+    async def new_set(self) -> ProcessSet:
+        """Private folders, and no process yet. Raises ConnectFailed."""
+        async with self._finding_mounts:
+            if self._mounts is None:
+                self._mounts = await self._find_mounts()
+        made = ProcessSet()
+        if self._mounts:
+            try:
+                made.namespace = await open_namespace(self._mounts, self._scratch)
+            except (NotPrivate, OSError) as error:
+                reason = f"has no private copy of its data: {error}"
+                raise ConnectFailed(ServerLoss(self.name, reason)) from None
+        self._sets.add(made)
+        return made
+
+    async def take(self) -> ProcessSet:
+        """The next fresh set; waits for one to be spawned, or to be given back when all are out."""
+        self._num_waiting += 1
+        try:
+            while True:
+                self._top_up()
+                item = await self._ready.get()
+                if isinstance(item, ConnectFailed):
+                    raise item
+                if any(session.is_open for session in item.sessions.values()):
+                    return item
+                self.recycle(item)
+        finally:
+            self._num_waiting -= 1
+            self._top_up()
+
+    def recycle(self, used: ProcessSet) -> None:
+        """Close a set in the background and let another be spawned."""
+        if not self._is_closing:
+            self._tasks.create_task(self._retire(used), name=f"mcp retire {self.name}")
+
+    async def discard(self, used: ProcessSet) -> None:
+        """End a set's processes, then its private folders."""
+        await asyncio.gather(*(session.close() for session in used.sessions.values()))
+        self._sets.discard(used)
+        if used.namespace is not None:
+            used.namespace.close()
+            await self._scratch.discard(used.namespace.directory)
+
+    async def close(self) -> None:
+        self._is_closing = True
+        await asyncio.gather(*(self.discard(made) for made in tuple(self._sets)))
+
+    async def _find_mounts(self) -> tuple[Mount, ...]:
+        protected = [spec for spec in self._specs if spec.options.data is Data.PRIVATE]
+        folders = outermost(folder for spec in protected for folder in named_data(spec).folders)
+        fresh = [spec for spec in self._specs if uses_scratch(spec)]
+        try:
+            mounts = await find_mounts(folders, self._scratch)
+            own = [Mount(episode_path(spec.name), Way.FRESH, spec.options.template) for spec in fresh]
+            if own:
+                await try_mounts(own, self._scratch)
+        except (NotPrivate, OSError) as error:
+            self.not_private = str(error) if folders else ""
+            return ()
+        return (*mounts, *own)
+
+    def _top_up(self) -> None:
+        """Start as many spawns as waiting episodes and the warm stock ask for, up to the limit."""
+        if self._is_closing:
+            return
+        wanted = self._num_waiting + self._num_warm - self._ready.qsize() - self._num_spawning
+        if any(member.is_broken() for member in self._members.values()):
+            wanted = min(wanted, self._num_waiting - self._num_spawning)
+        for _ in range(min(wanted, self._max_sets - self._num_alive)):
+            self._num_spawning += 1
+            self._num_alive += 1
+            self._tasks.create_task(self._spawn(), name=f"mcp spawn {self.name}")
+
+    async def _spawn(self) -> None:
+        try:
+            made = await self.new_set()
+            await self._start_all(made)
+        except ConnectFailed as error:
+            self._num_alive -= 1
+            if self._num_waiting:
+                self._ready.put_nowait(error)
+            elif not self._is_closing:
+                logger.warning("%s", error)
+        else:
+            self._ready.put_nowait(made)
+        finally:
+            self._num_spawning -= 1
+
+    async def _start_all(self, made: ProcessSet) -> None:
+        """Start every member's process; fails only if none starts: an episode may not need the others."""
+        members = tuple(self._members.values())
+        outcomes = await asyncio.gather(*(_started(member, made) for member in members))
+        failures = [outcome for outcome in outcomes if isinstance(outcome, ConnectFailed)]
+        if len(failures) == len(members) or self._is_closing:
+            await self.discard(made)
+            raise failures[0] if failures else ConnectFailed(ServerLoss(self.name, "the pool is closing"))
+        for failure in failures:
+            logger.warning("%s", failure)
+
+    async def _retire(self, used: ProcessSet) -> None:
+        await self.discard(used)
+        self._num_alive -= 1
+        self._top_up()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A server of a stock: how its process is started in a set, and whether that is failing now."""
+
+    name: str
+    start: Callable[[ProcessSet], Awaitable[Session]]
+    is_broken: Callable[[], bool]
+
+
+async def _started(member: Member, made: ProcessSet) -> Session | ConnectFailed:
+    try:
+        return await member.start(made)
+    except ConnectFailed as error:
+        return error
+
+
+def grouped(specs: Sequence[ServerSpec]) -> list[list[ServerSpec]]:
+    """Servers whose data folders overlap, together; each other server alone."""
+    groups: list[tuple[list[ServerSpec], list[Path]]] = []
+    for spec in specs:
+        folders = list(named_data(spec).data) if spec.options.data is Data.PRIVATE else []
+        together = [group for group in groups if _overlap(folders, group[1])]
+        groups = [group for group in groups if group not in together]
+        members = [member for group in together for member in group[0]]
+        groups.append(([*members, spec], [*(folder for group in together for folder in group[1]), *folders]))
+    return [members for members, _ in groups]
+
+
+def _overlap(left: Sequence[Path], right: Sequence[Path]) -> bool:
+    return any(one.is_relative_to(other) or other.is_relative_to(one) for one in left for other in right)
+
+
+def uses_scratch(spec: ServerSpec) -> bool:
+    """Whether the server has a directory of its own in every episode."""
+    texts = (spec.command or "", *spec.args, *spec.env.values(), str(spec.cwd or ""))
+    return spec.options.template is not None or any(f"${{{EPISODE_DIR}}}" in text for text in texts)
