@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from turnwise.mcp.exposure import Exposure, refusal
 from turnwise.mcp.pool import Pool, qualified, qualified_name
 from turnwise.mcp.results import Sanitiser, estimate_tokens
 from turnwise.mcp.session import ConnectFailed
@@ -26,13 +27,25 @@ class Listing:
 
     tools: Mapping[str, Sequence[Tool]]
     isolation: Mapping[str, str]
+    exposures: Mapping[str, Exposure]
+    """What an episode could change through each server that was reached."""
     failures: Mapping[str, str]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why an episode cannot hold a server: it could not be reached, or could change what is the user's."""
+        refused = {name: refusal(found) for name, found in self.exposures.items() if found.is_refused}
+        return {**self.failures, **refused}
 
     def as_json(self) -> dict[str, Any]:
         servers: dict[str, Any] = {}
         for server, tools in self.tools.items():
             described = [{**asdict(tool), "num_tokens": num_tokens(tool)} for tool in tools]
-            servers[server] = {"isolation": self.isolation[server], "tools": described}
+            servers[server] = {
+                "isolation": self.isolation[server],
+                "changes": str(self.exposures[server]),
+                "tools": described,
+            }
         for server, message in self.failures.items():
             servers[server] = {"error": message}
         return {"servers": servers}
@@ -52,6 +65,7 @@ async def list_tools(specs: Sequence[ServerSpec]) -> Listing:
         return Listing(
             tools={name: [tool for tool in pool.tools if tool.server == name] for name in reached},
             isolation={name: str(pool.isolation(name)) for name in reached},
+            exposures={name: pool.exposure(name) for name in reached},
             failures={name: str(error) for name, error in failures.items()},
         )
 
@@ -123,6 +137,7 @@ def print_listing(listing: Listing, console: Console | None = None) -> None:
         total = sum(num_tokens(tool) for tool in tools)
         isolation = listing.isolation[server]
         say(f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {isolation}", "bold")
+        say(f"  {listing.exposures[server]}", "dim")
         for tool in tools:
             for line in _described(tool, console.width):
                 say(line)

@@ -10,7 +10,7 @@ from turnwise.tasks.check import check_files
 from turnwise.tasks.curriculum import curriculum_of, least_choice
 from turnwise.tasks.load import load
 from turnwise.types import LiveServer, Task, Tool
-from turnwise.workbench import Workbench, offered_tools
+from turnwise.workbench import Workbench, offered_tools, require_harmless, used_servers
 
 
 def task_problems(
@@ -90,6 +90,7 @@ def _num_chars(task: Task) -> int:
 
 def require_playable(bench: Workbench, tasks: Sequence[Task], *, has_own_tokens: bool = True) -> None:
     """ValueError with the first problem, and how many more there are, before any episode is played."""
+    require_harmless(bench.pool, used_servers(tasks, [tool.server for tool in bench.pool.tools]))
     chat = bench.chat if has_own_tokens else None
     require(playing_problems(bench.recipe, tasks, chat, bench.pool.tools))
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from turnwise.config import ModelConfig, Recipe
 from turnwise.devices import choose_device, ignored_variable
 from turnwise.engines import engine_class
 from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.exposure import refusal
 from turnwise.mcp.pool import Pool, is_offered
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
@@ -150,8 +151,12 @@ async def open_workbench(
             )
         )
         failures = await pool.connect()
-        if failures:
-            raise ValueError("; ".join(str(error) for error in failures.values()))
+        used = used_servers(tasks, [spec.name for spec in specs])
+        if lost := [str(error) for name, error in failures.items() if name in used]:
+            raise ValueError("; ".join(lost))
+        for error in failures.values():
+            logger.warning("%s; no task uses it", error)
+        require_harmless(pool, used)
         rewards = await exits.enter_async_context(Rewards(parts_of(recipe)))
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
@@ -160,6 +165,20 @@ async def open_workbench(
             engine = await open_engine(recipe, exits, model)
         slots = Slots(recipe.rollout.num_parallel_episodes)
         yield Workbench(recipe, engine, chat, pool, rewards, slots)
+
+
+def used_servers(tasks: Sequence[Task], names: Sequence[str]) -> set[str]:
+    """The servers that these tasks' episodes hold: those they name; all, where a task names none."""
+    if not tasks or any(not task.servers for task in tasks):
+        return set(names)
+    return {server for task in tasks for server in task.servers}
+
+
+def require_harmless(pool: Pool, servers: Collection[str]) -> None:
+    """ValueError if an episode could change what is the user's, and mcp.json does not allow it."""
+    exposed = (pool.exposure(server) for server in sorted(servers) if pool.is_connected(server))
+    if refused := [refusal(exposure) for exposure in exposed if exposure.is_refused]:
+        raise ValueError("\n".join(refused))
 
 
 async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:

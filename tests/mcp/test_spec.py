@@ -292,7 +292,7 @@ def test_a_spec_that_is_printed_or_logged_shows_no_secret() -> None:
         ("{", ["not JSON"]),
         ("", ["not JSON"]),
         ("[1]", ["mcpServers"]),
-        ('{"servers": {}}', ["mcpServers"]),
+        ('{"context": {}}', ["mcpServers"]),
         ('{"mcpServers": []}', ["mcpServers"]),
         ("[" * 100_000, ["not JSON"]),
         (json.dumps({"mcpServers": {"a": {"env": {"K": SECRET}}}})[:-1], ["not JSON"]),

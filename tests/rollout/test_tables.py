@@ -9,6 +9,7 @@ from tests.evaluate.test_playing import report_of
 from turnwise.doctor.plan import print_plan
 from turnwise.evaluate.report import print_report
 from turnwise.inspection import Listing, print_listing
+from turnwise.mcp.exposure import Exposure
 from turnwise.planning import Part, Plan
 from turnwise.rollout.tables import figure_table, reason_table, wrapped
 from turnwise.types import Tool
@@ -61,7 +62,9 @@ def test_the_listing_of_tools_breaks_no_name(width: int) -> None:
     schema = {"properties": {"ticker_symbol": {}, "frequency": {"default": "daily"}}, "required": []}
     tool = Tool(NAME, "What it does. " * 9, schema, "server", NAME)
     on = console(width)
-    print_listing(Listing({"server": [tool]}, {"server": "shared"}, {}), on)
+    print_listing(
+        Listing({"server": [tool]}, {"server": "shared"}, {"server": Exposure("server", ())}, {}), on
+    )
     for name in (NAME, "ticker_symbol?", "frequency=daily"):
         assert name in printed(on)
     assert all(len(line) <= width for line in printed(on).splitlines() if "What it does" in line)

@@ -13,6 +13,7 @@ from turnwise.doctor.findings import Finding, Level
 from turnwise.doctor.live import try_key
 from turnwise.doctor.plan import advice, verdict
 from turnwise.lessons import demonstrating
+from turnwise.mcp.exposure import refusal
 from turnwise.mcp.pool import Pool
 from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
 from turnwise.protocols import EngineDown
@@ -68,10 +69,11 @@ async def reach_servers(servers: Servers) -> Reached:
                 findings.append(Finding(f"server {spec.name}", Level.BAD, str(failures[spec.name]), advice))
                 continue
             num_tools = sum(tool.server == spec.name for tool in pool.tools)
+            exposure = pool.exposure(spec.name)
             detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
-            if spec.name in live:
-                detail = f"{detail}; {describe_live(live[spec.name])}"
-            findings.append(Finding(f"server {spec.name}", Level.GOOD, detail))
+            changes = describe_live(live[spec.name]) if spec.name in live else str(exposure)
+            level, advice = (Level.BAD, refusal(exposure)) if exposure.is_refused else (Level.GOOD, "")
+            findings.append(Finding(f"server {spec.name}", level, f"{detail}; {changes}", advice))
             if spec.name in live:
                 findings.append(await try_key(pool, spec))
         return Reached(tuple(pool.tools), tuple(findings), servers.live)

@@ -127,6 +127,10 @@ class Pool:
         """What a connected server's isolation is; settles what `auto` came to mean."""
         return self._supplies[server].isolation
 
+    def is_connected(self, server: str) -> bool:
+        """Whether it was started or reached here; not where its calls are replayed."""
+        return server in self._listed and server in self._supplies
+
     def exposure(self, server: str) -> Exposure:
         """What an episode could change through a connected server."""
         supply = self._supplies[server]

@@ -12,7 +12,7 @@ from turnwise.requirements import requirements
 from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
-from turnwise.workbench import chat_of
+from turnwise.workbench import chat_of, used_servers
 
 _MAX_SHOWN = 5
 """Problems of tasks that are printed; the others are counted."""
@@ -51,9 +51,13 @@ async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun
     servers = servers_of(recipe)
     listing = listing or await list_tools(servers.specs)
     tools = [tool for offered in listing.tools.values() for tool in offered]
-    problems = [*listing.failures.values()]
+    tasks = {split: load(path) for split, path in recipe.tasks.files.items()}
+    used = used_servers(
+        [task for split in tasks.values() for task in split], [*listing.tools, *listing.failures]
+    )
+    problems = [words for server, words in listing.problems.items() if server in used]
     problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, _chat(recipe)))
-    counts = ", ".join(f"{len(load(path))} {split}" for split, path in recipe.tasks.files.items())
+    counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
     line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
     return DryRun((line, *servers.notes), tuple(problems))
 
