@@ -124,6 +124,7 @@ class TurnwiseEnv(BaseTextEnv):
                 episode_id=task.id,
                 seed=task.seed,
                 limits=limits_of(self._stage.recipe),
+                temperature=self._stage.recipe.rollout.temperature,
             )
         if trajectory.stop.is_infrastructure:
             raise RuntimeError(f"task {task.id!r} was lost to infrastructure: {trajectory.stop}")
