@@ -33,7 +33,7 @@ class Listing:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why an episode cannot hold a server: it could not be reached, or could change what is the user's."""
+        """Why an episode cannot hold a server: it was not reached, or it could change what the user owns."""
         refused = {name: refusal(found) for name, found in self.exposures.items() if found.is_refused}
         return {**self.failures, **refused}
 
