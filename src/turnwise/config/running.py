@@ -60,7 +60,7 @@ class EvaluationConfig(BaseModel):
     every: int = Field(default=0, ge=0)
     """Steps between validations; 0: none."""
     num_tasks: int | None = Field(default=None, ge=1)
-    """Of the file, from its start; none: all."""
+    """Of the file, drawn evenly across families; none: all."""
     num_samples: int = Field(default=4, ge=1)
     """Episodes of each task."""
     temperature: float = Field(default=1.0, ge=0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from turnwise.protocols import EngineDown, RewardDown, Rewarder, Toolbox
+from turnwise.rewards import succeeded
 from turnwise.types import (
     Failure,
     Fault,
@@ -81,6 +82,8 @@ class Progress:
     num_started: int = 0
     num_finished: int = 0
     num_in_flight: int = 0
+    num_waiting_on_servers: int = 0
+    """Episodes that wait for a lease."""
     num_waiting_on_tools: int = 0
     num_groups: int = 0
     num_groups_dropped: int = 0
@@ -95,6 +98,17 @@ class Progress:
     @property
     def num_lost(self) -> int:
         return self.failures.total()
+
+    @contextlib.asynccontextmanager
+    async def leased(self, lease: AbstractAsyncContextManager[Toolbox]) -> AsyncIterator[Toolbox]:
+        """The lease, counted as waited for until it is there."""
+        async with contextlib.AsyncExitStack() as exits:
+            self.num_waiting_on_servers += 1
+            try:
+                held = await exits.enter_async_context(lease)
+            finally:
+                self.num_waiting_on_servers -= 1
+            yield held
 
 
 class Collector:
@@ -254,11 +268,12 @@ class Collector:
         progress.num_started += 1
         progress.num_in_flight += 1
         try:
-            async with self._lease(task, episode_id) as toolbox:
+            async with progress.leased(self._lease(task, episode_id)) as toolbox:
                 trajectory = await self._player(task, _Counted(toolbox, progress), episode_id, seed)
             if trajectory.stop.is_infrastructure:
                 return Failure(task.id, trajectory.stop, _reason(trajectory))
             reward = await self._rewarder.score(trajectory)
+            is_success = succeeded(trajectory, reward)
         except LeaseFailed as error:
             return Failure(task.id, Stop.TOOL_DOWN, str(error))
         except RewardDown as error:
@@ -267,7 +282,7 @@ class Collector:
             progress.num_in_flight -= 1
         progress.num_finished += 1
         progress.num_tokens += sum(turn.num_sampled for turn in trajectory.turns)
-        progress.num_successes += reward.parts.get("outcome", reward.total) >= 1.0
+        progress.num_successes += is_success
         return trajectory, reward
 
 

@@ -5,6 +5,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from turnwise.printable import printable
+from turnwise.rewards import succeeded
 from turnwise.rollout.store import Played
 from turnwise.types import Turn
 
@@ -29,7 +30,7 @@ def print_played(played: Played, console: Console) -> None:
         )
     )
     title = Text(f"{_name(trajectory.task.id)} · {_name(trajectory.episode_id)}")
-    style = "green" if reward.parts.get("outcome", reward.total) >= 1 else "red"
+    style = "green" if succeeded(trajectory, reward) else "red"
     console.print(Panel(Group(*body), title=title, title_align="left", border_style=style))
 
 

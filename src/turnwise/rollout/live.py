@@ -52,10 +52,13 @@ def figures_of(progress: Progress, num_episodes: int) -> dict[str, str]:
     """What a person watching wants to know, ready to print."""
     seconds = max(time.perf_counter() - progress.started_at, 1e-9)
     done = progress.num_finished
-    on_model = progress.num_in_flight - progress.num_waiting_on_tools
+    on_tools, on_servers = progress.num_waiting_on_tools, progress.num_waiting_on_servers
+    on_model = progress.num_in_flight - on_tools - on_servers
+    # groups without variance are replaced: more episodes are then played than were asked for
+    most = max(num_episodes, done + progress.num_in_flight)
     figures = {
-        "episodes": f"{done} of {num_episodes}, {progress.num_in_flight} in flight",
-        "waiting on": f"model {on_model}, tools {progress.num_waiting_on_tools}",
+        "episodes": f"{done} of {most}, {progress.num_in_flight} in flight",
+        "waiting on": f"model {on_model}, tools {on_tools}, servers {on_servers}",
         "success": f"{progress.num_successes / done:.0%}" if done else "-",
         "tokens/s": f"{progress.num_tokens / seconds:,.0f}",
         "calls/s": f"{progress.num_calls / seconds:,.1f}",

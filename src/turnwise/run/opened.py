@@ -36,6 +36,7 @@ from turnwise.run.tracked import evaluation_figures
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.curriculum import State
 from turnwise.tasks.load import load
+from turnwise.tasks.selection import across_families
 from turnwise.tasks.worlds import check_worlds
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_whole
@@ -240,7 +241,7 @@ class Run:
     async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> Report:
         await self.publishing.finish()
         settings = self.recipe.evaluation
-        tasks = load(file)[: settings.num_tasks]
+        tasks = across_families(load(file), settings.num_tasks)
         collector = self.bench.collector(
             group_size=settings.num_samples, temperature=settings.temperature, seed=self.recipe.seed
         )
@@ -354,9 +355,9 @@ def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
     """The tasks of every file that the run's evaluations will play."""
     settings, files = recipe.evaluation, recipe.tasks
     if settings.every and files.validation is not None:
-        yield load(files.validation)[: settings.num_tasks]
+        yield across_families(load(files.validation), settings.num_tasks)
     if settings.is_before_and_after and files.test is not None:
-        yield load(files.test)[: settings.num_tasks]
+        yield across_families(load(files.test), settings.num_tasks)
 
 
 async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:

@@ -54,9 +54,10 @@ class Screen:
 
     def say(self, text: str, style: str = "", *, level: int = logging.INFO, is_shown: bool = True) -> None:
         """What models, tools and files wrote is text, never markup."""
+        text = printable(text)
         logger.log(level, "%s", text, extra=ON_SCREEN)
         if is_shown:
-            self.console.print(Text(printable(text), style=style), highlight=False, soft_wrap=True)
+            self.console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
     def show_played(self, played: Played) -> None:
         """One episode, turn by turn."""

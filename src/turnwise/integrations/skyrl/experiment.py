@@ -21,6 +21,7 @@ from turnwise.integrations.skyrl.translation import Translation
 from turnwise.integrations.skyrl.workers import Workers
 from turnwise.rewards import check_scorable, parts_of
 from turnwise.tasks.load import load
+from turnwise.tasks.selection import across_families
 from turnwise.types import Task
 
 
@@ -56,7 +57,9 @@ class TurnwiseExp(BasePPOExp):
     def get_eval_dataset(self) -> TaskDataset | None:
         if self.cfg.trainer.eval_interval <= 0 or self.recipe.tasks.validation is None:
             return None
-        return TaskDataset(load(self.recipe.tasks.validation)[: self.recipe.evaluation.num_tasks])
+        return TaskDataset(
+            across_families(load(self.recipe.tasks.validation), self.recipe.evaluation.num_tasks)
+        )
 
     def get_generator(
         self, cfg: SkyRLTrainConfig, tokenizer: Any, inference_engine_client: InferenceEngineInterface

@@ -1,0 +1,23 @@
+"""A few tasks in place of many: drawn evenly across families."""
+
+from collections.abc import Sequence
+
+from turnwise.types import Task
+
+
+def across_families(tasks: Sequence[Task], most: int | None) -> tuple[Task, ...]:
+    """At most so many tasks, one family after the other in turn, in the file's order; None: all of them.
+
+    A file is usually sorted by family: its first tasks would measure one family alone.
+    """
+    if most is None or most >= len(tasks):
+        return tuple(tasks)
+    families: dict[str, list[Task]] = {}
+    for task in tasks:
+        families.setdefault(task.family, []).append(task)
+    longest = max(len(family) for family in families.values())
+    in_turn = [
+        family[place] for place in range(longest) for family in families.values() if place < len(family)
+    ]
+    chosen = {task.id for task in in_turn[:most]}
+    return tuple(task for task in tasks if task.id in chosen)
