@@ -113,7 +113,8 @@ def prepare() -> None:
     # Torch's threads share the cores with the servers: where they wait, they must not spin.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A reward of the user's own, `module:function`, is found beside where the command is run.
-    sys.path.insert(0, str(Path.cwd()))
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
     # It misses a kernel for CPUs as it is imported, which peft does also where nothing is quantised.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 

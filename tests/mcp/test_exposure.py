@@ -1,0 +1,83 @@
+"""What an episode could change outside of itself, and when a run is refused for it."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.notes import http_spec, notes_over_http
+from tests.mcp.test_http_faults import http_server, remote
+from turnwise.mcp.exposure import Exposure, exposure, refusal
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import ServerSpec, parse
+from turnwise.types import Message, Task, Truth
+from turnwise.workbench import require_harmless, used_servers
+
+
+def spec(**block: Any) -> ServerSpec:
+    [parsed] = parse({"s": {"command": "server", **block}}, {}, directory=Path("/"))
+    return parsed
+
+
+def found(block: dict[str, Any], writers: tuple[str, ...] = ("write",), **more: Any) -> Exposure:
+    return exposure(spec(**block), writers, **{"is_own": False, **more})
+
+
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        ({"env": {"GITHUB_TOKEN": "x"}}, "GITHUB_TOKEN gives access to"),
+        ({"env": {"DATABASE_URL": "postgres://db.example.com/shop"}}, "the service at db.example.com"),
+        ({"args": ["--api", "https://jira.example.com/rest"]}, "the service at jira.example.com"),
+    ],
+)
+def test_a_server_with_an_account_or_a_service_behind_it_is_refused_until_it_is_allowed(
+    block: dict[str, Any], words: str
+) -> None:
+    assert words in str(found(block))
+    assert found(block).is_refused
+    assert not found({**block, "turnwise": {"data": "real"}}).is_refused
+    assert not found(block, writers=()).is_refused
+
+
+def test_a_folder_that_cannot_be_private_is_refused_with_the_reason() -> None:
+    exposed = found({}, not_private="/data: 900 MB are too many to copy for every episode")
+    assert exposed.is_refused
+    words = refusal(exposed)
+    assert "900 MB are too many" in words
+    assert '"turnwise": {"data": "real"}' in words
+    assert '"turnwise": {"deny": ["write"]}' in words
+
+
+def test_a_server_over_private_copies_or_without_anything_outside_is_not_refused() -> None:
+    assert not found({}, private=["/data"]).is_refused
+    assert not found({}).is_refused
+
+
+def test_our_own_servers_keep_episodes_apart_whatever_their_env_holds() -> None:
+    assert not found({"env": {"FMP_API_KEY": "x"}}, is_own=True).is_refused
+
+
+def test_a_remote_server_that_may_write_is_refused_unless_it_keeps_episodes_apart() -> None:
+    async def check(*specs: ServerSpec) -> None:
+        async with Pool(specs) as pool:
+            await pool.connect()
+            require_harmless(pool, [spec.name for spec in specs])
+
+    with notes_over_http() as keyed, http_server() as url:
+        asyncio.run(check(http_spec(keyed)))
+        with pytest.raises(ValueError, match=r"what the server at 127\.0\.0\.1 keeps") as caught:
+            asyncio.run(check(*remote(url)))
+        assert '"data": "real"' in str(caught.value)
+        asyncio.run(check(*remote(url, data="real")))
+        asyncio.run(check(*remote(url, deny=["do"])))
+
+
+def test_a_server_that_no_task_uses_is_not_asked_about() -> None:
+    def task(*servers: str) -> Task:
+        return Task("t", (Message("user", "?"),), servers, Truth())
+
+    assert used_servers([task("a"), task("a", "b")], ["a", "b", "c"]) == {"a", "b"}
+    assert used_servers([task("a"), task()], ["a", "b"]) == {"a", "b"}
+    assert used_servers([], ["a"]) == {"a"}
