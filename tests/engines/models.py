@@ -49,9 +49,7 @@ def llama() -> Any:
 
 
 @asynccontextmanager
-async def running(
-    model: Any, *, device: str = "cpu", **options: Any
-) -> AsyncIterator[TransformersEngine]:
+async def running(model: Any, *, device: str = "cpu", **options: Any) -> AsyncIterator[TransformersEngine]:
     engine = TransformersEngine(model, device=device, **options)
     try:
         yield engine

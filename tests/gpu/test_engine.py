@@ -13,7 +13,7 @@ from tests.training.policies import LORA, stir
 from turnwise.training.policy import Policy
 from turnwise.types import Sampling
 
-CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.3}
+CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.6}
 """Against the plain forward pass of a CPU in fp32."""
 
 

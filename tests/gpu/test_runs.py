@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -33,40 +34,51 @@ FEW = {
 }
 
 
+SLOWEST = 300
+"""Seconds for all of them together: on a GPU they take a fraction of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run in a process of its own."""
+
+    folder: Path
+    log: Path
+    process: subprocess.Popen[bytes]
+
+
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Path, subprocess.Popen[str]]]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Started]]:
     """All at once: most of their time goes into starting servers."""
-    folder = tmp_path_factory.mktemp("runs")
-    started = {}
-    for number, (name, keys) in enumerate(RUNS.items()):
-        settings = FEW | keys | {"run.folder": str(folder), "run.name": str(number)}
-        sets = [f"--set={key}={value}" for key, value in settings.items()]
-        command = [sys.executable, "-m", "turnwise", "train", "recipes/cpu.toml", *sets]
-        started[name] = folder / str(number), subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    root = tmp_path_factory.mktemp("runs")
+    started = {name: start(root / f"run{number}", keys) for number, (name, keys) in enumerate(RUNS.items())}
     yield started
-    for _, process in started.values():
-        process.kill()
-        process.wait()
+    for each in started.values():
+        each.process.kill()
+        each.process.wait()
+
+
+def start(folder: Path, keys: dict[str, str]) -> Started:
+    settings = FEW | keys | {"run.folder": str(folder.parent), "run.name": folder.name}
+    sets = [f"--set={key}={value}" for key, value in settings.items()]
+    command = [sys.executable, "-m", "turnwise", "train", "recipes/cpu.toml", *sets]
+    paths = [str(ROOT / "src"), str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    log = folder.with_suffix(".log")
+    with log.open("w") as said:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+    return Started(folder, log, process)
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_two_steps_change_the_policy_and_agree_with_the_sampler(
-    name: str, runs: dict[str, tuple[Path, subprocess.Popen[str]]]
-) -> None:
-    folder, process = runs[name]
-    said, _ = process.communicate(timeout=180)
-    assert process.returncode == 0, said[-3000:]
-    [metrics] = folder.parent.glob(f"{folder.name}*/metrics.jsonl")
+def test_two_steps_change_the_policy_and_agree_with_the_sampler(name: str, runs: dict[str, Started]) -> None:
+    run = runs[name]
+    assert run.process.wait(timeout=SLOWEST) == 0, run.log.read_text()[-3000:]
+    [metrics] = run.folder.parent.glob(f"{run.folder.name}*/metrics.jsonl")
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     updates = [line["metrics"] for line in lines if line["kind"] == "update"]
     assert len(updates) == 2
     for each in updates:
         assert each["gradient/norm"] > 0
-        assert each["kl/sampler"] < (1e-2 if "bfloat16" in name else 1e-3)
+        # asynchronous samples may be of weights an update old
+        assert each["kl/sampler"] < (5e-2 if "async" in name or "bfloat16" in name else 1e-3)

@@ -31,15 +31,19 @@ def result_of(scenario: Scenario, device: str) -> tuple[dict[str, Tensor], dict[
     return {name: each.cpu() for name, each in joined([trainer.tensors()]).items()}, result.metrics
 
 
+CASES = {name: each for name, each in SCENARIOS.items() if name not in ("bfloat16", "spoiled")}
+CASES["turns"] = Scenario({"algorithm": {"advantage": "turn"}})
+
+
 @cache
 def by_cpu(name: str) -> tuple[dict[str, Tensor], dict[str, float]]:
-    return result_of(SCENARIOS[name], "cpu")
+    return result_of(CASES[name], "cpu")
 
 
 @pytest.mark.parametrize("kernels", ["plain", "fused"])
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in ("bfloat16", "spoiled")])
+@pytest.mark.parametrize("name", CASES)
 def test_an_update_in_fp32_is_the_cpus(name: str, kernels: str) -> None:
-    scenario = with_policy(SCENARIOS[name], kernels=kernels)
+    scenario = with_policy(CASES[name], kernels=kernels)
     found, metrics = result_of(scenario, DEVICE)
     expected, cpu_metrics = by_cpu(name)
     assert found.keys() == expected.keys()

@@ -1,0 +1,101 @@
+"""Where a GPU's time goes in a piece of work: the kernels of a torch profile, added up by what they are for."""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+OWNERS = {
+    "head: logits, log-softmax, entropy": r"^_Scores(Backward)?$|CrossEntropy|LogSoftmax|_log_softmax",
+    "attention forward": r"^FlashTreeAttention$|scaled_dot_product.*attention$",
+    "attention backward": r"^FlashTreeAttentionBackward$|ScaledDotProduct.*Backward",
+    "optimizer": r"^Optimizer\.step|_foreach_norm|_foreach_mul",
+    "adapters: base and LoRA products, forward": r"^_Adapted$",
+    "adapters: base and LoRA products, backward": r"^_AdaptedBackward$",
+    "copies to and from the host": r"^aten::_to_copy host$",
+}
+"""By the operation that a kernel was launched in, or any that this one is part of; the first that matches."""
+
+KERNELS = {
+    "attention forward": r"flash_fwd|fmha.*(fwd|fprop)|sdpa.*fprop",
+    "attention backward": r"flash_bwd|fmha.*(bwd|bprop)|sdpa.*bprop",
+    "matrix products": r"gemm|nvjet|cutlass|xmma|splitK",
+    "norms": r"rms_norm|layer_norm|LayerNorm",
+    "copies and concatenations": r"[Cc]opy|Memcpy|Memset|CatArray",
+    "embedding, gather, scatter": r"embedding|index|gather|scatter|sort",
+    "elementwise": r"elementwise|reduce",
+}
+"""By the kernel's own name, for those that no operation above claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of one piece of work, in seconds."""
+
+    by_group: dict[str, float]
+    by_kernel: dict[str, tuple[float, int]]
+    """Seconds and launches."""
+    busy: float
+    """While at least one kernel ran."""
+    span: float
+    """From the first kernel's start to the last one's end."""
+
+
+def profile(work: Callable[[], Any]) -> Times:
+    """Run it under the profiler. What is timed elsewhere must not be: the profiler slows the host down."""
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities, acc_events=True) as profiled:
+        work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    return added_up(profiled.events())
+
+
+def added_up(events: Iterable[Any]) -> Times:
+    by_group: dict[str, float] = defaultdict(float)
+    by_kernel: dict[str, tuple[float, int]] = {}
+    spans = []
+    for event in events:
+        if str(event.device_type).endswith("CUDA"):
+            spans.append((event.time_range.start, event.time_range.end))
+        for kernel in event.kernels:
+            seconds = kernel.duration / 1e6
+            by_group[_group(event, kernel.name)] += seconds
+            before, count = by_kernel.get(kernel.name, (0.0, 0))
+            by_kernel[kernel.name] = before + seconds, count + 1
+    spans.sort()
+    busy, end = 0.0, float("-inf")
+    for start, stop in spans:
+        busy += max(stop - max(start, end), 0.0)
+        end = max(end, stop)
+    span = end - spans[0][0] if spans else 0.0
+    return Times(dict(by_group), by_kernel, busy / 1e6, span / 1e6)
+
+
+def _group(event: Any, kernel: str) -> str:
+    owner = event
+    while owner is not None:
+        name = owner.name.rpartition(": ")[2]  # autograd::engine::evaluate_function: NameBackward
+        for group, pattern in OWNERS.items():
+            if re.search(pattern, name):
+                return group
+        owner = owner.cpu_parent
+    return next((group for group, pattern in KERNELS.items() if re.search(pattern, kernel)), "other")
+
+
+def report(times: Times, num_kernels: int = 25) -> str:
+    total = sum(times.by_group.values()) or 1.0
+    lines = ["seconds  share  of the kernels' time"]
+    for group, seconds in sorted(times.by_group.items(), key=lambda each: -each[1]):
+        lines.append(f"{seconds:7.3f}  {seconds / total:5.1%}  {group}")
+    gap = times.span - times.busy
+    lines.append(f"{gap:7.3f}  no kernel ran, of {times.span:.3f} from the first to the last")
+    lines.append("seconds  launches  kernel")
+    largest = sorted(times.by_kernel.items(), key=lambda each: -each[1][0])[:num_kernels]
+    lines += [f"{seconds:7.3f}  {count:8}  {name[:120]}" for name, (seconds, count) in largest]
+    return "\n".join(lines)
