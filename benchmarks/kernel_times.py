@@ -1,4 +1,4 @@
-"""Where a GPU's time goes in a piece of work: the kernels of a torch profile, added up by what they are for."""
+"""Where a GPU's time goes in a piece of work: the kernels of a torch profile, by what they are for."""
 
 import re
 from collections import defaultdict
@@ -13,7 +13,6 @@ OWNERS = {
     "optimizer": r"^Optimizer\.step|_foreach_norm|_foreach_mul",
     "adapters: base and LoRA products, forward": r"^_Adapted$",
     "adapters: base and LoRA products, backward": r"^_AdaptedBackward$",
-    "copies to and from the host": r"^aten::_to_copy host$",
 }
 """By the operation that a kernel was launched in, or any that this one is part of; the first that matches."""
 

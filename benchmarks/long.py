@@ -21,8 +21,8 @@ divided by the seconds measured and by the rate of an 8192³ product of bf16 mat
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import argparse
 import gc
@@ -354,9 +354,8 @@ def measure(side: str, options: argparse.Namespace, shape: Shape, rate: float) -
 
 def report(results: list[Result], rate: float) -> None:
     print(f"a product of matrices: {rate / 1e12:,.1f} TFLOP/s")
-    print(
-        "model tuning side | tasks | s/update (spread) | tokens/s of rows | computed | peak GiB | MFU unique, rows"
-    )
+    columns = ["model tuning side", "tasks", "s/update (spread)", "tokens/s of rows", "computed", "peak GiB"]
+    print(" | ".join([*columns, "MFU unique, rows"]))
     for each in results:
         mean = sum(each.seconds) / len(each.seconds)
         spread = (max(each.seconds) - min(each.seconds)) / mean

@@ -1,4 +1,4 @@
-"""vLLM's scenarios on a GPU, in the interpreter that runs the tests; on a CPU they are tests/engines/test_vllm.py."""
+"""vLLM's scenarios on a GPU, with the vLLM of this interpreter; for a CPU see tests/engines/test_vllm.py."""
 
 import json
 import os
