@@ -17,15 +17,19 @@ def _tile(source, rows, limit, head, row_stride, D: tl.constexpr, IS_MASKED: tl.
     dims = tl.arange(0, D)
     places = source + rows.to(tl.int64)[:, None] * row_stride + head * D + dims[None, :]
     if IS_MASKED:
-        return tl.load(places, mask=(rows < limit)[:, None], other=0.0)
-    return tl.load(places)
+        tile = tl.load(places, mask=(rows < limit)[:, None], other=0.0)
+    else:
+        tile = tl.load(places)
+    return tile
 
 
 @triton.jit
 def _keys(source, first, limit, head, stride, D: tl.constexpr, BN: tl.constexpr, IS_MASKED: tl.constexpr, TMA: tl.constexpr):
     if TMA:
-        return source.load([first, head * D])
-    return _tile(source, first + tl.arange(0, BN), limit, head, stride, D, IS_MASKED)
+        tile = source.load([first, head * D])
+    else:
+        tile = _tile(source, first + tl.arange(0, BN), limit, head, stride, D, IS_MASKED)
+    return tile
 
 
 @triton.jit
