@@ -19,6 +19,7 @@ from torch import Tensor
 
 from turnwise.devices import handed
 from turnwise.training.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
+from turnwise.training.hopper import HopperPlan, HopperTreeAttention, can_hopper, plan_hopper
 from turnwise.training.kernels import backward_piece, forward_piece
 from turnwise.training.prefix import Keeper, KeysValues, Prefix
 from turnwise.training.tree import Segment, Tree
@@ -107,6 +108,11 @@ class Plan:
     def flash(self) -> FlashPlan:
         """The same for CUDA's kernels."""
         return plan_flash(self.tree.segments, _num_tokens(self.prefix), self.device)
+
+    @cached_property
+    def hopper(self) -> HopperPlan:
+        """The same for the kernels of Hopper GPUs."""
+        return plan_hopper(self.tree.segments, _num_tokens(self.prefix), self.device)
 
 
 def _num_tokens(prefix: Prefix | None) -> int:
@@ -249,6 +255,10 @@ def forward(
     if tree_plan.keeper is not None:
         tree_plan.keeper.keep(module, key, value)
     before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
+    if can_hopper(query):
+        parts = [each[0].transpose(0, 1) for each in (query, key, value, *before)]
+        found: Tensor = HopperTreeAttention.apply(*parts[:3], tree_plan.hopper, scale, *parts[3:])  # type: ignore[no-untyped-call]
+        return found[None], None
     if can_flash(query):
         tokens = (each[0].transpose(0, 1) for each in (query, key, value, *before))
         rows: Tensor = FlashTreeAttention.apply(*itertools.islice(tokens, 3), tree_plan.flash, scale, *tokens)  # type: ignore[no-untyped-call]

@@ -154,14 +154,20 @@ def tree_backward(
     own_key, own_value = key[before:], value[before:]
     for window in plan.windows:
         start, end = window.queries
-        tokens = [_window(each, start, window.query_size) for each in (grad_out, query, own_key, own_value, out)]
+        tokens = [
+            _window(each, start, window.query_size) for each in (grad_out, query, own_key, own_value, out)
+        ]
         parts = dense_backward(*tokens, _window_lse(lse, window), scale=scale, is_causal=True)
-        for whole, part, shift in zip((grad_query, grad_key, grad_value), parts, (0, before, before), strict=True):
+        for whole, part, shift in zip(
+            (grad_query, grad_key, grad_value), parts, (0, before, before), strict=True
+        ):
             whole[start + shift : end + shift] = part[0, :, : end - start].transpose(0, 1)
     for batch in plan.batches:
         tokens = [each[batch.index_SL].transpose(1, 2) for each in (grad_out, query, own_key, own_value, out)]
         batch_lse = torch.where(batch.is_real_SL[None], lse[:, batch.index_SL], UNSEEN)
-        parts = dense_backward(*tokens, batch_lse.transpose(0, 1)[..., None].contiguous(), scale=scale, is_causal=True)
+        parts = dense_backward(
+            *tokens, batch_lse.transpose(0, 1)[..., None].contiguous(), scale=scale, is_causal=True
+        )
         for whole, part in zip((grad_query, grad_key[before:], grad_value[before:]), parts, strict=True):
             whole[batch.place_P] = part.transpose(1, 2).flatten(0, 1)[batch.flat_P]
     if before:
@@ -171,7 +177,9 @@ def tree_backward(
         (start, end), (first, last) = window.queries, window.keys
         grads, queries, outs = (_window(each, start, window.query_size) for each in (grad_out, query, out))
         keys, values = (_zero_padded(each, window.keys, window.key_size) for each in (key, value))
-        parts = dense_backward(grads, queries, keys, values, outs, _window_lse(lse, window), scale=scale, is_causal=False)
+        parts = dense_backward(
+            grads, queries, keys, values, outs, _window_lse(lse, window), scale=scale, is_causal=False
+        )
         grad_query[start:end] += parts[0][0, :, : end - start].transpose(0, 1)
         grad_key[first:last] += parts[1][0, :, : last - first].transpose(0, 1)
         grad_value[first:last] += parts[2][0, :, : last - first].transpose(0, 1)

@@ -52,7 +52,7 @@ def _soften(acc, total, peak, q, key, value, first, limit, at, head, sk, sv, sca
     return acc, total, new_peak
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shift", "num_tokens"])
 def forward_kernel(query, key, value, out, lse, blocks, ranges, shift, num_tokens, scale2, sq, sk, sv,
                    H: tl.constexpr, G: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
                    TMA: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
@@ -92,7 +92,7 @@ def forward_kernel(query, key, value, out, lse, blocks, ranges, shift, num_token
     tl.store(lse + head * num_tokens + rows, (peak + tl.log2(total)) * LN_2, mask=rows < end)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_tokens"])
 def delta_kernel(out, grad_out, delta, num_tokens, H: tl.constexpr, D: tl.constexpr, BM: tl.constexpr):
     """Σ dO·O of every query and head: [H, N]."""
     head = tl.program_id(0)
@@ -134,7 +134,7 @@ def _key_step(dk, dv, k, v, query, grad_out, lse, delta, grad_query, first, limi
     return dk, dv
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shift", "num_tokens"])
 def keys_kernel(query, key, value, grad_out, lse, delta, grad_query, grad_key, grad_value, blocks, shift,
                 num_tokens, scale, scale2, sq, sk, sv, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
                 BM: tl.constexpr, BN: tl.constexpr, ATOMIC: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
@@ -182,7 +182,7 @@ def _query_step(dq, q, g, peak, dot, key, value, first, limit, at, head, sk, sv,
     return tl.dot(grad.to(k.dtype), k, dq)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shift", "num_tokens"])
 def queries_kernel(query, key, value, grad_out, lse, delta, grad_query, blocks, ranges, shift, num_tokens,
                    scale, scale2, sq, sk, sv, H: tl.constexpr, G: tl.constexpr, D: tl.constexpr,
                    BM: tl.constexpr, BN: tl.constexpr, STAGES: tl.constexpr):  # fmt: skip
