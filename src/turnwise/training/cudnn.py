@@ -127,7 +127,7 @@ def dense_backward(
 
 
 def _window(tokens: Tensor, start: int, size: int) -> Tensor:
-    """`size` tokens from `start` as [1, H, size, D]: those past the end of a piece are whatever stands there."""
+    """`size` tokens from `start` as [1, H, size, D], with whatever stands past the end of the piece."""
     found = tokens[start : start + size]
     if len(found) < size:
         found = pad(found, (0, 0, 0, 0, 0, size - len(found)))

@@ -101,8 +101,10 @@ def _query_blocks(paths: Sequence[_Path], num_before: int, size: int) -> list[tu
     for path in paths:
         last_range = first_range + len(path.ranges)
         num_seen = sum(end - start for start, end in path.ranges) + num_before - path.own
-        for row in range(path.segment.start, path.segment.end, size):
-            blocks.append((-(num_seen + row), (row, path.segment.end, path.own, first_range, last_range)))
+        blocks += [
+            (-(num_seen + row), (row, path.segment.end, path.own, first_range, last_range))
+            for row in range(path.segment.start, path.segment.end, size)
+        ]
         first_range = last_range
     return [block for _, block in sorted(blocks)]
 
