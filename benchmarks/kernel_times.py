@@ -8,8 +8,8 @@ from typing import Any
 
 OWNERS = {
     "head: logits, log-softmax, entropy": r"^_Scores(Backward)?$|CrossEntropy|LogSoftmax|_log_softmax",
-    "attention forward": r"^FlashTreeAttention$|scaled_dot_product.*attention$",
-    "attention backward": r"^FlashTreeAttentionBackward$|ScaledDotProduct.*Backward",
+    "attention forward": r"^(Flash|Triton)TreeAttention$|scaled_dot_product.*attention$",
+    "attention backward": r"^(Flash|Triton)TreeAttentionBackward$|ScaledDotProduct.*Backward",
     "optimizer": r"^Optimizer\.step|_foreach_norm|_foreach_mul",
     "adapters: base and LoRA products, forward": r"^_Adapted$",
     "adapters: base and LoRA products, backward": r"^_AdaptedBackward$",
@@ -17,8 +17,8 @@ OWNERS = {
 """By the operation that a kernel was launched in, or any that this one is part of; the first that matches."""
 
 KERNELS = {
-    "attention forward": r"flash_fwd|fmha.*(fwd|fprop)|sdpa.*fprop",
-    "attention backward": r"flash_bwd|fmha.*(bwd|bprop)|sdpa.*bprop",
+    "attention forward": r"^forward_kernel$|flash_fwd|fmha.*(fwd|fprop)|sdpa.*fprop",
+    "attention backward": r"^(keys|queries|delta)_kernel$|flash_bwd|fmha.*(bwd|bprop)|sdpa.*bprop",
     "matrix products": r"gemm|nvjet|cutlass|xmma|splitK",
     "norms": r"rms_norm|layer_norm|LayerNorm",
     "copies and concatenations": r"[Cc]opy|Memcpy|Memset|CatArray",

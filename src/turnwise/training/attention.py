@@ -8,7 +8,6 @@ row (as in ring attention, arXiv 2310.01889). Nothing quadratic is stored.
 A prefix whose keys and values come from outside is one more piece, seen in full by the whole row.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +18,10 @@ from torch import Tensor
 
 from turnwise.devices import handed
 from turnwise.training.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
-from turnwise.training.hopper import HopperPlan, HopperTreeAttention, can_hopper, plan_hopper
 from turnwise.training.kernels import backward_piece, forward_piece
 from turnwise.training.prefix import Keeper, KeysValues, Prefix
 from turnwise.training.tree import Segment, Tree
+from turnwise.training.triton_attention import TritonPlan, TritonTreeAttention, can_triton, plan_triton
 
 NAME = "turnwise_tree"
 """What the attention is called in transformers' registry."""
@@ -110,9 +109,9 @@ class Plan:
         return plan_flash(self.tree.segments, _num_tokens(self.prefix), self.device)
 
     @cached_property
-    def hopper(self) -> HopperPlan:
-        """The same for the kernels of Hopper GPUs."""
-        return plan_hopper(self.tree.segments, _num_tokens(self.prefix), self.device)
+    def triton(self) -> TritonPlan:
+        """The same for our Triton kernels on Hopper GPUs."""
+        return plan_triton(self.tree.segments, _num_tokens(self.prefix), self.device)
 
 
 def _num_tokens(prefix: Prefix | None) -> int:
@@ -255,13 +254,12 @@ def forward(
     if tree_plan.keeper is not None:
         tree_plan.keeper.keep(module, key, value)
     before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
-    if can_hopper(query):
-        parts = [each[0].transpose(0, 1) for each in (query, key, value, *before)]
-        found: Tensor = HopperTreeAttention.apply(*parts[:3], tree_plan.hopper, scale, *parts[3:])  # type: ignore[no-untyped-call]
-        return found[None], None
-    if can_flash(query):
-        tokens = (each[0].transpose(0, 1) for each in (query, key, value, *before))
-        rows: Tensor = FlashTreeAttention.apply(*itertools.islice(tokens, 3), tree_plan.flash, scale, *tokens)  # type: ignore[no-untyped-call]
+    is_triton = can_triton(query, key)
+    if is_triton or can_flash(query):
+        kind = TritonTreeAttention if is_triton else FlashTreeAttention
+        plan = tree_plan.triton if is_triton else tree_plan.flash
+        own, outer = ([each[0].transpose(0, 1) for each in parts] for parts in ((query, key, value), before))
+        rows: Tensor = kind.apply(*own, plan, scale, *outer)  # type: ignore[no-untyped-call]
         return rows[None], None
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
