@@ -158,7 +158,7 @@ def tree_forward(
     keys, values = (
         TensorDescriptor(each, shape, strides, [blocks.keys, dim]) for each in (key, value)
     )  # on the host: a descriptor made by the kernel needs a workspace
-    forward_kernel[(heads, len(plan.forward))](
+    forward_kernel[(heads, plan.forward.shape[0])](
         query, keys, values, out, lse, plan.forward, plan.ranges, plan.num_before, num_tokens,
         scale * math.log2(math.e), H=heads, G=heads // key_heads, D=dim, BM=blocks.queries, BN=blocks.keys,
         STAGES=blocks.stages, num_warps=blocks.warps, num_stages=blocks.stages,
@@ -187,13 +187,13 @@ def tree_backward(
     inputs = (query, key, value, grad_out, lse, delta)
     numbers = (plan.num_before, num_tokens, scale, scale * math.log2(math.e))
     blocks = BY_KEYS
-    keys_kernel[(key_heads, len(plan.by_keys))](
+    keys_kernel[(key_heads, plan.by_keys.shape[0])](
         *inputs, grad_key, grad_value, plan.by_keys, *numbers, H=heads, G=heads // key_heads, D=dim,
         BM=blocks.queries, BN=blocks.keys, STAGES=blocks.stages, num_warps=blocks.warps,
         num_stages=blocks.stages,
     )  # fmt: skip
     blocks = BY_QUERIES
-    queries_kernel[(heads, len(plan.by_queries))](
+    queries_kernel[(heads, plan.by_queries.shape[0])](
         *inputs, grad_query, plan.by_queries, plan.ranges, *numbers, H=heads, G=heads // key_heads, D=dim,
         BM=blocks.queries, BN=blocks.keys, STAGES=blocks.stages, num_warps=blocks.warps,
         num_stages=blocks.stages,
