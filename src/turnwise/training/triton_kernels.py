@@ -117,6 +117,7 @@ def _keys_step(dk, dv, k, v, query, grad_out, lse, delta, first, limit, shift, a
         dot = tl.load(delta + head * num_tokens + rows)
     weights = tl.exp2(tl.dot(k, tl.trans(q)) * scale2 - (peak * LOG2_E)[None, :])
     if IS_MASKED:
+        # an unseen key may score far above the log-sum-exp: its infinity is replaced before it is used
         weights = tl.where(at[:, None] <= (rows + shift)[None, :], weights, 0.0)
     dv = tl.dot(weights.to(g.dtype), g, dv)
     grad = weights * (tl.dot(v, tl.trans(g)) - dot[None, :])
