@@ -2,7 +2,7 @@
 # make test   the test suite
 # make check  lint + types + tests, what CI runs
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint types third-party browser vllm ready test test-slow test-skyrl check bench constraints clean
+.PHONY: help setup demo lint types third-party browser vllm ready test test-slow test-gpu test-skyrl check bench constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -63,6 +63,9 @@ test:  ## Run the test suite
 
 test-slow: setup third-party vllm
 	$(BIN)/python -m pytest -q -m slow
+
+test-gpu: setup  ## What only a GPU can show, on one CUDA device; what a package is missing for is skipped
+	$(BIN)/python -m pytest -q -rs -W default tests/gpu
 
 test-skyrl:  ## The tests against SkyRL and Ray, in an environment of their own (Python 3.12)
 	@bash tests/integrations/skyrl_env.sh

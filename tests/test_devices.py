@@ -10,6 +10,7 @@ from turnwise.devices import (
     choose_device,
     ignored_variable,
     memory_of,
+    pinned,
 )
 
 IS_BARE = not torch.cuda.is_available() and not torch.backends.mps.is_available()
@@ -92,3 +93,12 @@ def test_a_tensor_too_large_for_mps_is_refused_with_the_advice_to_use_the_cpu() 
     check_tensors("cpu", sizes)
     check_tensors("cuda", sizes)
     check_tensors("mps", {})
+
+
+def test_an_expanded_tensor_is_made_contiguous_before_it_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padded rows all have the same positions: one row, expanded."""
+    given: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: given.append(tensor) or tensor)
+    rows = torch.arange(5).expand(3, -1)
+    assert pinned(rows).equal(rows)
+    assert [each.is_contiguous() for each in given] == [True]

@@ -49,10 +49,15 @@ def is_there(device: str) -> bool:
 
 
 def handed(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
-    """The tensor there, without waiting for what a GPU still has to do: it copies from pinned memory."""
+    """The tensor on that device. A GPU copies it from pinned memory, so the caller does not wait for it."""
     if device.type != "cuda" or tensor.is_cuda:
         return tensor.to(device)
-    return tensor.pin_memory().to(device, non_blocking=True)
+    return pinned(tensor).to(device, non_blocking=True)
+
+
+def pinned(tensor: "torch.Tensor") -> "torch.Tensor":
+    """A copy in pinned memory. torch refuses to pin an expanded tensor, so the copy is contiguous first."""
+    return tensor.contiguous().pin_memory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ def llama() -> Any:
 
 
 @asynccontextmanager
-async def running(model: Any, **options: Any) -> AsyncIterator[TransformersEngine]:
-    engine = TransformersEngine(model, device="cpu", **options)
+async def running(model: Any, *, device: str = "cpu", **options: Any) -> AsyncIterator[TransformersEngine]:
+    engine = TransformersEngine(model, device=device, **options)
     try:
         yield engine
     finally:

@@ -143,13 +143,6 @@ def test_any_tree_is_attended_to_exactly() -> None:
         attend()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="the kernels are a GPU's")
-@pytest.mark.parametrize("num_before", [0, 70])
-def test_the_kernels_give_the_same_on_a_gpu(num_before: int) -> None:
-    found, exact = run(DEEP, num_before, torch.bfloat16, torch.device("cuda"))
-    assert gap(found, exact) < 0.15
-
-
 def test_it_is_for_halves_on_a_gpu_alone() -> None:
     assert not can_flash(torch.empty(1, 2, 3, 64, dtype=torch.bfloat16))
     assert not can_flash(torch.empty(1, 2, 3, 64, device="meta", dtype=torch.bfloat16))

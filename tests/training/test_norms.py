@@ -190,11 +190,3 @@ def test_on_a_cpu_norms_stay_the_models_own() -> None:
     """A launch costs little there."""
     policy = Policy(qwen3(), LORA)
     assert not any(isinstance(each, FusedNorm) for each in policy.model.modules())
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="norms are fused on a GPU")
-@pytest.mark.parametrize("kernels", ["plain", "fused"])
-def test_on_a_gpu_the_recipe_says_whether_norms_are_fused(kernels: str) -> None:
-    policy = Policy(qwen3(), LORA.model_copy(update={"kernels": kernels}), device="cuda")
-    count = sum(isinstance(each, FusedNorm) for each in policy.model.modules())
-    assert count == (FUSED["qwen3"][1] if kernels == "fused" else 0)

@@ -8,7 +8,6 @@ row (as in ring attention, arXiv 2310.01889). Nothing quadratic is stored.
 A prefix whose keys and values come from outside is one more piece, seen in full by the whole row.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from turnwise.training.flash import FlashPlan, FlashTreeAttention, can_flash, pl
 from turnwise.training.kernels import backward_piece, forward_piece
 from turnwise.training.prefix import Keeper, KeysValues, Prefix
 from turnwise.training.tree import Segment, Tree
+from turnwise.training.triton_attention import TritonPlan, TritonTreeAttention, can_triton, plan_triton
 
 NAME = "turnwise_tree"
 """What the attention is called in transformers' registry."""
@@ -107,6 +107,11 @@ class Plan:
     def flash(self) -> FlashPlan:
         """The same for CUDA's kernels."""
         return plan_flash(self.tree.segments, _num_tokens(self.prefix), self.device)
+
+    @cached_property
+    def triton(self) -> TritonPlan:
+        """The same for our Triton kernels on Hopper GPUs."""
+        return plan_triton(self.tree.segments, _num_tokens(self.prefix), self.device)
 
 
 def _num_tokens(prefix: Prefix | None) -> int:
@@ -249,9 +254,12 @@ def forward(
     if tree_plan.keeper is not None:
         tree_plan.keeper.keep(module, key, value)
     before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
-    if can_flash(query):
-        tokens = (each[0].transpose(0, 1) for each in (query, key, value, *before))
-        rows: Tensor = FlashTreeAttention.apply(*itertools.islice(tokens, 3), tree_plan.flash, scale, *tokens)  # type: ignore[no-untyped-call]
+    is_triton = can_triton(query, key)
+    if is_triton or can_flash(query):
+        kind = TritonTreeAttention if is_triton else FlashTreeAttention
+        plan = tree_plan.triton if is_triton else tree_plan.flash
+        own, outer = ([each[0].transpose(0, 1) for each in parts] for parts in ((query, key, value), before))
+        rows: Tensor = kind.apply(*own, plan, scale, *outer)  # type: ignore[no-untyped-call]
         return rows[None], None
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])

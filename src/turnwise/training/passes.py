@@ -3,10 +3,12 @@
 With several ranks each runs its share of the micro-batches, and all get the figures of all of them.
 """
 
+import gc
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +26,10 @@ MIN_CARRIED = 64
 
 SHORT_TOKENS = 4096
 """A pass over so few takes a GPU longer to be told of than to run."""
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,33 @@ class Passes:
         self._ranks = ranks
         self._tokens = tokens_per_microbatch
         self._is_shared = is_shared and policy.can_share
+        self._largest: Sequence[Sample] = ()
+        """The samples of the last pass's largest micro-batch."""
+
+    def within_memory(self, run: Callable[[], Result], undo: Callable[[], None] = lambda: None) -> Result:
+        """Call `run`; when memory runs out, call `undo`, lower the budget for good, and call it again."""
+        while True:
+            try:
+                return run()
+            except torch.OutOfMemoryError as error:
+                self._lower_budget(error)
+            # Only here, past the handler: the error's frames held the tensors of the failed attempt.
+            undo()
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def _lower_budget(self, error: torch.OutOfMemoryError) -> None:
+        """Halve the budget until the largest micro-batch is split; raise the error again if it cannot be."""
+        if self._ranks.count > 1 or self._policy.is_sharded:
+            raise error  # the other ranks would wait for passes that this one does not run
+        if len(self._largest) < 2:
+            error.add_note("one sample alone does not fit: set policy.gradient_checkpointing = true")
+            raise error
+        tokens = self._tokens
+        while are_one(self._largest, tokens, is_shared=self._is_shared):
+            tokens //= 2
+        logger.warning("out of memory: from now on %d tokens per micro-batch, not %d", tokens, self._tokens)
+        self._tokens = tokens
 
     def are_short(self, samples: Sequence[Sample], rows: Sequence[int]) -> bool:
         """Whether one pass over all of them is quicker than two over some each."""
@@ -133,6 +166,8 @@ class Passes:
         row_sets = row_sets or (range(len(samples)),)
         prefix = self._to_carry([samples[row] for rows in row_sets for row in rows])
         part_sets = [self._parts(samples, rows, len(prefix)) for rows in row_sets]
+        chosen = [[samples[row] for row in part] for parts in part_sets for part in parts]
+        self._largest = max(chosen, key=lambda part: sum(len(each.token_ids) for each in part), default=())
         num_rounds = [-(-len(parts) // self._ranks.count) for parts in part_sets]
         rounds = [
             each
@@ -204,12 +239,14 @@ class Passes:
     @torch.no_grad()
     def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
         """Of these rows, in their order; options as `begin` takes them."""
-        run = self.begin(batch.samples, rows, with_entropy=False, **options)
+        scored = self.within_memory(
+            lambda: self.begin(batch.samples, rows, with_entropy=False, **options).score_all()
+        )
         place = {row: number for number, row in enumerate(rows)}
         shape = (len(rows), batch.mask_BT.shape[1])
         logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype)
         values_BT, bootstrap_B = torch.zeros(shape), torch.zeros(len(rows))
-        for each, scores in run.score_all():
+        for each, scores in scored:
             if not each.is_counted:
                 continue
             here = [place[row] for row in each.rows]

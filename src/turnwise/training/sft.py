@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from turnwise.config import SftConfig
 from turnwise.training.imitation import cross_entropy, num_own_tokens
@@ -89,6 +90,17 @@ def _draws(samples: Sequence[Sample], config: SftConfig, seed: int) -> Iterator[
 def _step(
     passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], rate: float
 ) -> tuple[float, float]:
+    loss = passes.within_memory(partial(_gather, passes, optimizer, samples), undo=optimizer.clear)
+    norms = optimizer.norms()
+    if not norms.is_finite:
+        optimizer.clear()
+        raise FloatingPointError(f"loss {loss}, gradient norm {norms.policy}: lower sft.learning_rate")
+    optimizer.step(norms, policy_rate=rate)
+    return loss, norms.policy
+
+
+def _gather(passes: Passes, optimizer: Optimizer, samples: Sequence[Sample]) -> float:
+    """Run every micro-batch forward and backward; the optimizer then has the gradients of the loss."""
     num_tokens, loss = num_own_tokens(samples), 0.0
     run = passes.begin(samples)
     for part in run.parts:
@@ -97,9 +109,4 @@ def _step(
         optimizer.learn(share)
         loss += float(share.detach())
     optimizer.gather(run.backward)
-    norms = optimizer.norms()
-    if not norms.is_finite:
-        optimizer.clear()
-        raise FloatingPointError(f"loss {loss}, gradient norm {norms.policy}: lower sft.learning_rate")
-    optimizer.step(norms, policy_rate=rate)
-    return loss, norms.policy
+    return loss

@@ -4,6 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,6 +41,16 @@ class Step:
     """Tokens that the model went over, padding too."""
     skipped: str
     """Empty, or a key of REASONS."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """What this rank computed before an optimizer step."""
+
+    losses: Mapping[str, float]
+    parts: Sequence[Sequence[int]]
+    """Row numbers of each micro-batch."""
+    num_computed: int
 
 
 EMPTY = Step({}, Norms(0.0, 0.0), 0, 0, "empty")
@@ -99,6 +110,34 @@ class Steps:
         if not minibatch.whole.num_tokens:
             return EMPTY
         has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
+        gather = partial(self._gather, lesson, trace, minibatch, imitation, step, is_late=has_moved)
+        gathered = self._passes.within_memory(gather, undo=self._optimizer.clear)
+        own_rows = [row for part in gathered.parts for row in part]
+        trace.add_up(minibatch.rows, own_rows, self._ranks)
+        self._optimizer.share()
+        losses, num_parts, num_computed = self._added_up(
+            gathered.losses, len(gathered.parts), gathered.num_computed
+        )
+        losses["loss/total"] = math.fsum(losses.values())
+        norms = self._optimizer.norms()
+        skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
+        if skipped:
+            self._optimizer.clear()
+        else:
+            self._optimizer.step(norms, policy_rate=self.rate(step), value_rate=self._value_rate(step))
+        return Step(dict(losses), norms, num_parts, num_computed, skipped)
+
+    def _gather(
+        self,
+        lesson: Lesson,
+        trace: Trace,
+        minibatch: Minibatch,
+        imitation: Sequence[Sample],
+        step: int,
+        *,
+        is_late: bool,
+    ) -> _Gathered:
+        """Run every micro-batch of this rank forward and backward; the optimizer then has the gradients."""
         losses: dict[str, float] = defaultdict(float)
         taught = self._objective.rows_with_gradient(lesson, minibatch)
         has_gradient = set(taught)
@@ -111,26 +150,13 @@ class Steps:
         for each in run.rounds:
             with torch.set_grad_enabled(each.rows[0] in taught):
                 if each.is_counted:
-                    _add(losses, self._learn(run, lesson, trace, minibatch, each.rows, is_late=has_moved))
+                    _add(losses, self._learn(run, lesson, trace, minibatch, each.rows, is_late=is_late))
                 else:
                     self._accompany(run, each.rows)
         self._optimizer.gather(run.backward)
         figures, num_imitated = self._imitate(imitation, weight_at(self._recipe.imitation, step))
         _add(losses, figures)
-        own_rows = [row for part in run.parts for row in part]
-        trace.add_up(minibatch.rows, own_rows, self._ranks)
-        self._optimizer.share()
-        losses, num_parts, num_computed = self._added_up(
-            losses, len(run.parts), run.num_computed + num_imitated
-        )
-        losses["loss/total"] = math.fsum(losses.values())
-        norms = self._optimizer.norms()
-        skipped = self._refusal(lesson, trace, minibatch, losses["loss/total"], norms)
-        if skipped:
-            self._optimizer.clear()
-        else:
-            self._optimizer.step(norms, policy_rate=self.rate(step), value_rate=self._value_rate(step))
-        return Step(dict(losses), norms, num_parts, num_computed, skipped)
+        return _Gathered(losses, run.parts, run.num_computed + num_imitated)
 
     def _accompany(self, run: Pass, part: Sequence[int]) -> None:
         """A pass that teaches nothing, where the other ranks have one left that does."""

@@ -1,0 +1,58 @@
+"""QLoRA on a GPU: updates on a base of 4 bits a weight, and an engine on the same base."""
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.distributed.updates import Scenario, learn
+from tests.engines.models import plain_logprobs, qwen3, running, some_ids
+from tests.gpu.device import DEVICE
+from tests.training.updates import some_samples
+from turnwise.config import ModelConfig
+from turnwise.models import is_quantised
+from turnwise.training import quantised
+from turnwise.training.policy import Policy
+from turnwise.training.quantised import plain_weights, twin
+from turnwise.training.trainer import Trainer
+from turnwise.types import Sampling
+from turnwise.workbench import load_model
+
+pytestmark = pytest.mark.skipif(bool(quantised.why_not()), reason=quantised.why_not() or "-")
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "padded"])
+def test_adapters_learn_on_a_packed_base_and_the_engine_follows(tmp_path: Path, is_shared: bool) -> None:
+    qwen3(head_dim=32).save_pretrained(tmp_path / "model")
+    settings = ModelConfig(path=str(tmp_path / "model"), quantisation="nf4", device=DEVICE)
+    base = load_model(settings)
+    assert any(is_quantised(each) for each in base.parameters())
+    plain = qwen3(head_dim=32)
+    plain.load_state_dict({name: each.cpu() for name, each in plain_weights(base).items()}, strict=False)
+    scenario = Scenario(
+        {
+            "policy": {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8},
+            "update": {"shared_prefix": is_shared, "tokens_per_microbatch": 200},
+        },
+        lambda: some_samples(model=plain, prefix=80),
+    )
+    policy = Policy(twin(base), scenario.recipe.policy)
+    trainer = Trainer(policy, scenario.recipe)
+    result = learn(scenario, trainer)
+    assert result.skipped == ""
+    assert result.metrics["kl/sampler"] < 1e-3, "the packed base computes what its plain numbers compute"
+
+    async def after() -> float:
+        prompt = some_ids(random.Random(1), 60)
+        async with running(base, device=DEVICE) as engine:
+            await engine.publish(policy.adapter(), 1)
+            completion = await engine.complete(prompt, Sampling(max_tokens=12), 1)
+        learned = qwen3(head_dim=32)
+        learned.load_state_dict({name: each.cpu() for name, each in policy.weights().items()}, strict=False)
+        expected = plain_logprobs(learned, prompt, completion.token_ids)
+        return max(abs(a - b) for a, b in zip(expected, completion.logprobs, strict=True))
+
+    with torch.no_grad():
+        assert asyncio.run(after()) < 5e-2

@@ -1,0 +1,105 @@
+"""A micro-batch that does not fit: the update is done over with smaller ones, and comes to the same."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.training.updates import (
+    assert_close,
+    different,
+    frozen,
+    gradients,
+    new_model,
+    new_trainer,
+    recipe_of,
+    some_samples,
+)
+from turnwise.config import SftConfig
+from turnwise.training.policy import Policy
+from turnwise.training.sft import fine_tune
+from turnwise.training.trainer import Trainer
+
+
+def limit(model: Any, tokens: int) -> list[int]:
+    """Let its last layer run out of memory past so many tokens; the sizes of the passes that reached it."""
+    seen: list[int] = []
+
+    def refuse(layer: Any, args: tuple[Tensor, ...]) -> None:
+        seen.append(args[0].shape[0] * args[0].shape[1])
+        if seen[-1] > tokens:
+            raise torch.OutOfMemoryError(f"{seen[-1]} tokens are too many")
+
+    model.model.layers[-1].register_forward_pre_hook(refuse)
+    return seen
+
+
+def updated(tokens: int | None = None, **sections: Any) -> tuple[Trainer, dict[str, float], list[int]]:
+    model, recipe = new_model(), recipe_of(**sections)
+    seen = [] if tokens is None else limit(model, tokens)
+    trainer = new_trainer(recipe, model=model)
+    return trainer, trainer.update(some_samples(), step=0, imitation=some_samples()[:2]).metrics, seen
+
+
+@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "padded"])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {},
+        {"policy": {"gradient_checkpointing": True}},
+        {"policy": {"tuning": "lora", "lora_rank": 4}},
+        {"algorithm": {"advantage": "gae"}},
+        {"imitation": {"weight": 0.5}},
+        {"update": {"num_minibatches": 2, "num_epochs": 2}},
+        {"algorithm": {"kl": {"placement": "loss_k2"}}, "reference": {"kind": "frozen"}},
+    ],
+    ids=["full", "recomputed", "lora", "value", "imitation", "minibatches", "reference"],
+)
+def test_the_update_is_the_one_without_a_limit(
+    sections: dict[str, Any], is_shared: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sections["update"] = {**sections.get("update", {}), "shared_prefix": is_shared}
+    free, metrics, _ = updated(**sections)
+    with caplog.at_level(logging.WARNING):
+        tight, tight_metrics, seen = updated(100, **sections)
+    assert max(seen) > 100, "the limit was met"
+    assert min(seen) <= 100
+    assert caplog.messages[0].startswith("out of memory: from now on ")
+    assert_close(gradients(tight), gradients(free))
+    ignored = ("time/", "update/num_microbatches", "update/num_packed_tokens", "memory/")
+    for name, value in metrics.items():
+        if not name.startswith(ignored):
+            assert tight_metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
+
+
+def test_the_smaller_budget_holds_for_the_rest_of_the_run() -> None:
+    trainer, _, seen = updated(100)
+    first = len(seen)
+    trainer.update(some_samples(), step=1)
+    assert max(seen[first:]) <= 100
+
+
+def test_one_sample_that_does_not_fit_ends_the_update_with_advice_and_changes_nothing() -> None:
+    model = new_model()
+    limit(model, 20)
+    trainer = new_trainer(recipe_of(), model=model)
+    before = frozen(trainer)
+    with pytest.raises(torch.OutOfMemoryError, match="too many") as caught:
+        trainer.update(some_samples(), step=0)
+    assert "policy.gradient_checkpointing = true" in caught.value.__notes__[0]
+    assert different(before, frozen(trainer)) == []
+
+
+def test_supervised_steps_fit_too() -> None:
+    config = SftConfig(num_epochs=1, samples_per_step=12, learning_rate=1e-3)
+    found = []
+    for tokens in (10_000, 100):
+        model = new_model()
+        seen = limit(model, tokens)
+        policy = Policy(model, recipe_of().policy)
+        [step] = fine_tune(policy, some_samples(), config)
+        found.append((step.loss, step.gradient_norm, len(seen)))
+    assert found[1][:2] == pytest.approx(found[0][:2], rel=1e-5)
+    assert found[1][2] > found[0][2]
