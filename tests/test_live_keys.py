@@ -66,7 +66,7 @@ def write_recipe(folder: Path, tools: str = "", tasks: str = 'test = "test.jsonl
         f'[tasks]\ntrain = "train.jsonl"\n{tasks}\n'
         "[rollout]\ntokens_per_turn = 96\ntokens_per_episode = 2048\nlockstep = true\n"
         '[policy]\ntuning = "full"\n[sft]\nnum_epochs = 1\n'
-        f'[run]\nfolder = "{folder}/runs"\n'
+        f'[run]\nfolder = "{folder}/runs"\ntasks_per_step = 1\n'
     )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.mcp.pool import _tool_of, is_offered, namespaced
+from turnwise.mcp.results import Sanitiser
 from turnwise.types import Tool
 
 
@@ -118,12 +119,12 @@ def test_patterns_see_the_plain_and_the_qualified_name_and_deny_wins(
 
 
 def test_a_tool_is_changing_and_unrepeatable_unless_its_server_says_otherwise() -> None:
-    plain = _tool_of("s", wire.Tool(name="t", input_schema={"type": "object", "x-odd": [1]}), str)
+    plain = _tool_of("s", wire.Tool(name="t", input_schema={"type": "object", "x-odd": [1]}), Sanitiser())
     assert (plain.is_read_only, plain.is_idempotent, plain.is_repeatable) == (False, False, False)
     assert plain.description == ""
     assert plain.input_schema == {"type": "object", "x-odd": [1]}, "kept as the server gave it"
     hints = wire.ToolAnnotations(read_only_hint=True)
-    assert _tool_of("s", wire.Tool(name="t", input_schema={}, annotations=hints), str).is_repeatable
+    assert _tool_of("s", wire.Tool(name="t", input_schema={}, annotations=hints), Sanitiser()).is_repeatable
     hints = wire.ToolAnnotations(idempotent_hint=True)
-    idempotent = _tool_of("s", wire.Tool(name="t", input_schema={}, annotations=hints), str)
+    idempotent = _tool_of("s", wire.Tool(name="t", input_schema={}, annotations=hints), Sanitiser())
     assert (idempotent.is_read_only, idempotent.is_repeatable) == (False, True)

@@ -328,7 +328,9 @@ def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path
 
 
 def test_imitation_without_a_demonstration_that_works_is_refused(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, imitation={"weight": 0.1}, rollout={"tokens_per_turn": 100})
+    settings = recipe(
+        tmp_path, imitation={"weight": 0.1}, rollout={"tokens_per_turn": 100}, run={"tasks_per_step": 1}
+    )
     save([shown_task("wrong", name="wrong")], tmp_path / "train.jsonl")
     with pytest.raises(ValueError, match=r"imitation\.weight: no demonstration .* answered, without success"):
         run_it(settings)

@@ -20,7 +20,7 @@ def written(path: Path) -> list[str]:
 def test_no_text_can_pass_for_an_entry_or_act_on_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "training.log"
     log = RunLog(path, ())
-    logger.info("said\n2026-01-01 00:00:00 +0000 ERROR forged\r\x1b[2J \ud800", extra=ON_SCREEN)
+    logger.info("said\n2026-01-01 00:00:00 +0000 ERROR forged\r\x1b[2J \u202e", extra=ON_SCREEN)
     log.close()
     first, second = written(path)
     assert first.endswith(" INFO said")

@@ -32,18 +32,25 @@ async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
     `listing` is what the recipe's servers offer, where that is known already. ValueError for what leaves
     nothing more to say.
     """
-    setup = await dry_episodes(recipe, listing)
+    chat = _chat(recipe)
+    setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
     recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
     try:
         plan: Plan | Unplannable = plan_anywhere(recipe)
     except Unplannable as error:
         plan = error
-    problems = (*setup.problems, *_misfits(recipe, plan))
+    missing = (chat,) if isinstance(chat, str) else ()
+    problems = (*missing, *setup.problems, *_misfits(recipe, plan))
     return DryRun(tuple(_lines(recipe, plan, setup.lines)), problems)
 
 
-async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun:
-    """What the episodes are made of, whoever learns from them: tasks, tools and rewards."""
+async def dry_episodes(
+    recipe: Recipe, listing: Listing | None = None, chat: RenderedChat | None = None
+) -> DryRun:
+    """What the episodes are made of, whoever learns from them: tasks, tools and rewards.
+
+    Without `chat` the lengths of prompts are not looked at: the model may be on other machines alone.
+    """
     recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     async with Rewards(parts_of(recipe)):
@@ -56,18 +63,19 @@ async def dry_episodes(recipe: Recipe, listing: Listing | None = None) -> DryRun
         [task for split in tasks.values() for task in split], [*listing.tools, *listing.failures]
     )
     problems = [words for server, words in listing.problems.items() if server in used]
-    problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, _chat(recipe)))
+    problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, chat))
     counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
     line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
     return DryRun((line, *servers.notes), tuple(problems))
 
 
-def _chat(recipe: Recipe) -> RenderedChat:
+def _chat(recipe: Recipe) -> RenderedChat | str:
+    """The recipe's chat, or why its tokenizer cannot be loaded."""
     try:
         return chat_of(recipe)
     except OSError as error:  # as transformers reports a folder or a name without a tokenizer
         [first, *_] = str(error).splitlines()
-        raise ValueError(f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}") from None
+        return f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}"
 
 
 def _shortened(found: list[str]) -> list[str]:
