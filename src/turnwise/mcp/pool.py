@@ -18,7 +18,7 @@ from turnwise.mcp.arguments import ArgumentChecker
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.exposure import Exposure, exposure
 from turnwise.mcp.gate import Breaker
-from turnwise.mcp.private_folders import Way
+from turnwise.mcp.named_data import named_data
 from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens
 from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
@@ -138,7 +138,7 @@ class Pool:
             supply.spec,
             [tool.name for tool in self._listed[server] if not tool.is_read_only],
             is_own=supply.keeps_episodes_apart,
-            private=[str(mount.folder) for mount in supply.stock.mounts if mount.way is not Way.FRESH],
+            private=[str(folder) for folder in named_data(supply.spec).data] if supply.stock.mounts else (),
             not_private=supply.stock.not_private,
         )
 
