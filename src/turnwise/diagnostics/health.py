@@ -131,10 +131,9 @@ CHECKS: Mapping[str, Check] = {
         "mask/learnable_fraction",
         _below,
         "below",
-        "most sampled tokens are masked: forced by a grammar, or dropped by a correction or ratio bounds",
+        "most sampled tokens are masked: dropped by a correction or by ratio bounds",
         (
-            "look at mask/forced_fraction and mask/dropped_fraction",
-            "turn constrained decoding off",
+            "look at mask/dropped_fraction",
             "widen algorithm.correction_low and correction_high, or min_ratio and max_ratio",
         ),
     ),
