@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from turnwise.mcp.spec import ServerSpec
 from turnwise.rollout.tables import wrapped
 from turnwise.servers.declared import declared_tools
 from turnwise.types import Tool, ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
 
 _INDENT = 6 * " "
 
@@ -81,11 +84,23 @@ async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[s
             failures |= await pool.connect(servers)
             found = _find(pool.tools, tool)
             if found is not None:
+                _warn_of_copies(pool, found)
                 async with pool.lease([found.server], "call") as toolbox:
                     [result] = await toolbox.call([ToolCall("call", found.name, arguments)])
                     return result
         down = "".join(f"\n{error}" for error in failures.values())
         raise ValueError(f"{_unknown(pool.tools, tool)}{down}")
+
+
+def _warn_of_copies(pool: Pool, tool: Tool) -> None:
+    """A person who calls a tool that writes should know where the change went."""
+    folders = pool.exposure(tool.server).private
+    if folders and not tool.is_read_only:
+        logger.warning(
+            "this call works on a private copy of %s, and its changes are not kept; "
+            '"turnwise": {"data": "real"} in the entry of mcp.json uses the real files',
+            ", ".join(folders),
+        )
 
 
 def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:

@@ -38,6 +38,7 @@ _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SETTING = re.compile(r"^(?:true|false|yes|no|on|off|none|null|[+-]?\d{1,7}(?:\.\d+)?)$", re.IGNORECASE)
 _PATH = re.compile(r"^(?:[.~]?/|~$)")
 _URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
+_FILE_URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:///")
 _URL_LOGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\s:@]*:([^/?#\s]*)@")
 _URL_QUERY = re.compile(r"[?&]([^=&#\s]+)=([^&#\s]+)")
 _KNOWN_KEY = re.compile(
@@ -81,7 +82,12 @@ def _is_plain(value: str) -> bool:
     """A setting, a path, or a URL that carries nothing secret."""
     if _URL.match(value):
         return not any(_parts(value))
-    return bool(_SETTING.match(value) or _PATH.match(value))
+    return bool(_SETTING.match(value)) or _is_path(value)
+
+
+def _is_path(value: str) -> bool:
+    """A path, or a URL of a file on this machine: file:///data, sqlite:////data/shop.db."""
+    return bool(_PATH.match(value) or _FILE_URL.match(value))
 
 
 def _parts(value: str) -> list[str]:
@@ -91,7 +97,8 @@ def _parts(value: str) -> list[str]:
     if login := _URL_LOGIN.match(value):
         parts.append(login.group(1))
     parts.extend(item for name, item in _URL_QUERY.findall(value) if is_secret_name(name))
-    parts.extend(_random_parts(value))
+    if not _is_path(value):  # a folder's random name is in every result that names a file
+        parts.extend(_random_parts(value))
     return [*parts, *(unquote(part) for part in parts)]
 
 

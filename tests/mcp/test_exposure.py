@@ -1,13 +1,16 @@
 """What an episode could change outside of itself, and when a run is refused for it."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.mcp.notes import http_spec, notes_over_http
 from tests.mcp.test_http_faults import http_server, remote
+from turnwise.cli import app
 from turnwise.mcp.exposure import Exposure, exposure, refusal
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec, parse
@@ -81,3 +84,31 @@ def test_a_server_that_no_task_uses_is_not_asked_about() -> None:
     assert used_servers([task("a"), task("a", "b")], ["a", "b", "c"]) == {"a", "b"}
     assert used_servers([task("a"), task()], ["a", "b"]) == {"a", "b"}
     assert used_servers([], ["a"]) == {"a"}
+
+
+def test_recorded_calls_are_not_made_again_where_they_could_change_what_is_real(tmp_path: Path) -> None:
+    said = '<tool_call>{"name": "do", "arguments": {}}</tool_call>'
+    row = {
+        "prompt": [
+            {"role": "user", "content": "Do it."},
+            {"role": "assistant", "content": said},
+            {"role": "tool", "content": "fine"},
+            {"role": "assistant", "content": "Done."},
+        ],
+        "reward_spec": {"ground_truth": {"expected_tools": ["do"]}},
+        "extra_info": {"task_id": "a1", "tools_available": ["do"]},
+    }
+    (tmp_path / "old.json").write_text(json.dumps([row]))
+    with http_server() as url:
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"remote": {"url": url}}}))
+        command = [
+            str(tmp_path / "old.json"),
+            str(tmp_path / "new.jsonl"),
+            "--mcp",
+            str(tmp_path / "mcp.json"),
+        ]
+        refused = CliRunner().invoke(app, ["tasks", "convert", *command])
+        assert refused.exit_code == 2
+        assert '"data": "real"' in refused.output
+        assert not (tmp_path / "new.jsonl").exists()
+        assert CliRunner().invoke(app, ["tasks", "convert", *command, "--no-demonstrations"]).exit_code == 0

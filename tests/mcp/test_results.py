@@ -383,6 +383,8 @@ def test_a_plain_word_is_a_secret_where_its_name_says_so(name: str, value: str) 
         ("AUTHOR", "shakespeare"),
         ("KEYBOARD_LAYOUT", "dvorak-intl"),
         ("TOKENIZER", "cl100k_base"),
+        ("ROOT", "/data/a1B2c3D4e5F6g7H8/files"),
+        ("DB_URL", "sqlite:////data/a1B2c3D4e5F6g7H8/shop.db"),
     ],
 )
 def test_a_name_about_a_secret_hides_no_ordinary_value(name: str, value: str) -> None:

@@ -7,8 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.mcp.leaks import nothing_leaks
 from tests.third_party.installed import NODE_MODULES, TOOLS, node, require
+from turnwise.inspection import call_tool
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec, parse
 from turnwise.types import Cause, ToolCall, ToolResult
@@ -131,3 +134,15 @@ def test_the_episodes_own_directory_has_the_same_path_in_every_episode(tmp_path:
         return seen
 
     assert len(set(asyncio.run(main()))) == 1
+
+
+def test_a_persons_call_that_writes_says_that_its_change_is_not_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = home(tmp_path / "data")
+    place = str(folder / "notes" / "plan.txt")
+    asyncio.run(call_tool(ordinary(folder), "read_text_file", {"path": place}))
+    assert not caplog.records
+    asyncio.run(call_tool(ordinary(folder), "write_file", {"path": place, "content": "gone"}))
+    assert "its changes are not kept" in caplog.text
+    assert Path(place).read_text() == "as it was"

@@ -104,7 +104,10 @@ def check(
     from turnwise.tickers import unknown_tickers
 
     settings = read_recipe(recipe, [])
-    servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
+    try:
+        servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
+    except ValueError as error:
+        fail(str(error))
 
     async def find() -> tuple[list[Problem], list[Problem]]:
         async with Pool(servers.specs) as pool:
@@ -139,7 +142,8 @@ def convert(
 ) -> None:
     """Read tasks in any known layout and write them in turnwise's own.
 
-    Recorded calls are made on the servers, changes included: give --no-demonstrations where these are real.
+    Recorded calls are made again on the servers. Where they could change what is yours, the command refuses,
+    as a run does; --no-demonstrations makes no call.
 
     Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
     """
@@ -150,10 +154,12 @@ def convert(
     from turnwise.printable import printable
     from turnwise.tasks.load import Problem, read, save
     from turnwise.tasks.plan import ToolsDown
+    from turnwise.workbench import require_harmless, used_servers
 
     async def run() -> Demonstrated:
         async with Pool(servers_in(mcp).specs) as pool:
-            await pool.connect()
+            for error in (await pool.connect()).values():
+                typer.echo(printable(f"warning: {error}"), err=True)
             placed = []
             for item in read(source, tool_servers={tool.name: tool.server for tool in pool.tools}):
                 if isinstance(item, Problem):
@@ -161,6 +167,9 @@ def convert(
                 placed.append(item)
             if not demonstrations:
                 return Demonstrated(tuple(item.task for item in placed), ())
+            recorded = [item.task for item in placed if item.recording is not None]
+            if recorded:
+                require_harmless(pool, used_servers(recorded, [tool.server for tool in pool.tools]))
             with Progress(transient=True) as bar:
                 shown = bar.add_task("playing recordings again")
                 return await demonstrated(

@@ -38,7 +38,7 @@ class Exposure:
             return f"episodes could change {' and '.join(self.outside)}, {agreed}"
         if self.private:
             return f"episodes change private copies of {', '.join(self.private)}"
-        return "episodes change nothing outside its process"
+        return "mcp.json names nothing that its tools could change"
 
 
 def exposure(

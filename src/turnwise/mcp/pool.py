@@ -196,9 +196,12 @@ class Pool:
             )
         finally:
             self._leased.discard(episode_id)
-            await self._release(holdings.values())
-            for stock, process_set in sets.items():
+            for (
+                stock,
+                process_set,
+            ) in sets.items():  # first: a cancelled episode gets no further
                 stock.recycle(process_set)
+            await self._release(holdings.values())
 
     async def _release(self, holdings: Iterable[Holding]) -> None:
         releases = [holding.supply.release(holding) for holding in holdings]

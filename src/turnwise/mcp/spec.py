@@ -145,10 +145,11 @@ class ServerSpec(BaseModel):
         """Values of its env, headers, URL and arguments that must not be seen."""
         given = {"url": self.url or "", **self.headers, **self.env}
         for number, (argument, following) in enumerate(itertools.pairwise((*self.args, ""))):
-            name, _, value = argument.partition("=")
-            if argument.startswith("-") and is_secret_name(name):
+            name, is_assigned, value = argument.partition("=")
+            is_flag = argument.startswith("-")
+            if is_flag and (is_assigned or is_secret_name(name)):
                 given[name] = value or following
-            else:
+            elif not is_flag:
                 given[f"args[{number}]"] = argument
         return secret_values(given, also=self.options.secret, never=self.options.public)
 

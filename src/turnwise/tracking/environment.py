@@ -34,7 +34,8 @@ def known_secrets() -> list[str]:
 
 def secrets_in(given: Mapping[str, str]) -> list[str]:
     """Longest first: one may be part of another."""
-    return sorted(secret_values(given), key=len, reverse=True)
+    named = {name: value for name, value in given.items() if is_secret_name(name)}
+    return sorted(secret_values(named), key=len, reverse=True)
 
 
 def redacted(text: str, secrets: Iterable[str]) -> str:
