@@ -105,7 +105,7 @@ def _succeeded(played: Played) -> bool:
         is_lost = played.trajectory.stop.is_infrastructure
         return not is_lost and succeeded(played.trajectory, played.reward)
     except (RewardDown, TypeError) as error:
-        raise ValueError(f"whether it succeeded cannot be told: {error}") from None
+        raise ValueError(f"its success cannot be determined: {error}") from None
 
 
 def _check_trainable(trajectory: Trajectory, max_id: int) -> None:

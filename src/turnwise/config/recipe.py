@@ -126,7 +126,7 @@ class Recipe(BaseModel):
         return self
 
     def with_steps(self, num_tasks: int) -> "Recipe":
-        """With the number of steps that run.num_epochs takes over so many training tasks."""
+        """With run.num_steps computed from run.num_epochs and the number of training tasks."""
         run = self.run.model_copy(update={"num_steps": self.run.steps_over(num_tasks)})
         return self.model_copy(update={"run": run})
 

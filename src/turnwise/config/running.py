@@ -35,7 +35,7 @@ class RunConfig(BaseModel):
     """First groups of a step whose every token's advantage, ratio and clipping are in tokens/; 0: none."""
 
     def steps_over(self, num_tasks: int) -> int:
-        """Updates in all, with so many training tasks."""
+        """Updates in all, for this number of training tasks."""
         if self.num_epochs is None:
             return self.num_steps
         return -(-self.num_epochs * num_tasks // self.tasks_per_step)

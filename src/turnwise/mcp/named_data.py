@@ -27,7 +27,7 @@ _MAX_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """Existing folders that a server was told of. A file stands for its folder: databases write beside it."""
+    """Existing folders that a command names. A file stands for its folder: databases write beside it."""
 
     data: tuple[Path, ...] = ()
     """The user's data. Two servers that name the same folder see the same copy of it."""

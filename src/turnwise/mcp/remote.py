@@ -135,7 +135,7 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 async def _uncompressed_stream(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """A stream of events as it is; a compressed one is refused, since its size cannot be told in time."""
+    """Pass a stream of events on; refuse a compressed one, whose size is known only after decompression."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding == "identity":
         return response

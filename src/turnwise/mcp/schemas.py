@@ -47,7 +47,7 @@ class Schema:
         return None if validator is None else self._checked(lambda: best_match(validator.iter_errors(value)))
 
     def fits(self, name: str, value: Any) -> bool:
-        """Whether a value fits the property of that name; False if that cannot be told."""
+        """Whether a value fits the property of that name; False if the schema cannot be checked."""
         validator = self._validator
         if validator is None:
             return False

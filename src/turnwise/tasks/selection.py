@@ -6,7 +6,7 @@ from turnwise.types import Task
 
 
 def across_families(tasks: Sequence[Task], most: int | None) -> tuple[Task, ...]:
-    """At most so many tasks, one family after the other in turn, in the file's order; None: all of them.
+    """At most `most` tasks, taken from the families in turn and kept in the file's order; None: all.
 
     A file is usually sorted by family: its first tasks would measure one family alone.
     """
