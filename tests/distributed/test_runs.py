@@ -195,12 +195,12 @@ def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool,
         started = descendants() - before
         assert len(started) > 3, "two ranks with a server each"
         os.kill(process.pid if is_to_all else rank_of(started, 1), signal.SIGINT)
-        rest = read_until(process, "go on with")
+        rest = read_until(process, "resume with")
         assert process.wait(timeout=60) == 3
     found = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints")
     assert found is not None
     assert f"stopped after step {found.step}:" in rest
-    assert rest.count("go on with") == 1
+    assert rest.count("resume with") == 1
     assert gone(started)
 
 

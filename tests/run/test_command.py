@@ -24,7 +24,7 @@ def test_a_run_that_cannot_collect_says_why_and_how_to_go_on(tmp_path: Path) -> 
         assert process.wait(timeout=60) == 2, said
     assert "groups were lost to infrastructure; the last one: " in said
     assert "the provider does not answer" in said
-    assert f"go on with: turnwise train --resume {tmp_path / 'runs' / 'run'}" in said
+    assert f"resume with: turnwise train --resume {tmp_path / 'runs' / 'run'}" in said
     assert "warning: the provider said \ufffd[31mno" in said, "shown while the folder's log is open, and tame"
     assert "\x1b" not in said
     assert "Traceback" not in said

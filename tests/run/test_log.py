@@ -89,7 +89,7 @@ def test_the_log_of_a_run_that_an_alarm_halted_names_the_alarm_and_its_advice(tm
     assert "Try: raise rollout.tokens_per_turn" in alarm
     texts = [text for _, text in entries(folder)]
     assert "halted by the alarm truncation after step 1" in texts
-    assert f"go on with: turnwise train --resume {folder}" in texts
+    assert f"resume with: turnwise train --resume {folder}" in texts
     how, why = state(folder)
     assert how == "halted"
     assert why.startswith("alarm truncation: truncation/rate is ")
@@ -136,7 +136,7 @@ def test_infrastructure_that_is_down_for_good_is_the_reason(tmp_path: Path) -> N
     how, why = state(folder)
     assert how == "crashed"
     assert "the provider does not answer" in why
-    assert f"go on with: turnwise train --resume {folder}" in why
+    assert f"resume with: turnwise train --resume {folder}" in why
 
 
 def test_a_resumed_run_has_no_end_until_it_ends_again(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_run_that_was_stopped_at_once_says_so(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=120) == 130
     how, why = state(folder)
-    assert (how, why) == ("stopped", "you asked it to stop (Ctrl-C), at once: what was under way is lost")
+    assert (how, why) == ("stopped", "you asked it to stop (Ctrl-C), at once: the current step is lost")
     assert entries(folder)[-1] == ("WARNING", f"stopped: {why}")
 
 

@@ -58,7 +58,7 @@ def test_the_first_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path)
     with training(str(recipe)) as process:
         read_until(process, "step    2/500")
         process.send_signal(signal.SIGINT)
-        rest = read_until(process, "go on with")
+        rest = read_until(process, "resume with")
         assert process.wait(timeout=60) == 3
     folder = tmp_path / "runs" / "run"
     assert "finishing this step" in rest

@@ -1,7 +1,7 @@
-"""Takes tasks and a curriculum, gives one batch of whole groups a step, collected ahead as far as allowed.
+"""One batch of complete groups per step, collected ahead of the update where the recipe allows it.
 
-Every rank draws the same tasks in the same order and plays its share of them, whole groups. A group that is
-to be replaced is so by the next task that no rank has drawn: whoever plays it, the batch is the same.
+Every rank draws the same tasks in the same order and plays its share of the groups. A group that must be
+replaced is replaced by the next task that no rank has drawn, so the batch does not depend on who plays it.
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from turnwise.tasks.curriculum import Curriculum, Passes, Schedule, State, curri
 from turnwise.types import Group, Task
 
 NewCollector = Callable[[int], Collector]
-"""`new_collector(step)`: one with that step's seed."""
+"""`new_collector(step)` returns a collector with that step's seed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one step learns from, and all that was played to get it."""
+    """The groups that one step learns from, and all groups that were played for it."""
 
     step: int
     groups: tuple[Group, ...]
-    """Those that teach something, in the order their tasks were drawn."""
+    """Groups with a learning signal, in the order their tasks were drawn."""
     played: tuple[Group, ...]
-    """These and the ones whose members all earned the same."""
+    """Those, and the groups whose members all earned the same reward."""
     progress: Progress
     curriculum: State
-    """After this batch's draws and outcomes: where the next one goes on."""
+    """The curriculum's state after this batch: where the next batch starts."""
     seconds: float
 
 
@@ -46,20 +46,22 @@ class _Share:
 
     groups: tuple[Group, ...]
     num_drawn: int
-    """Tasks up to the last one that was its own."""
+    """Number of tasks drawn up to and including the last one it played."""
     progress: Progress
 
 
 class Batches:
-    """One batch a step; some steps may be collected before the update that precedes them.
+    """One batch per step; asynchronous runs collect some steps before the update that precedes them.
 
-    Synchronous: a step's episodes begin when the step before has been learned from. Asynchronous: they begin
-    up to `run.max_staleness` steps earlier, so no token is more than that many versions old when its turn
-    comes. Batches are then collected side by side, an earlier one's episodes first, so that its last ones
-    leave nothing idle: each has its own tasks to replace groups with, and the next begins where its first
-    ones end. One after the other they go where the next depends on how this one went (a curriculum by
-    success), where ranks must agree on each, where tasks are too few for all, and where every pass over the
-    tasks must have each of them once.
+    In a synchronous run a step's episodes start after the update of the step before. In an asynchronous run
+    they start up to `run.max_staleness` steps earlier, so no token is more than that many versions old when
+    it is trained on.
+
+    Asynchronous batches are collected concurrently, episodes of the earlier batch first, so that its last
+    episodes leave no slot idle. Each batch then has its own stream of replacement tasks, and the next batch
+    starts drawing where the initial tasks of this one end. Batches are collected one after another if the
+    next depends on the results of this one (a curriculum by success), if several ranks must agree on it, if
+    there are too few tasks, or if every pass over the tasks must contain each task once.
     """
 
     def __init__(
@@ -91,15 +93,15 @@ class Batches:
             and self._num_ahead > 0
         )
         self._in_play: set[str] = set()
-        """Tasks of batches that are collected side by side: no two have the same."""
+        """Ids of tasks in concurrently collected batches; no task is in two of them."""
         self._drawings: dict[int, _Drawing] = {}
         self._reached = State()
-        """Where the next of these begins."""
+        """The curriculum's state from which the next of these batches draws."""
         self._collections: dict[int, asyncio.Task[Batch]] = {}
 
     @contextlib.asynccontextmanager
     async def collecting(self, state: State) -> AsyncIterator[None]:
-        """Begin with the first step, the curriculum at `state`; leaving cancels what is in flight."""
+        """Start collecting, with the curriculum at `state`; leaving the block cancels what is in flight."""
         self._reached = state
         for step in self._steps[: 1 + self._num_ahead]:
             self._begin(step, state)
@@ -113,11 +115,11 @@ class Batches:
                 await asyncio.wait(running)
 
     async def take(self, step: int) -> Batch:
-        """This step's batch, once it is whole. Raises what its collection raised."""
+        """Wait for this step's batch. Raises what its collection raised."""
         return await self._collections[step]
 
     def learned_from(self, step: int) -> None:
-        """The new weights are published: a further step may begin."""
+        """The weights after this step are published: start collecting one more step."""
         batch = self._collections.pop(step).result()
         if step in self._drawings:
             self._in_play -= self._drawings.pop(step).order.keys()
@@ -133,7 +135,7 @@ class Batches:
         self._collections[step] = asyncio.create_task(collecting, name=f"collecting step {step}")
 
     def _drawn_first(self, step: int) -> "_Drawing":
-        """With the tasks it begins with: where these end, the next batch begins."""
+        """Draw a step's initial tasks; the next batch starts drawing after them."""
         drawing = _Drawing(self._tasks, self._curriculum, self._reached, step, self._in_play)
         drawing.draw_up_to(self._recipe.run.tasks_per_step)
         self._reached = drawing.go_on_from(self._refills(step))
@@ -145,13 +147,13 @@ class Batches:
             state = (await asyncio.shield(before)).curriculum
         drawing = _Drawing(self._tasks, self._curriculum, state, step)
         if isinstance(self._curriculum, Passes):
-            # what replaces a group is no part of the pass: the pass still has every task once
+            # replacements are drawn elsewhere, so that the pass still contains every task once
             drawing.draw_up_to(self._recipe.run.tasks_per_step)
             drawing.go_on_from(self._refills(step))
         return await self._collect(step, drawing)
 
     def _refills(self, step: int) -> State:
-        """Where a step's further tasks are drawn from, when they are not those of the next step."""
+        """The state that a step's replacement tasks are drawn from, apart from the curriculum's own."""
         return State(seed=step_seed(self._recipe.seed, step))
 
     async def _collect(self, step: int, drawing: "_Drawing") -> Batch:
@@ -159,7 +161,7 @@ class Batches:
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
         shares = await by_all(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
         for number, share in enumerate(shares):
-            if number != self._ranks.number:  # its own it has kept as they came
+            if number != self._ranks.number:  # this rank's own groups were kept as they finished
                 for group in share.groups:
                     self._on_group(step, group)
         drawing.draw_up_to(max(share.num_drawn for share in shares))
@@ -188,7 +190,7 @@ class Batches:
         return _Share(tuple(played), drawing.num_drawn, collector.progress)
 
     def _source(self, step: int, drawing: "_Drawing") -> Iterator[Task]:
-        """This rank's tasks: its share of a batch, then one at a time of those that no rank has had."""
+        """This rank's tasks: its share of the batch, then replacements that no rank has played."""
         num_first = self._recipe.run.tasks_per_step
         for place in own_share(self._ranks, num_first):
             yield drawing.task(place)
@@ -201,8 +203,8 @@ class Batches:
                 return
 
 
-_MANY = 20
-"""Times all tasks that are drawn without a new one before there is none: a level may have a small share."""
+_MAX_PASSES_WITHOUT_NEW_TASK = 20
+"""Draws, as a multiple of the number of tasks, before giving up on a new one: a level may be rarely drawn."""
 
 
 class NothingLeft(ValueError):
@@ -210,7 +212,7 @@ class NothingLeft(ValueError):
 
 
 class _Drawing:
-    """Draws one task at a time, none twice and none of those in play, and remembers the order."""
+    """The tasks of one batch, drawn one at a time: none twice, and none that another batch is playing."""
 
     def __init__(
         self,
@@ -234,14 +236,14 @@ class _Drawing:
         return len(self._drawn)
 
     def task(self, place: int) -> Task:
-        """The one that is drawn after so many others."""
+        """The task at this place of the drawing order."""
         self.draw_up_to(place + 1)
         return self._drawn[place]
 
     def draw_up_to(self, count: int) -> None:
         num_in_vain = 0
         while len(self._drawn) < count:
-            if num_in_vain > _MANY * len(self._tasks):
+            if num_in_vain > _MAX_PASSES_WITHOUT_NEW_TASK * len(self._tasks):
                 have, where = len(self._drawn), f"the curriculum at step {self._step}"
                 raise NothingLeft(f"tasks.train: {where} draws from {have} tasks, {count} are wanted")
             num_in_vain += 1
@@ -251,7 +253,7 @@ class _Drawing:
                 self.state = state
             else:
                 self._elsewhere = state
-            # an epoch that ends within a step may bring a task again: its group would be the same twice
+            # an epoch that ends within a step can draw a task again; its group would be an exact copy
             if task.id not in self._in_play:
                 self._in_play.add(task.id)
                 self.order[task.id] = len(self.order)
@@ -259,18 +261,18 @@ class _Drawing:
                 num_in_vain = 0
 
     def go_on_from(self, state: State) -> State:
-        """Further tasks are drawn from there; gives where the draws so far have come to."""
+        """Draw further tasks from `state`; returns the curriculum's state after the draws so far."""
         self._elsewhere = state
         return self.state
 
 
 def _fewest(tasks: Sequence[Task]) -> int:
-    """Of the difficulties that there are tasks of: a curriculum may draw from one alone."""
+    """The number of tasks of the rarest difficulty: a curriculum may draw from that one alone."""
     return min(Counter(task.difficulty for task in tasks).values())
 
 
 def most_drawn(recipe: Recipe) -> int:
-    """Tasks that one step may draw at most, refills included."""
+    """The largest number of tasks that one step may draw, replacements included."""
     is_refilled = recipe.rollout.dynamic_sampling
     return round(recipe.run.tasks_per_step * (recipe.rollout.max_draws if is_refilled else 1.0))
 

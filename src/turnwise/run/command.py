@@ -1,4 +1,4 @@
-"""Train in a run's folder from wherever it stands; the terminal, the log and ended.json say how that went."""
+"""`turnwise train`: start or resume the run of a folder and report how it ended."""
 
 import sys
 import time
@@ -22,23 +22,23 @@ from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.whole import write_json
 
 SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU = 1e-3, 1e-5
-"""After which an update and the episodes played beside it, two threads, take turns. With each operation, of
-thousands in a pass, torch lets the other go on; at Python's own 5 ms it waits so long to go on itself. On a
-CPU operations are long beside that, and switching has its own costs."""
+"""Python's thread switch interval in asynchronous runs, where an update and episodes share the interpreter.
+torch releases the lock in each of the thousands of operations of a pass and then waits up to this long to get
+it back; Python's default is 5 ms. Operations on a CPU take longer, so fewer switches are better there."""
 
 
 async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: Ranks = ALONE) -> bool:
-    """Whether it got to the end of its steps; if not, the folder can be resumed.
+    """Train until the run ends; True if all steps are done. If not, the folder can be resumed.
 
-    Shown as a panel on a terminal and as plain lines elsewhere, unless `show` says how. Of several ranks the
-    first one speaks and writes.
+    Progress is shown as a panel on a terminal and as plain lines elsewhere, unless `show` is given. Only the
+    first of several ranks prints and writes.
     """
     started = time.perf_counter()
     recipe = folder.recipe
     if recipe.run.num_epochs is not None:
         recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
         if folder.is_written_here:
-            folder.change_recipe(recipe)  # whoever reads the folder is not to need the tasks
+            folder.change_recipe(recipe)  # readers of the folder need not load the tasks
     screen = _screen(recipe, show, ranks)
     stopping = Stopping()
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
@@ -50,7 +50,7 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
                 async with open_run(recipe, folder, screen, ranks) as run:
                     ended = await train(run, stopping)
         except (CollectionFailed, EngineDown) as error:
-            hint = f"once that is mended, go on with: turnwise train --resume {folder.path}"
+            hint = f"once that is fixed, resume with: turnwise train --resume {folder.path}"
             raise CollectionFailed(f"{error}\n{hint}") from error
         if is_first(ranks):
             _finish(ended, folder, screen, time.perf_counter() - started)

@@ -1,4 +1,4 @@
-"""A dry run: what a run of a recipe would do and what would keep it from that; nothing is played."""
+"""`train --dry-run`: what a run would do and what would stop it; nothing is played."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,22 +15,22 @@ from turnwise.tasks.load import load
 from turnwise.workbench import chat_of, used_servers
 
 _MAX_SHOWN = 5
-"""Problems of tasks that are printed; the others are counted."""
+"""Problems with tasks that are printed; the rest is counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A few lines for people; a run would come to its end unless there are problems."""
+    """A description in lines, and the problems that would stop a run."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
-    """Servers are started and asked for their tools; of the model only its configuration is read.
+    """Start the servers, list their tools and read the model's configuration, but not its weights.
 
-    `listing` is what the recipe's servers offer, where that is known already. ValueError for what leaves
-    nothing more to say.
+    `listing` is what the recipe's servers offer, if that is known already. Raises ValueError for a mistake
+    that leaves nothing else to check.
     """
     chat = _chat(recipe)
     setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
@@ -47,14 +47,14 @@ async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
 async def dry_episodes(
     recipe: Recipe, listing: Listing | None = None, chat: RenderedChat | None = None
 ) -> DryRun:
-    """What the episodes are made of, whoever learns from them: tasks, tools and rewards.
+    """Check what episodes need, whichever trainer learns from them: tasks, tools and rewards.
 
-    Without `chat` the lengths of prompts are not looked at: the model may be on other machines alone.
+    Without `chat` the lengths of prompts are not checked: the model may exist on other machines only.
     """
     recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     async with Rewards(parts_of(recipe)):
-        pass  # every part is known, and takes the options that it is given
+        pass  # raises for an unknown part or option
     servers = servers_of(recipe)
     listing = listing or await list_tools(servers.specs)
     tools = [tool for offered in listing.tools.values() for tool in offered]
@@ -73,13 +73,13 @@ def _chat(recipe: Recipe) -> RenderedChat | str:
     """The recipe's chat, or why its tokenizer cannot be loaded."""
     try:
         return chat_of(recipe)
-    except OSError as error:  # as transformers reports a folder or a name without a tokenizer
+    except OSError as error:  # raised by transformers for a folder or name without a tokenizer
         [first, *_] = str(error).splitlines()
         return f"model.path: {recipe.model.path!r} has no tokenizer to load: {first}"
 
 
 def _shortened(found: list[str]) -> list[str]:
-    more = [f"and {len(found) - _MAX_SHOWN} more problems of tasks"] if len(found) > _MAX_SHOWN else []
+    more = [f"and {len(found) - _MAX_SHOWN} more problems with tasks"] if len(found) > _MAX_SHOWN else []
     return found[:_MAX_SHOWN] + more
 
 
@@ -103,7 +103,7 @@ def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
         except ValueError as error:
             yield str(error)
     try:
-        check_device_limits(recipe)  # that the device is there at all is said by it too
+        check_device_limits(recipe)  # also raises if there is no such device
     except ValueError as error:
         yield str(error)
 
@@ -137,12 +137,12 @@ def _memory(plan: Plan | Unplannable) -> str:
     if isinstance(plan, Unplannable):
         return str(plan)
     free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
-    each = "" if plan.num_processes == 1 else " for each process"
-    return f"{_gb(plan.num_bytes)}{free}{each} (turnwise doctor --plan)"
+    per_process = "" if plan.num_processes == 1 else " for each process"
+    return f"{_gb(plan.num_bytes)}{free}{per_process} (turnwise doctor --plan)"
 
 
 def _shares(recipe: Recipe) -> str:
-    """What each of several processes does."""
+    """One line on what each process holds, plays and learns from."""
     hardware, num_groups = recipe.hardware, recipe.run.tasks_per_step
     shares = [len(range(number, num_groups, hardware.num_processes)) for number in range(2)]
     groups = " or ".join(dict.fromkeys(str(share) for share in shares))

@@ -1,4 +1,4 @@
-"""Records how a run ended, in its log and in ended.json, whatever ended it."""
+"""Record how a run ended, in its log and in ended.json."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def recording_failures(folder: RunFolder, stopping: Stopping, ranks: Ranks) -> Iterator[None]:
-    """While the block runs, what ends it early is recorded before it goes on to the caller."""
+    """Record any exception that ends the block, then let it propagate."""
     folder.begin()
     try:
         yield
@@ -41,25 +41,25 @@ def ending_of(ended: Ended) -> Ending:
 
 
 def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None:
-    """What another process of the run crashed with is the cause, where it was recorded in time."""
+    """If another process of the run recorded a crash first, that is the cause."""
     elsewhere = folder.ending
     if elsewhere is not None:
         logger.error("crashed: %s\n%s", elsewhere.why, elsewhere.traceback, extra=ON_SCREEN)
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
-        why = f"{stopping.why or 'interrupted'}, at once: what was under way is lost"
+        why = f"{stopping.why or 'interrupted'}, at once: the current step is lost"
         logger.warning("stopped: %s", why, extra=ON_SCREEN)
         folder.end(elsewhere or Ending(How.STOPPED, why))
         return
     why = _reason(error)
     logger.error("crashed: %s", why, exc_info=error, extra=ON_SCREEN)
-    if not isinstance(error, CollectionFailed):  # which says so itself
-        hint = "go on from the last checkpoint with: turnwise train --resume %s"
+    if not isinstance(error, CollectionFailed):  # its message already says how to resume
+        hint = "resume from the last checkpoint with: turnwise train --resume %s"
         logger.info(hint, folder.path, extra=ON_SCREEN)
     folder.end(Ending(How.CRASHED, why))  # its traceback is in the log
 
 
 def _reason(error: BaseException) -> str:
-    """The error itself where a task group holds it alone."""
+    """The error itself if a task group holds only that one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,4 +1,4 @@
-"""Takes what was played, gives its figures by name: rewards, success, tools, format, lengths, losses."""
+"""The figures of a collection by name: rewards, success, tools, format, lengths, lost episodes."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
@@ -12,7 +12,7 @@ from turnwise.types import Fault, Group, Reward, Stop, Trajectory
 
 
 def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float) -> dict[str, float]:
-    """Over every episode of a collection, those that teach nothing included."""
+    """Figures over all episodes of a collection, including groups without a learning signal."""
     played = [pair for group in groups for pair in zip(group.trajectories, group.rewards, strict=True)]
     figures = {
         "episodes/finished": float(progress.num_finished),
@@ -37,7 +37,7 @@ def rollout_figures(groups: Sequence[Group], progress: Progress, seconds: float)
 
 
 def breaker_figures(breakers: Mapping[str, Breaker], num_before: Mapping[str, int]) -> dict[str, float]:
-    """Of each server: whether its breaker is open now, and how often it has opened since `num_before`."""
+    """For each server: whether its breaker is open, and how often it opened since `num_before`."""
     figures = {}
     for server, breaker in breakers.items():
         figures[f"breaker/open/{server}"] = float(breaker.is_open)
@@ -46,9 +46,9 @@ def breaker_figures(breakers: Mapping[str, Breaker], num_before: Mapping[str, in
 
 
 def of_all_ranks(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Breakers, memory and GPUs of every rank as one: a sum, a mean, or else the largest."""
-    names = dict.fromkeys(name for each in figures for name in each)
-    return {name: _combine(name, [each[name] for each in figures if name in each]) for name in names}
+    """Combine the ranks' figures on breakers, memory and GPUs: sum, mean or maximum, by name."""
+    names = dict.fromkeys(name for of_rank in figures for name in of_rank)
+    return {name: _combine(name, [of_rank[name] for of_rank in figures if name in of_rank]) for name in names}
 
 
 def _combine(name: str, values: Sequence[float]) -> float:

@@ -1,4 +1,4 @@
-"""Takes what a process holds by now, keeps the garbage collector from going over it again and again."""
+"""Keep the garbage collector from scanning long-lived objects again and again."""
 
 import contextlib
 import gc
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def settled() -> Iterator[None]:
-    """What is there when the block begins is taken to stay until it ends.
+    """Exempt the objects that exist now from garbage collection until the block ends.
 
-    Models and libraries are a million objects: to go over them took 0.3 s and more, every few steps, and no
-    episode and no update went on meanwhile.
+    Models and libraries are a million objects. Scanning them took 0.3 s and more every few steps, and no
+    episode and no update made progress meanwhile.
     """
-    is_others = gc.get_freeze_count() > 0
+    was_frozen = gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     try:
         yield
     finally:
-        if not is_others:  # who froze before wants it to stay so
+        if not was_frozen:  # already frozen by the caller: leave it
             gc.unfreeze()

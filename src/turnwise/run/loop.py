@@ -1,4 +1,4 @@
-"""Takes an opened run, gives how it ended: collect, learn, publish, log, measure, save, step after step."""
+"""The training loop: collect, learn, publish, log, validate, save."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -13,22 +13,22 @@ from turnwise.run.stopping import Stopping
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run came to its end, for now."""
+    """How a run ended; one that stopped early can be resumed."""
 
     standing: Standing
     why: str
-    """Empty when all steps are done; else what stopped it."""
+    """What stopped it; empty if all steps are done."""
     before: Report | None
     after: Report | None
     halted_by: str = ""
-    """Names of the alarms that stopped it."""
+    """Names of the alarms that halted it."""
 
 
 async def train(run: Run, stopping: Stopping) -> Ended:
-    """Play, learn and measure until the recipe's steps are done, the user asks to stop or an alarm halts."""
+    """Train until the recipe's steps are done, the user asks to stop, or an alarm halts the run."""
     standing = run.restore()
     await run.publishing.begin()
-    await run.publishing.finish()  # whatever samples first samples from these weights
+    await run.publishing.finish()  # the first episode must be sampled from these weights
     before = await run.measure_once("before")
     steps = range(standing.next_step, run.recipe.run.num_steps)
     batches = Batches(
@@ -44,7 +44,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
         for step in steps:
             with run.saving_if_lost(standing):
                 batch = await batches.take(step)
-            # before the update: should that fail, what was played is not lost
+            # logged before the update: if that fails, what was played is not lost
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()

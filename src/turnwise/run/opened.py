@@ -1,4 +1,4 @@
-"""Takes a recipe and a run's folder, gives a `Run`: everything a step needs, open while it lasts."""
+"""A training run: everything one step needs, open for as long as the run lasts."""
 
 import contextlib
 import logging
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 
 class Run:
-    """One run's collaborators, and each thing that a step does with them."""
+    """The collaborators of one run, and the parts of a step: play, learn, measure, keep."""
 
     def __init__(
         self,
@@ -89,18 +89,18 @@ class Run:
     # --- playing -----------------------------------------------------------------------------------------
 
     def new_collector(self, step: int) -> Collector:
-        """Each step draws tokens of its own, also for a task that was played before."""
+        """Seeded by the step, so that a task drawn again is sampled anew."""
         temperature = self.recipe.temperature_at(step)
         return self.bench.collector(temperature=temperature, seed=step_seed(self.recipe.seed, step))
 
     def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
-        """A step's episodes on the screen, while the block runs."""
+        """Show the progress of a step's episodes while the block runs."""
         num_groups = len(own_share(self.ranks, self.recipe.run.tasks_per_step))
         num_episodes = num_groups * self.recipe.rollout.group_size
         return self.screen.playing(progress, num_episodes)
 
     def keep_group(self, step: int, group: Group) -> None:
-        """To disk as soon as it is whole: a kill loses nothing that was played."""
+        """Write a group to disk as soon as it is complete, so that a kill loses nothing that was played."""
         if not self.folder.is_written_here:
             return
         if step not in self._writers:
@@ -120,7 +120,7 @@ class Run:
         return figures
 
     def _scheduled(self, step: int) -> dict[str, float]:
-        """What changes from step to step by the recipe alone, where something does."""
+        """Figures that follow from the recipe and the step's number: the epoch and the temperature."""
         recipe, figures = self.recipe, dict[str, float]()
         if recipe.run.num_epochs is not None:
             figures["run/epoch"] = float(recipe.run.epoch_of(step, len(self.train_tasks)))
@@ -129,7 +129,7 @@ class Run:
         return figures
 
     def _breakers(self) -> dict[str, float]:
-        """How the servers' breakers stand, and what they did since this was last asked."""
+        """The state of the servers' breakers, and how often they opened since the last call."""
         breakers = self.bench.pool.breakers
         figures = breaker_figures(breakers, self._num_openings)
         self._num_openings = {server: breaker.num_openings for server, breaker in breakers.items()}
@@ -138,19 +138,20 @@ class Run:
     # --- learning ----------------------------------------------------------------------------------------
 
     async def learn(self, batch: Batch) -> StepResult:
-        """One update, in a thread: the next batch may be collected meanwhile."""
+        """Update the policy in a thread, so that the next batch can be collected meanwhile."""
         samples = samples_of(batch.groups)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
-            await self.bench.engine.sleep()  # until the publication that follows
+            await self.bench.engine.sleep()  # the publication after the update wakes it
         return await run_beside(self._update, batch, samples)
 
     def _update(self, batch: Batch, samples: Sequence[Sample]) -> StepResult:
         step = batch.step
-        # by the step's number, so that a resumed run draws what an unbroken one would
+        # seeded by the step, so that a resumed run draws the same numbers as an unbroken one
         torch.manual_seed(step_seed(self.recipe.seed, step))
         result = self.trainer.update(samples, step=step, imitation=self._lessons(step))
         if result.tokens and self.folder.is_written_here:
-            episodes = [each.episode_id for group in batch.groups for each in group.trajectories]
+            members = (member for group in batch.groups for member in group.trajectories)
+            episodes = [member.episode_id for member in members]
             write_tokens(self.folder.tokens(step), step, episodes, result.tokens)
         if batch.played and not batch.groups:
             num_flat = len(batch.played)
@@ -163,11 +164,11 @@ class Run:
             return []
         first = step * imitation.samples_per_step
         chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
-        # what is imitated is the distribution that the step's episodes are sampled from
+        # log-probs of demonstrations are taken at the temperature that this step samples with
         return [replace(lesson, temperature=self.recipe.temperature_at(step)) for lesson in chosen]
 
     def _publish(self) -> Coroutine[Any, Any, None]:
-        """What hands over the weights as they are now: a copy, where the next update runs beside it."""
+        """A coroutine that publishes the current weights, copied if the next update runs meanwhile."""
         policy, version = self.trainer.policy, self.trainer.version
         if self._publishes_beside:
             return self.bench.engine.publish(policy.adapter().copy(), version)
@@ -181,18 +182,18 @@ class Run:
 
     @property
     def _publishes_beside(self) -> bool:
-        """Whole weights are not: they are many, and what has begun is waited for before they are taken."""
+        """Whether the next update may run during a publication: only adapters are small enough to copy."""
         recipe = self.recipe
         return recipe.run.mode == "async" and recipe.publishes_adapters and self.ranks.count == 1
 
     def agreed(self, why: str) -> str:
-        """Why the run is to stop: where one rank has a reason, it is that of all."""
-        return next((each for each in self.ranks.exchange(why) if each), "")
+        """The first reason to stop that any rank has; empty if none has one."""
+        return next((reason for reason in self.ranks.exchange(why) if reason), "")
 
     def log_update(
         self, batch: Batch, played: Mapping[str, float], result: StepResult, publish_seconds: float
     ) -> list[Alarm]:
-        """The update's figures, and what they and the rollouts' say about the run's health."""
+        """Log the update's figures and return the alarms that they and the rollouts' figures raise."""
         learned = {
             **result.metrics,
             "time/publish_seconds": publish_seconds,
@@ -206,8 +207,8 @@ class Run:
         return alarms
 
     def _described(self, batch: Batch, found: Mismatch) -> str:
-        """The token, with its episode and its place there, for a person to look up."""
-        members = [each for group in batch.groups for each in group.trajectories]
+        """Where to find the token: its episode, turn and position."""
+        members = [member for group in batch.groups for member in group.trajectories]
         return (
             f"first at token {found.token_id} ({self.bench.chat.decode([found.token_id])!r}), position "
             f"{found.position} of episode {members[found.row].episode_id}, turn {found.turn + 1}: log-prob "
@@ -217,7 +218,7 @@ class Run:
     # --- measuring ---------------------------------------------------------------------------------------
 
     async def measure_once(self, name: str) -> Report | None:
-        """The held-out tasks, before or after; a resumed run reads what it has measured already."""
+        """Evaluate the held-out tasks before or after training; a resumed run reads an existing report."""
         if not self.recipe.evaluation.is_before_and_after or self.recipe.tasks.test is None:
             return None
         out = self.folder.evaluations / f"{name}.json"
@@ -227,7 +228,7 @@ class Run:
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
     async def validated(self, standing: Standing) -> Standing:
-        """With this step's validation, where it is due."""
+        """Run the validation if it is due after this step, and note its success."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
         if not every or file is None or standing.next_step % every:
             return standing
@@ -283,16 +284,18 @@ class Run:
 
     @contextlib.contextmanager
     def saving_if_lost(self, standing: Standing) -> Iterator[None]:
-        """Where infrastructure fails for good, what was learned since the last checkpoint is not lost."""
+        """Save a checkpoint if collecting fails for good, so that no finished update is lost."""
         try:
             yield
         except CollectionFailed:
             self.save(standing)
-            self.folder.log(standing.next_step, "lost", self._breakers())  # a resume plays this step again
+            self.folder.log(
+                standing.next_step, "lost", self._breakers()
+            )  # a resumed run plays this step again
             raise
 
     def restore(self) -> Standing:
-        """From the last good checkpoint; what was written after it is cut off, to be played again."""
+        """Load the last readable checkpoint and cut off what was written after it: it is played again."""
         try:
             found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
         except checkpoint.Unreadable as error:
@@ -311,9 +314,10 @@ class Run:
 async def open_run(
     recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
 ) -> AsyncIterator[Run]:
-    """Start the servers, load the model twice, to sample and to learn; ValueError for the user's mistakes.
+    """Start the servers and load the model twice, for sampling and for training.
 
-    A quantised base is loaded once where the engine is in this process: each has its own adapter on it.
+    A quantised base is loaded once if the engine runs in this process: engine and policy then have an adapter
+    each on the same base. Raises ValueError for the user's mistakes.
     """
     file = recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
@@ -330,7 +334,7 @@ async def open_run(
             require_playable(bench, played)
         lessons: Sequence[Sample] = ()
         if recipe.imitation.weight:
-            # the first rank's: a server that fails another would leave it with others
+            # verified by the first rank alone: a server fault on another rank would give it other lessons
             lessons, *_ = await by_all(ranks, _lessons(bench, tasks, screen, ranks), "steps")
         tokenizer = bench.chat.tokenizer_json
         if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
@@ -344,7 +348,7 @@ async def open_run(
 
 
 def _check_held_out(recipe: Recipe) -> None:
-    """ValueError if validation or test tasks cannot be played on the live servers: said before training."""
+    """Raise ValueError before training if validation or test tasks do not fit the live servers."""
     live = () if recipe.tools.is_replayed else servers_of(recipe).live
     if live:
         held_out = {path for split, path in recipe.tasks.files.items() if split != "train"}
@@ -352,7 +356,7 @@ def _check_held_out(recipe: Recipe) -> None:
 
 
 def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
-    """The tasks of every file that the run's evaluations will play."""
+    """The tasks of each evaluation that the run will make."""
     settings, files = recipe.evaluation, recipe.tasks
     if settings.every and files.validation is not None:
         yield across_families(load(files.validation), settings.num_tasks)
@@ -361,7 +365,7 @@ def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
 
 
 async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:
-    """Those that the steps will imitate, each played with its real tools first, by the first rank."""
+    """The demonstrations that steps will imitate, verified by playing them with their real tools."""
     if not is_first(ranks):
         return ()
     imitation = bench.recipe.imitation
@@ -375,14 +379,14 @@ async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, rank
 
 
 def new_trainer(recipe: Recipe, model: Any = None, ranks: Ranks = ALONE) -> Trainer:
-    """`model` learns in the place of the recipe's, which is loaded if there is none."""
+    """The trainer of `model`, or of the recipe's model if none is given."""
     check_device_limits(recipe)
     shards = STRATEGIES[recipe.hardware.strategy]
     policy = Policy(
         load_model(recipe.model) if model is None else model,
         recipe.policy,
         value=recipe.value if recipe.algorithm.advantage == "gae" else None,
-        # what is spread goes to the device layer by layer: no rank has room for all of it
+        # a sharded policy moves to the device layer by layer: no rank has room for all of it
         device=recipe.model.device if shards is None else None,
         seed=recipe.seed,
     )

@@ -1,4 +1,4 @@
-"""Shows a run on a terminal while it goes: how far, how well, how healthy, and what it waits for."""
+"""The live panel of a run on a terminal: progress, success, health and what it waits for."""
 
 import asyncio
 import contextlib
@@ -25,11 +25,11 @@ _BARS = "▁▂▃▄▅▆▇█"
 _NUM_SHOWN = 48
 """Steps in a sparkline."""
 _NUM_RECENT = 10
-"""Steps that the time left is judged by."""
+"""Steps that the remaining time is estimated from."""
 
 
 class Panel(Screen):
-    """A frame that stays at the bottom; what is said goes by above it."""
+    """A frame at the bottom of the terminal; messages scroll by above it."""
 
     shows_steps = False
 
@@ -41,7 +41,7 @@ class Panel(Screen):
         self._num_done = 0
         self._alarms: Sequence[Alarm] = ()
         self._playing: list[tuple[Progress, int]] = []
-        """Where batches are collected ahead, a measurement may be one of several."""
+        """Several at once if batches are collected ahead."""
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -64,7 +64,7 @@ class Panel(Screen):
                 self._refresh()
                 await asyncio.sleep(_REFRESH_SECONDS)
 
-        if not self._steps:  # loading and measuring beforehand are no part of a step
+        if not self._steps:  # loading and the first evaluation are not part of a step
             self._ended_at = [time.monotonic()]
         shown = (progress, num_episodes)
         self._playing.append(shown)
@@ -74,7 +74,7 @@ class Panel(Screen):
         finally:
             following.cancel()
             await asyncio.wait([following])
-            self._playing = [each for each in self._playing if each is not shown]
+            self._playing = [entry for entry in self._playing if entry is not shown]
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         self._steps.append(figures)
@@ -88,7 +88,7 @@ class Panel(Screen):
         self._live.update(self.frame(), refresh=True)
 
     def frame(self) -> RenderableType:
-        """As it stands now."""
+        """The panel's content now."""
         rows = Table.grid(padding=(0, 2))
         rows.add_row("success", *self._line("success/rate", low=0.0, high=1.0))
         rows.add_row("reward", *self._line("reward/mean"))
@@ -150,7 +150,7 @@ def _tools(figures: Figures) -> str:
 
 
 def sparkline(values: Sequence[float], low: float | None = None, high: float | None = None) -> str:
-    """One bar a value, from the lowest to the highest unless told otherwise."""
+    """One bar per value, scaled from the lowest to the highest value unless `low` and `high` are given."""
     bottom = min(values) if low is None else low
     reach = (max(values) if high is None else high) - bottom
     shares = [(value - bottom) / reach if reach else 0.5 for value in values]

@@ -1,7 +1,7 @@
-"""Takes what was learned, gives it to the engine: before the next update, or beside it.
+"""Publish new weights to the engine, before the next update or during it.
 
-An adapter takes some tenths of a second to be handed over. Where batches are collected ahead, the next update
-has its batch already and need not wait for that; the collections that follow do.
+Publishing an adapter takes a few tenths of a second. If batches are collected ahead, the next update has its
+batch already and need not wait; only collections that start later do.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ class Publishing:
     """One publication at a time."""
 
     def __init__(self, publish: Callable[[], Coroutine[Any, Any, None]], *, is_beside: bool) -> None:
-        """`publish` hands over the weights as they are when it is called, whatever becomes of them."""
+        """`publish` returns a coroutine that publishes the weights as they are at the time of the call."""
         self._publish = publish
         self._is_beside = is_beside
         self._under_way: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def going_on(self) -> AsyncIterator[None]:
-        """Leaving waits for what is under way; an error leaves it undone."""
+        """Leaving the block waits for a running publication; an error cancels it."""
         try:
             yield
             await self.finish()
@@ -33,7 +33,7 @@ class Publishing:
                 self._under_way = None
 
     async def begin(self) -> float:
-        """Hand over what there is now, once what was begun before is done; gives the seconds it waited."""
+        """Publish the current weights after any earlier publication; returns the seconds it blocked."""
         started = time.perf_counter()
         await self.finish()
         self._under_way = asyncio.create_task(self._publish(), name="publishing")
@@ -42,14 +42,14 @@ class Publishing:
         return time.perf_counter() - started
 
     def then(self, action: Callable[[], None]) -> None:
-        """Once the engine samples from what was last learned: now, or when that is so."""
+        """Run `action` as soon as the engine samples from the newest weights."""
         if self._under_way is None:
             action()
         else:
             self._under_way = asyncio.create_task(_followed(self._under_way, action), name="publishing")
 
     async def finish(self) -> None:
-        """Until the engine samples from what was last learned; raises what went wrong."""
+        """Wait until the engine samples from the newest weights; raises what the publication raised."""
         if self._under_way is not None:
             await self._under_way
             self._under_way = None
@@ -59,5 +59,5 @@ async def _followed(task: asyncio.Task[None], action: Callable[[], None]) -> Non
     try:
         await task
     finally:
-        task.cancel()  # where this one was; else it is done
+        task.cancel()  # has an effect only if this coroutine was cancelled
     action()

@@ -1,4 +1,4 @@
-"""Says on the terminal and in the run's log how a run goes: steps, alarms with their advice, evaluations."""
+"""A run's messages on the terminal and in its log: steps, alarms with advice, evaluations."""
 
 import json
 import logging
@@ -31,11 +31,11 @@ Figures = Mapping[str, float]
 _STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
 _LEVELS = {Level.WARNING: logging.WARNING, Level.HALT: logging.ERROR}
 _LOG_WIDTH = 110
-"""Columns of an episode that is drawn for the log."""
+"""Width in columns of an episode printed to the log."""
 
 
 class Screen:
-    """Plain lines. Every line, shown or not, goes to the run's log: a quiet run's log says as much."""
+    """Plain lines. Every line also goes to the run's log, whether it is shown or not."""
 
     shows_steps: ClassVar[bool] = True
     shows_skipped: ClassVar[bool] = True
@@ -49,11 +49,11 @@ class Screen:
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """While the run lasts."""
+        """Open for as long as the run lasts."""
         yield
 
     def say(self, text: str, style: str = "", *, level: int = logging.INFO, is_shown: bool = True) -> None:
-        """What models, tools and files wrote is text, never markup."""
+        """Print and log a line. It may quote models, tools and files, so it is never read as markup."""
         text = printable(text)
         logger.log(level, "%s", text, extra=ON_SCREEN)
         if is_shown:
@@ -86,11 +86,11 @@ class Screen:
         self.say("finishing this step, then saving; Ctrl-C again stops at once", "yellow")
 
     def playing(self, progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
-        """Show how episodes come along, while the block runs."""
+        """Show the progress of episodes while the block runs."""
         return shown(progress, num_episodes, self.console)
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
-        """A step is done: one line, and each alarm when it first fires and every tenth time in a row."""
+        """Report a finished step in one line; an alarm is repeated every tenth step in a row."""
         line = step_line(step, self._num_steps, figures, self._num_epochs)
         self.say(line, is_shown=self.shows_steps)
         if skipped:
@@ -117,11 +117,11 @@ class Screen:
         )
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        """The run is over; people have read it by now."""
+        """Called with the summary when the run is over; plain lines have printed it already."""
 
 
 class Quiet(Screen):
-    """Alarms, evaluations, and how it ended."""
+    """Alarms, evaluations and the summary only."""
 
     shows_steps = False
     shows_skipped = False
@@ -131,7 +131,7 @@ class Quiet(Screen):
 
 
 class Json(Quiet):
-    """For programs: one object a line on stdout, what is for people on stderr."""
+    """For programs: one JSON object per line on stdout; messages for people go to stderr."""
 
     shows_measurements = False
 
@@ -140,8 +140,8 @@ class Json(Quiet):
 
     def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
         super().learned(step, figures, alarms, skipped)
-        told = [{"name": alarm.name, "level": str(alarm.level), "value": alarm.value} for alarm in alarms]
-        _print({"kind": "step", "step": step, "figures": figures, "alarms": told, "skipped": skipped})
+        raised = [{"name": alarm.name, "level": str(alarm.level), "value": alarm.value} for alarm in alarms]
+        _print({"kind": "step", "step": step, "figures": figures, "alarms": raised, "skipped": skipped})
 
     def measured(self, what: str, report: Report) -> None:
         super().measured(what, report)

@@ -1,4 +1,4 @@
-"""Where a run stands between two steps: with the trainer's own state, all that a resume needs."""
+"""The state of a run between two steps; with the trainer's own state, all that resuming needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,20 +10,20 @@ from turnwise.tasks.curriculum import State, state_of
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The steps done, the data cursor, and the best so far."""
+    """The next step, the data cursor, and the best validation so far."""
 
     next_step: int
     curriculum: State
     best_step: int | None = None
-    """The number of steps that had been done when validation was best."""
+    """The number of steps done when validation was best."""
     best_success: float = -1.0
 
     def after(self, batch: Batch) -> "Standing":
-        """The batch has been learned from."""
+        """The state after the update on this batch."""
         return replace(self, next_step=batch.step + 1, curriculum=batch.curriculum)
 
     def with_success(self, success: float) -> "Standing":
-        """Validation gave this now."""
+        """The state after a validation with this success."""
         if success <= self.best_success:
             return self
         return replace(self, best_step=self.next_step, best_success=success)
@@ -38,7 +38,7 @@ class Standing:
 
 
 def standing_of(saved: Mapping[str, Any]) -> Standing:
-    """The standing that `as_json` gave."""
+    """The inverse of `Standing.as_json`."""
     return Standing(
         saved["next_step"], state_of(saved["curriculum"]), saved["best_step"], saved["best_success"]
     )

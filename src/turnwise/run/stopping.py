@@ -1,4 +1,4 @@
-"""Takes Ctrl-C and SIGTERM while a run goes: the first ends it after the step, the second at once."""
+"""Ctrl-C and SIGTERM during a run: the first ends it after the step, the second at once."""
 
 import asyncio
 import contextlib
@@ -9,14 +9,14 @@ _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Stopping:
-    """Whether the user has asked for the end."""
+    """Whether the user has asked the run to stop, and how."""
 
     def __init__(self) -> None:
         self.why = ""
 
     @contextlib.contextmanager
     def listening(self, on_first: Callable[[], None]) -> Iterator[None]:
-        """While the block runs, the first signal only leaves a mark; the second cancels the running task."""
+        """Handle signals while the block runs: the first sets `why`, the second cancels the current task."""
         loop = asyncio.get_running_loop()
         main = asyncio.current_task()
         assert main is not None, "called from a coroutine"

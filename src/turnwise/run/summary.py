@@ -1,4 +1,4 @@
-"""Takes how a run ended, gives its summary: figures before and after, an example of each, what to do next."""
+"""A run's summary: success before and after, an example, and what to do next."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from turnwise.tracking.folder import RunFolder
 
 
 def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, Any]:
-    """What summary.json holds."""
+    """The content of summary.json."""
     summary: dict[str, Any] = {
         "run": str(folder.path),
         "num_steps": ended.standing.next_step,
@@ -31,13 +31,13 @@ def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, 
 
 
 def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
-    """Before and after, an example of each where the run made the difference, and the next commands."""
+    """Print success before and after, one task that the run made succeed, and the next commands."""
     if ended.why:
-        # an alarm that halts has said why just before
+        # the halting alarm has just been printed with its reason
         how = f"halted by the alarm {ended.halted_by}" if ended.halted_by else "stopped"
         why = "" if ended.halted_by else f": {ended.why}"
         screen.say(f"{how} after step {ended.standing.next_step}{why}", "bold yellow")
-        screen.say(f"go on with: turnwise train --resume {folder.path}")
+        screen.say(f"resume with: turnwise train --resume {folder.path}")
         return
     example = changed_example(folder.evaluations)
     if example is not None:
@@ -61,7 +61,7 @@ def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, scre
 
 
 def changed_example(evaluations: Path) -> tuple[Played, Played] | None:
-    """One held-out task that failed before and succeeded after; the first of the file."""
+    """The first held-out task of the file that failed before training and succeeded after."""
     files = [evaluations / f"{name}.trajectories.jsonl" for name in ("before", "after")]
     if not all(file.exists() for file in files):
         return None
