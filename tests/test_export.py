@@ -166,7 +166,7 @@ def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path)
         assert torch.equal(tensor, trained[f"policy/{name}"]), name
     with pytest.raises(ValueError, match="there is no adapter"):
         export_run(folder.path, tmp_path / "adapter", is_adapter=True)
-    with pytest.raises(ValueError, match="no validation was made"):
+    with pytest.raises(ValueError, match="there was no validation"):
         export_run(folder.path, tmp_path / "best", which="best")
 
 

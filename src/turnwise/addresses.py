@@ -1,4 +1,4 @@
-"""Takes the name of a host, or a token for it, says who can reach it and whether a header can carry it."""
+"""Host names and tokens: loopback addresses, URLs, and tokens that fit into a header."""
 
 import ipaddress
 import socket
@@ -16,18 +16,18 @@ def is_loopback(host: str) -> bool:
 
 
 def url_of(host: str, port: int) -> str:
-    """Where others find what listens there."""
+    """The URL under which others reach a server listening there."""
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def host_of(header: str) -> str:
-    """The name in a request's `Host`, without its port and brackets."""
+    """The name in a `Host` header, without port and brackets."""
     name = header.rpartition(":")[0] if header.rpartition(":")[2].isdecimal() else header
     return name.removeprefix("[").removesuffix("]").lower()
 
 
 def check_token(token: str) -> None:
-    """ValueError if it does not fit into an Authorization header; none at all does."""
+    """Raise ValueError if the token does not fit into an Authorization header; an empty one does."""
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError("the token has characters that no header can carry")
+        raise ValueError("the token has characters that are not allowed in a header")

@@ -1,4 +1,4 @@
-"""Who may ask an HTTP server of ours, and under which name: checked before anything else sees a request."""
+"""Access control of our HTTP servers: Origin, Host and token are checked before anything else."""
 
 import secrets
 
@@ -10,17 +10,17 @@ from turnwise.addresses import check_token, host_of, is_loopback
 
 
 class Admission:
-    """Lets through programs that carry the token, where there is one; never a browser's page."""
+    """Admits programs that send the token, if one is set; never a page in a browser."""
 
     def __init__(self, host: str, token: str) -> None:
         if not token and not is_loopback(host):
-            raise ValueError(f"host {host!r} can be reached from elsewhere: a token is needed")
+            raise ValueError(f"host {host!r} is reachable from other machines: a token is required")
         check_token(token)
         self._token = token.encode()
         self._is_local = is_loopback(host)
 
     def over(self, app: ASGIApp) -> ASGIApp:
-        """The application, behind it."""
+        """The application behind this check."""
 
         async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
             refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
@@ -31,11 +31,11 @@ class Admission:
     def _refusal(self, request: Request) -> Response | None:
         headers = request.headers
         if "origin" in headers:  # only browsers send one: some site's page is asking
-            return PlainTextResponse("not for pages", 403)
+            return PlainTextResponse("requests from web pages are not allowed", 403)
         if self._is_local and not is_loopback(host_of(headers.get("host", ""))):
             # a foreign name that resolves to this machine: DNS rebinding
-            return PlainTextResponse("this name is not this server's", 421)
+            return PlainTextResponse("unknown Host", 421)
         given = headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
         if self._token and not secrets.compare_digest(given, self._token):
-            return PlainTextResponse("a bearer token is needed, and the right one", 401)
+            return PlainTextResponse("a valid bearer token is required", 401)
         return None

@@ -1,7 +1,7 @@
-"""Takes a function, gives its result from a thread of its own that nobody has to wait for.
+"""Run a function in a daemon thread that shutdown does not join.
 
-An update can take minutes and cannot be interrupted; asyncio's own threads are joined at the end, so a user
-who asks to stop at once would wait for it. This one is left behind.
+An update can take minutes and cannot be interrupted. asyncio joins its own threads at the end, so a user who
+asks to stop at once would have to wait; this thread is abandoned instead.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 async def run_beside(
     function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
 ) -> Result:
-    """What the function gives or raises; when cancelled, at once, and the thread goes on alone."""
+    """Await the function's result. Cancelling returns at once and leaves the thread running."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[Result] = loop.create_future()
 
@@ -32,14 +32,14 @@ async def run_beside(
 
         try:
             loop.call_soon_threadsafe(unless_cancelled)
-        except RuntimeError:  # the loop is closed: left behind
+        except RuntimeError:  # the loop is closed: the thread was abandoned
             return
 
     def work() -> None:
         _wake_promptly()
         try:
             value = function(*args, **kwargs)
-        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+        except BaseException as error:  # noqa: BLE001 (raised in the awaiting task)
             failure = error
             tell(lambda: result.set_exception(failure))
         else:
@@ -50,12 +50,12 @@ async def run_beside(
 
 
 def _wake_promptly() -> None:
-    """Linux lets a thread wait up to 50 µs longer than it asks for, and this one asks for the interpreter's
-    lock after each of torch's operations; the event loop's need not hurry."""
+    """Reduce this thread's timer slack. Linux may delay wake-ups by 50 µs, and this thread waits for the
+    interpreter's lock after every torch operation."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
 
 
 def is_left_behind() -> bool:
-    """Whether such a thread still works: the interpreter cannot be taken down under it."""
+    """Whether an abandoned thread still runs; the interpreter cannot shut down cleanly under it."""
     return any(thread.name == _NAME for thread in threading.enumerate())

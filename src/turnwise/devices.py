@@ -1,4 +1,4 @@
-"""Takes a recipe's word for a device, gives the one to use, the memory it has, and what it cannot hold."""
+"""Choose a device, read its memory, and move tensors to it."""
 
 import os
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     import torch
 
 VARIABLE = "DEVICE_TYPE"
-"""Of the environment: what `auto` means on this machine."""
+"""The environment variable that says what `auto` means on this machine."""
 
 DEVICES = ("cpu", "cuda", "mps")
 
 MPS_MAX_BYTES = 2**32
-"""Of one tensor: Metal ends the whole process at a larger one, so it is looked for beforehand."""
+"""Metal aborts the process on a larger tensor, so sizes are checked beforehand."""
 
 
 def choose_device(wanted: str = "auto") -> str:
-    """What is wanted; for `auto` what DEVICE_TYPE says, else the best there is; ValueError if it is none."""
+    """The wanted device; for `auto`, DEVICE_TYPE or else the best available. ValueError if there is none."""
     name, said = "model.device", wanted
     if wanted == "auto":
         name, said = VARIABLE, os.environ.get(VARIABLE, "").strip().lower()
@@ -33,7 +33,7 @@ def choose_device(wanted: str = "auto") -> str:
 
 
 def ignored_variable(wanted: str) -> str:
-    """What to say where DEVICE_TYPE asks for another device than the recipe does; else empty."""
+    """A warning if DEVICE_TYPE asks for another device than the recipe; else empty."""
     said = os.environ.get(VARIABLE, "").strip().lower()
     if wanted == "auto" or said in ("", "auto", wanted):
         return ""
@@ -49,32 +49,32 @@ def is_there(device: str) -> bool:
 
 
 def handed(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
-    """The tensor on that device. A GPU copies it from pinned memory, so the caller does not wait for it."""
+    """Move a tensor to a device; to a GPU from pinned memory, so that the caller does not wait."""
     if device.type != "cuda" or tensor.is_cuda:
         return tensor.to(device)
     return pinned(tensor).to(device, non_blocking=True)
 
 
 def pinned(tensor: "torch.Tensor") -> "torch.Tensor":
-    """A copy in pinned memory. torch refuses to pin an expanded tensor, so the copy is contiguous first."""
+    """A copy in pinned memory; contiguous first, since torch cannot pin an expanded tensor."""
     return tensor.contiguous().pin_memory()
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of a device, in bytes."""
+    """A device's memory in bytes."""
 
     free: int
     total: int
 
 
 def memory_of(device: str) -> Memory:
-    """What is there and what a process could still have of it."""
+    """A device's total memory, and how much a process could still allocate."""
     import torch
 
     if device == "cuda":
         return Memory(*torch.cuda.mem_get_info())
-    if device == "mps":  # shared with the machine: the system says how much of it a GPU should take
+    if device == "mps":  # shared with the CPU: the system recommends how much the GPU may use
         most = torch.mps.recommended_max_memory()
         return Memory(most - torch.mps.driver_allocated_memory(), most)
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -82,7 +82,7 @@ def memory_of(device: str) -> Memory:
 
 
 def _free_of_the_machine(total: int) -> int:
-    """What the kernel would give up counts as free."""
+    """Free memory, including what the kernel would reclaim."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         for line in meminfo.read_text().splitlines():
@@ -92,13 +92,13 @@ def _free_of_the_machine(total: int) -> int:
 
 
 def check_tensors(device: str, num_bytes: Mapping[str, int]) -> None:
-    """ValueError if the device cannot hold one of these tensors, whatever memory it has: what to do instead.
+    """Raise ValueError if one of these tensors is larger than the device allows a single tensor to be.
 
-    Names say what each is, with the key of the recipe that makes it smaller.
+    Names describe the tensors and mention the recipe key that makes them smaller.
     """
     if device != "mps" or not num_bytes:
         return
-    name, most = max(num_bytes.items(), key=lambda each: each[1])
+    name, most = max(num_bytes.items(), key=lambda item: item[1])
     if most > MPS_MAX_BYTES:
         raise ValueError(
             f"{name}: {most / 2**30:.1f} GiB in one tensor, and mps takes {MPS_MAX_BYTES // 2**30} at most: "

@@ -1,4 +1,4 @@
-"""Takes a run's folder, gives its model as others load it: merged for transformers or vLLM, or an adapter."""
+"""`turnwise export`: write a run's model as a folder that transformers, vLLM or peft can load."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +15,14 @@ class Exported:
 
     folder: Path
     step: int
-    """How many steps had been trained."""
+    """The number of training steps behind it."""
     num_bytes: int
 
 
 def export_run(
     run: Path, out: Path, *, which: int | Literal["best"] | None = None, is_adapter: bool = False
 ) -> Exported:
-    """Write the run's policy to `out`, which must not be there yet; ValueError for the user's mistakes."""
+    """Write the run's policy to `out`, which must not exist yet; ValueError for the user's mistakes."""
     check_free(out)
     trained = load_trained(run, which)
     tokenizer = load_tokenizer(trained.recipe.model.path)

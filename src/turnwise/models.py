@@ -1,10 +1,10 @@
-"""Takes a model of transformers, says whether its attention can be ours and which weights are packed."""
+"""What a transformers model supports: our attention, and whether its weights are quantised."""
 
 from typing import Any
 
 
 def why_not_ours(model: Any) -> str:
-    """Why the attention cannot be computed in parts over shared prefixes; empty if it can."""
+    """Why our shared-prefix attention cannot replace the model's own; empty if it can."""
     config = model.config
     layers = set(getattr(config, "layer_types", None) or ["full_attention"])
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
@@ -22,5 +22,5 @@ def why_not_ours(model: Any) -> str:
 
 
 def is_quantised(parameter: Any) -> bool:
-    """Whether it is packed by bitsandbytes: nothing can be added to it, and its bytes are no numbers."""
+    """Whether bitsandbytes has packed it: its bytes are not numbers, and nothing can be added to them."""
     return getattr(parameter, "quant_state", None) is not None

@@ -1,4 +1,4 @@
-"""The seams between packages: what a rollout needs of its tools, its engine, its chat and its rewards."""
+"""The interfaces between packages: what a rollout needs of tools, engine, chat and rewards."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -20,51 +20,51 @@ from turnwise.types import (
 
 
 class Toolbox(Protocol):
-    """One episode's tools, from however many servers, while its lease lasts."""
+    """The tools of one episode, from any number of servers, for as long as its lease lasts."""
 
     @property
     def tools(self) -> Sequence[Tool]: ...
 
     @property
     def losses(self) -> Sequence[ServerLoss]:
-        """Servers that died during this lease, in the order it was noticed."""
+        """Servers that died during this lease, in the order in which that was noticed."""
         ...
 
     async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """Run one turn's calls; results come in call order, and a failed call is a result, not an error."""
+        """Run one turn's calls; results are in call order; a failed call is a result, not an exception."""
         ...
 
 
 class EngineDown(Exception):
-    """The engine cannot answer any more: an infrastructure fault of every episode waiting on it."""
+    """The engine has failed: an infrastructure fault for every episode that waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """What LoRA adds to the whole weights that an engine had last: alpha / rank · B·A, module by module."""
+    """A LoRA adapter on the full weights published last: adds alpha / rank · B·A to each module."""
 
     tensors: Mapping[str, Any]
-    """`<module>.lora_A` and `<module>.lora_B` to tensors, the module's name as in the plain model."""
+    """Tensors by `<module>.lora_A` and `<module>.lora_B`, with module names of the plain model."""
     rank: int
     alpha: float
 
     def copy(self) -> "Adapter":
-        """As it is now, whatever is learned next."""
+        """A copy that later updates do not change."""
         tensors = {name: tensor.clone() for name, tensor in self.tensors.items()}
         return Adapter(tensors, self.rank, self.alpha)
 
 
 class Engine(Protocol):
-    """Token ids in, token ids out; nothing else crosses."""
+    """Samples completions. Only token ids cross this interface, in both directions."""
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        """Sample one turn. The same prompt, sampling, seed and weights give the same tokens whatever else
-        is being sampled beside it. Raises EngineDown, or ValueError for a prompt that cannot fit."""
+        """Sample one turn. The same prompt, sampling, seed and weights give the same tokens whatever else is
+        sampled at the same time. Raises EngineDown, or ValueError for a prompt that does not fit."""
         ...
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
-        """Take new weights (parameter name to tensor, or an adapter); completions begun after this carry
-        `version`."""
+        """Load new weights (tensors by parameter name, or an adapter); completions that start afterwards
+        carry `version`."""
         ...
 
     async def close(self) -> None: ...
@@ -72,7 +72,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One completion wanted of an engine; see `Engine.complete`."""
+    """One request for a completion; see `Engine.complete`."""
 
     prompt_ids: tuple[int, ...]
     sampling: Sampling
@@ -81,16 +81,16 @@ class Ask:
 
 @runtime_checkable
 class BatchEngine(Protocol):
-    """An engine whose numbers, to the last bit, come of the batches it is given since it last forgot."""
+    """An engine whose results depend, to the last bit, only on its batches since the last `forget`."""
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion: ...
 
     def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
-        """Hand over a batch as one; each future ends as `complete` would. Raises EngineDown."""
+        """Submit a batch as a whole; every future ends as `complete` would. Raises EngineDown."""
         ...
 
     async def forget(self) -> None:
-        """Drop whatever was kept of earlier completions."""
+        """Drop everything cached from earlier completions."""
         ...
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None: ...
@@ -103,12 +103,12 @@ class SleepingEngine(Protocol):
     """An engine that shares its device with a trainer."""
 
     async def sleep(self) -> None:
-        """Give memory back until the next publication, if it was started so; requests wait meanwhile."""
+        """Release memory until the next publication, if enabled; requests wait meanwhile."""
         ...
 
 
 class Chat(Protocol):
-    """Messages to token ids and back, for one model."""
+    """Converts messages to token ids and back, for one model."""
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -120,14 +120,14 @@ class Chat(Protocol):
         ...
 
     def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-        """What comes after prompt and completion `ids`, up to where the model speaks again.
+        """The ids that follow prompt and completion `ids`, up to the start of the model's next turn.
 
         Observations are (tool name, content) pairs; a corrective note has the empty name.
         """
         ...
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
-        """Structure out of sampled ids; never raises, never invents a call."""
+        """Parse sampled ids; never raises, never invents a call."""
         ...
 
 
@@ -135,9 +135,9 @@ class Rewarder(Protocol):
     """Scores one finished episode."""
 
     async def score(self, trajectory: Trajectory) -> Reward:
-        """Raises RewardDown when a part that needs a service could not be had: infrastructure, never a 0."""
+        """Score the episode. Raises RewardDown if a service that a part needs is down, never returns 0."""
         ...
 
 
 class RewardDown(Exception):
-    """A reward could not be computed for no fault of the model's (an unreachable judge)."""
+    """A reward could not be computed through no fault of the model (an unreachable judge)."""

@@ -1,4 +1,4 @@
-"""What playing and training ask of tasks: the same rules for a run's start and for every check before it."""
+"""What tasks must satisfy to be played and trained on; used by every check and at a run's start."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,7 +16,7 @@ from turnwise.workbench import Workbench, offered_tools, require_harmless, used_
 def task_problems(
     recipe: Recipe, tools: Sequence[Tool], live: Sequence[LiveServer], chat: RenderedChat | None
 ) -> list[str]:
-    """Everything in the recipe's task files that would keep it from being trained with these tools."""
+    """Everything in the recipe's task files that would prevent training with these tools."""
     files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
     why_unscorable = why_unscorable_by(parts_of(recipe))
     found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
@@ -30,7 +30,7 @@ def task_problems(
 
 
 def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
-    """What keeps these tasks from being trained on, whatever the servers and the model say."""
+    """Problems that prevent training on these tasks, independent of servers and model."""
     try:
         recipe.run.check_enough(len(tasks))
     except ValueError as error:
@@ -49,9 +49,9 @@ def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
 def playing_problems(
     recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat | None, tools: Sequence[Tool]
 ) -> Iterator[str]:
-    """What keeps an episode of these tasks from being played or scored.
+    """Problems that prevent an episode of these tasks from being played or scored.
 
-    Without `chat`, as where an endpoint counts its own tokens, prompts may be of any length.
+    Without `chat`, for example when an endpoint counts its own tokens, prompts may have any length.
     """
     parts = parts_of(recipe)
     for task in tasks:
@@ -67,13 +67,13 @@ def playing_problems(
 def prompt_problems(
     recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat, tools: Sequence[Tool]
 ) -> Iterator[str]:
-    """Prompts that leave an episode no room to say anything."""
+    """Prompts that leave an episode no tokens to sample."""
     limit = recipe.rollout.tokens_per_episode
     groups: dict[tuple[str, ...], list[Task]] = {}
     for task in tasks:
         groups.setdefault(tuple(tool.name for tool in offered_tools(task, tools)), []).append(task)
     for names, together in groups.items():
-        # Rendering is slow. Tasks with the same tools differ by their words alone: the longest goes first.
+        # Rendering is slow. Tasks with the same tools differ only in their text, so check the longest first.
         for task in sorted(together, key=_num_chars, reverse=True):
             num_tokens = len(chat.open(task.prompt, offered_tools(task, tools)))
             if num_tokens < limit:
@@ -89,14 +89,14 @@ def _num_chars(task: Task) -> int:
 
 
 def require_playable(bench: Workbench, tasks: Sequence[Task], *, has_own_tokens: bool = True) -> None:
-    """ValueError with the first problem, and how many more there are, before any episode is played."""
+    """Raise ValueError with the first problem before any episode is played."""
     require_harmless(bench.pool, used_servers(tasks, [tool.server for tool in bench.pool.tools]))
     chat = bench.chat if has_own_tokens else None
     require(playing_problems(bench.recipe, tasks, chat, bench.pool.tools))
 
 
 def require(problems: Iterable[str]) -> None:
-    """ValueError with the first of these problems, and how many more there are."""
+    """Raise ValueError with the first of these problems and the number of others."""
     found = list(problems)
     if found:
         more = f" (and {len(found) - 1} more such problems: turnwise train --dry-run)" if found[1:] else ""

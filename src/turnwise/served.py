@@ -1,4 +1,4 @@
-"""Takes a recipe, serves its engine over HTTP until it is stopped: `turnwise engine`."""
+"""`turnwise engine`: serve a recipe's engine over HTTP until it is stopped."""
 
 import asyncio
 import contextlib
@@ -17,9 +17,9 @@ from turnwise.protocols import EngineDown
 from turnwise.types import Sampling
 
 SERVED = ("transformers", "vllm")
-"""Kinds that sample from weights of their own."""
+"""Engine kinds that can be served: those that hold weights."""
 IDLE_SECONDS = 75
-"""For which an unused connection is kept; more than the client's own."""
+"""How long an idle connection is kept; longer than the client keeps its own."""
 
 
 async def serve_engine(
@@ -32,15 +32,17 @@ async def serve_engine(
     max_weights_bytes: int,
     say: Callable[[str], None],
 ) -> None:
-    """Until interrupted or terminated. ValueError for the user's mistakes.
+    """Serve until interrupted or terminated. ValueError for the user's mistakes.
 
-    `model` is sampled in the place of the recipe's. Nobody is let in before a first token was sampled.
+    `model` replaces the recipe's model. No request is accepted before a first token has been sampled.
     """
     kind = recipe.engine.kind
     if kind not in SERVED:
         raise ValueError(f"engine.kind is {kind!r}: only {' and '.join(SERVED)} can be served")
     admission = Admission(host, token)
-    from turnwise.workbench import open_engine  # torch, seconds after which no mistake should be told
+    from turnwise.workbench import (
+        open_engine,
+    )  # imports torch, which takes seconds: report mistakes before that
 
     async with contextlib.AsyncExitStack() as exits:
         listener = exits.enter_context(_bound(host, port))
@@ -50,7 +52,7 @@ async def serve_engine(
         except EngineDown as error:
             raise ValueError(f"engine.kind {kind!r}: {error}") from None
         server = Server(engine, kind=kind, model=recipe.model.path, max_weights_bytes=max_weights_bytes)
-        # no access log; and no server name, date or proxy headers that nobody asks for
+        # no access log, and no server or proxy headers
         config = uvicorn.Config(
             server.application(admission),
             log_level="warning",
@@ -66,24 +68,24 @@ async def serve_engine(
 
 
 class _Ending(uvicorn.Server):
-    """Ends by a signal and then lets the program end its way: the engine may have a process of its own."""
+    """Stops on a signal without re-raising it, so that the engine's process is shut down properly."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, self.handle_exit, each, None)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
             yield
         finally:
-            for each in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(each)
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Bound but not listening: who asks before the engine is there is refused, and looks again."""
+    """Bound but not listening: clients that connect before the engine is ready are refused and retry."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said to be TCP, or asyncio leaves Nagle's algorithm on, which costs 40 ms an answer.
+    # Declared as TCP: otherwise asyncio leaves Nagle's algorithm on, which costs 40 ms per answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

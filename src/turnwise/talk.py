@@ -1,4 +1,4 @@
-"""Takes a workbench and a person's lines, gives a conversation with the agent, its real tools at work."""
+"""`turnwise chat`: a conversation with the agent and its real tools."""
 
 import asyncio
 import itertools
@@ -22,7 +22,7 @@ from turnwise.types import Finish, Message, Parsed, Sampling, Task, ToolCall, To
 from turnwise.workbench import Workbench, limits_of, open_workbench
 
 MAX_TURNS = 10
-"""Of the model, in answer to one message: as many as the hardest tasks allow."""
+"""The model's turns per message: as many as the hardest tasks allow."""
 HELP = "/new starts over, /quit or Ctrl-D leaves"
 
 _RESULT_CHARS = 600
@@ -30,7 +30,7 @@ _RESULT_CHARS = 600
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A tool was called, and this is what it gave."""
+    """A tool call and its result."""
 
     call: ToolCall
     result: ToolResult
@@ -38,13 +38,13 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Halted:
-    """The model did not come to an answer, and why."""
+    """Why the model stopped without an answer."""
 
     reason: str
 
 
 class Talk:
-    """One conversation: all that was read and written, as ids, and the tools of one lease."""
+    """One conversation: its token ids so far, and the tools of its lease."""
 
     def __init__(self, bench: Workbench, toolbox: Toolbox, *, temperature: float) -> None:
         self._bench = bench
@@ -54,7 +54,7 @@ class Talk:
         self._num_turns = 0
 
     async def reply(self, text: str) -> AsyncIterator[Parsed | Called | Halted]:
-        """What the model says and does about a message, as it happens, until it answers."""
+        """Yield the model's turns and tool results for a message, as they happen, until it answers."""
         chat, limits = self._bench.chat, limits_of(self._bench.recipe)
         if self._ids:
             self._ids += chat.follow(self._ids, text)
@@ -100,12 +100,12 @@ async def talk(
     console: Console,
     ask: Callable[[], Awaitable[str | None]],
 ) -> None:
-    """Talk until the person leaves (`ask` gives None); `model` is sampled in the place of the recipe's.
+    """Chat until `ask` returns None; `model` replaces the recipe's model.
 
-    Every conversation has a lease of its own: what tools kept for one is gone in the next.
+    Every conversation has a lease of its own, so tool state does not carry over to the next.
     """
     tasks = _tasks(recipe)
-    # Nothing is scored here, so no judge is asked for and no module of the user's is needed.
+    # Nothing is scored here, so no judge and no reward module of the user is needed.
     recipe = recipe.model_copy(update={"rewards": (RewardPart(name="outcome"),)})
     shown = [task for task in tasks if task.demonstration] if recipe.engine.kind == "scripted" else ()
     offered = _like(tasks[0] if tasks else None)
@@ -122,7 +122,7 @@ async def talk(
 
 
 async def _converse(talk: Talk, console: Console, ask: Callable[[], Awaitable[str | None]]) -> bool:
-    """One conversation; whether it was the last."""
+    """Hold one conversation; True if the person wants to leave."""
     while (line := await ask()) is not None:
         text = line.strip()
         if text == "/quit":
@@ -148,7 +148,7 @@ async def _answer(talk: Talk, text: str, console: Console) -> None:
                     _say(console, result.content[:_RESULT_CHARS], style, label=note)
                 case Halted(reason):
                     _say(console, reason, "yellow")
-    except (EngineDown, LookupError, ValueError) as error:  # a script has an end: LookupError
+    except (EngineDown, LookupError, ValueError) as error:  # LookupError: a script has ended
         _say(console, f"{error}; {HELP}", "red")
 
 
@@ -165,7 +165,7 @@ def _show_turn(parsed: Parsed, console: Console) -> None:
 
 
 def _say(console: Console, text: str, style: str, *, label: str = "") -> None:
-    """What models and tools wrote is text: never markup, never escapes."""
+    """Print text of models and tools without interpreting markup or escapes."""
     console.print(Text.assemble((label, "dim"), (printable(text), style)), soft_wrap=True)
 
 
@@ -176,14 +176,14 @@ def _tasks(recipe: Recipe) -> list[Task]:
 
 
 def _like(task: Task | None) -> Task:
-    """What a conversation is offered: the tools that the policy was trained with, or all there are."""
+    """A task that offers the tools the policy was trained with, or all tools."""
     if task is None:
         return Task("talk", (), (), Truth())
     return Task("talk", (), task.servers, Truth(), task.tools)
 
 
 def lines_of(prompt: str) -> Callable[[], Awaitable[str | None]]:
-    """Asks on the terminal, or reads a pipe; None at its end."""
+    """A function that asks for a line on the terminal or reads it from a pipe; None at the end."""
 
     async def ask() -> str | None:
         loop = asyncio.get_running_loop()
@@ -200,7 +200,7 @@ def lines_of(prompt: str) -> Callable[[], Awaitable[str | None]]:
                 line = None
             loop.call_soon_threadsafe(settle, line)
 
-        # A thread of its own that nobody waits for: Ctrl-C must not have to wait for another line.
+        # A daemon thread, so that Ctrl-C does not wait for another line.
         threading.Thread(target=read_line, name="turnwise-input", daemon=True).start()
         return await answer
 

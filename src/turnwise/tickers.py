@@ -1,4 +1,4 @@
-"""Tickers that tasks name and the embedded world does not have: asked of the servers themselves."""
+"""Find tickers in tasks that the embedded world does not know, by asking its servers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ _ACRONYMS = frozenset(
         "YTD"
     ).split()
 )
-"""Capitals of finance and of prompts that are no tickers; a word that is missing here costs one warning."""
+"""Acronyms that are not tickers; one that is missing here costs a false warning."""
 
 
 async def unknown_tickers(placed: Sequence[PlacedTask], servers: Servers, pool: Pool) -> list[Problem]:
-    """A warning for every ticker of a task that the embedded world lacks; none where servers are live."""
+    """A warning for every ticker of a task that the embedded world lacks; none for live servers."""
     embedded = servers.embedded
     tool = next((tool for tool in pool.tools if tool.server_tool == QUOTE_TOOL), None)
     if tool is None or tool.server not in embedded:

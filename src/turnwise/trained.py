@@ -1,4 +1,4 @@
-"""Takes a run's folder, gives what it has learned: the policy of its last checkpoint, its best, or any."""
+"""Load the policy that a run has learned: its last checkpoint, its best, or that of a step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +21,9 @@ class Trained:
 
 
 def load_trained(run: Path, which: int | Literal["best"] | None = None) -> Trained:
-    """The last checkpoint's policy, or that after a number of steps, or the best on validation; on the CPU.
+    """The policy of the last checkpoint, of a given step, or of the best validation; on the CPU.
 
-    ValueError says which there are.
+    Raises ValueError with the available checkpoints if there is no such one.
     """
     folder = RunFolder.read(run)
     recipe = folder.recipe
@@ -42,7 +42,9 @@ def _found(folder: RunFolder, which: int | Literal["best"] | None) -> checkpoint
             return last
         step = last.facts["standing"]["best_step"] if which == "best" else which
         if step is None:
-            raise ValueError(f"{folder.path}: no validation was made (evaluation.every), so none is the best")
+            raise ValueError(
+                f"{folder.path}: there was no validation (evaluation.every), so there is no best checkpoint"
+            )
         path = checkpoint.at_step(folder.checkpoints, step)
         if path is None:
             kept = ", ".join(sorted(path.name for path in folder.checkpoints.glob("step-*")))

@@ -1,4 +1,4 @@
-"""The nouns every other module speaks in: frozen data, standard library only."""
+"""The data types that every other module uses: tools, tasks, turns, trajectories, groups."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,32 +9,46 @@ Entry = TypeVar("Entry")
 
 
 class Fault(StrEnum):
-    """Whose doing a failed call was; only the model's own is ever rewarded or punished."""
+    """Who is to blame for a failed call. Only the model's own faults affect its reward."""
 
     NONE = "none"
+    """The call succeeded."""
     MODEL = "model"
+    """The call itself was wrong: the model sees the error and is scored."""
     INFRA = "infra"
+    """Servers, network or limits of ours failed: the episode is dropped and played again."""
 
 
 class Cause(StrEnum):
-    """How a tool call ended; `fault` says whose doing that was."""
+    """How a tool call ended; `fault` says who is to blame."""
 
     OK = "ok"
     UNKNOWN_TOOL = "unknown_tool"
+    """The episode has no tool of that name."""
     BAD_ARGUMENTS = "bad_arguments"
+    """The arguments do not fit the tool's schema; the server was not asked."""
     TOOL_ERROR = "tool_error"
+    """The tool ran and reported an error."""
     TOO_LARGE = "too_large"
+    """The arguments are larger than a call may be."""
     TIMEOUT = "timeout"
+    """No reply within the server's time limit."""
     CLOSED = "closed"
+    """The connection ended before the reply."""
     SPAWN_FAILED = "spawn_failed"
+    """The server could not be started or reached."""
     BREAKER_OPEN = "breaker_open"
+    """The server failed too often, so calls to it are refused for a while."""
     BAD_REPLY = "bad_reply"
+    """The reply was not valid MCP, or too large."""
     UPSTREAM = "upstream"
+    """The server reported that a provider behind it failed."""
     NOT_RECORDED = "not_recorded"
+    """The cassette that is replayed holds no such call."""
 
     @property
     def fault(self) -> Fault:
-        """NONE for a result, MODEL for what the call itself brought about, INFRA for everything else."""
+        """NONE for a result, MODEL for a mistake in the call itself, INFRA for everything else."""
         if self is Cause.OK:
             return Fault.NONE
         return Fault.MODEL if self in _MODEL_CAUSES else Fault.INFRA
@@ -45,7 +59,7 @@ _MODEL_CAUSES = {Cause.UNKNOWN_TOOL, Cause.BAD_ARGUMENTS, Cause.TOOL_ERROR, Caus
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool as the model sees it: its name in this toolbox, and the schema as its server gave it."""
+    """One tool as the model sees it: its name in this episode and the schema its server declares."""
 
     name: str
     description: str
@@ -57,13 +71,13 @@ class Tool:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a call that may or may not have run can be made again."""
+        """Whether a call can be retried if it is unknown whether it ran."""
         return self.is_read_only or self.is_idempotent
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """What the model asked for, as parsed from its tokens."""
+    """A call parsed from the model's tokens."""
 
     id: str
     name: str
@@ -72,7 +86,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What one call gave: the text the model will read, and everything needed to score and to view it."""
+    """The result of one call: the text the model reads, and what scoring and viewing need."""
 
     call_id: str
     content: str
@@ -80,7 +94,7 @@ class ToolResult:
     seconds: float
     num_retries: int = 0
     repairs: tuple[str, ...] = ()
-    """Argument names mended before the call, as `given->used`."""
+    """Argument names repaired before the call, as `given->used`."""
     is_replayed: bool = False
 
     @property
@@ -92,25 +106,25 @@ class ToolResult:
         return self.cause.fault
 
     def sent(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The call's arguments under the names that the server was sent."""
+        """The call's arguments under the names that were sent to the server."""
         names = dict(repair.split("->", 1) for repair in self.repairs)
         return {names.get(name, name): value for name, value in arguments.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLoss:
-    """A server that could not be started, or that died under a lease."""
+    """A server that could not be started, or that died during a lease."""
 
     server: str
     message: str
     exit_code: int | None = None
     stderr_tail: tuple[str, ...] = ()
     is_state_lost: bool = False
-    """Whether the episode kept state there: it cannot go on as if nothing had happened."""
+    """Whether the episode had state there. If so, it cannot continue on a restarted server."""
 
 
 class Difficulty(StrEnum):
-    """How long a task should take; it sets the turn limit where the task gives none."""
+    """How long a task should take; sets the turn limit unless the task has its own."""
 
     EASY = "easy"
     MEDIUM = "medium"
@@ -122,14 +136,14 @@ MAX_TURNS = {Difficulty.EASY: 5, Difficulty.MEDIUM: 8, Difficulty.HARD: 10}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a task's opening, before the model has said anything."""
+    """One message of a task's prompt."""
 
     role: str
     content: str
 
 
 class Matcher(StrEnum):
-    """How a final answer is held against the truth."""
+    """How a final answer is compared with the truth; docs/rewards.md has the rules."""
 
     EXACT = "exact"
     NORMALISED = "normalised"
@@ -147,14 +161,14 @@ class Answer:
     """Text; a number for NUMERIC; a list of texts for ONE_OF; a JSON value for JSON_SUBSET."""
     matcher: Matcher = Matcher.NORMALISED
     tolerance: float = 0.01
-    """NUMERIC: largest distance, as a share of the value, or absolute where the value is within ±1."""
+    """NUMERIC: the largest deviation, relative to the value; absolute if the value is within ±1."""
     unit: str = ""
     """NUMERIC: `%`, `$` or a word the number may carry; another unit is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedWrite:
-    """A change that must have been made: the tool, and arguments that must be among the call's own."""
+    """A change that the episode must make: the tool, and arguments the call must contain."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -162,7 +176,7 @@ class ExpectedWrite:
 
 @dataclass(frozen=True, slots=True)
 class StateProbe:
-    """A question put to the server after the last turn; the answer's text must contain `contains`."""
+    """A call made after the last turn; its result must contain the text `contains`."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -171,25 +185,25 @@ class StateProbe:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What a task's rewards are computed from; parts that are absent are not asked for."""
+    """What a task's rewards are computed from; an absent part is not checked."""
 
     answer: Answer | None = None
     writes: tuple[ExpectedWrite, ...] | None = None
-    """Exactly these changes, each once, and no others; None asks nothing, () forbids every change."""
+    """Exactly these changes, each once. None: changes are not checked. (): no change is allowed."""
     probes: tuple[StateProbe, ...] = ()
     required_tools: tuple[str, ...] = ()
     min_tool_calls: int = 0
-    """The least number of successful calls, of any tools; repeated calls count."""
+    """The smallest number of successful calls to any tools; repeated calls count."""
     forbidden_tools: tuple[str, ...] = ()
     milestones: tuple[str, ...] = ()
-    """Tools each paid once for a first successful call, in any order."""
+    """Tools whose first successful call is rewarded, in any order."""
     rubric: str = ""
-    """For a judge."""
+    """Instructions for the `judge` reward."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoTurn:
-    """One turn of a demonstration: what the model should say, the calls it should make, what they gave."""
+    """One turn of a demonstration: the model's text, its calls and their results."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -198,14 +212,14 @@ class DemoTurn:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One thing to be done with tools, and how to tell whether it was."""
+    """Something to do with tools, and how to verify that it was done."""
 
     id: str
     prompt: tuple[Message, ...]
     servers: tuple[str, ...]
     truth: Truth
     tools: tuple[str, ...] | None = None
-    """Shell patterns over the servers' tools; None offers them all."""
+    """Shell patterns of the servers' tools to offer; None offers all."""
     difficulty: Difficulty = Difficulty.MEDIUM
     max_turns: int | None = None
     seed: int = 0
@@ -213,7 +227,7 @@ class Task:
     split: str = "train"
     demonstration: tuple[DemoTurn, ...] = ()
     world: str = ""
-    """The world its truth was computed in: `embedded`; empty: any."""
+    """The world that its truth was computed in (`embedded`); empty if it holds in any."""
 
     @property
     def turn_limit(self) -> int:
@@ -222,20 +236,20 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class LiveServer:
-    """A server whose tools call a real provider; `name` is its name in `mcp.json`."""
+    """One of our servers that calls a real provider; `name` is its name in `mcp.json`."""
 
     name: str
     service: str
-    """The provider, for people: `Slack`."""
+    """The provider's display name, such as `Slack`."""
     reads: tuple[str, ...]
-    """The tools that only read there."""
+    """Tools that only read."""
     writes: Mapping[str, str]
-    """The tools that change something there, and what they do."""
+    """Tools that change something at the provider, and what they do."""
     may_write: bool
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """The tools that episodes are not offered."""
+        """Tools that episodes are not offered."""
         return () if self.may_write else tuple(self.writes)
 
 
@@ -248,20 +262,20 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn; while training nothing may change the distribution but temperature."""
+    """How tokens are sampled. In training, only the temperature may change the distribution."""
 
     max_tokens: int = 512
     temperature: float = 1.0
-    """0 takes the likeliest token; the log-probs are then those of temperature 1."""
+    """0 takes the most likely token; log-probs are then those at temperature 1."""
     top_p: float = 1.0
-    """Below 1 only for evaluation: the recorded log-probs do not know of it."""
+    """Below 1 only in evaluations: recorded log-probs ignore it."""
     stop_ids: frozenset[int] = frozenset()
-    """The end-of-turn tokens; the one sampled is part of the completion, and is trained on."""
+    """End-of-turn tokens. The one sampled is part of the completion and is trained on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What was sampled: ids, and each id's log-prob under the distribution it was drawn from."""
+    """Sampled token ids, with the log-prob of each under the distribution it was drawn from."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -269,11 +283,11 @@ class Completion:
     policy_version: int
 
     def __post_init__(self) -> None:
-        assert len(self.token_ids) == len(self.logprobs), "one log-prob a token"
+        assert len(self.token_ids) == len(self.logprobs), "one log-prob per token"
 
 
 class FormatErrorKind(StrEnum):
-    """How a completion failed to be a call or an answer."""
+    """Why a completion is neither a call nor an answer."""
 
     BAD_JSON = "bad_json"
     UNCLOSED = "unclosed"
@@ -287,7 +301,7 @@ class FormatErrorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FormatError:
-    """What was wrong, in words the model can act on."""
+    """What was wrong, in words that the model can act on."""
 
     kind: FormatErrorKind
     message: str
@@ -295,7 +309,7 @@ class FormatError:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A completion as structure: calls, or a final text, or an error; reasoning beside any of them."""
+    """A parsed completion: calls, a final text or an error, each with optional reasoning."""
 
     text: str = ""
     reasoning: str = ""
@@ -305,7 +319,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One prompt and what came of it.
+    """One prompt, its completion and the results of the completion's calls.
 
     The prompt of turn t is everything before it plus `new_ids`, so the exact-prefix property holds by
     construction:   [new_0][completion_0][new_1][completion_1]...
@@ -319,7 +333,7 @@ class Turn:
     engine_seconds: float = 0.0
     tool_seconds: float = 0.0
     usage: tuple[int, int] | None = None
-    """Prompt and completion tokens as an endpoint counted them; None where the ids are here to be counted."""
+    """Prompt and completion tokens as an endpoint counted them; None if the ids are known."""
 
     @property
     def num_sampled(self) -> int:
@@ -327,20 +341,28 @@ class Turn:
 
 
 class Stop(StrEnum):
-    """Why an episode ended. The first four are the model's doing, the rest infrastructure's.
+    """Why an episode ended. The first four are the model's doing and are scored; the rest is infrastructure.
 
-    Running out of wall time counts as infrastructure: a clock measures the machine, and a slow moment of it
-    must never become a reward. What the model can waste, turns and tokens, has limits of its own.
+    Wall time counts as infrastructure because it measures the machine: a slow moment must never become a
+    reward. Turns and tokens, which the model can waste, have limits of their own.
     """
 
     ANSWERED = "answered"
+    """The model gave an answer: a turn without a call."""
     MAX_TURNS = "max_turns"
+    """The task's turns are used up."""
     TRUNCATED = "truncated"
+    """A turn reached `rollout.tokens_per_turn`."""
     CONTEXT_FULL = "context_full"
+    """The episode reached `rollout.tokens_per_episode`."""
     TIME_UP = "time_up"
+    """The episode took longer than `rollout.seconds`."""
     TOOL_DOWN = "tool_down"
+    """A call failed through no fault of the model."""
     ENGINE_DOWN = "engine_down"
+    """The engine failed."""
     REWARD_DOWN = "reward_down"
+    """A reward could not be computed, for example because a judge was unreachable."""
 
     @property
     def is_infrastructure(self) -> bool:
@@ -349,7 +371,7 @@ class Stop(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What the server said to a probe after the last turn."""
+    """The server's reply to a probe."""
 
     probe: StateProbe
     content: str
@@ -357,7 +379,7 @@ class ProbeResult:
 
 
 def joined(parts: Iterable[tuple[Entry, ...]]) -> tuple[Entry, ...]:
-    """One after the other; whole tuples at a time, since a batch has millions of entries."""
+    """Concatenate tuples. Extending by whole tuples is fast: a batch has millions of entries."""
     entries: list[Entry] = []
     for part in parts:
         entries += part
@@ -366,7 +388,7 @@ def joined(parts: Iterable[tuple[Entry, ...]]) -> tuple[Entry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One episode as it was played: enough to train on, to look at, and to replay."""
+    """One episode as it was played: enough to train on, to view and to replay."""
 
     task: Task
     episode_id: str
@@ -379,15 +401,15 @@ class Trajectory:
     seconds: float = 0.0
     queue_seconds: float = 0.0
     temperature: float = 1.0
-    """That its tokens were sampled at."""
+    """The temperature its tokens were sampled at."""
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        return joined(each for turn in self.turns for each in (turn.new_ids, turn.completion.token_ids))
+        return joined(ids for turn in self.turns for ids in (turn.new_ids, turn.completion.token_ids))
 
     @property
     def loss_mask(self) -> tuple[int, ...]:
-        """1 where the model chose the token, 0 on prompts, tool output and template glue."""
+        """1 for tokens the model sampled, 0 for prompts, tool output and template glue."""
         return joined(
             (flag,) * len(ids)
             for turn in self.turns
@@ -396,9 +418,9 @@ class Trajectory:
 
     @property
     def logprobs(self) -> tuple[float, ...]:
-        """As sampled; 0 where the mask is 0."""
+        """Log-probs as sampled; 0 where the mask is 0."""
         return joined(
-            each for turn in self.turns for each in ((0.0,) * len(turn.new_ids), turn.completion.logprobs)
+            values for turn in self.turns for values in ((0.0,) * len(turn.new_ids), turn.completion.logprobs)
         )
 
     @property
@@ -408,7 +430,7 @@ class Trajectory:
 
     @property
     def calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
-        """Every call that was made, with its result, in order."""
+        """All calls with their results, in order."""
         return tuple(
             pair for turn in self.turns for pair in zip(turn.parsed.calls, turn.results, strict=False)
         )
@@ -416,7 +438,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An episode that cannot be trained on, and why; it is counted, never scored."""
+    """An episode lost to infrastructure: counted, never scored."""
 
     task_id: str
     stop: Stop
@@ -425,7 +447,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A score and what it is made of."""
+    """A score and the parts it is made of."""
 
     total: float
     parts: Mapping[str, float]
@@ -433,7 +455,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """All members of one task, whole: the unit that advantages are computed over."""
+    """All episodes of one task: the unit that advantages are computed over."""
 
     task: Task
     trajectories: tuple[Trajectory, ...]

@@ -1,11 +1,11 @@
-"""Takes an HTTP reply's Retry-After, gives the seconds that it asks to wait."""
+"""Parse an HTTP reply's Retry-After header."""
 
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 
 def asked_seconds(header: str | None, now: datetime | None = None) -> float | None:
-    """From now on; the header is a number of seconds or an HTTP date. None where it says nothing usable."""
+    """Seconds to wait from now. The header holds seconds or an HTTP date; None if it holds neither."""
     text = (header or "").strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text) if len(text) < 20 else None

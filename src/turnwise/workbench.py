@@ -1,4 +1,4 @@
-"""Takes a recipe, gives everything an episode needs: engine, chat, tools and rewards, open while it lasts."""
+"""Everything an episode needs, opened from a recipe: engine, chat, tools and rewards."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """What a recipe comes to, ready to play."""
+    """The collaborators of an episode, open and ready to play."""
 
     recipe: Recipe
     engine: Engine
@@ -52,13 +52,13 @@ class Workbench:
     pool: Pool
     rewards: Rewards
     slots: Slots
-    """Of the episodes in play, whichever collection they are of."""
+    """Slots for episodes in play, shared by all collections."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Whose collection it is, where collections go in lockstep."""
+    """Held by the collection whose turn it is in lockstep."""
 
     @contextlib.asynccontextmanager
     async def lease(self, task: Task, episode_id: str) -> AsyncIterator[LeasedToolbox]:
-        """The task's own tools; a task that names no servers gets all of them."""
+        """Lease the task's tools; a task that names no servers gets all of them."""
         servers = task.servers or tuple(dict.fromkeys(tool.server for tool in self.pool.tools))
         async with contextlib.AsyncExitStack() as leases:
             try:
@@ -84,13 +84,13 @@ class Workbench:
     def _lockstep(self) -> Lockstep:
         if not isinstance(self.engine, BatchEngine):
             raise ValueError(f"rollout.lockstep: engine {self.recipe.engine.kind!r} takes no whole batches")
-        # An episode waiting for a process that another one holds would keep that one from ever going on.
+        # More episodes than processes would deadlock: a round waits for all, and one waits for a process.
         num_slots = min(self.recipe.rollout.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
         return Lockstep(self.engine, num_slots, self.turn)
 
 
 def chat_of(recipe: Recipe) -> RenderedChat:
-    """The chat of the recipe's model; ValueError if its template cannot be used."""
+    """The chat format of the recipe's model; ValueError if its template cannot be used."""
     return open_chat(
         load_tokenizer(recipe.model.path),
         system_prompt=recipe.model.system_prompt,
@@ -122,11 +122,11 @@ async def open_workbench(
     model: Any = None,
     num_workers: int = 1,
 ) -> AsyncIterator[Workbench]:
-    """Start the servers, load the model; ValueError for the user's mistakes, each naming its key.
+    """Start the servers and load the model; a ValueError for the user's mistake names the key.
 
     `tasks` are checked against the live servers, and the scripted engine plays their demonstrations. Without
-    an engine no weights are loaded: an endpoint brings its own. `model` is sampled in the place of the
-    recipe's. Where `num_workers` share the servers, this one takes its part of what the servers allow.
+    an engine no weights are loaded, as for an endpoint. `model` replaces the recipe's model. If `num_workers`
+    processes share the servers, this one takes its share of the servers' limits.
     """
     if words := ignored_variable(recipe.model.device):
         logger.warning("%s", words)
@@ -168,21 +168,21 @@ async def open_workbench(
 
 
 def used_servers(tasks: Sequence[Task], names: Sequence[str]) -> set[str]:
-    """The servers that these tasks' episodes hold: those they name; all, where a task names none."""
+    """The servers that these tasks use; all servers if a task names none."""
     if not tasks or any(not task.servers for task in tasks):
         return set(names)
     return {server for task in tasks for server in task.servers}
 
 
 def require_harmless(pool: Pool, servers: Collection[str]) -> None:
-    """ValueError if an episode could change what is the user's, and mcp.json does not allow it."""
+    """Raise ValueError if an episode could change the user's own data and mcp.json does not allow it."""
     exposed = (pool.exposure(server) for server in sorted(servers) if pool.is_connected(server))
     if refused := [refusal(exposure) for exposure in exposed if exposure.is_refused]:
         raise ValueError("\n".join(refused))
 
 
 async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
-    """The engine that samples from the recipe's model, or from this one, for as long as `exits` lasts."""
+    """The engine of the recipe's model, or of `model`; closed with `exits`."""
     if recipe.engine.kind == "remote":
         return await remote_engine(recipe, exits, model)
     if recipe.engine.kind == "transformers":
@@ -194,7 +194,7 @@ async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: A
 
 
 def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[Tool]) -> Engine:
-    """Plays each task's demonstration, found again by the task's own first prompt."""
+    """An engine that plays the tasks' demonstrations, looked up by the first prompt."""
     scripts: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for task in tasks:
         if not task.demonstration:
@@ -208,7 +208,7 @@ def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[T
 
 
 def offered_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
-    """The tools that the task's episode will have, in the order it will have them, of all there are."""
+    """The tools that an episode of the task is offered, in the order it sees them."""
     return [
         tool
         for server in dict.fromkeys(task.servers or (tool.server for tool in tools))
@@ -218,7 +218,7 @@ def offered_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
 
 
 def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
-    """The recipe's model, or this one, behind the continuous-batching engine."""
+    """The continuous-batching engine over the recipe's model, or over `model`."""
     import torch
 
     engine: Engine = engine_class("transformers")(
@@ -232,8 +232,8 @@ def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
 
 
 def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
-    """The recipe's model, or this one, behind vLLM, which reads it from a folder: if there is none, one is
-    made for as long as `exits` lasts."""
+    """vLLM over the recipe's model, or over `model`. vLLM reads a folder; if there is none, a temporary one
+    is written and removed with `exits`."""
     from turnwise.engines.handover import write_model
     from turnwise.engines.vllm import VllmSettings
 
@@ -259,16 +259,16 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
 
 
 def _plain(config: ModelConfig, model: Any) -> tuple[Any, Mapping[str, Any]]:
-    """A model and its weights as numbers: of a quantised one those that it stands for, to sample the same."""
+    """A model and its weights as plain numbers, dequantised if need be."""
     from turnwise.training.quantised import plain_weights
 
-    if model is None:  # beside the GPU, which has the engine's copy and the policy's to hold
+    if model is None:  # on the CPU: the GPU must hold the engine's copy and the policy
         model = load_model(config.model_copy(update={"device": "cpu"}))
     return model, plain_weights(model)
 
 
 async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
-    """The one behind engine.remote.url, whose server has the recipe's model; this one is published to it."""
+    """The client of engine.remote.url; `model`, if given, is published to it."""
     from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
 
     chosen = recipe.engine.remote
@@ -291,19 +291,17 @@ async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model:
 
 
 def load_model(config: ModelConfig) -> Any:
-    """A causal language model of transformers, from a folder, a hub name or the SmolLM2 package."""
+    """Load a causal language model by folder, hub name or the SmolLM2 package."""
     import torch
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    # weights load in moments; a bar in a log file is noise
+    # loading is quick, and a progress bar clutters log files
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
     if config.path == SMOLLM2:
         if config.quantisation != "none":
-            raise ValueError(
-                "model.quantisation: smollm2 comes quantised, its file cannot be quantised again"
-            )
+            raise ValueError("model.quantisation: smollm2 is quantised already and cannot be quantised again")
         file = smollm2_file()
         assert file is not None, "load_tokenizer has said that it is missing"
         return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, **options)
