@@ -47,7 +47,7 @@ def reinforce_plus_plus(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
 
 
 def batch_std(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
-    """(r − mean(group)) / std of those differences over the batch: a small std in one group amplifies nothing."""
+    """(r − mean(group)) / std of those differences over the batch: no group is scaled by its own std."""
     advantages_N_G = mean(rewards_N_G)
     spread = _std([advantage for members in advantages_N_G for advantage in members])
     return [_scaled(members, spread) for members in advantages_N_G]

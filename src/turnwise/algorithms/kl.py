@@ -58,7 +58,7 @@ the expected gradient of k1 is 0, and that of k3 belongs to another divergence."
 def reward_penalty(
     old_logprobs_BT: Tensor, ref_logprobs_BT: Tensor, mask_BT: Tensor, coefficient: float
 ) -> Tensor:
-    """−coefficient · k1(π_old, ref) per token, to be *added* to rewards; a row sums to its member's penalty."""
+    """−coefficient · k1(π_old, ref) per token, to be *added* to rewards; a row sums to a member's penalty."""
     return -coefficient * k1(old_logprobs_BT, ref_logprobs_BT, mask_BT).detach()
 
 

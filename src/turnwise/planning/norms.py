@@ -1,6 +1,6 @@
-"""Takes hidden states on the meta device, gives an output that costs what a GPU's fused norm costs.
+"""A norm on the meta device that allocates the same tensors as the fused norm of a GPU.
 
-torch fuses it for devices that compute: here it would be the eight kernels that it stands for.
+torch fuses the norm only on real devices; on the meta device it would run as eight separate kernels.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class PlannedNorm(nn.Module):
-    """Stands in for `turnwise.training.norms.FusedNorm`."""
+    """Replaces `turnwise.training.norms.FusedNorm` on the meta device."""
 
     weight: nn.Parameter
     epsilon: float
