@@ -1,8 +1,7 @@
-"""Takes a recipe, gives skyrl-gym an environment `turnwise`: for SkyRL's own generator, and less exact.
+"""The skyrl-gym environment `turnwise`, for SkyRL's own generator; less exact than `generator.py`.
 
-Text is what crosses that interface: tokens are decoded and encoded again, tools are offered in the system
-prompt in the Hermes form, and what infrastructure takes has no place but an error. Where that matters, and in
-training it does, the generator is the way in.
+The interface carries text: tokens are decoded and encoded again, tools are listed in the system prompt in the
+Hermes format, and an episode lost to infrastructure can only be an error. For training, use the generator.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class Stage:
-    """A thread with an event loop, where servers and episodes are: an environment is synchronous."""
+    """A thread with an event loop for servers and episodes, because an environment is synchronous."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -61,14 +60,14 @@ class Stage:
 
 
 def register(recipe: Recipe) -> Stage:
-    """From now on `skyrl_gym.make("turnwise", extras={"task": ...})` plays; the stage is to be closed."""
+    """Register `skyrl_gym.make("turnwise", extras={"task": ...})`; the caller closes the stage."""
     stage = Stage(recipe)
-    skyrl_gym.register(id=NAME, entry_point=lambda **given: TurnwiseEnv(stage, given["extras"]))
+    skyrl_gym.register(id=NAME, entry_point=lambda **options: TurnwiseEnv(stage, options["extras"]))
     return stage
 
 
 class TurnwiseEnv(BaseTextEnv):
-    """One episode: its tools are leased from `init` to its end."""
+    """One episode; its tools are leased from `init` to its end."""
 
     def __init__(self, stage: Stage, extras: Mapping[str, Any]) -> None:
         super().__init__()
@@ -79,12 +78,12 @@ class TurnwiseEnv(BaseTextEnv):
         self._episode: asyncio.Task[Reward] | None = None
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """The task's messages, with its tools in the system prompt."""
+        """The messages of the task, with its tools in the system prompt."""
         self._stage.wait(self._open())
         return self._stage.wait(self._next())["observations"], {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """RuntimeError where infrastructure took the episode: a reward of 0 would be a lie."""
+        """Play one turn; RuntimeError, not a reward of 0, if the episode is lost to infrastructure."""
         return self._stage.wait(self._next(action))
 
     def close(self) -> None:
@@ -99,8 +98,8 @@ class TurnwiseEnv(BaseTextEnv):
             await asyncio.wait([self._episode])
 
     async def _next(self, *actions: str) -> BaseTextEnvStepOutput:
-        """Whatever comes first after them: something to read, or the end."""
-        assert self._episode is not None, "init comes first"
+        """Send the actions and wait for an observation or the end of the episode."""
+        assert self._episode is not None, "call init first"
         for action in actions:
             self._actions.put_nowait(action)
         reply = asyncio.create_task(self._replies.get())
@@ -147,5 +146,5 @@ class TurnwiseEnv(BaseTextEnv):
     def _opening(self, bench: Workbench) -> ConversationType:
         offers = bench.chat.offers(offered_tools(self._task, bench.pool.tools))
         system = [bench.recipe.model.system_prompt, hermes.write_tools(offers)]
-        messages = [{"role": each.role, "content": each.content} for each in self._task.prompt]
+        messages = [{"role": message.role, "content": message.content} for message in self._task.prompt]
         return [{"role": "system", "content": "\n\n".join(filter(None, system))}, *messages]
