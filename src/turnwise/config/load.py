@@ -87,7 +87,7 @@ def _override(data: dict[str, Any], override: str) -> None:
 
 
 def _with_preset(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The recipe merged overriding its preset; pydantic rejects an unknown preset later."""
+    """The recipe merged over its preset; pydantic rejects an unknown preset later."""
     algorithm = data.get("algorithm")
     name = algorithm.get("preset", "") if isinstance(algorithm, dict) else ""
     return _merged(PRESETS.get(name, {}) if isinstance(name, str) else {}, data)

@@ -23,7 +23,7 @@ _BUCKET_BYTES = 64 * 2**20
 """Summed per call: few calls, and little memory in addition to the gradients."""
 
 
-class Group:
+class ProcessGroup:
     """Ranks connected by torch.distributed: tensors by the backend of their device, objects by gloo."""
 
     def __init__(self, store: Any) -> None:
@@ -110,7 +110,7 @@ def joined(device: str, *, is_sharded: bool = False) -> Iterator[Ranks]:
     else:
         store, number, count = next(dist.rendezvous("env://"))
     dist.init_process_group(backend, store=dist.PrefixStore("torch", store), rank=number, world_size=count)
-    yield Group(dist.PrefixStore("turnwise", store))
+    yield ProcessGroup(dist.PrefixStore("turnwise", store))
     # not after an error: a group with a pending exchange cannot be destroyed, only abandoned
     dist.destroy_process_group()
 

@@ -13,7 +13,7 @@ NAME = "turnwise_planned"
 """The name of the attention in the registry of transformers."""
 
 
-class _Planned(torch.autograd.Function):
+class _PlannedAttention(torch.autograd.Function):
     """[K, G, N, D] queries on [K, 1, N, D] keys and values; `scores`: shape of the scores if not fused."""
 
     @staticmethod
@@ -60,7 +60,7 @@ def forward(
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
     scores = None if planned_scores is None else (*grouped.shape[:2], *planned_scores)
-    out: Tensor = _Planned.apply(grouped, key[0, :, None], value[0, :, None], scores)  # type: ignore[no-untyped-call]
+    out: Tensor = _PlannedAttention.apply(grouped, key[0, :, None], value[0, :, None], scores)  # type: ignore[no-untyped-call]
     return out.permute(2, 0, 1, 3).flatten(1, 2)[None], None
 
 

@@ -16,11 +16,11 @@ class PlannedNorm(nn.Module):
     epsilon: float
 
     def forward(self, hidden: Tensor) -> Tensor:
-        out: Tensor = _Planned.apply(hidden, self.weight)  # type: ignore[no-untyped-call]
+        out: Tensor = _PlannedNormFunction.apply(hidden, self.weight)  # type: ignore[no-untyped-call]
         return out
 
 
-class _Planned(torch.autograd.Function):
+class _PlannedNormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
         scale = hidden.new_empty((*hidden.shape[:-1], 1), dtype=torch.float32)

@@ -28,7 +28,7 @@ _NO_POLICY = -1
 Result = TypeVar("Result")
 
 
-class Stage:
+class EventLoopThread:
     """A thread with an event loop for servers and episodes, because an environment is synchronous."""
 
     def __init__(self, recipe: Recipe) -> None:
@@ -59,19 +59,19 @@ class Stage:
         self._closing.set()
 
 
-def register(recipe: Recipe) -> Stage:
-    """Register `skyrl_gym.make("turnwise", extras={"task": ...})`; the caller closes the stage."""
-    stage = Stage(recipe)
-    skyrl_gym.register(id=NAME, entry_point=lambda **options: TurnwiseEnv(stage, options["extras"]))
-    return stage
+def register(recipe: Recipe) -> EventLoopThread:
+    """Register `skyrl_gym.make("turnwise", extras={"task": ...})`; the caller closes the thread."""
+    thread = EventLoopThread(recipe)
+    skyrl_gym.register(id=NAME, entry_point=lambda **options: TurnwiseEnv(thread, options["extras"]))
+    return thread
 
 
 class TurnwiseEnv(BaseTextEnv):
     """One episode; its tools are leased from `init` to its end."""
 
-    def __init__(self, stage: Stage, extras: Mapping[str, Any]) -> None:
+    def __init__(self, thread: EventLoopThread, extras: Mapping[str, Any]) -> None:
         super().__init__()
-        self._stage = stage
+        self._thread = thread
         self._task: Task = task_in(extras)
         self._actions: asyncio.Queue[str] = asyncio.Queue()
         self._replies: asyncio.Queue[ConversationType] = asyncio.Queue()
@@ -79,15 +79,15 @@ class TurnwiseEnv(BaseTextEnv):
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
         """The messages of the task, with its tools in the system prompt."""
-        self._stage.wait(self._open())
-        return self._stage.wait(self._next())["observations"], {}
+        self._thread.wait(self._open())
+        return self._thread.wait(self._next())["observations"], {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         """Play one turn; RuntimeError, not a reward of 0, if the episode is lost to infrastructure."""
-        return self._stage.wait(self._next(action))
+        return self._thread.wait(self._next(action))
 
     def close(self) -> None:
-        self._stage.wait(self._end())
+        self._thread.wait(self._end())
 
     async def _open(self) -> None:
         self._episode = asyncio.create_task(self._play(), name=f"episode {self._task.id}")
@@ -111,7 +111,7 @@ class TurnwiseEnv(BaseTextEnv):
         return {"observations": [], "reward": reward.total, "done": True, "metadata": dict(reward.parts)}
 
     async def _play(self) -> Reward:
-        bench = await self._stage.servers.bench()
+        bench = await self._thread.servers.bench()
         task, turns = self._task, list[Turn]()
         async with bench.lease(task, f"{task.id}/{id(self)}") as toolbox:
             self._replies.put_nowait(self._opening(bench))
@@ -122,8 +122,8 @@ class TurnwiseEnv(BaseTextEnv):
                 toolbox,
                 episode_id=task.id,
                 seed=task.seed,
-                limits=limits_of(self._stage.recipe),
-                temperature=self._stage.recipe.rollout.temperature,
+                limits=limits_of(self._thread.recipe),
+                temperature=self._thread.recipe.rollout.temperature,
             )
         if trajectory.stop.is_infrastructure:
             raise RuntimeError(f"task {task.id!r} was lost to infrastructure: {trajectory.stop}")
