@@ -117,7 +117,7 @@ def test_smaller_microbatches_and_checkpointing_take_less(tmp_path: Path) -> Non
 
 
 def test_kernels_that_copy_to_fp32_take_more(tmp_path: Path) -> None:
-    """On an H200 a pass over 3,940 tokens of a model of this size counter 8.49 GiB fused, planned as 8.87."""
+    """On an H200 a pass over 3,940 tokens of a model of this size held 8.49 GiB fused, planned as 8.87."""
     by_kernels = [
         parts(plan_memory(recipe(tmp_path, QWEN3_06B, "model.dtype=bfloat16", key), "cuda", None))[
             "activations"
