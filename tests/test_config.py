@@ -1,4 +1,4 @@
-"""Recipes: defaults, files, overrides, and mistakes that name the key and the nearest one."""
+"""Recipes: defaults, files, overrides, and errors that name the key and the closest known one."""
 
 import re
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def test_relative_paths_in_the_file_are_relative_to_the_file(
     assert recipe.tools.mcp == Path("/etc/mcp.json")
     assert recipe.tools.cassette == tmp_path / "calls"
     assert recipe.run.folder == tmp_path / "out"
-    assert load_recipe(write(tmp_path, "seed = 1\n")).run.folder == Path("runs"), "the default is not"
+    assert load_recipe(write(tmp_path, "seed = 1\n")).run.folder == Path("runs"), "not the default"
 
 
 PATH_KEYS = ["tasks.train", "tasks.validation", "tasks.test", "tools.mcp", "tools.cassette", "run.folder"]
@@ -67,7 +67,7 @@ def path_keys(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
             yield prefix + name
 
 
-def test_every_key_that_is_a_path_is_tested_as_one() -> None:
+def test_every_path_key_is_tested() -> None:
     assert set(path_keys(Recipe)) == set(PATH_KEYS)
 
 
@@ -79,7 +79,7 @@ def test_a_relative_path_on_the_command_line_is_relative_to_the_current_director
     here.mkdir()
     monkeypatch.chdir(here)
     section, name = key.split(".")
-    recipe = load_recipe(write(tmp_path, f'[{section}]\n{name} = "of_the_file"\n'), [f"{key}=a/b"])
+    recipe = load_recipe(write(tmp_path, f'[{section}]\n{name} = "from_the_file"\n'), [f"{key}=a/b"])
     assert getattr(getattr(recipe, section), name) == here / "a" / "b"
     as_table = load_recipe(write(tmp_path, "seed = 1\n"), [f"{section}={{{name}='~/b'}}"])
     assert getattr(getattr(as_table, section), name) == Path.home() / "b"
@@ -111,7 +111,7 @@ def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ValueError, match=r"binary\.toml: not UTF-8"):
         load_recipe(tmp_path / "binary.toml")
-    with pytest.raises(ValueError, match="there is no such user"):
+    with pytest.raises(ValueError, match="no such user"):
         load_recipe(None, ["tasks.train=~nosuchuser/x"])
 
 
@@ -137,7 +137,7 @@ def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_names_the_key_and_the_value(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the message is what is tested)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the assertion checks the message)
         load_recipe(write(tmp_path, text))
     assert says in str(caught.value)
     assert "recipe.toml" in str(caught.value)
@@ -155,7 +155,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_is_under_what_the_recipe_says_itself(tmp_path: Path, preset: str) -> None:
+def test_keys_of_the_recipe_override_its_preset(tmp_path: Path, preset: str) -> None:
     plain = load_recipe(write(tmp_path, f'[algorithm]\npreset = "{preset}"\n'))
     for section, keys in PRESETS[preset].items():
         given = getattr(plain, section).model_dump()
@@ -165,7 +165,7 @@ def test_a_preset_is_under_what_the_recipe_says_itself(tmp_path: Path, preset: s
     text = f'[algorithm]\npreset = "{preset}"\nadvantage = "maxrl"\nloss = "clip"\n'
     changed = load_recipe(write(tmp_path, text)).algorithm
     assert (changed.preset, changed.advantage, changed.loss) == (preset, "maxrl", "clip")
-    assert changed.kl == plain.algorithm.kl, "sections within sections are merged, not replaced"
+    assert changed.kl == plain.algorithm.kl, "nested sections are merged, not replaced"
 
 
 def test_a_preset_can_be_chosen_on_the_command_line(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_preset_can_be_chosen_on_the_command_line(tmp_path: Path) -> None:
         ("preset", {"", *PRESETS}),
     ],
 )
-def test_every_registered_part_of_an_algorithm_can_be_chosen(key: str, registered: set[str]) -> None:
+def test_every_registered_part_of_an_algorithm_can_be_selected(key: str, registered: set[str]) -> None:
     assert set(get_args(AlgorithmConfig.model_fields[key].annotation)) == registered
 
 
@@ -191,10 +191,10 @@ def test_every_registered_part_of_an_algorithm_can_be_chosen(key: str, registere
     ("text", "says"),
     [
         ('[algorithm.kl]\nplacement = "reward"\n', "needs a reference: set reference.kind"),
-        ('[algorithm]\nloss = "gspo"\nadvantage = "turn"\n', "one ratio a sequence"),
+        ('[algorithm]\nloss = "gspo"\nadvantage = "turn"\n', "one ratio per sequence"),
         ('[run]\nmode = "async"\n[algorithm]\ncorrection = "none"\n', "stale samples are off-policy"),
-        ('[run]\nmode = "async"\n[rollout]\nlockstep = true\n', "rollout.lockstep cannot hold"),
-        ('[engine]\nkind = "vllm"\n[rollout]\nlockstep = true\n', "it takes no whole batch"),
+        ('[run]\nmode = "async"\n[rollout]\nlockstep = true\n', "rollout.lockstep does not work"),
+        ('[engine]\nkind = "vllm"\n[rollout]\nlockstep = true\n', "it forms its own batches"),
         (
             '[value]\ntrunk = "adapter"\n[algorithm]\nadvantage = "gae"\n[policy]\ntuning = "full"\n',
             "needs policy.tuning = 'lora'",
@@ -202,12 +202,12 @@ def test_every_registered_part_of_an_algorithm_can_be_chosen(key: str, registere
         ('[algorithm]\npreset = "grop"\n', "algorithm.preset: Input should be"),
     ],
 )
-def test_parts_that_do_not_go_together_are_named(tmp_path: Path, text: str, says: str) -> None:
+def test_incompatible_sections_are_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         load_recipe(write(tmp_path, text))
 
 
-def test_what_a_run_cannot_learn_from_is_said_in_one_place() -> None:
+def test_settings_that_a_run_cannot_learn_from_are_rejected() -> None:
     settings = load_recipe(None, ["rollout.temperature=0", "run.tasks_per_step=3"])
     with pytest.raises(ValueError, match=r"tasks\.train is not set"):
         settings.tasks.to_learn_from()
@@ -248,7 +248,7 @@ def test_trackers_are_named_or_given_as_blocks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('trackers = ["wandbb"]', "trackers.0: kind 'wandbb' is none of wandb, weave,"),
+        ('trackers = ["wandbb"]', "trackers.0: kind 'wandbb' is not one of wandb, weave,"),
         ('trackers = ["wandbb"]', "did you mean 'wandb'?"),
         ('trackers = ["wandb", "wandb"]', "trackers: wandb: named more than once"),
         ("trackers = [3]", "trackers.0: Input should be"),

@@ -1,11 +1,11 @@
-"""Mistakes in the mathematics: `python -m tests.algorithms.mutants [FILE ...]` plants them one by one."""
+"""Mutants of the mathematics: `python -m tests.algorithms.mutants [FILE ...]` tests them one by one."""
 
 import sys
 
 from tests.mutation import Mutant, main
 
 MUTANTS = [
-    # file, what stands there, what is put in its place; the tests that should notice are the file's own
+    # file, original text, replacement; the test file of the same name should fail
     ("advantages", "[value - centre for value in values]", "[centre - value for value in values]"),
     ("advantages", "max(len(values) - 1, 1))", "max(len(values), 1))"),
     ("advantages", "1 - 1 / max(len(members), 2)", "1 + 1 / max(len(members), 2)"),
@@ -31,7 +31,7 @@ MUTANTS = [
     ("gae", " & (next_turn_B != none)", ""),
     ("gae", "(next_turn_B != turn_BT[:, t])", "(next_turn_B == turn_BT[:, t])"),
     ("gae", "max(self.num - 1.0, 1.0)", "max(self.num, 1.0)"),
-    ("gae", "1.0 - missed / spread", "missed / spread"),
+    ("gae", "1.0 - residual / total", "residual / total"),
     ("ratio", ".clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)", ""),
     ("ratio", "(bounded + (log_ratio - log_ratio.detach())).exp()", "log_ratio.clamp(-20, 20).exp()"),
     ("ratio", "logprobs_BT - other_logprobs_BT", "other_logprobs_BT - logprobs_BT"),
@@ -52,10 +52,10 @@ MUTANTS = [
     ("losses", "mask_BT)).detach()\n    weight_BT", "mask_BT))\n    weight_BT"),
     ("losses", "ratio_BT.clamp(1 - bounds.low, 1 + bounds.high)", "ratio_BT"),
     ("losses", "-weight_BT * zero", "weight_BT * zero"),
-    ("losses", "near_missed_BT.abs() > missed_BT.abs()", "near_missed_BT.abs() < missed_BT.abs()"),
-    ("aggregate", "max(whole.num_tokens, 1)", "mask_BT.bool().sum().clamp(min=1)"),
-    ("aggregate", "max(whole.num_sequences, 1)", "len(means_B)"),
-    ("aggregate", "whole.num_sequences * whole.max_tokens", "whole.max_tokens"),
+    ("losses", "clipped_error_BT.abs() > error_BT.abs()", "clipped_error_BT.abs() < error_BT.abs()"),
+    ("aggregate", "max(denominators.num_tokens, 1)", "mask_BT.bool().sum().clamp(min=1)"),
+    ("aggregate", "max(denominators.num_sequences, 1)", "len(means_B)"),
+    ("aggregate", "denominators.num_sequences * denominators.max_tokens", "denominators.max_tokens"),
     ("aggregate", "counts_B.clamp(min=1)", "mask_BT.bool().sum(dim=1).clamp(min=1)"),
     ("aggregate", "for row in rows)", "for row in range(len(rows)))"),
     ("kl", "    return 0.5 *", "    return 1.0 *"),
@@ -91,7 +91,7 @@ MUTANTS = [
 ]
 
 ELSEWHERE = {"ratio": "losses correction kl composed"}
-"""Files that no test is named after: who should notice."""
+"""Files without a test file of their own name: the test files that should fail instead."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Aggregations by known answers, and that micro-batches add up to the whole batch exactly."""
+"""Aggregations against known answers; micro-batches add up to the whole batch exactly."""
 
 import math
 
@@ -24,7 +24,7 @@ def test_known_answers_of_two_sequences(name: str, expected: float) -> None:
     assert AGGREGATIONS[name](losses, mask, whole).item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_prompt_weighs_each_prompt_the_same_whatever_its_members_lengths() -> None:
+def test_prompt_gives_every_prompt_the_same_weight_at_any_length() -> None:
     # a: losses 1 (2 tokens) and −1 (4) → −1/3; b: 5 (1 token) → 5
     losses = torch.tensor([[1, 1, 0, 0], [-1] * 4, [5, 0, 0, 0]], dtype=torch.float64)
     mask = torch.tensor([[1, 1, 0, 0], [1] * 4, [1, 0, 0, 0]])
@@ -40,7 +40,7 @@ def test_rows_and_prompts_without_learnable_tokens_are_not_counted() -> None:
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
-def test_nothing_to_learn_from_is_a_loss_of_zero(name: str) -> None:
+def test_a_batch_without_learnable_tokens_has_a_loss_of_zero(name: str) -> None:
     losses = torch.full((2, 3), math.nan, requires_grad=True)
     loss = AGGREGATIONS[name](losses, torch.zeros(2, 3), count([0, 0], ["a", "b"], max_tokens=4))
     (gradient,) = torch.autograd.grad(loss, losses)

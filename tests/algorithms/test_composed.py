@@ -1,4 +1,4 @@
-"""The parts put together as in docs/algorithms.md: gradients know nothing of batching, order or padding."""
+"""The full loss of docs/algorithms.md: its gradients do not depend on batching, order or padding."""
 
 import itertools
 import math
@@ -27,7 +27,7 @@ def widen(values: Tensor, padding: int) -> Tensor:
 
 
 def gradient_of(names: tuple[str, str, str, str], parts: Sequence[Sequence[int]], padding: int = 0) -> Tensor:
-    """Of the whole loss in the log-probs, gathered over micro-batches of these rows."""
+    """The gradient of the full loss in the log-probs, accumulated over micro-batches of these rows."""
     loss_name, aggregation, correction, kl = names
     mask = torch.cat([MASK, torch.zeros(4, padding, dtype=MASK.dtype)], dim=1)
     sampler, old, ref, advantages, entropy = (widen(table(seed), padding) for seed in range(5))
@@ -50,7 +50,7 @@ def gradient_of(names: tuple[str, str, str, str], parts: Sequence[Sequence[int]]
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
-def test_gradients_do_not_know_how_they_were_batched_ordered_or_padded(loss: str, aggregation: str) -> None:
+def test_gradients_do_not_depend_on_batching_order_or_padding(loss: str, aggregation: str) -> None:
     for correction, kl in itertools.product(CORRECTIONS, KL_LOSSES):
         names = (loss, aggregation, correction, kl)
         plain = gradient_of(names, [[0, 1, 2, 3]])

@@ -1,4 +1,4 @@
-"""Log-probs under a grammar: renormalised over what it allows, 0 where there was no choice."""
+"""Log-probs under a grammar: renormalised over the allowed tokens, 0 where only one is allowed."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_one_allowed_token_is_forced_and_its_log_prob_is_0() -> None:
     assert found.is_forced_BT.all()
 
 
-def test_what_is_not_allowed_has_no_gradient_and_what_is_forced_has_none_either() -> None:
+def test_disallowed_and_forced_tokens_have_no_gradient() -> None:
     logits = LOGITS.clone().repeat(1, 2, 1).requires_grad_(True)
     allowed = torch.tensor([[[True, True, False], [False, True, False]]])
     constrain(logits, allowed).logprobs_BTV[0, :, 1].sum().backward()
@@ -39,6 +39,6 @@ def test_a_grammar_that_allows_everything_changes_nothing() -> None:
     assert found.logprobs_BTV.equal(LOGITS.log_softmax(dim=-1))
 
 
-def test_a_grammar_that_allows_nothing_is_refused() -> None:
+def test_a_grammar_that_allows_no_token_is_rejected() -> None:
     with pytest.raises(ValueError, match="allows no token"):
         constrain(LOGITS, torch.zeros(1, 1, 3, dtype=torch.bool))

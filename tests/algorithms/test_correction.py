@@ -29,31 +29,31 @@ def correct(name: str, limits: Limits | None = None, fill: float = 9.0) -> Corre
         ("none", [[1, 1, 1, 0], [1] * 4]),
     ],
 )
-def test_weights_by_hand(name: str, weights: list[list[float]]) -> None:
+def test_weights_match_hand_worked_numbers(name: str, weights: list[list[float]]) -> None:
     found = correct(name)
     assert [pytest.approx(row) for row in weights] == found.weights_BT.tolist()
     assert not found.weights_BT.requires_grad
     assert not found.base_logprobs_BT.requires_grad
 
 
-def test_only_the_masks_drop_tokens_and_they_drop_them_from_the_count_too() -> None:
+def test_only_the_masking_corrections_drop_tokens_also_from_the_count() -> None:
     kept = {name: correct(name).mask_BT.tolist() for name in CORRECTIONS}
     whole = MASK.bool().tolist()
     assert kept.pop("mask") == [[True, False, False, False], [True] * 4]
     assert all(mask == whole for mask in kept.values())
 
 
-def test_a_sequence_is_masked_whole_by_its_geometric_mean() -> None:
+def test_mask_sequence_drops_whole_sequences_by_their_geometric_mean() -> None:
     # row 0: (1.5 · 4 · .25)^(1/3) = 1.145; row 1: 1.21^(1/4) = 1.049
     found = correct("mask_sequence", Limits(low=0.9, high=1.1)).mask_BT.tolist()
     assert found == [[False] * 4, [True] * 4]
 
 
-def test_a_sequence_weight_is_cut_at_its_cap() -> None:
+def test_a_sequence_weight_is_capped() -> None:
     assert correct("sequence", Limits(cap=1.3)).weights_BT[:, 0].tolist() == pytest.approx([1.3, 1.21])
 
 
-def test_the_base_is_the_sampler_only_when_bypassing() -> None:
+def test_the_base_of_the_ratio_is_the_sampler_only_for_bypass() -> None:
     for name in CORRECTIONS:
         base = correct(name).base_logprobs_BT[1]
         expected = [-3.0] * 4 if name == "bypass" else [-3 + math.log(ratio) for ratio in RATIOS[1]]
@@ -61,7 +61,7 @@ def test_the_base_is_the_sampler_only_when_bypassing() -> None:
 
 
 @pytest.mark.parametrize("name", CORRECTIONS)
-def test_masked_positions_count_for_nothing(name: str) -> None:
+def test_masked_positions_have_no_effect(name: str) -> None:
     found, calm = correct(name, fill=math.nan), correct(name, fill=-3.0)
     assert torch.equal(found.weights_BT, calm.weights_BT)
     assert torch.equal(found.mask_BT, calm.mask_BT)
@@ -77,12 +77,12 @@ def test_equal_distributions_need_no_correction(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORRECTIONS)
-def test_far_apart_distributions_overflow_nothing(name: str) -> None:
+def test_distributions_far_apart_do_not_overflow(name: str) -> None:
     sampler, old = torch.tensor([[-300.0, -0.1]]), torch.tensor([[-0.1, -300.0]])
     assert CORRECTIONS[name](sampler, old, torch.ones(1, 2), Limits()).weights_BT.isfinite().all()
 
 
-def test_ratio_bounds_keep_both_ends_and_drop_what_is_outside_or_not_a_number() -> None:
+def test_within_keeps_both_bounds_and_drops_ratios_outside_and_nan() -> None:
     ratio = torch.tensor([[0.24, 0.25, 1.0, 4.0, 4.1, math.nan, 1.0]])
     mask = torch.tensor([[1, 1, 1, 1, 1, 1, 0]])
     assert within(ratio, mask).int().tolist() == [[0, 1, 1, 1, 0, 0, 0]]
@@ -90,6 +90,6 @@ def test_ratio_bounds_keep_both_ends_and_drop_what_is_outside_or_not_a_number() 
 
 
 @pytest.mark.parametrize("bad", [{"cap": 0.0}, {"low": 1.2}, {"high": 0.9}, {"low": -1.0}])
-def test_limits_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_limits_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="need cap"):
         Limits(**bad)

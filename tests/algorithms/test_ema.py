@@ -1,4 +1,4 @@
-"""The moving average of a reference by its known answers."""
+"""The moving average of the reference against known answers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Entropy by hand, and which way its bonus pushes."""
+"""Entropy against hand-worked numbers, and the direction of its bonus."""
 
 import math
 
@@ -14,19 +14,19 @@ def test_entropy_known_answers() -> None:
     assert entropy(p.log() + 4.0)[0].tolist() == pytest.approx(expected)
 
 
-def test_a_ruled_out_token_leaves_value_and_gradient_finite() -> None:
+def test_a_logit_of_minus_infinity_leaves_value_and_gradient_finite() -> None:
     logits = torch.tensor([[[0.3, 0.1, -math.inf]]], requires_grad=True)
     (gradient,) = torch.autograd.grad(entropy(logits).sum(), logits)
     assert gradient.isfinite().all()
     assert gradient[0, 0, 0].item() < 0
 
 
-def test_half_precision_is_widened() -> None:
+def test_half_precision_is_computed_in_fp32() -> None:
     logits = torch.tensor([[[0.3, 0.1, 2.0]]])
     assert entropy(logits.bfloat16()).dtype == torch.float32
 
 
-def test_a_step_down_the_loss_raises_entropy_where_tokens_are_learnable_only() -> None:
+def test_a_gradient_step_raises_entropy_only_at_learnable_tokens() -> None:
     logits = torch.tensor([[[2.0, 0.0, -1.0], [2.0, 0.0, -1.0]]], dtype=torch.float64, requires_grad=True)
     loss = with_entropy_bonus(torch.zeros(1, 2), entropy(logits), torch.tensor([[1, 0]]), 0.01)
     assert loss[0].tolist() == pytest.approx([-0.01 * entropy(logits)[0, 0].item(), 0.0])

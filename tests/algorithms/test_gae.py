@@ -1,4 +1,4 @@
-"""GAE by the known answers; observation tokens, padding and whitening change nothing they should not."""
+"""GAE against known answers; observation tokens and padding have no effect, whitening only its own."""
 
 import math
 
@@ -38,7 +38,7 @@ def test_truncated_known_answer() -> None:
     assert found.advantages_BT[0].tolist() == pytest.approx(TRUNCATED, abs=1e-6)
 
 
-def test_without_discount_the_advantage_is_outcome_less_value() -> None:
+def test_without_discount_the_advantage_is_outcome_minus_value() -> None:
     found = gae(row(R), row(V), row([1, 1, 1]), gamma=1.0, lam=1.0)
     assert found.advantages_BT[0].tolist() == pytest.approx([0.5, 0.4, 0.3], abs=1e-12)
     assert found.returns_BT[0].tolist() == pytest.approx([1, 1, 1], abs=1e-12)
@@ -72,7 +72,7 @@ def test_observation_tokens_change_nothing(gaps: list[int], is_truncated: bool) 
     assert found.returns_BT[0, elsewhere].tolist() == [0.0] * len(elsewhere)
 
 
-def test_rows_of_a_batch_do_not_feel_each_other() -> None:
+def test_rows_of_a_batch_are_independent() -> None:
     rewards = torch.tensor([R, [0, 0, 0], [0, 2, 0]], dtype=torch.float64)
     values = torch.tensor([V, [9, 9, 9], [1, 1, 0]], dtype=torch.float64)
     mask = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 1, 0]])
@@ -87,7 +87,7 @@ def test_rows_of_a_batch_do_not_feel_each_other() -> None:
     assert found[1, 1].item() == pytest.approx(delta * (1 + 0.99 * 0.95), abs=1e-12)
 
 
-def test_gamma_by_turn_is_paid_once_a_turn_and_not_across_forced_tokens() -> None:
+def test_gamma_per_turn_applies_once_per_turn_and_not_across_forced_tokens() -> None:
     mask = row([1, 0, 1, 0, 0, 1, 1])  # token 1 is forced inside turn 0; 3 and 4 are tool output
     turns = torch.tensor([[0, 0, 0, 7, 7, 1, 1]])
     rewards, values = row([0] * 6 + [1]), row([0.0] * 7)
@@ -97,7 +97,7 @@ def test_gamma_by_turn_is_paid_once_a_turn_and_not_across_forced_tokens() -> Non
     assert by_token == pytest.approx([0.9**3, 0, 0.9**2, 0, 0, 0.9, 1])
 
 
-def test_by_turn_the_bootstrap_belongs_to_the_turn_that_was_cut_off() -> None:
+def test_with_turns_the_bootstrap_belongs_to_the_truncated_turn() -> None:
     found = gae(
         row([0, 0, 0]),
         row([0, 0, 0]),
@@ -122,7 +122,7 @@ def test_a_token_discount_of_099_erases_the_outcome_of_500_tokens() -> None:
 # --- whitening ---------------------------------------------------------------------------------------------
 
 
-def test_whitening_uses_masked_entries_only_and_the_whole_batch() -> None:
+def test_whitening_uses_unmasked_entries_of_the_whole_batch() -> None:
     values, mask = row([1, 2, 100, 6]), row([1, 1, 0, 1])
     whole = moments(values, mask)
     assert (whole.mean, whole.variance) == (3.0, 7.0)
@@ -133,7 +133,7 @@ def test_whitening_uses_masked_entries_only_and_the_whole_batch() -> None:
     assert torch.equal(whiten(values[:, :2], mask[:, :2], parts), white[:, :2])
 
 
-def test_whitening_what_does_not_vary_gives_zeros_and_what_is_not_a_number_stays_so() -> None:
+def test_whitening_maps_constant_values_to_zeros_and_keeps_nan() -> None:
     flat = row([0.1, 0.1, 0.1, math.nan])
     mask = row([1, 1, 1, 0])
     assert whiten(flat, mask, moments(flat, mask))[0].tolist() == [0.0] * 4
@@ -142,7 +142,7 @@ def test_whitening_what_does_not_vary_gives_zeros_and_what_is_not_a_number_stays
     assert whiten(flat, everything, moments(flat, everything)).isnan().all()
 
 
-def test_returns_do_not_know_of_whitening() -> None:
+def test_returns_are_not_whitened() -> None:
     found = gae(row(R), row(V), row([1, 1, 1]), gamma=0.99, lam=0.95)
     before = found.returns_BT.clone()
     white = whiten(found.advantages_BT, row([1, 1, 1]), moments(found.advantages_BT, row([1, 1, 1])))

@@ -1,4 +1,4 @@
-"""KL estimators by known answers, in value and gradient; the coefficient's way; the cap that skips."""
+"""KL estimators against known values and gradients; the adaptive coefficient; the cap that skips updates."""
 
 import math
 
@@ -42,7 +42,7 @@ def test_the_gradient_of_kl_itself_is_the_known_answer() -> None:
 
 
 @pytest.mark.parametrize("name", KL_LOSSES)
-def test_what_is_offered_for_the_loss_has_the_gradient_of_kl(name: str) -> None:
+def test_every_kl_loss_has_the_gradient_of_kl(name: str) -> None:
     logits = P.log().clone().requires_grad_()
     logprobs = logits.log_softmax(-1)[None]
     found = KL_LOSSES[name](logprobs, Q.log()[None], P.log()[None], ALL)
@@ -50,7 +50,7 @@ def test_what_is_offered_for_the_loss_has_the_gradient_of_kl(name: str) -> None:
     assert gradient.tolist() == pytest.approx(KL_GRADIENT, abs=1e-7)
 
 
-def test_k3_times_ratio_stays_exact_after_the_policy_has_moved_from_where_it_sampled() -> None:
+def test_k3_ratio_stays_exact_after_the_policy_has_moved_away_from_the_sampler() -> None:
     old = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
     logits = P.log().clone().requires_grad_()
     found = KL_LOSSES["k3_ratio"](logits.log_softmax(-1)[None], Q.log()[None], old.log()[None], ALL)
@@ -61,7 +61,7 @@ def test_k3_times_ratio_stays_exact_after_the_policy_has_moved_from_where_it_sam
 
 
 @pytest.mark.parametrize("name", [*KL_ESTIMATORS, *KL_LOSSES])
-def test_masked_positions_count_for_nothing(name: str) -> None:
+def test_masked_positions_have_no_effect(name: str) -> None:
     logprobs = torch.tensor([[-1.0, math.nan]], dtype=torch.float64, requires_grad=True)
     ref = torch.tensor([[-2.0, math.inf]], dtype=torch.float64)
     mask = torch.tensor([[1, 0]])
@@ -74,7 +74,7 @@ def test_masked_positions_count_for_nothing(name: str) -> None:
     assert (found[0, 1].item(), gradient[0, 1].item()) == (0.0, 0.0)
 
 
-def test_a_policy_that_is_its_reference_has_kl_exactly_zero() -> None:
+def test_a_policy_equal_to_its_reference_has_kl_exactly_zero() -> None:
     for estimator in KL_ESTIMATORS.values():
         assert (estimator(P.log()[None], P.log()[None], ALL) == 0).all()
 
@@ -87,7 +87,7 @@ def test_k3_is_never_negative_and_stays_finite_far_away() -> None:
     assert k1(far, far.flip(1), ALL).min() < 0
 
 
-def test_in_the_reward_kl_is_a_fine_without_gradient() -> None:
+def test_kl_in_the_reward_is_a_penalty_without_gradient() -> None:
     old = torch.tensor([[-1.0, -2.0, -9.0]], dtype=torch.float64, requires_grad=True)
     ref = torch.tensor([[-1.5, -1.0, -1.0]], dtype=torch.float64)
     penalty = reward_penalty(old, ref, torch.tensor([[1, 1, 0]]), 0.1)
@@ -107,7 +107,7 @@ def test_the_coefficient_rises_above_the_target_and_falls_below_it() -> None:
     assert adapt(0.01, 50.0, target=0.1, gain=1.0) == pytest.approx(0.012)
 
 
-def test_the_coefficient_stays_in_its_bounds_and_ignores_what_is_not_a_number() -> None:
+def test_the_coefficient_stays_in_its_bounds_and_ignores_nan() -> None:
     assert adapt(1e-5, 0.0, target=0.1) == 1e-5
     assert adapt(1.0, 9.0, target=0.1) == 1.0
     assert adapt(0.01, math.nan, target=0.1) == 0.01
@@ -119,11 +119,11 @@ def test_the_coefficient_stays_in_its_bounds_and_ignores_what_is_not_a_number() 
 @pytest.mark.parametrize(
     ("kl", "is_over"), [(2.9, False), (3.0, False), (3.1, True), (math.nan, True), (math.inf, True)]
 )
-def test_the_cap_skips_above_three_nats_and_on_what_is_not_a_number(kl: float, is_over: bool) -> None:
+def test_the_cap_skips_above_three_nats_and_on_nan(kl: float, is_over: bool) -> None:
     assert is_over_cap(kl) is is_over
 
 
-def test_far_past_the_cap_the_loss_still_leads_back() -> None:
+def test_far_past_the_cap_the_gradient_still_pulls_back() -> None:
     logprobs = torch.tensor([[-0.01]], dtype=torch.float64, requires_grad=True)
     ref = torch.tensor([[-60.0]], dtype=torch.float64)
     for loss in KL_LOSSES.values():

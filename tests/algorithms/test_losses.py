@@ -1,4 +1,4 @@
-"""Policy and value losses by known answers, their gradients, and what masked positions must not do."""
+"""Policy and value losses and their gradients against known answers; masked positions have no effect."""
 
 import math
 
@@ -15,7 +15,7 @@ def row(values: list[float]) -> Tensor:
 
 
 def one_token(ratio: float, advantage: float, bounds: Bounds) -> tuple[float, float, PolicyLoss]:
-    """Surrogate (the loss's negative) and gradient in the log-prob, of one token at this ratio."""
+    """Surrogate (the negative loss) and gradient in the log-prob of one token at this ratio."""
     logprobs = row([math.log(ratio) - 2.0]).requires_grad_()
     found = clip(logprobs, row([-2.0]), row([advantage]), row([1]), bounds)
     (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
@@ -43,7 +43,7 @@ def test_clip_known_answers_with_live_and_dead_gradients(
     assert found_gradient == pytest.approx(gradient, abs=1e-12)
 
 
-def test_dual_clip_bounds_what_a_bad_token_that_became_likely_can_do() -> None:
+def test_dual_clip_bounds_the_loss_of_a_bad_token_that_became_likely() -> None:
     surrogate, gradient, found = one_token(5.0, -1.0, Bounds(0.2, 0.28, dual=3.0))
     assert (surrogate, gradient) == (-3.0, 0.0)
     assert found.is_clipped_dual_BT.item()
@@ -53,7 +53,7 @@ def test_dual_clip_bounds_what_a_bad_token_that_became_likely_can_do() -> None:
     assert one_token(5.0, 1.0, Bounds(0.2, 0.28, dual=3.0))[0] == pytest.approx(1.28)
 
 
-def test_the_masks_say_which_side_was_clipped() -> None:
+def test_the_masks_show_which_side_was_clipped() -> None:
     ratios = [1.29, 1.29, 0.5, 0.5, 1.0]
     advantages = [1.0, -1.0, 1.0, -1.0, 1.0]
     old = row([-1.0] * 5)
@@ -65,7 +65,7 @@ def test_the_masks_say_which_side_was_clipped() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"low": -0.1}, {"low": 1.5}, {"high": -1.0}, {"dual": 1.0}])
-def test_bounds_that_make_no_sense_are_refused(bad: dict[str, float]) -> None:
+def test_invalid_bounds_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="clip"):
         Bounds(**bad)
 
@@ -89,7 +89,7 @@ def picked(logits: Tensor) -> Tensor:
 
 
 def reinforce_gradient(logits: Tensor) -> Tensor:
-    """−A·(onehot − p) at own tokens: the gradient of −A·log π, from the formula."""
+    """The gradient of −A·log π by its formula: −A·(onehot − p) at own tokens."""
     chosen = torch.nn.functional.one_hot(TOKENS, 5).double()
     return -(advantages() * MASK)[..., None] * (chosen - logits.softmax(-1))
 
@@ -108,10 +108,8 @@ def test_the_first_minibatch_has_ratio_exactly_one_and_the_gradient_of_reinforce
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("rubbish", [5.0, math.nan, math.inf, -math.inf])
-def test_masked_positions_have_no_gradient_and_nothing_there_changes_anything(
-    name: str, rubbish: float
-) -> None:
-    def play(fill: float) -> tuple[PolicyLoss, Tensor]:
+def test_masked_positions_have_no_gradient_and_no_effect(name: str, rubbish: float) -> None:
+    def loss_with(fill: float) -> tuple[PolicyLoss, Tensor]:
         away = MASK == 0
         logprobs = picked(seeded_logits()).masked_fill(away, fill).requires_grad_()
         old = (picked(seeded_logits()) - 0.1).masked_fill(away, fill)
@@ -119,10 +117,10 @@ def test_masked_positions_have_no_gradient_and_nothing_there_changes_anything(
         (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
         return found, gradient
 
-    found, gradient = play(rubbish)
-    calm, calm_gradient = play(-1.0)
-    assert torch.equal(found.losses_BT, calm.losses_BT)
-    assert torch.equal(gradient, calm_gradient)
+    found, gradient = loss_with(rubbish)
+    plain, plain_gradient = loss_with(-1.0)
+    assert torch.equal(found.losses_BT, plain.losses_BT)
+    assert torch.equal(gradient, plain_gradient)
     assert (gradient[MASK == 0] == 0).all()
     assert (found.losses_BT[MASK == 0] == 0).all()
     assert (found.ratio_BT[MASK == 0] == 1).all()
@@ -130,7 +128,7 @@ def test_masked_positions_have_no_gradient_and_nothing_there_changes_anything(
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_a_step_down_the_loss_makes_good_tokens_likelier_and_bad_ones_rarer(name: str) -> None:
+def test_a_gradient_step_makes_good_tokens_likelier_and_bad_ones_rarer(name: str) -> None:
     logits = seeded_logits().requires_grad_()
     found = LOSSES[name](picked(logits), picked(logits).detach(), advantages(), MASK, DEFAULT_BOUNDS[name])
     (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logits)
@@ -152,7 +150,7 @@ def test_an_enormous_ratio_overflows_neither_loss_nor_gradient(name: str) -> Non
     assert gradient.norm().isfinite()
 
 
-def test_past_the_bound_of_exp_the_way_back_is_still_open() -> None:
+def test_exp_bounded_keeps_its_gradient_past_the_bound() -> None:
     log_ratio = torch.tensor([100.0, 20.5, 3.0], requires_grad=True)
     ratio = exp_bounded(log_ratio)
     assert ratio.tolist() == pytest.approx([math.exp(20), math.exp(20), math.exp(3)], rel=1e-5)
@@ -163,7 +161,7 @@ def test_past_the_bound_of_exp_the_way_back_is_still_open() -> None:
 # --- gspo and cispo ----------------------------------------------------------------------------------------
 
 
-def test_gspo_has_one_ratio_a_sequence_over_its_own_tokens() -> None:
+def test_gspo_has_one_ratio_per_sequence_over_its_own_tokens() -> None:
     old = torch.full((2, 3), -1.0, dtype=torch.float64)
     change = torch.tensor([[0.3, 9.0, 0.1], [-0.2, 0.0, -0.4]], dtype=torch.float64)
     mask = torch.tensor([[1, 0, 1], [1, 1, 1]])
@@ -174,7 +172,7 @@ def test_gspo_has_one_ratio_a_sequence_over_its_own_tokens() -> None:
     assert found.ratio_BT[0].tolist() == pytest.approx([first, 1.0, first])
     assert found.ratio_BT[1].tolist() == pytest.approx([second] * 3)
     assert found.losses_BT[0].tolist() == pytest.approx([-2 * first, 0, -2 * first])
-    # the sequence mean is −s·A, whose gradient is −s·A/|y| at each own token
+    # the sequence mean is −s·A, whose gradient is −s·A/|y| at every own token
     (gradient,) = torch.autograd.grad((found.losses_BT.sum(1) / mask.sum(1)).sum(), logprobs)
     assert gradient[0].tolist() == pytest.approx([-2 * first / 2, 0, -2 * first / 2])
     assert gradient[1].tolist() == pytest.approx([second / 3] * 3)
@@ -211,11 +209,11 @@ def test_cispo_by_default_cuts_only_large_weights() -> None:
 # --- values ------------------------------------------------------------------------------------------------
 
 
-def test_value_loss_is_the_squared_error_and_its_clip_takes_the_larger() -> None:
+def test_value_loss_is_the_squared_error_and_clipping_takes_the_larger() -> None:
     values, old, returns = row([1.0, 3.0, 0.3, 9.0]), row([0.0, 0.0, 0.0, 0.0]), row([2.0, 2.0, 0.1, 0.0])
     mask = row([1, 1, 1, 0])
     assert value_loss(values, old, returns, mask)[0].tolist() == pytest.approx([1, 1, 0.04, 0])
-    # near old by .5: values .5, .5, .3
+    # within .5 of the old values: .5, .5, .3
     bounded = value_loss(values, old, returns, mask, max_change=0.5)
     assert bounded[0].tolist() == pytest.approx([2.25, 2.25, 0.04, 0])
 

@@ -123,7 +123,7 @@ def test_health_shows_ratios_boundaries_and_alarms_at_their_steps(page: Any, ser
     assert readout(page, "ratios-0") == {"tokens": "104"}
     rows = page.query_selector_all("#alarms tr[data-step]")
     assert [row.get_attribute("data-step") for row in rows] == ["2", "1"]
-    assert "truncation/rate is 0.9, above 0.3: episodes are cut off" in rows[1].inner_text()
+    assert "truncation/rate is 0.9, above 0.3: episodes are truncated" in rows[1].inner_text()
     assert len(page.query_selector_all("#chart-active line.alarm")) == 2
     assert readout(page, "alignment") == {"tokens/alignment": "1"}
 

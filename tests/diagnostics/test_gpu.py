@@ -1,4 +1,4 @@
-"""GPU figures: NVML's calls against a library built for the test, and means over a step by a real thread."""
+"""GPU metrics: NVML calls against a library built for the test, and means over a step by a real thread."""
 
 import shutil
 import subprocess
@@ -47,7 +47,7 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) { return POW
 
 
 def built(folder: Path, power: str) -> str:
-    """A library with NVML's own signatures."""
+    """A library with the signatures of NVML."""
     assert COMPILER is not None
     source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
     source.write_text(f"#define POWER_STATUS(x) {power}\n{NVML}")
@@ -62,18 +62,18 @@ def test_utilisation_temperature_and_power_are_read_from_nvml(tmp_path: Path) ->
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_a_figure_that_the_device_does_not_have_is_left_out(tmp_path: Path) -> None:
+def test_a_metric_that_the_device_does_not_support_is_left_out(tmp_path: Path) -> None:
     read = nvml_reader("GPU-1234", built(tmp_path, "3"))
     assert read() == {UTILIZATION: 0.87, TEMPERATURE: 64.0}
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_a_device_that_nvml_does_not_know_is_an_error_that_names_the_call(tmp_path: Path) -> None:
+def test_a_device_unknown_to_nvml_is_an_error_that_names_the_call(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nvmlDeviceGetHandleByUUID failed with status 6"):
         nvml_reader("GPU-other", built(tmp_path, "3"))
 
 
-def test_without_nvml_there_is_no_figure_and_no_error() -> None:
+def test_without_nvml_there_are_no_metrics_and_no_error() -> None:
     with pytest.raises(OSError, match="libnothing"):
         nvml_reader("GPU-1234", "libnothing.so.1")
     with GpuMonitor(None) as monitor:
@@ -88,7 +88,7 @@ def test_without_cuda_nothing_is_read() -> None:
         assert cuda_reader() is None
 
 
-def test_a_steps_figures_are_means_over_the_step_and_the_highest_temperature() -> None:
+def test_the_metrics_of_a_step_are_means_and_the_highest_temperature() -> None:
     samples = [{UTILIZATION: 0.2, TEMPERATURE: 70.0, POWER: 100.0}, {UTILIZATION: 0.6, TEMPERATURE: 60.0}]
     is_read = threading.Event()
 
@@ -101,17 +101,17 @@ def test_a_steps_figures_are_means_over_the_step_and_the_highest_temperature() -
     with GpuMonitor(read, seconds=0.001) as monitor:
         assert is_read.wait(30)
         assert monitor.figures() == pytest.approx({UTILIZATION: 0.4, TEMPERATURE: 70.0, POWER: 100.0})
-        assert monitor.figures() == {}, "the next step has samples of its own"
+        assert monitor.figures() == {}, "samples are not used twice"
 
 
-def test_of_several_gpus_the_mean_counts_and_the_hottest() -> None:
+def test_several_gpus_give_means_and_the_highest_temperature() -> None:
     ranks = [{UTILIZATION: 0.5, TEMPERATURE: 70.0, POWER: 300.0}, {UTILIZATION: 1.0, TEMPERATURE: 80.0}]
     assert of_all_ranks(ranks) == {UTILIZATION: 0.75, TEMPERATURE: 80.0, POWER: 300.0}
 
 
-def test_memory_on_mps_is_what_tensors_and_the_driver_hold() -> None:
+def test_memory_on_mps_is_that_of_tensors_and_of_the_driver() -> None:
     def torch(is_there: bool) -> SimpleNamespace:
-        """As far as torch is asked here; no machine of ours has Metal."""
+        """The part of torch that is used; only a Mac has Metal."""
         mps = SimpleNamespace(
             current_allocated_memory=lambda: 3 * 2**30, driver_allocated_memory=lambda: 2**32
         )

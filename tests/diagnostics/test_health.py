@@ -1,4 +1,4 @@
-"""Alarms: each figure has a limit, each limit can be off, warn or halt, and a healthy step is silent."""
+"""Alarms: every metric has a limit that can be off, warn or halt, and a healthy step raises none."""
 
 import math
 from typing import Any
@@ -28,7 +28,7 @@ HEALTHY = {
     "reference/moved": 1.0,
     "reference/num_wrong": 0.0,
 }
-"""A first step: the ratio is exactly 1, its standard deviation 0."""
+"""The metrics of a first step: the ratio is exactly 1, its standard deviation 0."""
 
 SICK: dict[str, dict[str, float]] = {
     "alignment": {"tokens/alignment": 0.98},
@@ -48,11 +48,11 @@ SICK: dict[str, dict[str, float]] = {
 
 
 HALTING = ("alignment", "kl_cap")
-"""By default; the others warn."""
+"""The rules that halt by default; the others warn."""
 
 
 def alarms(**settings: Any) -> list[Alarm]:
-    """With `health` as given, and `recipe` for the other sections."""
+    """The alarms with these settings of `health`, and `recipe` for the other sections."""
     metrics, sections = settings.pop("metrics", {}), settings.pop("recipe", {})
     details = settings.pop("details", None)
     recipe = Recipe.model_validate({**sections, "health": settings})
@@ -63,13 +63,13 @@ def test_every_rule_of_the_recipe_has_a_check_and_a_case_here() -> None:
     assert set(CHECKS) == set(SICK) == set(HealthConfig.model_fields)
 
 
-def test_a_healthy_first_step_is_silent() -> None:
+def test_a_healthy_first_step_raises_no_alarm() -> None:
     assert alarms() == []
     assert why_halt([]) == ""
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_each_figure_past_its_limit_is_an_alarm_of_its_own(name: str) -> None:
+def test_every_metric_past_its_limit_raises_its_alarm(name: str) -> None:
     [alarm] = alarms(metrics=SICK[name])
     assert alarm.name == name
     assert alarm.level is (Level.HALT if name in HALTING else Level.WARNING)
@@ -80,7 +80,7 @@ def test_each_figure_past_its_limit_is_an_alarm_of_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_each_rule_can_be_off_warn_or_halt(name: str) -> None:
+def test_every_rule_can_be_off_warn_or_halt(name: str) -> None:
     threshold = getattr(HealthConfig(), name).threshold
 
     def levels(action: str) -> list[Level]:
@@ -97,7 +97,7 @@ def test_each_rule_can_be_off_warn_or_halt(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["alignment", "active_fraction", "learnable_fraction", "truncation", "tool_errors"]
 )
-def test_thresholds_are_the_recipes(name: str) -> None:
+def test_thresholds_come_from_the_recipe(name: str) -> None:
     value = next(iter(SICK[name].values()))
     metrics = {CHECKS[name].metric: value}
     assert alarms(metrics=metrics, **{name: Rule(threshold=value)}) == []
@@ -111,38 +111,38 @@ def test_a_nan_is_past_every_limit(name: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_figure_that_is_no_number_is_named(bad: float) -> None:
+def test_a_metric_that_is_not_finite_is_named(bad: float) -> None:
     [alarm] = alarms(metrics={"loss/policy": bad})
     assert alarm.name == "not_a_number"
     assert "loss/policy" in alarm.message
 
 
-def test_a_dead_gradient_needs_something_to_learn_from() -> None:
+def test_a_dead_gradient_is_an_alarm_only_with_nonzero_advantages() -> None:
     assert alarms(metrics={"gradient/norm": 0.0, "advantage/zero_fraction": 1.0}) == []
 
 
-def test_a_ratio_that_stays_is_right_at_a_learning_rate_of_zero() -> None:
+def test_a_constant_ratio_is_correct_at_a_learning_rate_of_zero() -> None:
     assert alarms(metrics={"ratio/std_late": 0.0, "learning_rate": 0.0}) == []
     assert alarms(metrics={"ratio/std_late": 0.01}) == []
 
 
-def test_a_reference_that_went_to_the_wrong_place_is_as_bad_as_one_that_stayed() -> None:
+def test_a_wrongly_updated_reference_is_an_alarm() -> None:
     [alarm] = alarms(metrics={"reference/num_wrong": 1.0})
     assert alarm.name == "stuck_reference"
     assert alarms(metrics={"reference/updated": 0.0, "reference/moved": 0.0}) == []
 
 
-def test_figures_that_a_step_does_not_have_are_not_asked_for() -> None:
+def test_metrics_that_a_step_does_not_have_are_skipped() -> None:
     assert examine({}, Recipe()) == []
 
 
-def test_halts_come_first_and_say_why() -> None:
+def test_halts_come_first_with_their_reasons() -> None:
     found = alarms(metrics={**SICK["kl_sampler"], **SICK["alignment"], **SICK["truncation"]})
     assert [alarm.name for alarm in found] == ["alignment", "kl_sampler", "truncation"]
     assert why_halt(found) == found[0].message
 
 
-def test_nothing_is_advised_that_the_recipe_has_already() -> None:
+def test_no_remedy_is_suggested_that_the_recipe_has_already() -> None:
     [plain] = alarms(metrics=SICK["zero_variance"], recipe={"rollout": {"dynamic_sampling": False}})
     assert "turn on rollout.dynamic_sampling" in plain.message
     assert "max_draws" not in plain.message
@@ -155,7 +155,7 @@ def test_nothing_is_advised_that_the_recipe_has_already() -> None:
     assert "reference.kind" not in following.message
 
 
-def test_every_alarm_advises_something_whatever_the_recipe() -> None:
+def test_every_alarm_suggests_a_remedy_for_every_recipe() -> None:
     sections = {
         "model": {"dtype": "float32"},
         "rollout": {"dynamic_sampling": True},
@@ -169,7 +169,7 @@ def test_every_alarm_advises_something_whatever_the_recipe() -> None:
         assert "; ;" not in alarm.message
 
 
-def test_an_alarm_says_what_was_found_where() -> None:
+def test_an_alarm_contains_its_details() -> None:
     [alarm] = alarms(metrics=SICK["alignment"], details={"alignment": "first at token 7"})
     assert "(first at token 7)" in alarm.message
     [other] = alarms(metrics=SICK["truncation"], details={"alignment": "first at token 7"})

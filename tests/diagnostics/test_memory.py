@@ -1,4 +1,4 @@
-"""Memory as metrics, in a process of its own: one that has run other tests has room left that it holds."""
+"""Memory metrics, measured in a fresh process: one that ran other tests has free memory of its own left."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ print(json.dumps([before, measure()]))
 """
 
 
-def test_the_peak_is_at_least_what_is_held_now_and_grows_with_use() -> None:
+def test_the_peak_is_at_least_the_current_memory_and_grows_with_use() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     before, after = json.loads(done.stdout)
     assert after["memory/peak_gib"] >= before["memory/peak_gib"] > 0.001

@@ -1,4 +1,4 @@
-"""One thread for tiny models: sharing such work takes longer than doing it, the more so on a busy CPU."""
+"""One thread for tiny models: distributing so little work over threads is slower, above all on a busy CPU."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Starts a module of these tests in two processes, as `turnwise train --processes 2` starts itself."""
+"""Start a module of these tests in two processes, as `turnwise train --processes 2` starts itself."""
 
 import subprocess
 from pathlib import Path

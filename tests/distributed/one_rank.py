@@ -1,12 +1,12 @@
-"""Makes each named update by a policy that is whole and by one that is spread over one rank, and says how far
-apart their gradients and weights are.
+"""Compare the updates of an unsharded policy with those of a policy sharded over one rank.
 
-What several GPUs need is tried on one this way: the machinery of a strategy, and NCCL.
+This exercises the code of a strategy, and NCCL, on a single GPU.
 
     python -m tests.distributed.one_rank fsdp2|zero3 [DEVICE [UPDATE|MODEL…]]
 
-A JSON object a line, the last of all updates. UPDATE: only those that are named. MODEL (`embedded`,
-`smollm2`, a folder): an update of it in bfloat16 too.
+Prints one JSON object per update, then one over all updates: the differences of gradients and weights.
+UPDATE selects updates by name. MODEL (`embedded`, `smollm2`, a folder) adds an update of that model in
+bfloat16.
 """
 
 import json
@@ -28,7 +28,7 @@ from turnwise.workbench import load_model
 
 
 def of_model(path: str) -> Scenario:
-    """Its own log-probs are in the samples, as a run's would be."""
+    """An update of this model, with its own log-probs in the samples, as in a run."""
     model = load_model(ModelConfig(path=path))
     samples = some_samples(model=model, prefix=80)
     loaded = partial(load_model, ModelConfig(path=path))
@@ -36,7 +36,7 @@ def of_model(path: str) -> Scenario:
 
 
 def apart(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], kind: str) -> float:
-    """The largest difference by the largest entry of its tensor, over all tensors of that kind."""
+    """The maximum over tensors of that kind of the largest difference, relative to the largest entry."""
     assert found.keys() == expected.keys()
     most = 0.0
     for name in (name for name in expected if name.startswith(kind) or name.endswith(kind)):
@@ -46,19 +46,19 @@ def apart(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], kind: str
 
 
 def compared(scenario: Scenario, strategy: str, device: str, ranks: Ranks) -> dict[str, Any]:
-    """Empty where the strategy refuses such an update."""
+    """The differences of one update; empty if the strategy does not support it."""
     found = outcome(scenario, strategy, ranks, device)
     if "refused" in found:
         return {}
     trainer = new_trainer(scenario, device=device)
     result = learn(scenario, trainer)
     expected = joined([trainer.tensors()])
-    assert found["num_parts"], "nothing was spread"
+    assert found["num_parts"], "nothing was sharded"
     assert found["skipped"] == result.skipped
     return {
         "gradients": apart(found["tensors"], expected, "/exp_avg"),
         "weights": apart(found["tensors"], expected, "policy/"),
-        "norms": [each["gradient/norm"] for each in (found["metrics"], result.metrics)],
+        "norms": [metrics["gradient/norm"] for metrics in (found["metrics"], result.metrics)],
     }
 
 
@@ -73,7 +73,7 @@ def main() -> None:
         for name, scenario in scenarios.items():
             try:
                 found = compared(scenario, strategy, device, ranks)
-            except Exception:  # noqa: BLE001 (whatever it is, the others are to be seen all the same)
+            except Exception:  # noqa: BLE001 (the other updates are still reported)
                 traceback.print_exc()
                 failed.append(name)
                 continue

@@ -1,4 +1,4 @@
-"""One of several processes: makes each named update, and puts what came of it into a folder.
+"""One of several processes: makes the named updates and writes their outcomes into a folder.
 
 python -m tests.distributed.ranked STRATEGY FOLDER NAME…
 """
@@ -28,14 +28,14 @@ def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu"
     own = trainer.tensors()
     found = ranks.exchange(own) if ranks.count > 1 else [own]
     with trainer.policy.gathered():
-        weights = {name: each.clone() for name, each in trainer.policy.weights().items()}
+        weights = {name: weight.clone() for name, weight in trainer.policy.weights().items()}
     return {
         "tensors": joined(found),
         "weights": weights,
         "metrics": result.metrics,
         "skipped": result.skipped,
-        "num_parts": sum(isinstance(each, Shard) for each in trainer.tensors().values()),
-        "sizes": {name: each.shape for name, each in trainer.tensors().items()},
+        "num_parts": sum(isinstance(tensor, Shard) for tensor in trainer.tensors().values()),
+        "sizes": {name: tensor.shape for name, tensor in trainer.tensors().items()},
     }
 
 

@@ -1,4 +1,4 @@
-"""Rewards that fail in one of several ranks only."""
+"""Rewards that fail on one rank only."""
 
 import os
 
@@ -8,14 +8,14 @@ from turnwise.types import Trajectory
 
 
 def down_in_the_second(trajectory: Trajectory) -> float:
-    """Infrastructure that one rank cannot reach."""
+    """A provider that one rank cannot reach."""
     if os.environ.get("RANK") == "1":
-        raise RewardDown("the provider does not answer the second")
+        raise RewardDown("the provider does not answer the second rank")
     return even_ids(trajectory)
 
 
 def wrong_in_the_second(trajectory: Trajectory) -> float:
-    """A mistake of the user's that one rank comes upon."""
+    """A user's mistake that occurs on one rank."""
     if os.environ.get("RANK") == "1":
         raise ValueError("this task has no such thing")
     return even_ids(trajectory)

@@ -1,8 +1,8 @@
-"""One of several processes: saves checkpoints of a tensor that is spread over them; one may be killed.
+"""One of several processes: saves checkpoints of a sharded tensor; one process may be killed.
 
     python -m tests.distributed.saving FOLDER [KILLED]
 
-Steps 1 and 2 are saved. KILLED: the second rank ends as the file of its part of step 2 is written.
+Steps 1 and 2 are saved. With KILLED, the second rank is killed while it writes its part of step 2.
 """
 
 import os

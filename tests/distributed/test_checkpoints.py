@@ -1,4 +1,4 @@
-"""Checkpoints that several processes write: whole when read, and after a kill the last good one."""
+"""Checkpoints of several processes: complete when read; after a kill the previous one remains."""
 
 import shutil
 import signal
@@ -24,7 +24,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_parts_of_two_are_read_whole_by_one(both: Path) -> None:
+def test_one_process_reads_the_parts_of_two_as_whole_tensors(both: Path) -> None:
     found = checkpoint.latest(both)
     assert found is not None
     assert found.step == 2
@@ -35,8 +35,8 @@ def test_parts_of_two_are_read_whole_by_one(both: Path) -> None:
         found.tensors["policy/other"]
 
 
-def test_a_rank_that_is_killed_as_it_writes_leaves_the_one_before(tmp_path: Path) -> None:
-    # not a fork: its end would be heard of later than by the other rank, which fails for it
+def test_a_rank_killed_while_it_writes_leaves_the_previous_checkpoint(tmp_path: Path) -> None:
+    # not a fork: the launcher would notice its end later than the other rank, which fails because of it
     assert saved(tmp_path, "KILLED", python=sys.executable) == 128 + signal.SIGKILL
     found = checkpoint.latest(tmp_path)
     assert found is not None
@@ -48,7 +48,7 @@ def test_a_rank_that_is_killed_as_it_writes_leaves_the_one_before(tmp_path: Path
 
 @pytest.mark.parametrize("part", ["parts-00000.safetensors", "parts-00001.safetensors"])
 @pytest.mark.parametrize("is_there", [True, False])
-def test_a_part_that_is_damaged_or_gone_makes_it_unreadable(
+def test_a_damaged_or_missing_part_makes_the_checkpoint_unreadable(
     part: str, is_there: bool, both: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "copy"

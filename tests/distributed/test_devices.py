@@ -1,4 +1,4 @@
-"""Of several GPUs each process takes its own, before anything else looks for one."""
+"""Every process takes a GPU of its own before anything else uses one."""
 
 import os
 
@@ -12,7 +12,7 @@ LAUNCHED = {"RANK": "5", "WORLD_SIZE": "6", "MASTER_ADDR": "127.0.0.1", "MASTER_
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """As the second process on this machine; there are no GPUs to try it on, so torch is made to find two."""
+    """The environment of the second process; torch is patched to find two GPUs."""
     for name, value in {**LAUNCHED, "LOCAL_RANK": "1", "CUDA_VISIBLE_DEVICES": "4,7"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TURNWISE_DEVICE_TAKEN", "")
@@ -24,33 +24,33 @@ def seen() -> tuple[str, str]:
     return os.environ.get("CUDA_VISIBLE_DEVICES", ""), os.environ.get("LOCAL_RANK", "")
 
 
-def test_its_own_is_the_only_one_that_it_sees_and_is_taken_once(launched: pytest.MonkeyPatch) -> None:
+def test_a_process_sees_only_its_own_gpu_and_takes_it_once(launched: pytest.MonkeyPatch) -> None:
     take_device()
     assert seen() == ("7", "0")
     take_device()
     assert seen() == ("7", "0")
 
 
-def test_without_a_list_it_goes_by_number(launched: pytest.MonkeyPatch) -> None:
+def test_without_visible_devices_the_rank_is_the_gpu(launched: pytest.MonkeyPatch) -> None:
     launched.delenv("CUDA_VISIBLE_DEVICES")
     take_device()
     assert seen() == ("1", "0")
 
 
-def test_one_too_many_is_refused(launched: pytest.MonkeyPatch) -> None:
+def test_more_processes_than_gpus_are_rejected(launched: pytest.MonkeyPatch) -> None:
     launched.setenv("LOCAL_RANK", "2")
-    with pytest.raises(ValueError, match="process 2 has no GPU: 2 are there"):
+    with pytest.raises(ValueError, match="process 2 has no GPU: this machine has 2"):
         take_device()
 
 
 @pytest.mark.parametrize("missing", LAUNCHED)
-def test_what_no_launcher_started_keeps_all(missing: str, launched: pytest.MonkeyPatch) -> None:
+def test_a_process_without_a_launcher_keeps_all_gpus(missing: str, launched: pytest.MonkeyPatch) -> None:
     launched.delenv(missing)
     take_device()
     assert seen() == ("4,7", "1")
 
 
-def test_a_machine_without_any_is_left_as_it_is(launched: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_gpus_is_unchanged(launched: pytest.MonkeyPatch) -> None:
     launched.setattr(torch.cuda, "device_count", lambda: 0)
     take_device()
     assert seen() == ("4,7", "1")

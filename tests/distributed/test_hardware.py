@@ -1,4 +1,4 @@
-"""[hardware]: what several processes cannot do is refused at once, by the keys that say it."""
+"""[hardware]: unsupported combinations are rejected at once, with the names of their keys."""
 
 from pathlib import Path
 from typing import Any
@@ -22,27 +22,27 @@ TWO = {"num_processes": 2}
         ),
         (
             {"hardware": {"strategy": "zero3"}, "policy": {"tuning": "full"}, "model": {"dtype": "float16"}},
-            "hardware.strategy is 'zero3', which takes model.dtype bfloat16 or float32",
+            "hardware.strategy is 'zero3', which needs model.dtype bfloat16 or float32",
         ),
         (
             {"hardware": {"strategy": "fsdp2"}, "model": {"quantisation": "nf4"}},
-            "hardware.strategy is 'fsdp2', which cannot spread a base of model.quantisation = 'nf4'",
+            "hardware.strategy is 'fsdp2', which cannot shard a base with model.quantisation = 'nf4'",
         ),
         (
             {"hardware": TWO, "engine": {"kind": "remote"}},
-            "hardware.num_processes is 2, and engine.kind 'remote' is one server",
+            "hardware.num_processes is 2, but engine.kind 'remote' is one server",
         ),
         (
             {"hardware": TWO, "tools": {"cassette": "calls.jsonl"}},
-            "hardware.num_processes is 2, and tools.cassette_mode is 'record'",
+            "hardware.num_processes is 2, but tools.cassette_mode is 'record'",
         ),
         (
             {"hardware": TWO, "model": {"device": "mps"}},
-            "hardware.num_processes is 2, and model.device is 'mps'",
+            "hardware.num_processes is 2, but model.device is 'mps'",
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(settings: dict[str, Any], words: str) -> None:
+def test_unsupported_combinations_are_rejected_by_name(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words.replace(".", r"\.")):
         Recipe.model_validate(settings)
 
@@ -57,11 +57,11 @@ def test_what_cannot_be_is_refused_by_name(settings: dict[str, Any], words: str)
         {"hardware": TWO, "tools": {"cassette": "calls.jsonl", "cassette_mode": "replay"}},
     ],
 )
-def test_the_rest_is_taken(settings: dict[str, Any]) -> None:
+def test_supported_combinations_are_accepted(settings: dict[str, Any]) -> None:
     Recipe.model_validate(settings)
 
 
-def test_every_strategy_that_a_recipe_can_name_is_there(tmp_path: Path) -> None:
+def test_every_strategy_of_the_recipe_is_implemented(tmp_path: Path) -> None:
     for name in STRATEGIES:
         chosen = load_recipe(None, [f"hardware.strategy={name}", "policy.tuning=full"])
         assert chosen.hardware.strategy == name
@@ -70,9 +70,9 @@ def test_every_strategy_that_a_recipe_can_name_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [["sft", "--out", "warm"], ["eval"], ["rollout"]], ids=lambda each: each[0]
+    "command", [["sft", "--out", "warm"], ["eval"], ["rollout"]], ids=lambda command: command[0]
 )
-def test_what_one_process_does_is_refused_under_a_launcher_and_else_says_what_it_leaves_out(
+def test_single_process_commands_are_rejected_under_a_launcher_and_else_name_the_ignored_keys(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""One process whose weights are spread, as a strategy is tried on a single GPU: it learns the same."""
+"""Sharding over one process, as on a single GPU, does not change what is learned."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["fsdp2", "zero3"])
-def test_one_process_learns_the_same_spread_and_whole(strategy: str) -> None:
+def test_one_process_learns_the_same_sharded_and_unsharded(strategy: str) -> None:
     if strategy == "zero3" and find_spec("deepspeed") is None:
         pytest.skip("DeepSpeed is not installed")
     command = [sys.executable, "-m", "tests.distributed.one_rank", strategy, "cpu"]
@@ -25,6 +25,6 @@ def test_one_process_learns_the_same_spread_and_whole(strategy: str) -> None:
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [line.get("update") for line in lines] == [*updates, None]
     for line in lines[:-1]:
-        assert line["norms"][0] > 0.1, "nothing is learned"
+        assert line["norms"][0] > 0.1, "the update changes nothing"
         tolerance = 2e-2 if line["dtype"] == "bfloat16" else 5e-6
         assert max(line["gradients"], line["weights"]) <= tolerance

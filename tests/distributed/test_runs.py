@@ -1,4 +1,4 @@
-"""`turnwise train` by several processes, with real servers: the episodes of one, one folder, one end."""
+"""`turnwise train` in several processes, with real servers: the same episodes as one process, one folder."""
 
 import json
 import os
@@ -37,14 +37,14 @@ def train(*arguments: str, launcher: tuple[str, ...] = ()) -> "subprocess.Comple
 
 
 def trained(folder: Path, *arguments: str, **sections: Any) -> Path:
-    """A run that came to its end."""
+    """The folder of a completed run."""
     done = train(str(write_recipe(folder, **sections)), *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder / "runs" / "run"
 
 
 def episodes(run: Path, step: int) -> dict[tuple[str, str], tuple[int, ...]]:
-    """Every token of a step's episodes, by task and episode."""
+    """The token ids of all episodes of a step, by task and episode."""
     return {
         (played.trajectory.task.id, played.trajectory.episode_id): tuple(played.trajectory.token_ids)
         for played in read(run / "trajectories" / f"step-{step:06d}.jsonl")
@@ -54,12 +54,12 @@ def episodes(run: Path, step: int) -> dict[tuple[str, str], tuple[int, ...]]:
 def figures(run: Path) -> list[dict[str, float]]:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [
-        {name: value for name, value in line["metrics"].items() if not _is_of_the_machine(name)}
+        {name: value for name, value in line["metrics"].items() if not _depends_on_the_machine(name)}
         for line in lines
     ]
 
 
-def _is_of_the_machine(name: str) -> bool:
+def _depends_on_the_machine(name: str) -> bool:
     return name.startswith(("time/", "memory/", "update/num_")) or "second" in name
 
 
@@ -77,7 +77,7 @@ def assert_near(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -
 
 @pytest.fixture(scope="module")
 def by_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Groups without signal are refilled here: three tasks a step, of which some teach nothing."""
+    """A run that refills groups: of three tasks per step, some have no signal."""
     return trained(tmp_path_factory.mktemp("one"), **settings())
 
 
@@ -100,7 +100,7 @@ def skip_without_deepspeed(strategy: str) -> None:
     "strategy",
     ["data_parallel", "fsdp2", pytest.param("zero3", marks=pytest.mark.slow)],
 )
-def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path, tmp_path: Path) -> None:
+def test_two_processes_play_and_learn_the_same_as_one(strategy: str, by_one: Path, tmp_path: Path) -> None:
     skip_without_deepspeed(strategy)
     run = trained(tmp_path, "--processes", "2", **settings(strategy=strategy))
     num_played = 0
@@ -112,9 +112,9 @@ def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path,
         assert ours == pytest.approx(theirs, rel=1e-2, abs=1e-4)
     assert_near(weights(run), weights(by_one))
     for name in ("before", "after"):
-        reports = [read_report(each / "evaluations" / f"{name}.json") for each in (run, by_one)]
+        reports = [read_report(folder / "evaluations" / f"{name}.json") for folder in (run, by_one)]
         ours, theirs = (
-            [(each.task_id, each.is_success, each.num_tokens) for each in report.episodes]
+            [(episode.task_id, episode.is_success, episode.num_tokens) for episode in report.episodes]
             for report in reports
         )
         assert ours == theirs
@@ -126,9 +126,9 @@ def test_two_processes_play_and_learn_what_one_does(strategy: str, by_one: Path,
 
 @pytest.mark.parametrize(
     "strategy",
-    ["fsdp2", *(pytest.param(each, marks=pytest.mark.slow) for each in ("data_parallel", "zero3"))],
+    ["fsdp2", *(pytest.param(strategy, marks=pytest.mark.slow) for strategy in ("data_parallel", "zero3"))],
 )
-def test_what_two_processes_saved_one_goes_on_from_and_two_again(
+def test_a_run_saved_by_two_processes_is_resumed_by_one_and_by_two(
     strategy: str, by_one: Path, tmp_path: Path
 ) -> None:
     skip_without_deepspeed(strategy)
@@ -151,7 +151,7 @@ def test_what_two_processes_saved_one_goes_on_from_and_two_again(
     "launcher",
     [
         ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"),
-        # for GPUs it starts torchrun; what is on a CPU it would start once
+        # --multi_gpu makes accelerate start torchrun; for a CPU it would start one process
         (*ACCELERATE, "--multi_gpu", "--num_processes=2", "--num_machines=1", "--main_process_port=0"),
     ],
     ids=["torchrun", "accelerate"],
@@ -165,7 +165,7 @@ def test_other_launchers_start_the_same_run(launcher: tuple[str, ...], by_one: P
     assert episodes(run, 0) == episodes(by_one, 0)
 
 
-# --- how it ends -------------------------------------------------------------------------------------------
+# --- ending ------------------------------------------------------------------------------------------------
 
 
 def gone(processes: set[int], seconds: float = 20.0) -> bool:
@@ -193,7 +193,7 @@ def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool,
     with training(str(recipe), python=python) as process:
         read_until(process, "step    2/500")
         started = descendants() - before
-        assert len(started) > 3, "two ranks with a server each"
+        assert len(started) > 3, "two ranks with one server per rank"
         os.kill(process.pid if is_to_all else rank_of(started, 1), signal.SIGINT)
         rest = read_until(process, "resume with")
         assert process.wait(timeout=60) == 3
@@ -204,7 +204,7 @@ def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool,
     assert gone(started)
 
 
-def test_a_killed_rank_ends_all_with_its_servers_and_the_last_checkpoint_stays_good(tmp_path: Path) -> None:
+def test_a_killed_rank_ends_all_ranks_and_servers_and_the_last_checkpoint_stays_valid(tmp_path: Path) -> None:
     recipe = write_recipe(
         tmp_path,
         run={"num_steps": 500, "checkpoint_every": 1},
@@ -218,12 +218,12 @@ def test_a_killed_rank_ends_all_with_its_servers_and_the_last_checkpoint_stays_g
         assert process.wait(timeout=60) == 128 + signal.SIGKILL
     assert gone(started)
     assert checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints") is not None
-    assert not (tmp_path / "runs" / "run" / "lock").read_text(), "what was open is closed"
+    assert not (tmp_path / "runs" / "run" / "lock").read_text(), "the lock is released"
 
 
 @pytest.mark.slow
-def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
-    # nothing is replaced, so that no rank has anything to ask of the launcher's store
+def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
+    # no group is replaced, so that no rank needs the store of the launcher
     rollout = {"group_size": 3, "tokens_per_turn": 12, "dynamic_sampling": False}
     recipe = write_recipe(
         tmp_path, run={"num_steps": 500}, rollout=rollout, hardware={"num_processes": 2}, **UNMEASURED
@@ -237,7 +237,7 @@ def test_a_killed_launcher_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def rank_of(processes: set[int], rank: int) -> int:
-    """Which of them is that rank itself, or what hands signals on to it; not a server of it."""
+    """The process of this rank, or the one that forwards signals to it, but not one of its servers."""
     for number in processes:
         entry = Path(f"/proc/{number}")
         words = (entry / "cmdline").read_bytes().split(b"\0")
@@ -253,12 +253,12 @@ def rank_of(processes: set[int], rank: int) -> int:
         ("wrong_in_the_second", "process 1: reward 'tests.distributed.rewards:wrong_in_the_second' failed"),
     ],
 )
-def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_path: Path) -> None:
+def test_an_error_in_one_rank_ends_all_and_is_reported(reward: str, words: str, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, rollout={"num_retries": 0}, **UNMEASURED)
     text = recipe.read_text().replace("tests.run.own_rewards:even_ids", f"tests.distributed.rewards:{reward}")
     recipe.write_text(text)
     done = train(str(recipe))
-    # of the rank that heard of it, or of the one that failed where that was gone first
+    # printed by the rank that was informed, or by the failed rank if it ended first
     assert done.returncode in (1, 2), done.stdout + done.stderr
     assert words in done.stderr
     folder = tmp_path / "runs" / "run"
@@ -267,11 +267,11 @@ def test_what_fails_one_rank_ends_all_and_says_why(reward: str, words: str, tmp_
     assert ending is not None
     assert (ending.how, words in ending.why) == (How.CRASHED, True)
     is_saved = checkpoint.latest(folder / "checkpoints") is not None
-    assert is_saved == (reward == "down_in_the_second"), "what is down can be mended"
+    assert is_saved == (reward == "down_in_the_second"), "a run can resume after an outage"
 
 
 @pytest.mark.slow
-def test_that_nothing_can_be_quantised_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_quantisation_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISABLE_BITSANDBYTES", "1")
     recipe = write_recipe(
         tmp_path,
@@ -288,7 +288,7 @@ def test_that_nothing_can_be_quantised_is_said_once(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_a_remote_server_that_takes_fewer_calls_than_there_are_processes_is_refused(tmp_path: Path) -> None:
+def test_a_remote_server_with_fewer_concurrent_calls_than_processes_is_rejected(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, model={"device": "cpu"}, **UNMEASURED)
     server = {"url": "http://127.0.0.1:9/mcp", "turnwise": {"max_concurrency": 1}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": server}}))

@@ -1,4 +1,4 @@
-"""Two processes learn what one learns: gradients, weights and figures of every kind of update."""
+"""Two processes learn the same as one: gradients, weights and metrics of every kind of update."""
 
 import math
 import subprocess
@@ -19,11 +19,11 @@ Outcomes = dict[str, dict[str, Any]]
 ByTwo = Callable[[str], list[Outcomes]]
 
 SHORT = ("full", "frozen reference", "bfloat16")
-"""Of ZeRO-3 these are in CI: what it does not share with FSDP2 is few lines."""
+"""The updates of ZeRO-3 that run in CI: it shares all but a few lines with FSDP2."""
 
 
 def cases(*names: str) -> Any:
-    """Every strategy with every one of these updates."""
+    """Every combination of a strategy with one of these updates."""
     return pytest.mark.parametrize(
         ("strategy", "name"),
         [
@@ -38,13 +38,13 @@ def cases(*names: str) -> Any:
 
 @pytest.fixture(scope="session")
 def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ByTwo:
-    """What each of two processes came to under a strategy, by the updates that are tested."""
+    """The outcomes of both processes under a strategy, for the updates of the selected tests."""
 
     @cache
     def launch(strategy: str) -> tuple[Path, "subprocess.CompletedProcess[str]"]:
         folder = tmp_path_factory.mktemp("ranks")
         asked = [item.callspec.params for item in request.session.items if item.path == Path(__file__)]
-        names = {each["name"] for each in asked if each["strategy"] == strategy}
+        names = {case["name"] for case in asked if case["strategy"] == strategy}
         return folder, launched.by_two("tests.distributed.ranked", strategy, str(folder), *sorted(names))
 
     def outcomes(strategy: str) -> list[Outcomes]:
@@ -58,7 +58,7 @@ def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @cases(*SCENARIOS)
-def test_two_processes_learn_what_one_does(strategy: str, name: str, by_two: ByTwo) -> None:
+def test_two_processes_learn_the_same_as_one(strategy: str, name: str, by_two: ByTwo) -> None:
     first = by_two(strategy)[0][name]
     if "refused" in first:
         pytest.skip(first["refused"])
@@ -69,7 +69,7 @@ def test_two_processes_learn_what_one_does(strategy: str, name: str, by_two: ByT
     assert first["tensors"].keys() == expected.keys()
     assert first["skipped"] == result.skipped
     assert bool(result.skipped) == (name == "spoiled")
-    # of what one bfloat16 holds a rounding in another order is a hundredth; moments are in fp32
+    # in bfloat16 another order of rounding changes about one hundredth; moments are in fp32
     tolerance = 2e-2 if scenario.dtype is torch.bfloat16 else 5e-6
     moved = 0.0
     for tensor_name, tensor in expected.items():
@@ -80,7 +80,7 @@ def test_two_processes_learn_what_one_does(strategy: str, name: str, by_two: ByT
             moved = max(moved, float(tensor.abs().max()))
     if result.skipped:
         return
-    assert moved > 1e-6, "nothing is compared"
+    assert moved > 1e-6, "the update changes nothing"
     for figure in FIGURES:
         assert math.isclose(
             first["metrics"][figure], result.metrics[figure], rel_tol=tolerance * 20, abs_tol=tolerance
@@ -90,7 +90,7 @@ def test_two_processes_learn_what_one_does(strategy: str, name: str, by_two: ByT
 
 @cases(*SCENARIOS)
 def test_both_processes_have_the_same_bits(strategy: str, name: str, by_two: ByTwo) -> None:
-    first, second = (each[name] for each in by_two(strategy))
+    first, second = (outcomes[name] for outcomes in by_two(strategy))
     if "refused" in first:
         pytest.skip(first["refused"])
     for part in ("tensors", "weights"):
@@ -103,11 +103,11 @@ def test_both_processes_have_the_same_bits(strategy: str, name: str, by_two: ByT
 
 
 @cases("full")
-def test_what_shards_keeps_a_part_on_each_and_data_parallel_all(
+def test_sharding_strategies_keep_a_part_on_every_rank_and_data_parallel_keeps_all(
     strategy: str, name: str, by_two: ByTwo
 ) -> None:
-    parts = [each[name]["sizes"] for each in by_two(strategy)]
+    parts = [outcomes[name]["sizes"] for outcomes in by_two(strategy)]
     embedding = next(name for name in parts[0] if "embed_tokens" in name and name.startswith("policy/"))
     whole = by_two(strategy)[0][name]["tensors"][embedding].numel()
-    held = [math.prod(each[embedding]) for each in parts]
+    held = [math.prod(sizes[embedding]) for sizes in parts]
     assert held in ([whole, whole], [whole // 2, whole // 2])

@@ -1,4 +1,4 @@
-"""Updates that are made by one process and by several: what is learned from what, by name."""
+"""Named updates that tests make with one process and with several."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from turnwise.training.shards import Shard, Shards
 from turnwise.training.trainer import StepResult, Trainer
 
 UNEVEN = {"tokens_per_microbatch": 1}
-"""Each sample is a micro-batch of its own: of an odd number one rank has more than the other."""
+"""One sample per micro-batch: of an odd number, one rank has more than the other."""
 
 KL = {"algorithm": {"kl": {"placement": "loss_k2", "coefficient": 0.5}}}
 LORA = {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8}
@@ -30,7 +30,7 @@ def odd_samples(prefix: int = 20) -> tuple[Sample, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One update."""
+    """An update: the settings, the samples, and the number of updates."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     samples: Callable[[], Sequence[Sample]] = odd_samples
@@ -45,13 +45,15 @@ class Scenario:
 
 
 def few() -> tuple[Sample, ...]:
-    """Fewer than there are ranks: one of them has nothing to learn from."""
+    """Fewer samples than ranks: one rank has nothing to learn from."""
     return some_samples(num_groups=1, size=2)[:1]
 
 
 def without_signal() -> list[Sample]:
-    """The first group's rewards are all the same: its rows need no backward pass."""
-    return [dataclasses.replace(each, reward=1.0) if not each.group else each for each in odd_samples()]
+    """The rewards of the first group are equal: its rows need no backward pass."""
+    return [
+        dataclasses.replace(sample, reward=1.0) if not sample.group else sample for sample in odd_samples()
+    ]
 
 
 SCENARIOS = {
@@ -107,7 +109,7 @@ def new_trainer(
     make: Callable[..., Shards] | None = None,
     device: str = "cpu",
 ) -> Trainer:
-    """What is spread goes to its device by what spreads it, as in a run."""
+    """The strategy moves a sharded model to its device, as in a run."""
     recipe = scenario.recipe
     value = recipe.value if recipe.algorithm.advantage == "gae" else None
     model = scenario.model().to(scenario.dtype)
@@ -125,16 +127,16 @@ def learn(scenario: Scenario, trainer: Trainer) -> StepResult:
 
 
 def joined(parts: Sequence[Mapping[str, Tensor | Shard]]) -> dict[str, Tensor]:
-    """What every rank has, put together again."""
+    """The whole tensors, joined from the shards of all ranks."""
     found: dict[str, Tensor] = {}
     for name, first in parts[0].items():
         if not isinstance(first, Shard):
             found[name] = first.clone()
             continue
         shards = [part[name] for part in parts]
-        assert all(isinstance(each, Shard) for each in shards)
-        flat = torch.cat([each.tensor.reshape(-1) for each in shards if isinstance(each, Shard)])
-        starts = [each.start for each in shards if isinstance(each, Shard)]
+        assert all(isinstance(shard, Shard) for shard in shards)
+        flat = torch.cat([shard.tensor.reshape(-1) for shard in shards if isinstance(shard, Shard)])
+        starts = [shard.start for shard in shards if isinstance(shard, Shard)]
         assert starts == sorted(starts)
         found[name] = flat.view(first.shape).clone()
     return found

@@ -1,5 +1,5 @@
-"""The build: lessons that hold nothing of what is held out, the same weights for the same seed, a model that
-ships within its size and can do something."""
+"""The build: lessons without held-out companies, reproducible weights, and the size and success of the
+included model."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
 from turnwise.config import load_recipe
 from turnwise.embedded.build import BuildPlan, Built, Lessons, Shape, build, gather, stages_of
 from turnwise.embedded.drills import make_drills, make_questions
-from turnwise.embedded.lessons import Taught, Teacher
+from turnwise.embedded.lessons import LessonTasks, Teacher
 from turnwise.embedded.phrasings import WORDINGS, lesson_families
 from turnwise.embedded.stages import Stage
 from turnwise.evaluate.playing import evaluate_recipe
@@ -45,22 +45,22 @@ TINY = BuildPlan(
 
 @cache
 def lessons() -> Lessons:
-    """Made once: every world starts five servers."""
+    """Cached, because every world starts five servers."""
     return asyncio.run(gather(TINY))
 
 
-def taught() -> Taught:
+def taught() -> LessonTasks:
     return lessons().mixed
 
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Of seed 0, in one go."""
+    """A build of seed 0 without interruption."""
     return build(tmp_path_factory.mktemp("built") / "first", TINY, lessons(), seed=0)
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_weights_and_another_gives_others(first: Built, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not(first: Built, tmp_path: Path) -> None:
     for name, seed in (("again", 0), ("other", 1)):
         build(tmp_path / name, TINY, lessons(), seed=seed)
     files = {file.name for file in first.folder.iterdir()}
@@ -71,9 +71,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_gives_others(first: Bu
     assert weights[0] != weights[1]
 
 
-def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(
-    first: Built, tmp_path: Path
-) -> None:
+def test_an_interrupted_build_resumes_and_gives_the_same_bytes(first: Built, tmp_path: Path) -> None:
     class Killed(Exception):
         pass
 
@@ -86,7 +84,7 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(
     said: list[str] = []
     build(tmp_path / "broken", TINY, lessons(), seed=0, say=said.append)
     assert [line.partition(":")[0] for line in said] == [
-        "going on after questions 2/2",
+        "resuming after questions 2/2",
         "lessons 2/2",
         "mixture 2/2",
     ]
@@ -96,30 +94,30 @@ def test_a_build_that_was_broken_off_goes_on_and_ends_with_the_same_bytes(
     assert weights[0] == weights[1]
 
 
-def test_drills_that_were_not_learned_end_the_build_however_often_it_is_tried(tmp_path: Path) -> None:
+def test_drills_that_were_not_learned_end_the_build_on_every_attempt(tmp_path: Path) -> None:
     said: list[str] = []
     for _ in range(2):
         with pytest.raises(
-            ValueError, match=r"drills were not learned: \d\.\d\d nats a token; try another seed"
+            ValueError, match=r"drills were not learned: \d\.\d\d nats per token; try another seed"
         ):
             build(tmp_path / "model", replace(TINY, worst_drills=1.0), lessons(), seed=0, say=said.append)
     assert [line.partition(":")[0] for line in said] == ["drills 2/2", "drills 2/2"]
 
 
-def test_stages_of_another_seed_are_not_gone_on_from(tmp_path: Path) -> None:
+def test_a_build_does_not_resume_from_stages_of_another_seed(tmp_path: Path) -> None:
     said: list[str] = []
     for seed in (0, 1):
         build(tmp_path / "model", TINY, lessons(), seed=seed, say=said.append)
-    assert not any("going on" in line for line in said)
+    assert not any("resuming" in line for line in said)
 
 
-def test_what_was_built_loads_by_its_folder(first: Built) -> None:
+def test_a_built_model_loads_from_its_folder(first: Built) -> None:
     model = AutoModelForCausalLM.from_pretrained(first.folder, dtype=torch.float32)
-    assert sum(each.numel() for each in model.parameters()) == first.num_parameters
+    assert sum(weight.numel() for weight in model.parameters()) == first.num_parameters
     assert open_chat(load_tokenizer(first.folder)).notes == ()
 
 
-def test_no_lesson_names_a_company_that_the_demo_holds_out() -> None:
+def test_no_lesson_names_a_held_out_company_of_the_demo() -> None:
     held_out = [
         company for company in open_world(0).market.companies() if split_of(company.symbol) != "train"
     ]
@@ -130,14 +128,14 @@ def test_no_lesson_names_a_company_that_the_demo_holds_out() -> None:
             assert company.symbol not in task.prompt[0].content.split()
 
 
-def test_no_lesson_is_worded_as_validation_or_test_tasks_are() -> None:
+def test_no_lesson_uses_a_wording_of_validation_or_test_tasks() -> None:
     for name, family in lesson_families().items():
         asked = set(family.phrasings_for("train"))
         assert set(WORDINGS[name]) <= asked
         assert asked.isdisjoint(FAMILIES[name].phrasings[-2:])
 
 
-def test_slips_are_verified_like_everything_and_come_by_their_share() -> None:
+def test_slips_are_verified_and_have_their_share() -> None:
     families = [task.family for task in taught().tasks]
     assert families.count("post_figure") == families.count("post_figure, unsaid") == 4
     assert all(task.demonstration[-1].text for task in taught().tasks)
@@ -148,7 +146,7 @@ def test_slips_are_verified_like_everything_and_come_by_their_share() -> None:
     )
 
 
-def test_a_lesson_is_what_the_episode_would_be_and_only_the_models_tokens_are_learned() -> None:
+def test_a_lesson_has_the_tokens_of_an_episode_and_only_the_models_tokens_are_learned() -> None:
     tokenizer = load_tokenizer(EMBEDDED)
     chat = open_chat(tokenizer)
     teacher = Teacher(chat, taught().tools)
@@ -161,7 +159,7 @@ def test_a_lesson_is_what_the_episode_would_be_and_only_the_models_tokens_are_le
     assert not any(lesson.loss_mask[: len(opening)])
 
 
-def test_a_reading_asks_for_further_figures_of_the_one_result() -> None:
+def test_a_reading_asks_for_further_figures_of_the_same_result() -> None:
     tokenizer = load_tokenizer(EMBEDDED)
     teacher = Teacher(open_chat(tokenizer), taught().tools)
     task = next(task for task in taught().tasks if task.family == "quote_figure")
@@ -172,10 +170,10 @@ def test_a_reading_asks_for_further_figures_of_the_one_result() -> None:
     said = tokenizer.decode([token for token, is_own in pairs if is_own]).split("<|im_end|>")[:-1]
     figures = json.loads(task.demonstration[0].results[0].content).values()
     assert len(said) == 3
-    assert {json.loads(each) for each in said} <= set(figures)
+    assert {json.loads(text) for text in said} <= set(figures)
 
 
-def test_drills_ask_only_for_what_can_be_copied() -> None:
+def test_drills_ask_only_for_values_that_can_be_copied() -> None:
     tokenizer = load_tokenizer(EMBEDDED)
     made = [make(tokenizer, 20, per_batch=4, seed=0) for make in (make_drills, make_questions)]
     for batch in (batch for batches in made for batch in batches):
@@ -187,7 +185,7 @@ def test_drills_ask_only_for_what_can_be_copied() -> None:
                 shown.add(token)
 
 
-def test_the_shipped_model_is_small_and_succeeds_on_tasks_that_it_never_saw(tmp_path: Path) -> None:
+def test_the_included_model_is_small_and_succeeds_on_unseen_tasks(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in EMBEDDED_FOLDER.iterdir()) <= 10_000_000
     recipe = load_recipe(None, ["model.path=embedded"])
     tasks = [task for task in load(TEST_TASKS) if task.family == "quote_figure"][:8]

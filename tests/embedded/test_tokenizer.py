@@ -1,4 +1,4 @@
-"""The embedded tokenizer: texts come back, what is copied is the same tokens everywhere, Qwen3's form."""
+"""The embedded tokenizer: lossless, the same tokens for a text at every position, Qwen3's format."""
 
 import json
 from functools import cache
@@ -37,18 +37,18 @@ def ids(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
-@settings(deadline=None)  # the first example makes the tokenizer
+@settings(deadline=None)  # the first example trains the tokenizer
 @given(st.text())
-def test_every_text_comes_back(text: str) -> None:
+def test_every_text_is_decoded_unchanged(text: str) -> None:
     assert small().decode(ids(small(), text)) == text
 
 
-def test_the_shipped_one_gives_texts_back(tokenizer: Any) -> None:
+def test_the_included_tokenizer_decodes_texts_unchanged(tokenizer: Any) -> None:
     for text in (QUOTE, "naïve 東京 🙂\t\r\n  x", json.dumps({"a": [1, {"b": "<tool>"}]}), "A" * 50, '"}}]'):
         assert tokenizer.decode(ids(tokenizer, text)) == text
 
 
-def test_digits_and_letters_of_tickers_are_single_tokens_wherever_they_stand(tokenizer: Any) -> None:
+def test_digits_and_letters_of_tickers_are_single_tokens_at_every_position(tokenizer: Any) -> None:
     for copied in ("KALDJ", "1792506", "20.67"):
         alone = ids(tokenizer, copied)
         assert len(alone) == len(copied)
@@ -57,7 +57,7 @@ def test_digits_and_letters_of_tickers_are_single_tokens_wherever_they_stand(tok
             assert any(found[at : at + len(alone)] == alone for at in range(len(found))), text
 
 
-def test_a_name_is_the_same_tokens_after_a_space_and_after_a_quote(tokenizer: Any) -> None:
+def test_a_name_has_the_same_tokens_after_a_space_and_after_a_quote(tokenizer: Any) -> None:
     name = ids(tokenizer, "Kaldovane Robotics")
     for text in (
         "for Kaldovane Robotics, take",
@@ -68,16 +68,16 @@ def test_a_name_is_the_same_tokens_after_a_space_and_after_a_quote(tokenizer: An
         assert any(found[at : at + len(name)] == name for at in range(len(found))), text
 
 
-def test_what_a_call_leaves_open_is_one_token_each() -> None:
+def test_every_choice_in_a_call_is_one_token() -> None:
     tokenizer = load_tokenizer(EMBEDDED)
     said = open_chat(tokenizer).say("", [ToolCall("", "fmp_get_quote", {"symbol": "KALDJ"})])
-    assert [tokenizer.decode([each]) for each in said] == [
+    assert [tokenizer.decode([token]) for token in said] == [
         *("<tool_call>", '\n{"name": "', "fmp_get_quote", '", "arguments": {"symbol": "', *"KALDJ"),
         *('"}}\n', "</tool_call>", "<|im_end|>"),
     ]
 
 
-def test_the_chat_is_qwen3s_and_prompts_extend_each_other(tokenizer: Any) -> None:
+def test_the_chat_has_the_format_of_qwen3_and_prompts_extend_each_other(tokenizer: Any) -> None:
     chat = open_chat(tokenizer)
     assert isinstance(chat._form, Bridge)
     assert chat.notes == ()
@@ -95,8 +95,8 @@ def test_the_chat_is_qwen3s_and_prompts_extend_each_other(tokenizer: Any) -> Non
     assert (call.name, call.arguments) == ("fmp_get_quote", {"symbol": "KALDJ"})
 
 
-def test_the_template_writes_what_the_renderer_does(tokenizer: Any) -> None:
-    """For those who load the folder without turnwise."""
+def test_the_template_renders_the_same_as_the_renderer(tokenizer: Any) -> None:
+    """For users who load the folder without turnwise."""
     chat = open_chat(tokenizer)
     wire = {
         "type": "function",

@@ -26,14 +26,14 @@ from turnwise.evaluate.report import (
     read_report,
     write_report,
 )
-from turnwise.evaluate.summary import Played
+from turnwise.evaluate.summary import EpisodeRecord
 from turnwise.rollout.store import read
 from turnwise.types import DemoTurn, Task
 
 
 @pytest.fixture
 def recipe(tmp_path: Path) -> Recipe:
-    """A small tokenizer on disk and the notebook server: no weights are needed."""
+    """A recipe with a small tokenizer on disk and the notebook server; it needs no weights."""
     qwen3().save_pretrained(tmp_path / "model")
     block = {"command": sys.executable, "args": [str(NOTEBOOK)]}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
@@ -63,7 +63,7 @@ def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) 
     assert found["all"]["success"]["value"] == 0.5
     assert found["by_family"]["good"]["pass_hat_k"] == {"1": 1.0, "2": 1.0}
     assert found["by_family"]["bad"]["success"]["value"] == 0.0
-    assert found["num_sampled_tokens"] == sum(each.num_tokens for each in report.episodes) > 0
+    assert found["num_sampled_tokens"] == sum(episode.num_tokens for episode in report.episodes) > 0
     assert len(list(read(out.with_name("trajectories.jsonl")))) == 4
 
 
@@ -74,19 +74,19 @@ def test_a_rollout_keeps_every_episode_and_prints_some(
     asyncio.run(play_groups(recipe, TASKS, out=out, num_shown=1))
     assert len(list(read(out))) == 4
     printed = capsys.readouterr().out
-    assert printed.count("· reward") == 1, "one episode was asked for"
+    assert printed.count("· reward") == 1, "num_shown is 1"
     summary = printed[printed.index("4 episodes of 2 tasks in ") :].splitlines()
     assert summary[1:] == [
-        "success 0.500 by the tasks' truth, mean reward +0.500",
+        "success 0.500 by the tasks' ground truth, mean reward +0.500",
         "stops: answered 4",
-        "tool calls: 4, of which 0 failed by the model's doing and 0 by the infrastructure's",
-        "lost to infrastructure: 0 episodes, which were played again; 0 groups dropped",
+        "tool calls: 4, of which 0 failed because of the model and 0 because of infrastructure",
+        "lost to infrastructure: 0 episodes, all replayed; 0 groups dropped",
         f"trajectories: {out}",
     ]
 
 
 class Endpoint(BaseHTTPRequestHandler):
-    """Calls `write`, then answers: done."""
+    """An endpoint that calls `write` and then answers "done"."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -120,7 +120,7 @@ def endpoint() -> Iterator[str]:
         thread.join()
 
 
-def test_an_endpoint_is_measured_with_its_own_token_counts_and_cost(recipe: Recipe, tmp_path: Path) -> None:
+def test_an_endpoint_is_evaluated_with_its_own_token_counts_and_cost(recipe: Recipe, tmp_path: Path) -> None:
     with endpoint() as url:
         report = asyncio.run(
             evaluate_recipe(
@@ -135,14 +135,14 @@ def test_an_endpoint_is_measured_with_its_own_token_counts_and_cost(recipe: Reci
             )
         )
     assert report.model == "teacher"
-    assert all(each.is_success for each in report.episodes)
-    assert {(each.num_turns, each.num_tokens, each.num_prompt_tokens) for each in report.episodes} == {
-        (2, 20, 200)
-    }
+    assert all(episode.is_success for episode in report.episodes)
+    assert {
+        (episode.num_turns, episode.num_tokens, episode.num_prompt_tokens) for episode in report.episodes
+    } == {(2, 20, 200)}
     assert report.cost == pytest.approx(4 * (200 * 1.0 + 20 * 10.0) / 1e6)
 
 
-def test_the_key_of_an_endpoint_may_be_in_dotenv(
+def test_the_key_of_an_endpoint_is_read_from_dotenv(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -169,14 +169,14 @@ def test_the_key_of_an_endpoint_may_be_in_dotenv(
 
 def report_of(model: str, rates: dict[str, list[bool]]) -> Report:
     episodes = tuple(
-        Played(name, name[0], "easy", is_success, 2, 10, 1, 0, 0)
+        EpisodeRecord(name, name[0], "easy", is_success, 2, 10, 1, 0, 0)
         for name, outcomes in rates.items()
         for is_success in outcomes
     )
     return Report(model, 2, 1.0, 1.0, len(rates), 0, episodes)
 
 
-def test_a_comparison_pairs_tasks_and_says_what_it_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_pairs_tasks_and_reports_those_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     before = report_of("old", {"x1": [False, False], "x2": [True, False], "y1": [True, True]})
     after = report_of("new", {"x1": [True, True], "x2": [True, True], "z9": [True, True]})
     print_comparison(before, after, as_json=True)
@@ -189,7 +189,7 @@ def test_a_comparison_pairs_tasks_and_says_what_it_left_out(capsys: pytest.Captu
     assert "2 tasks are in one evaluation only" in shown
 
 
-def test_tasks_that_could_not_be_played_are_missing_and_not_failures(
+def test_tasks_that_could_not_be_played_count_as_missing_and_not_as_failures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = report_of("m", {"x1": [True, True]})
@@ -200,7 +200,7 @@ def test_tasks_that_could_not_be_played_are_missing_and_not_failures(
     assert "2 tasks could not be played" in " ".join(capsys.readouterr().out.split())
 
 
-def test_an_evaluation_of_nothing_is_refused_and_a_foreign_file_named(tmp_path: Path) -> None:
+def test_an_empty_evaluation_is_rejected_and_an_invalid_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no task could be played"):
         write_report(Report("m", 1, 1.0, 1.0, 1, 3, ()), tmp_path / "eval.json")
     assert not (tmp_path / "eval.json").exists()

@@ -1,4 +1,4 @@
-"""Rates, means and differences by known answers, and what they say of too little."""
+"""Rates, means and differences against known answers, and errors for missing data."""
 
 import math
 import random
@@ -33,7 +33,7 @@ from turnwise.evaluate.statistics import (
         (1, 1, 0.206549, 1.0),
     ],
 )
-def test_wilsons_interval_by_known_answers(
+def test_wilson_intervals_match_known_answers(
     num_successes: int, num_trials: int, low: float, high: float
 ) -> None:
     found = wilson(num_successes, num_trials)
@@ -42,14 +42,14 @@ def test_wilsons_interval_by_known_answers(
     assert found.high == pytest.approx(high, abs=1e-6)
 
 
-def test_wilsons_interval_by_a_published_example() -> None:
+def test_a_wilson_interval_matches_a_published_example() -> None:
     found = wilson(81, 263)  # Newcombe 1998, table I
     assert found.low == pytest.approx(0.2553, abs=5e-5)
     assert found.high == pytest.approx(0.3662, abs=5e-5)
 
 
 @pytest.mark.parametrize(("confidence", "z"), [(0.9, 1.644854), (0.95, 1.959964), (0.99, 2.575829)])
-def test_the_ends_are_the_rates_that_the_sample_is_just_z_away_from(confidence: float, z: float) -> None:
+def test_the_bounds_are_the_rates_z_standard_errors_from_the_sample(confidence: float, z: float) -> None:
     found = wilson(8, 10, confidence=confidence)
     for end in (found.low, found.high):
         assert end is not None
@@ -57,18 +57,18 @@ def test_the_ends_are_the_rates_that_the_sample_is_just_z_away_from(confidence: 
 
 
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilsons_interval_holds_the_rate_and_stays_within_zero_and_one(counts: tuple[int, int]) -> None:
+def test_a_wilson_interval_contains_the_rate_and_stays_within_zero_and_one(counts: tuple[int, int]) -> None:
     found = wilson(*counts)
     assert found.low is not None
     assert found.high is not None
     assert 0 <= found.low <= found.value <= found.high <= 1
 
 
-def test_one_sample_a_task_is_plain_wilson() -> None:
+def test_one_sample_per_task_gives_the_plain_wilson_interval() -> None:
     assert success_rate([[True]] * 8 + [[False]] * 2) == wilson(8, 10)
 
 
-def test_samples_that_only_repeat_their_task_tell_no_more_than_the_tasks() -> None:
+def test_identical_samples_of_a_task_add_no_information() -> None:
     repeated = success_rate([[True] * 4] * 8 + [[False] * 4] * 2)
     plain = wilson(8, 10)
     assert repeated.value == plain.value
@@ -77,11 +77,11 @@ def test_samples_that_only_repeat_their_task_tell_no_more_than_the_tasks() -> No
     assert success_rate([[True] * 4] * 10) == wilson(10, 10)
 
 
-def test_samples_that_do_not_depend_on_their_task_all_count() -> None:
+def test_samples_independent_of_their_task_all_count() -> None:
     assert success_rate([[True, False]] * 10) == wilson(10, 20)
 
 
-def test_the_interval_over_tasks_covers_the_truth_as_often_as_it_says() -> None:
+def test_the_interval_over_tasks_has_its_nominal_coverage() -> None:
     draw, num_covered = random.Random(7), 0
     for _ in range(400):
         rates = [draw.betavariate(1, 1) for _ in range(40)]
@@ -93,7 +93,7 @@ def test_the_interval_over_tasks_covers_the_truth_as_often_as_it_says() -> None:
     assert 0.91 <= num_covered / 400 <= 0.99
 
 
-def test_pass_at_k_and_pass_hat_k_by_known_answers() -> None:
+def test_pass_at_k_and_pass_hat_k_match_known_answers() -> None:
     assert pass_at_k(10, 3, 5) == pytest.approx(1 - 21 / 252)
     assert pass_at_k(4, 1, 1) == 0.25
     assert pass_at_k(4, 1, 4) == 1
@@ -133,11 +133,11 @@ def test_pass_at_k_is_the_average_over_all_choices_of_k(outcomes: list[bool], da
         (10**6, 0.95, 1.959966),
     ],
 )
-def test_students_quantiles_by_known_answers(num_freedom: int, confidence: float, expected: float) -> None:
+def test_student_quantiles_match_known_answers(num_freedom: int, confidence: float, expected: float) -> None:
     assert student_quantile(num_freedom, confidence) == pytest.approx(expected, rel=2e-6)
 
 
-def test_a_mean_with_its_interval_by_a_known_answer() -> None:
+def test_a_mean_and_its_interval_match_a_known_answer() -> None:
     found = mean([1, 2, 3, 4, 5])
     assert found.value == 3
     assert found.low == pytest.approx(3 - 1.963243, abs=1e-6)
@@ -146,7 +146,7 @@ def test_a_mean_with_its_interval_by_a_known_answer() -> None:
     assert mean([2, 2, 2]) == Estimate(2, 2, 2)
 
 
-def test_quantiles_go_between_neighbours() -> None:
+def test_quantiles_interpolate_between_neighbours() -> None:
     assert quantile([1, 2, 3, 4], 0.5) == 2.5
     assert quantile([1, 2, 3, 4], 0) == 1
     assert quantile([1, 2, 3, 4], 1) == 4
@@ -162,7 +162,7 @@ def test_a_paired_difference_is_after_minus_before_over_the_same_tasks() -> None
     assert paired_difference(before, after).value == pytest.approx(0.5 / 3)
 
 
-def test_the_bootstrap_agrees_with_the_normal_interval_where_that_is_right() -> None:
+def test_the_bootstrap_agrees_with_the_normal_interval_on_normal_data() -> None:
     draw = random.Random(1)
     differences = {str(number): draw.gauss(0.1, 0.5) for number in range(400)}
     found = paired_difference(dict.fromkeys(differences, 0.0), differences, num_resamples=4_000)
@@ -172,7 +172,7 @@ def test_the_bootstrap_agrees_with_the_normal_interval_where_that_is_right() -> 
     assert found.high == pytest.approx(exact.high, abs=0.005)
 
 
-def test_pairing_sees_what_two_separate_rates_do_not() -> None:
+def test_pairing_detects_a_difference_that_two_separate_rates_do_not() -> None:
     before = {str(number): float(number % 2) for number in range(100)}
     after = {task: min(1.0, rate + (0.2 if int(task) % 4 else 0.0)) for task, rate in before.items()}
     found = paired_difference(before, after)
@@ -194,8 +194,8 @@ def test_one_task_has_a_difference_and_no_interval() -> None:
 @pytest.mark.parametrize(
     ("call", "word"),
     [
-        (lambda: wilson(0, 0), "no rate"),
-        (lambda: wilson(3, 2), "no rate"),
+        (lambda: wilson(0, 0), "not a rate"),
+        (lambda: wilson(3, 2), "not a rate"),
         (lambda: wilson(1, 2, confidence=1.0), "confidence"),
         (lambda: success_rate([]), "must be a task"),
         (lambda: success_rate([[True], []]), "at least one sample"),
@@ -212,7 +212,7 @@ def test_one_task_has_a_difference_and_no_interval() -> None:
         (lambda: paired_difference({"a": 1.0}, {"a": 1.0}, num_resamples=1), "num_resamples"),
     ],
 )
-def test_too_little_is_an_error_that_says_what_is_missing(call: object, word: str) -> None:
+def test_missing_data_is_an_error_that_names_it(call: object, word: str) -> None:
     assert callable(call)
     with pytest.raises(ValueError, match=word):
         call()

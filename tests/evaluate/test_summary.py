@@ -1,11 +1,11 @@
-"""The figures of an evaluation, from records and from trajectories."""
+"""Figures of an evaluation from records and from trajectories."""
 
 import pytest
 
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
 from turnwise.evaluate.statistics import mean, paired_difference, wilson
 from turnwise.evaluate.summary import (
-    Played,
+    EpisodeRecord,
     by_difficulty,
     by_family,
     rates_by_task,
@@ -18,8 +18,8 @@ from turnwise.types import Cause, Truth
 
 def played(
     task: str, is_success: bool, *, family: str = "f", difficulty: str = "easy", turns: int = 2
-) -> Played:
-    return Played(task, family, difficulty, is_success, turns, 10 * turns, 4, 1, 1)
+) -> EpisodeRecord:
+    return EpisodeRecord(task, family, difficulty, is_success, turns, 10 * turns, 4, 1, 1)
 
 
 def test_an_episode_becomes_a_record() -> None:
@@ -31,8 +31,8 @@ def test_an_episode_becomes_a_record() -> None:
         said("x"),
     )
     found = record(episode(Truth(), *turns), is_success=True)
-    # Two tokens a turn and no glue: the prompts are 0, 2, 4, 6 and 8 tokens long.
-    assert found == Played("t1", "", "medium", True, 5, 10, 3, 1, 1, num_prompt_tokens=20)
+    # Two tokens per turn and none in between: the prompts have 0, 2, 4, 6 and 8 tokens.
+    assert found == EpisodeRecord("t1", "", "medium", True, 5, 10, 3, 1, 1, num_prompt_tokens=20)
 
 
 def test_a_summary_counts_tasks_and_samples() -> None:
@@ -48,7 +48,7 @@ def test_a_summary_counts_tasks_and_samples() -> None:
     assert found.format_error_rate == 0.4
 
 
-def test_a_summary_by_family_or_difficulty_holds_only_its_own() -> None:
+def test_a_summary_by_family_or_difficulty_contains_only_its_episodes() -> None:
     episodes = [
         played("a", True, family="quote"),
         played("b", False, family="quote", difficulty="hard"),
@@ -61,20 +61,20 @@ def test_a_summary_by_family_or_difficulty_holds_only_its_own() -> None:
     assert summarise_by(by_difficulty, episodes)["hard"].success == wilson(0, 2)
 
 
-def test_rates_by_task_are_what_a_comparison_pairs() -> None:
+def test_rates_by_task_are_the_values_that_a_comparison_pairs() -> None:
     before = rates_by_task([played("a", False), played("a", True), played("b", False)])
     after = rates_by_task([played("b", True), played("a", True)])
     assert before == {"a": 0.5, "b": 0.0}
     assert paired_difference(before, after).value == 0.75
 
 
-def test_calls_and_turns_that_were_never_made_do_not_divide_by_zero() -> None:
-    found = summarise([Played("a", "", "easy", False, 0, 0, 0, 0, 0)])
+def test_no_calls_and_no_turns_do_not_divide_by_zero() -> None:
+    found = summarise([EpisodeRecord("a", "", "easy", False, 0, 0, 0, 0, 0)])
     assert (found.tool_error_rate, found.format_error_rate) == (0.0, 0.0)
     assert found.turns.low is None
 
 
-def test_nothing_to_summarise_is_an_error() -> None:
+def test_a_summary_of_no_episodes_is_an_error() -> None:
     with pytest.raises(ValueError, match="no episodes"):
         summarise([])
     assert summarise_by(by_family, []) == {}

@@ -1,12 +1,12 @@
-"""Mistakes in the SkyRL integration: `python -m tests.integrations.mutants [FILE ...]` plants them.
+"""Mutants of the SkyRL integration: `python -m tests.integrations.mutants [FILE ...]` tests them one by one.
 
-With SkyRL installed: `.tools/skyrl/bin/python`. Those of the workers take a Ray cluster each.
+Needs SkyRL: use `.tools/skyrl/bin/python`. Every mutant of the workers starts a Ray cluster.
 """
 
 import os
 import sys
 
-import ray  # noqa: F401  (loaded once here, so that no child loads them again)
+import ray  # noqa: F401  (loaded here once, so that no child loads them again)
 import skyrl.train.fully_async_trainer  # noqa: F401
 
 from tests.mutation import Mutant, main
@@ -33,14 +33,14 @@ MUTANTS = [
     ),
     (
         "skyrl/generator",
-        "dict(zip(each.places, rows, strict=True))",
-        "dict(zip(each.places, rows[::-1], strict=True))",
+        "dict(zip(request.places, rows, strict=True))",
+        "dict(zip(request.places, rows[::-1], strict=True))",
         "generator",
     ),
     ("skyrl/generator", "metadata.global_step - 1", "0 * metadata.global_step", "generator"),
     ("skyrl/engine", '"seed": seed,', '"seed": 0,', "engine generator"),
     ("skyrl/engine", "not all(map(math.isfinite, values))", "False", "engine"),
-    # what infrastructure takes
+    # episodes lost to infrastructure
     (
         "skyrl/generator",
         "blank_row(self._blank_id, self._mean_reward)",
@@ -69,8 +69,8 @@ MUTANTS = [
     ("skyrl/counterparts", '"trainer.seed": recipe.seed,', "", "translation"),
     (
         "skyrl/translation",
-        "for key, reason in LEFT.items() if key in said",
-        "for key, reason in LEFT.items() if False",
+        "for key, reason in WITHOUT_COUNTERPART.items() if key in changed_keys",
+        "for key, reason in WITHOUT_COUNTERPART.items() if False",
         "translation",
     ),
     ("skyrl/gym", "reward.total", "0.0", "gym"),
@@ -79,6 +79,6 @@ MUTANTS = [
 
 if __name__ == "__main__":
     os.environ["PYTEST_ADDOPTS"] = (
-        "-W default"  # what SkyRL stands on warns of itself, as in `make test-skyrl`
+        "-W default"  # dependencies of SkyRL raise warnings, as in `make test-skyrl`
     )
-    sys.exit(main("integrations", [Mutant(*each) for each in MUTANTS]))
+    sys.exit(main("integrations", [Mutant(*fields) for fields in MUTANTS]))

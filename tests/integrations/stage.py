@@ -1,4 +1,4 @@
-"""What SkyRL's tests play on: its own client interface over the embedded model, and a real server."""
+"""Fixtures of the SkyRL tests: its client interface over the embedded model, and a real server."""
 
 import asyncio
 import json
@@ -22,11 +22,11 @@ ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "recipes" / "cpu" / "train.jsonl"
 MODEL = "policy"
 EVEN_IDS = "tests.run.own_rewards:even_ids"
-"""A reward that differs from one episode to the next."""
+"""A reward that differs between episodes."""
 
 
 def write_recipe(folder: Path, num_tasks: int = 6, reward: str = EVEN_IDS, **rollout: Any) -> Recipe:
-    """The embedded model, which knows how to call tools, and the one server that these tasks need."""
+    """A recipe with the embedded model, which can call tools, and the only server of these tasks."""
     block = {"command": sys.executable, "args": ["-m", "turnwise", "serve", "fmp"]}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"fmp": block}}))
     quotes = [task for task in load(TASKS) if task.family == "quote_figure"][:num_tasks]
@@ -47,7 +47,7 @@ def write_recipe(folder: Path, num_tasks: int = 6, reward: str = EVEN_IDS, **rol
 
 
 def batch(tasks: Sequence[Task], group_size: int, *, phase: Any = "train", step: int = 1) -> GeneratorInput:
-    """As SkyRL's trainer makes it of what its dataloader gives."""
+    """A batch as SkyRL's trainer makes it from its dataloader."""
     dataset = TaskDataset(tasks)
     items = dataset.collate_fn([dataset[place] for place in range(len(dataset))])
     params = {"temperature": 1.0, "top_p": 1.0, "max_tokens": 96, "min_tokens": 1, "logprobs": 1}
@@ -56,7 +56,7 @@ def batch(tasks: Sequence[Task], group_size: int, *, phase: Any = "train", step:
 
 
 class ModelClient(InferenceEngineInterface):
-    """SkyRL's client interface over a model in this process; it can be sent to workers, as SkyRL's own."""
+    """SkyRL's client interface over a model in this process; like SkyRL's client, it can be pickled."""
 
     def __init__(self, recipe: Recipe, *, broken: Sequence[str] = (), seconds: float = 0.0) -> None:
         self._recipe = recipe
@@ -76,7 +76,7 @@ class ModelClient(InferenceEngineInterface):
         return MODEL
 
     async def generate(self, input_batch: Any, model: str | None = None) -> Any:
-        """Raises where the prompt has one of the broken texts, as a server that is gone would."""
+        """Sample; raises like a lost server if the prompt contains one of the broken texts."""
         assert model == MODEL
         if self._engine is None:
             from turnwise.chat import load_tokenizer
@@ -89,7 +89,7 @@ class ModelClient(InferenceEngineInterface):
         self.sessions += input_batch["session_ids"]
         await asyncio.sleep(self._seconds)
         text = self._tokenizer.decode(prompt_ids)
-        if any(each in text for each in self._broken):
+        if any(broken in text for broken in self._broken):
             raise RuntimeError("POST failed")
         stop_ids = frozenset(params["stop_token_ids"])
         sampling = Sampling(params["max_tokens"], params["temperature"], params["top_p"], stop_ids)

@@ -1,4 +1,4 @@
-"""What a recipe comes to is accepted by SkyRL's own `validate_cfg`, and its experiment is SkyRL's own."""
+"""SkyRL's `validate_cfg` accepts translated recipes, and SkyRL runs the experiment."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def config_of(*overrides: str) -> Any:
     return checked_config(translate(recipe_with(*overrides), Path("/runs/one")))
 
 
-def test_the_recipe_that_ships_is_accepted_with_its_values() -> None:
+def test_the_included_recipe_is_accepted_with_its_values() -> None:
     config = config_of()
     trainer, generator = config.trainer, config.generator
     assert (trainer.train_batch_size, generator.n_samples_per_prompt, trainer.max_training_steps) == (
@@ -68,7 +68,7 @@ def test_the_recipe_that_ships_is_accepted_with_its_values() -> None:
     ],
     ids=" ".join,
 )
-def test_skyrl_accepts_what_the_translation_gives(overrides: list[str]) -> None:
+def test_skyrl_accepts_the_translation(overrides: list[str]) -> None:
     assert isinstance(config_of(*overrides), SkyRLTrainConfig)
 
 
@@ -80,8 +80,8 @@ def test_skyrl_accepts_what_the_translation_gives(overrides: list[str]) -> None:
         ("skyrl.overrides.trainer.algorithm.policy_loss_type=none", "policy_loss_type"),
     ],
 )
-def test_what_skyrl_refuses_is_said_in_its_words(override: str, words: str) -> None:
-    with pytest.raises(ValueError, match=f"SkyRL refuses the recipe: .*{words}"):
+def test_an_error_of_skyrl_is_reported_with_its_message(override: str, words: str) -> None:
+    with pytest.raises(ValueError, match=f"SkyRL rejects the recipe: .*{words}"):
         config_of(override)
 
 
@@ -105,9 +105,9 @@ def test_the_experiment_has_our_tasks_and_our_generator() -> None:
     assert isinstance(generator, TurnwiseGenerator)
 
 
-def test_what_the_trainer_would_not_find_is_said_before_ray_is_started(tmp_path: Path) -> None:
+def test_missing_modules_are_reported_before_ray_is_started(tmp_path: Path) -> None:
     if find_spec("vllm") is not None:
-        pytest.skip("it is installed")
+        pytest.skip("vllm is installed")
     said: list[str] = []
     recipe = load_recipe(RECIPES / "cpu.toml", [f"run.folder={tmp_path}"])
     with pytest.raises(ValueError, match=r"not installed here: vllm, .*skyrl\[fsdp\]"):

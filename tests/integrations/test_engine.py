@@ -1,4 +1,4 @@
-"""Whatever SkyRL's client gives or raises, it is a completion with its log-probs or a typed fault."""
+"""Every answer and error of SkyRL's client becomes a completion with log-probs or a typed fault."""
 
 import asyncio
 import math
@@ -18,7 +18,7 @@ SOUND = {"response_ids": [[5, 6]], "response_logprobs": [[-0.5, -1.0]], "stop_re
 
 
 class Answering:
-    """A client that gives or raises what it is told."""
+    """A client that returns or raises a fixed answer."""
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
@@ -37,7 +37,7 @@ def complete(client: Answering) -> Any:
     return asyncio.run(engine.complete([1, 2], Sampling(2, 0.7, 0.9, frozenset({9, 8})), 11))
 
 
-def test_ids_go_in_and_ids_and_logprobs_come_out() -> None:
+def test_ids_are_sent_and_ids_and_logprobs_are_returned() -> None:
     client = Answering(SOUND)
     completion = complete(client)
     assert (completion.token_ids, completion.logprobs) == ((5, 6), (-0.5, -1.0))
@@ -70,12 +70,12 @@ def test_ids_go_in_and_ids_and_logprobs_come_out() -> None:
         aiohttp.ClientResponseError(None, (), status=429, message="busy"),
     ],
 )
-def test_what_is_no_completion_is_an_engine_that_is_down(answer: Any) -> None:
+def test_an_invalid_completion_is_an_engine_fault(answer: Any) -> None:
     with pytest.raises(EngineDown):
         complete(Answering(answer))
 
 
-def test_a_refused_request_is_a_mistake_in_it() -> None:
+def test_a_rejected_request_is_a_value_error() -> None:
     refusal = aiohttp.ClientResponseError(None, (), status=400, message="the prompt is too long")
     with pytest.raises(ValueError, match="too long"):
         complete(Answering(refusal))

@@ -1,4 +1,4 @@
-"""SkyRL's generator gives exactly what our own rollouts give, and loses nothing without a word."""
+"""The generator gives exactly the episodes of our own rollouts, and counts everything that is lost."""
 
 import asyncio
 import contextlib
@@ -76,16 +76,16 @@ def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: P
         assert output["loss_masks"][row] == list(trajectory.loss_mask[start:])
         assert output["rollout_logprobs"][row] == pytest.approx(trajectory.logprobs[start:], abs=1e-4)
         assert output["rewards"][row] == reward.total
-    assert any(trajectory.calls for trajectory, _ in pairs), "tools were called"
-    assert len({reward.total for _, reward in pairs}) > 3, "none can be mistaken for another's"
-    # a session an episode, each ended once; nothing of SkyRL's that would change what is drawn
+    assert any(trajectory.calls for trajectory, _ in pairs), "no tool was called"
+    assert len({reward.total for _, reward in pairs}) > 3, "rewards differ between episodes"
+    # one session per episode, ended once; no parameter of SkyRL that would change the distribution
     assert sorted(set(client.sessions)) == sorted(client.finished)
     assert len(client.finished) == 6
     assert not any("min_tokens" in params or "top_k" in params for params in client.params)
     assert output["rollout_metrics"]["turnwise/num_groups_masked"] == 0
 
 
-def test_a_lost_group_is_refilled_whole_with_another_training_task(tmp_path: Path) -> None:
+def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_task(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=4)
     tasks = tasks_of(recipe)
     lost = tasks[0]
@@ -107,7 +107,9 @@ def test_a_lost_group_is_refilled_whole_with_another_training_task(tmp_path: Pat
     assert all(any(mask) for mask in output["loss_masks"])
 
 
-def test_where_nothing_can_refill_rows_are_masked_and_counted_and_move_no_average(tmp_path: Path) -> None:
+def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(
+    tmp_path: Path,
+) -> None:
     recipe = write_recipe(tmp_path, num_tasks=4)
     tasks = tasks_of(recipe)[:3]
     lost = tasks[1]
@@ -128,16 +130,16 @@ def test_where_nothing_can_refill_rows_are_masked_and_counted_and_move_no_averag
     assert max(played) > min(played) > 0
     mean = get_metrics_from_generator_output(output, uids)["avg_score"]
     assert mean == pytest.approx(sum(played) / 4)
-    # and in SkyRL's own advantages its rows are nothing
+    # SkyRL's advantages of its rows are 0
     rewards_BT = torch.tensor([[reward] for reward in output["rewards"]])
     advantages_BT, _ = compute_grpo_outcome_advantage(rewards_BT, torch.ones_like(rewards_BT), np.array(uids))
     assert advantages_BT[2:4].abs().max() < 1e-6
-    # SkyRL adds the counts up where it joins batches
+    # SkyRL sums the counts when it joins batches
     both = concatenate_generator_outputs([output, output])
     assert both["rollout_metrics"]["turnwise/num_groups_masked"] == 2
 
 
-def test_when_everything_is_lost_for_good_it_says_so(tmp_path: Path) -> None:
+def test_losing_all_groups_raises_an_error(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     tasks = tasks_of(recipe)
 
@@ -153,7 +155,7 @@ def test_when_everything_is_lost_for_good_it_says_so(tmp_path: Path) -> None:
         asyncio.run(scenario())
 
 
-def test_groups_of_calls_that_overlap_do_not_meet(tmp_path: Path) -> None:
+def test_concurrent_calls_do_not_affect_each_other(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     [task, _] = tasks_of(recipe)
 
@@ -164,10 +166,10 @@ def test_groups_of_calls_that_overlap_do_not_meet(tmp_path: Path) -> None:
 
     first, again, later = asyncio.run(scenario())
     assert first["response_ids"] == again["response_ids"]
-    assert first["response_ids"] != later["response_ids"], "each step draws anew"
+    assert first["response_ids"] != later["response_ids"], "every step has its own seed"
 
 
-def test_a_mistake_of_the_users_comes_out_as_itself(tmp_path: Path) -> None:
+def test_a_users_mistake_is_raised_unwrapped(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
 

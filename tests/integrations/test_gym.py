@@ -1,4 +1,4 @@
-"""skyrl-gym's environment plays a task with its real server and pays what our rewards pay."""
+"""The skyrl-gym environment plays a task with its real server and returns our rewards."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def task(tmp_path: Path) -> Iterator[Task]:
     stage = register(recipe)
     yield load(recipe.tasks.train)[0]
     stage.close()
-    assert not descendants() - before, "a server was left behind"
+    assert not descendants() - before, "a server is still running"
 
 
 def play(task: Task, *actions: str) -> tuple[list[dict[str, str]], list[Any]]:
@@ -37,7 +37,7 @@ def play(task: Task, *actions: str) -> tuple[list[dict[str, str]], list[Any]]:
     return opening, steps
 
 
-def test_a_demonstration_earns_its_reward_and_another_answer_none(task: Task) -> None:
+def test_a_demonstration_is_rewarded_and_another_answer_is_not(task: Task) -> None:
     said = [hermes.write_turn(turn.text, turn.calls) for turn in task.demonstration]
     opening, steps = play(task, *said)
     assert opening[0]["role"] == "system"
@@ -49,7 +49,7 @@ def test_a_demonstration_earns_its_reward_and_another_answer_none(task: Task) ->
     assert (steps[-1]["done"], steps[-1]["reward"]) == (True, 0.0)
 
 
-def test_a_mistake_is_answered_and_an_episode_may_be_left(task: Task) -> None:
+def test_a_format_error_is_answered_and_an_episode_can_be_abandoned(task: Task) -> None:
     _, steps = play(task, "<tool_call>{no json}</tool_call>")
     assert not steps[0]["done"]
     assert "error" in steps[0]["observations"][0]["content"]

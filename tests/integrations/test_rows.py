@@ -1,4 +1,4 @@
-"""Rows for SkyRL are trajectories as they were played, cut where the model first speaks."""
+"""Rows of SkyRL are the tokens of trajectories, split at the first completion."""
 
 import pytest
 
@@ -45,18 +45,18 @@ def test_a_row_is_the_trajectory_token_for_token() -> None:
 
 
 @pytest.mark.parametrize("stop", [stop for stop in Stop if not stop.is_infrastructure])
-def test_what_was_cut_off_says_so(stop: Stop) -> None:
+def test_a_truncated_episode_has_stop_reason_length(stop: Stop) -> None:
     [row] = rows_of(group_of(stop, turn((1,), (2,), (-0.1,))), blank_id=9)
     assert row.stop_reason == ("length" if stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL) else "stop")
 
 
-def test_an_episode_without_a_word_keeps_its_reward_and_trains_nothing() -> None:
+def test_an_episode_without_turns_keeps_its_reward_and_trains_nothing() -> None:
     [row] = rows_of(group_of(Stop.CONTEXT_FULL), blank_id=9)
     assert (row.prompt_ids, row.response_ids, row.loss_mask, row.logprobs) == ([9], [9], [0], [0.0])
     assert (row.reward, row.stop_reason) == (0.5, "length")
 
 
-def test_the_mean_is_of_those_that_were_played() -> None:
+def test_the_mean_reward_excludes_lost_episodes() -> None:
     played = rows_of(group_of(Stop.ANSWERED, turn((1,), (2,), (-0.1,))), blank_id=9)
     assert mean_reward([*played, blank_row(9, 0.0)]) == 0.5
     assert mean_reward([blank_row(9, 0.0)]) is None

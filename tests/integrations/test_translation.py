@@ -1,4 +1,4 @@
-"""A recipe in SkyRL's words: every key is carried over, read by the episodes, or named."""
+"""Every key of a recipe is translated to SkyRL, read by the episodes, or reported."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from turnwise.cli import app
 from turnwise.config import Recipe, changed_recipe, load_recipe
 from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, foretell
-from turnwise.integrations.skyrl.translation import KEPT, LEFT, leaves, translate
+from turnwise.integrations.skyrl.translation import READ_BY_EPISODES, WITHOUT_COUNTERPART, leaves, translate
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 FOLDER = Path("/runs/one")
@@ -84,10 +84,10 @@ OTHER: dict[str, tuple[str, ...]] = {
     "skyrl.gpus_per_engine": ("skyrl.gpus_per_node=2", "skyrl.gpus_per_engine=2"),
     "skyrl.overrides": ("skyrl.overrides.trainer.flash_attn=false",),
 }
-"""By key, another value for it, and what must be said beside it to be of use: the last one is the key's."""
+"""By key, overrides that change it: the last one sets the key, the others give it an effect."""
 
 ELSEWHERE = {"run.folder", "run.name"}
-"""Said by the folder that `translate` is given."""
+"""Keys that `translate` gets from its folder."""
 
 REFUSED = {
     "model.quantisation": ("model.quantisation=nf4",),
@@ -95,7 +95,7 @@ REFUSED = {
     "reference.kind": ("algorithm.kl.placement=loss_k3", "reference.kind=ema"),
     "run.num_epochs": ("curriculum.kind=uniform", "run.num_epochs=2"),
 }
-"""Keys whose only other values SkyRL has no counterpart for."""
+"""Keys whose other values SkyRL does not support."""
 
 
 def changed(*overrides: str) -> Recipe:
@@ -103,21 +103,21 @@ def changed(*overrides: str) -> Recipe:
     return changed_recipe(recipe, overrides)
 
 
-def test_every_key_of_a_recipe_is_decided_upon() -> None:
+def test_every_key_of_a_recipe_is_handled() -> None:
     keys = {key for key, _ in leaves(Recipe())}
-    decided = [*KEPT, *LEFT, *OTHER, *ELSEWHERE, *REFUSED]
+    decided = [*READ_BY_EPISODES, *WITHOUT_COUNTERPART, *OTHER, *ELSEWHERE, *REFUSED]
     assert sorted(decided) == sorted(keys)
 
 
 @pytest.mark.parametrize("key", OTHER)
-def test_what_is_carried_over_makes_a_difference(key: str) -> None:
+def test_every_translated_key_changes_the_translation(key: str) -> None:
     *context, last = OTHER[key]
     before = translate(changed(*context), FOLDER).overrides
     assert translate(changed(*context, last), FOLDER).overrides != before
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_what_would_be_another_algorithm_is_refused(key: str) -> None:
+def test_an_unsupported_value_is_rejected(key: str) -> None:
     with pytest.raises(ValueError, match=key):
         translate(changed(*REFUSED[key]), FOLDER)
 
@@ -141,23 +141,25 @@ def test_what_would_be_another_algorithm_is_refused(key: str) -> None:
         (["policy.lora_alpha=1.5"], "policy.lora_alpha"),
     ],
 )
-def test_a_refusal_names_the_key(overrides: list[str], key: str) -> None:
+def test_an_error_names_the_key(overrides: list[str], key: str) -> None:
     with pytest.raises(ValueError, match=key):
         translate(changed(*overrides), FOLDER)
 
 
-def test_all_without_a_counterpart_is_named_in_the_output() -> None:
-    said = changed("curriculum.kind=success", "algorithm.kl.hard_cap=1.0")
-    translation = translate(said, FOLDER)
-    assert set(translation.left) | set(translation.left_at_default) == set(LEFT)
+def test_all_keys_without_a_counterpart_are_reported() -> None:
+    recipe = changed("curriculum.kind=success", "algorithm.kl.hard_cap=1.0")
+    translation = translate(recipe, FOLDER)
+    assert set(translation.without_counterpart) | set(translation.unset_without_counterpart) == set(
+        WITHOUT_COUNTERPART
+    )
     lines = "\n".join(translation.lines())
-    assert all(key in lines for key in LEFT)
-    assert "no counterpart in SkyRL: curriculum.kind: SkyRL draws its tasks evenly" in lines
-    assert "no counterpart in SkyRL: rollout.lockstep" in lines, "cpu.toml asks for it"
+    assert all(key in lines for key in WITHOUT_COUNTERPART)
+    assert "no counterpart in SkyRL: curriculum.kind: SkyRL draws tasks uniformly" in lines
+    assert "no counterpart in SkyRL: rollout.lockstep" in lines, "cpu.toml sets it"
     assert "no counterpart in SkyRL: health" not in lines
 
 
-def test_overrides_have_the_last_word_however_they_are_written() -> None:
+def test_dotted_and_nested_overrides_win() -> None:
     dotted = changed('skyrl.overrides={"trainer.seed" = 5}')
     nested = changed("skyrl.overrides.trainer.seed=5")
     for recipe in (dotted, nested):
@@ -169,18 +171,18 @@ def run(*arguments: str) -> Any:
 
 
 @pytest.mark.skipif(find_spec("skyrl") is not None, reason="SkyRL is installed")
-def test_without_skyrl_the_command_says_so_in_one_line(tmp_path: Path) -> None:
+def test_without_skyrl_the_command_reports_it_in_one_line(tmp_path: Path) -> None:
     result = run("--engine", "skyrl", str(RECIPES / "cluster_skyrl.toml"), "--set", f"run.folder={tmp_path}")
     assert result.exit_code == 2
     assert result.output == f"turnwise: {NOT_INSTALLED}\n"
     assert not list(tmp_path.iterdir())
 
 
-def test_a_dry_run_says_what_skyrl_would_get_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_keys_of_skyrl_and_starts_nothing(tmp_path: Path) -> None:
     recipe = str(RECIPES / "cluster_skyrl.toml")
     result = run("--engine", "skyrl", "--dry-run", recipe, "--set", f"run.folder={tmp_path}")
-    lines = result.stdout.splitlines()  # what SkyRL says of itself goes to the other
-    assert lines[0].startswith("tasks: "), "of its episodes what any dry run says"
+    lines = result.stdout.splitlines()  # SkyRL prints to stderr
+    assert lines[0].startswith("tasks: "), "the same lines as any dry run"
     assert '  trainer.algorithm.advantage_estimator = "grpo"' in lines
     assert f'  trainer.ckpt_path = "{tmp_path / "cluster_skyrl" / "checkpoints"}"' in lines
     assert any(line.startswith("no counterpart in SkyRL: ") for line in lines)
@@ -189,10 +191,10 @@ def test_a_dry_run_says_what_skyrl_would_get_and_starts_nothing(tmp_path: Path) 
         assert (result.exit_code, lines[-1]) == (1, f"bad  {NOT_INSTALLED}")
     else:
         assert result.exit_code == 0, result.output
-        assert "SkyRL accepts it, and will ask Ray's cluster for 16 GPUs" in lines
+        assert "SkyRL accepts it, and will need 16 GPUs of Ray's cluster" in lines
 
 
-def test_a_dry_run_finds_servers_that_the_players_are_too_many_for(tmp_path: Path) -> None:
+def test_a_dry_run_reports_servers_with_too_few_calls_for_the_players(tmp_path: Path) -> None:
     options = {"max_concurrency": 2}
     server = {"url": "http://127.0.0.1:9/mcp", "turnwise": options}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"far": server}}))
@@ -212,7 +214,7 @@ def test_a_dry_run_finds_servers_that_the_players_are_too_many_for(tmp_path: Pat
         (["--engine", "skyrl", str(RECIPES / "smollm2.toml")], "model.path"),
     ],
 )
-def test_mistakes_on_the_command_line_are_said_in_one_line(arguments: list[str], words: str) -> None:
+def test_mistakes_on_the_command_line_are_reported_in_one_line(arguments: list[str], words: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     [line] = result.output.splitlines()

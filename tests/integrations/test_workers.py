@@ -1,4 +1,4 @@
-"""Two Ray workers play groups with real servers; one is killed midway, and nothing is lost or doubled."""
+"""Two Ray workers play groups with real servers; one is killed, and no group is lost or duplicated."""
 
 import asyncio
 import os
@@ -26,14 +26,14 @@ GROUP_SIZE = 2
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    # workers find our tests, and turnwise where it is not installed, as this process does
+    # workers import the tests, and turnwise if it is not installed, from the same paths as this process
     there = os.environ | {"PYTHONPATH": os.pathsep.join(["src", ".", os.environ.get("PYTHONPATH", "")])}
     kept = {key: there[key] for key in ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_NUM_THREADS") if key in there}
     for attempt in range(4):
         try:
             ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env={"env_vars": kept})
             break
-        except Exception:  # Ray's only word for a machine too busy to start it within 30 seconds
+        except Exception:  # all that Ray raises on a machine too busy to start it within 30 seconds
             ray.shutdown()
             if attempt == 3:
                 raise
@@ -58,14 +58,14 @@ async def played_here(recipe: Recipe, orders: list[Order]) -> list[Outcome]:
 
 
 async def played_there(workers: Workers, orders: list[Order]) -> tuple[list[Outcome], set[int], set[int]]:
-    """All outcomes; the processes that the killed worker had, and those of the other."""
+    """All outcomes; the processes of the killed worker, and those of the other."""
     pids = await asyncio.gather(*(actor.__ray_call__.remote(_pid) for actor in workers.actors))
     playing = [asyncio.ensure_future(workers.play(order)) for order in orders]
-    # until both have servers and something is done
-    while not (any(each.done() for each in playing) and all(descendants(pid) for pid in pids)):
+    # wait until both have servers and one order is done
+    while not (any(order.done() for order in playing) and all(descendants(pid) for pid in pids)):
         await asyncio.wait(playing, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.sleep(0.05)
-    assert not all(each.done() for each in playing)
+    assert not all(order.done() for order in playing)
     theirs = descendants(pids[0])
     os.kill(pids[0], signal.SIGKILL)
     outcomes = list(await asyncio.gather(*playing))
@@ -79,7 +79,11 @@ def _pid(player: Any) -> int:
 
 
 def ids_of(outcomes: list[Outcome]) -> list[list[tuple[int, ...]]]:
-    return [[each.token_ids for each in outcome.group.trajectories] for outcome in outcomes if outcome.group]
+    return [
+        [trajectory.token_ids for trajectory in outcome.group.trajectories]
+        for outcome in outcomes
+        if outcome.group
+    ]
 
 
 def is_alive(pid: int) -> bool:
@@ -96,26 +100,26 @@ def gone(pids: set[int], seconds: float = 20.0) -> bool:
     return not any(map(is_alive, pids))
 
 
-def test_a_killed_worker_takes_nothing_along(tmp_path: Path) -> None:
+def test_a_killed_worker_loses_no_group_and_leaves_no_process(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=6, num_parallel_episodes=2)
     orders = orders_of(recipe)
     workers = Workers(recipe, ModelClient(recipe, seconds=0.3), MODEL, 2)
 
     outcomes, theirs, others = asyncio.run(played_there(workers, orders))
-    # nothing lost, nothing doubled: a whole group for each order, the very one it would have been
+    # nothing lost or duplicated: for every order the same complete group as without the kill
     tasks = [outcome.group.task.id for outcome in outcomes if outcome.group is not None]
     assert tasks == [order.task.id for order in orders]
     assert ids_of(outcomes) == ids_of(asyncio.run(played_here(recipe, orders)))
     assert sum(outcome.num_resent for outcome in outcomes) >= 1
     assert all(not outcome.failures for outcome in outcomes)
-    # nothing leaked: the dead worker's servers, and the living ones'
+    # nothing leaked: the servers of the killed worker and of the others
     assert theirs
     assert others
     assert gone(theirs)
     assert gone(others)
 
 
-def test_a_mistake_comes_back_from_a_worker_as_itself(tmp_path: Path) -> None:
+def test_a_mistake_is_raised_from_a_worker_unwrapped(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
     workers = Workers(recipe, ModelClient(recipe), MODEL, 1)

@@ -1,4 +1,4 @@
-"""Write the memory figures of docs/hardware.md from the plans themselves; a test holds the page to them.
+"""Write the memory figures of docs/hardware.md from computed plans; a test compares the page with them.
 
 python -m tests.planning.figures
 """
@@ -29,7 +29,7 @@ ROWS = {
     "gpu_qlora of 7B": ("cuda", "7.6 billion weights in its place", SEVEN_B),
     "multi_gpu_fsdp": ("cuda", "Qwen3-0.6B, every parameter, on each of four GPUs", QWEN3_06B),
 }
-"""By recipe: device, what is trained, and the shape that stands for the model where it is on the hub."""
+"""By recipe: device, description of the model, and the shape used in place of a model from the hub."""
 
 
 def rendered(folder: Path) -> dict[str, str]:
@@ -38,7 +38,7 @@ def rendered(folder: Path) -> dict[str, str]:
 
 
 def replaced(page: str, blocks: dict[str, str]) -> str:
-    """The page with these blocks between their marks."""
+    """The page with these blocks between their markers."""
     for name, text in blocks.items():
         pattern = rf"(<!-- plan: {name} -->\n).*?(\n<!-- end -->)"
         page, count = re.subn(pattern, lambda match, text=text: match[1] + text + match[2], page, flags=re.S)
@@ -53,7 +53,7 @@ def _plan(name: str, folder: Path, *overrides: str) -> Plan:
         place = folder / str(shape.hidden_size)
         shape.save_pretrained(place)
         overrides = (f"model.path={place}", *overrides)
-    # vLLM takes a share of the whole GPU: 24 GB
+    # vLLM takes a share of the GPU's total memory: 24 GB
     return plan_memory(load_recipe(file, overrides), device, Memory(24 * GB, 24 * GB))
 
 

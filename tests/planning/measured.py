@@ -1,12 +1,12 @@
-"""Takes a recipe, samples, learns and publishes as a run would at its fullest, and prints what that took.
+"""Sample, train and publish as a run of a recipe would at its largest, and print the memory used.
 
-A program of its own, since the peak of a process is asked for:
+A separate program, because it measures the peak of a process:
 
     python -m tests.planning.measured RECIPE [KEY=VALUE…]   ->   {"planned": …, "used": …, "num_cached": …}
 
-On a GPU what is used are the tensors that torch holds at most; `reserved` is what it has taken from the
-driver for them, `context` what the driver and its kernels take beside (others on the GPU count there too),
-and `loading` the most until the weights were there, which is not among what is used.
+On a GPU `used` is the peak of torch's tensors. `reserved` is the memory that torch took from the driver for
+them. `context` is the rest: the driver, its kernels and other processes on the GPU. `loading` is the peak
+until the weights were loaded, which `used` does not include.
 """
 
 import asyncio
@@ -42,54 +42,54 @@ def resident(name: str) -> int:
 
 
 class Process:
-    """What this one holds: its resident set, above what torch keeps for itself."""
+    """The resident set of this process, minus what torch needs for itself."""
 
     def __init__(self) -> None:
         torch.nn.Linear(256, 256)(torch.zeros(64, 256)).sum().backward()
         gc.collect()
         self._before = resident("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
 
-    def loaded(self) -> int:
-        return self.most()
+    def end_loading(self) -> int:
+        return self.peak()
 
     def now(self) -> int:
         return resident("VmRSS") - self._before
 
-    def most(self) -> int:
+    def peak(self) -> int:
         return resident("VmHWM") - self._before
 
-    def beside(self) -> dict[str, int]:
+    def details(self) -> dict[str, int]:
         return {}
 
 
 class Gpu:
-    """What torch's tensors hold on one."""
+    """The memory of torch's tensors on the GPU."""
 
     def __init__(self) -> None:
-        asked = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        self._others = int(subprocess.check_output(asked, text=True).split()[0]) * 2**20
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        self._others = int(subprocess.check_output(query, text=True).split()[0]) * 2**20
         torch.cuda.init()  # type: ignore[no-untyped-call]
 
-    def loaded(self) -> int:
-        most = self.most()
+    def end_loading(self) -> int:
+        peak = self.peak()
         torch.cuda.reset_peak_memory_stats()
-        return most
+        return peak
 
     def now(self) -> int:
         return torch.cuda.memory_allocated()
 
-    def most(self) -> int:
+    def peak(self) -> int:
         return torch.cuda.max_memory_allocated()
 
-    def beside(self) -> dict[str, int]:
+    def details(self) -> dict[str, int]:
         free, total = torch.cuda.mem_get_info()
         context = total - free - torch.cuda.memory_reserved() - self._others
         return {"reserved": torch.cuda.max_memory_reserved(), "context": context}
 
 
-def made(recipe: Recipe) -> Any:
-    """The recipe's model; of a folder that has no weights, its shape filled at random."""
+def model_of(recipe: Recipe) -> Any:
+    """The recipe's model; for a folder without weights, its shape with random weights."""
     path = Path(recipe.model.path)
     if path.is_dir() and not list(path.glob("*.safetensors")):
         dtype = getattr(torch, recipe.model.dtype)
@@ -102,7 +102,7 @@ def ids(source: random.Random, count: int) -> list[int]:
 
 
 async def fill(engine: Any, recipe: Recipe) -> int:
-    """Different prompts, until more tokens were computed than the cache may keep."""
+    """Complete different prompts until the cache is full; returns its peak number of tokens."""
     source, length = random.Random(0), recipe.rollout.tokens_per_episode
     wanted = Sampling(temperature=1.0, max_tokens=min(8, length // 2))
     count = recipe.engine.cache_tokens // (length - 8) + 1
@@ -113,7 +113,7 @@ async def fill(engine: Any, recipe: Recipe) -> int:
 
 
 def samples(recipe: Recipe) -> list[Sample]:
-    """As many tokens as go into a micro-batch, twice; half of them own."""
+    """The tokens of two full micro-batches; half of them are the model's own."""
     source, length = random.Random(1), recipe.rollout.tokens_per_episode
     count = 2 * recipe.update.tokens_per_microbatch // length
     halves = length // 2
@@ -124,15 +124,15 @@ def samples(recipe: Recipe) -> list[Sample]:
 
 
 def bases(recipe: Recipe) -> tuple[Any, Any]:
-    """What is sampled from and what learns: a quantised base is one, as in a run."""
+    """The models of engine and policy; a quantised base is shared, as in a run."""
     if recipe.model.quantisation == "none":
-        return made(recipe), made(recipe)
+        return model_of(recipe), model_of(recipe)
     base = load_model(recipe.model)
     return base, twin(base)
 
 
 def planned_bytes(plan: Plan) -> int:
-    """Of tensors: what CUDA takes for itself is not among those that are counted."""
+    """The planned bytes of tensors, without those of CUDA itself."""
     return sum(part.num_bytes for part in plan.parts if part.name != "CUDA itself")
 
 
@@ -140,26 +140,26 @@ def main() -> None:
     recipe = load_recipe(Path(sys.argv[1]), sys.argv[2:])
     device = choose_device(recipe.model.device)
     planned = plan_memory(recipe, device)
-    held = Gpu() if device == "cuda" else Process()
+    meter = Gpu() if device == "cuda" else Process()
     sampled, learning = bases(recipe)
-    loading = held.loaded()
+    loading = meter.end_loading()
     engine = transformers_engine(recipe, sampled)
     num_cached = asyncio.run(fill(engine, recipe))
-    played = held.now()
+    played = meter.now()
     policy = Policy(learning, recipe.policy, device=device)
     trainer = Trainer(policy, recipe)
     result = trainer.update(samples(recipe), step=0)
     assert not result.skipped, result.skipped
-    learned = held.most()
+    learned = meter.peak()
     weights = policy.adapter() if recipe.publishes_adapters else policy.weights()
     asyncio.run(engine.publish(weights, 1))
     report = {
         "planned": planned_bytes(planned),
-        "used": held.most(),
+        "used": meter.peak(),
         "loading": loading,
         "played": played,
         "learned": learned,
-        **held.beside(),
+        **meter.details(),
         "num_cached": num_cached,
         "num_microbatches": result.metrics["update/num_microbatches"],
         "parts": {part.name: part.num_bytes for part in planned.parts},

@@ -1,7 +1,7 @@
-"""Takes the name of a shape, gives a folder with a model of it: random weights, the embedded tokenizer.
+"""Write a model folder of a known shape: random weights and the embedded tokenizer, one file per layer.
 
-What a model's size costs is seen without the model: no hub is needed. A file a layer; on a GPU 15 GB are
-drawn in seconds, and the disk is what is waited for.
+It shows the cost of a model's size without the hub. On a GPU, 15 GB of weights are drawn in seconds; writing
+them to disk takes most of the time.
 
     python -m tests.planning.shaped qwen3-0.6b|7b|tiny FOLDER [DEVICE]
 """
@@ -53,12 +53,12 @@ TINY = Qwen3Config(
 )
 SHAPES = {"qwen3-0.6b": QWEN3_06B, "7b": SEVEN_B, "tiny": TINY}
 
-SPREAD = 0.02
-"""Of the weights, as transformers draws them; a norm's are 1."""
+WEIGHT_STD = 0.02
+"""Standard deviation of the weights, as in transformers; the weights of norms are 1."""
 
 
 def write_shape(config: Qwen3Config, folder: Path, device: str) -> None:
-    """In bfloat16, with an index over the files."""
+    """Write the model in bfloat16, with an index of its files."""
     tokenizer = load_tokenizer("embedded")
     config.eos_token_id, config.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
     config.architectures, config.dtype = ["Qwen3ForCausalLM"], "bfloat16"
@@ -68,23 +68,23 @@ def write_shape(config: Qwen3Config, folder: Path, device: str) -> None:
     with torch.device("meta"):
         outline = cast("Any", AutoModelForCausalLM).from_config(config)
     files: dict[str, list[str]] = defaultdict(list)
-    for name, _ in outline.named_parameters():  # a tied head is not named again
+    for name, _ in outline.named_parameters():  # does not repeat a tied head
         files["-".join(name.split(".")[1:3]) if ".layers." in name else name].append(name)
     total, places = 0, dict[str, str]()
     for file, names in files.items():
-        tensors = {name: _drawn(outline.get_parameter(name).shape, device) for name in names}
+        tensors = {name: _random_weight(outline.get_parameter(name).shape, device) for name in names}
         save_file(tensors, folder / f"{file}.safetensors", metadata={"format": "pt"})
-        total += sum(each.nbytes for each in tensors.values())
+        total += sum(tensor.nbytes for tensor in tensors.values())
         places |= dict.fromkeys(names, f"{file}.safetensors")
     index = {"metadata": {"total_size": total}, "weight_map": places}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def _drawn(shape: torch.Size, device: str) -> torch.Tensor:
+def _random_weight(shape: torch.Size, device: str) -> torch.Tensor:
     if len(shape) == 1:
         return torch.ones(shape, dtype=torch.bfloat16)
-    drawn = torch.empty(shape, dtype=torch.bfloat16, device=device)
-    return drawn.normal_(std=SPREAD).cpu()
+    weight = torch.empty(shape, dtype=torch.bfloat16, device=device)
+    return weight.normal_(std=WEIGHT_STD).cpu()
 
 
 if __name__ == "__main__":

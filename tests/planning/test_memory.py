@@ -1,4 +1,4 @@
-"""The memory plan: what it counts, against known sizes and against what a real process takes."""
+"""The memory plan against known sizes and against the memory of a real process."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ from turnwise.planning import (
     plan_anywhere,
     plan_memory,
 )
-from turnwise.planning.held import Held
+from turnwise.planning.held import MemoryCounter
 
 GIB = 2**30
 MIXTRAL = MixtralConfig(
@@ -41,7 +41,7 @@ BLOOM = BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4)
 
 
 def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
-    """Of a model that has a configuration and not a single weight."""
+    """A recipe with a model that has a configuration and no weights."""
     config.save_pretrained(folder)
     return load_recipe(None, [f"model.path={folder}", *overrides])
 
@@ -50,70 +50,70 @@ def parts(plan: Plan) -> dict[str, int]:
     return {part.name: part.num_bytes for part in plan.parts}
 
 
-def test_held_counts_what_lives_and_not_views_of_it() -> None:
-    with Held() as held:
+def test_the_counter_counts_live_storages_and_not_their_views() -> None:
+    with MemoryCounter() as counter:
         one = torch.empty(1000, device="meta")
         view = one[10:].view(-1, 2)
-        assert held.now == 4000
+        assert counter.current_bytes == 4000
         two = one + 1
-        assert held.now == 8000
+        assert counter.current_bytes == 8000
         del one, two
-        assert held.now == 4000, "the view keeps it"
+        assert counter.current_bytes == 4000, "the view keeps the storage alive"
         del view
-    assert (held.now, held.most, held.largest) == (0, 8000, 4000)
+    assert (counter.current_bytes, counter.peak_bytes, counter.largest_bytes) == (0, 8000, 4000)
 
 
-def test_held_knows_what_a_graph_keeps_until_it_is_run_backward() -> None:
+def test_the_counter_includes_tensors_that_a_graph_saves_for_its_backward_pass() -> None:
     weight = torch.empty(64, 64, device="meta", requires_grad=True)
-    with Held([weight]) as held:
+    with MemoryCounter([weight]) as counter:
         loss = (torch.empty(32, 64, device="meta") @ weight).exp().sum()
-        assert held.now == 2 * 32 * 64 * 4 + 4, "the input and exp's own result; not the product"
+        assert counter.current_bytes == 2 * 32 * 64 * 4 + 4, "input and result of exp, not the product"
         loss.backward()
         del loss
-        assert held.now == 64 * 64 * 4, "the gradient alone"
+        assert counter.current_bytes == 64 * 64 * 4, "only the gradient"
 
 
-def test_a_0_6b_model_is_as_large_as_it_is_known_to_be(tmp_path: Path) -> None:
+def test_a_0_6b_model_has_its_known_size(tmp_path: Path) -> None:
     found = plan_memory(
         recipe(tmp_path, QWEN3_06B, "model.dtype=bfloat16"), "cuda", Memory(24 * GIB, 24 * GIB)
     )
-    assert found.num_parameters == 596_049_920  # as the model's own card counts them
+    assert found.num_parameters == 596_049_920  # as in its model card
     by_name = parts(found)
     assert by_name["policy: weights"] == by_name["engine: weights"] == 2 * 596_049_920
-    # rank 16 on seven matrices of each layer, in fp32
+    # rank 16 on seven matrices per layer, in fp32
     wide = [(1024, 2048), (1024, 1024), (1024, 1024), (2048, 1024), (1024, 3072), (1024, 3072), (3072, 1024)]
     assert by_name["policy: adapters"] == 4 * 28 * 16 * sum(a + b for a, b in wide)
     assert by_name["optimizer"] == 2 * by_name["gradients"] == 2 * by_name["policy: adapters"]
     assert by_name["engine: keys and values"] == 200_000 * 2 * 28 * 8 * 128 * 2
 
 
-def test_full_tuning_in_bf16_has_a_twin_of_every_weight(tmp_path: Path) -> None:
+def test_full_tuning_in_bf16_has_a_float32_copy_of_every_weight(tmp_path: Path) -> None:
     keys = ("model.dtype=bfloat16", "policy.tuning=full")
     by_name = parts(plan_memory(recipe(tmp_path, QWEN3_06B, *keys), "cuda", None))
     assert by_name["gradients"] == 4 * 596_049_920
     assert by_name["optimizer"] == 12 * 596_049_920
 
 
-def test_a_quantised_base_is_a_quarter_and_the_engine_has_none_of_its_own(tmp_path: Path) -> None:
-    whole = parts(plan_memory(recipe(tmp_path, SEVEN_B, "model.dtype=bfloat16"), "cuda", None))
+def test_a_quantised_base_takes_a_quarter_and_is_shared_with_the_engine(tmp_path: Path) -> None:
+    unquantised = parts(plan_memory(recipe(tmp_path, SEVEN_B, "model.dtype=bfloat16"), "cuda", None))
     quantised = recipe(tmp_path, SEVEN_B, "model.dtype=bfloat16", "model.quantisation=nf4")
     packed = parts(plan_memory(quantised, "cuda", None))
     embeddings = 2 * 2 * 152_064 * 3584
-    linear = whole["policy: weights"] - embeddings
+    linear = unquantised["policy: weights"] - embeddings
     assert packed["policy: weights"] - embeddings == pytest.approx(linear / 4, rel=0.04)
     assert "engine: weights" not in packed
     assert packed["engine: adapters"] == packed["policy: adapters"]
 
 
-def test_fewer_tokens_at_a_time_and_recomputing_take_less(tmp_path: Path) -> None:
+def test_smaller_microbatches_and_checkpointing_take_less(tmp_path: Path) -> None:
     def activations(*keys: str) -> int:
         return parts(plan_memory(recipe(tmp_path, QWEN3_06B, "model.dtype=bfloat16", *keys), "cuda", None))[
             "activations"
         ]
 
-    whole = activations()
-    assert activations("update.tokens_per_microbatch=8192") < 0.6 * whole
-    assert activations("policy.gradient_checkpointing=true") < 0.2 * whole
+    default = activations()
+    assert activations("update.tokens_per_microbatch=8192") < 0.6 * default
+    assert activations("policy.gradient_checkpointing=true") < 0.2 * default
 
 
 def test_kernels_that_copy_to_fp32_take_more(tmp_path: Path) -> None:
@@ -127,12 +127,12 @@ def test_kernels_that_copy_to_fp32_take_more(tmp_path: Path) -> None:
     assert by_kernels[0] > 1.4 * by_kernels[1]
 
 
-def test_vllm_has_its_share_and_an_engine_elsewhere_takes_nothing(tmp_path: Path) -> None:
+def test_vllm_takes_its_share_and_a_remote_engine_takes_nothing(tmp_path: Path) -> None:
     memory = Memory(20 * GIB, 24 * GIB)
     shared = plan_memory(recipe(tmp_path, QWEN3_06B, "engine.kind=vllm"), "cuda", memory)
     assert parts(shared)["engine: vLLM"] == int(0.3 * 24 * GIB)
-    elsewhere = plan_memory(recipe(tmp_path, QWEN3_06B, "engine.kind=remote"), "cuda", memory)
-    assert not any(name.startswith("engine") for name in parts(elsewhere))
+    remote = plan_memory(recipe(tmp_path, QWEN3_06B, "engine.kind=remote"), "cuda", memory)
+    assert not any(name.startswith("engine") for name in parts(remote))
 
 
 def test_any_causal_architecture_is_planned(tmp_path: Path) -> None:
@@ -148,17 +148,17 @@ def test_experts_are_planned_in_every_type(tmp_path: Path, dtype: str) -> None:
     attention = 256 * (256 + 128 + 128 + 256)
     experts = 8 * 3 * 256 * 512 + 8 * 256
     assert plan.num_parameters == 2 * 1000 * 256 + 256 + 4 * (attention + experts + 2 * 256)
-    # each token goes through two experts: gate and up, their product, and its way down are kept
+    # a token goes through two experts; gate, up, their product and the down projection are saved
     width = 2 if dtype == "bfloat16" else 4
     assert parts(plan)["activations"] > 4 * 4096 * 2 * (3 * 512 + 256) * width
 
 
-def test_adapters_that_could_not_be_merged_are_refused_by_the_plan_as_by_a_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"policy\.lora_targets: adapters on MixtralExperts") as refused:
+def test_the_plan_rejects_adapters_that_cannot_be_merged_as_a_run_does(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"policy\.lora_targets: adapters on MixtralExperts") as rejected:
         plan_memory(recipe(tmp_path, MIXTRAL), "cpu", None)
-    assert not isinstance(refused.value, Unplannable)
-    attention_alone = 'policy.lora_targets=["q_proj", "v_proj"]'
-    plan = plan_memory(recipe(tmp_path, MIXTRAL, attention_alone), "cpu", None)
+    assert not isinstance(rejected.value, Unplannable)
+    attention_only = 'policy.lora_targets=["q_proj", "v_proj"]'
+    plan = plan_memory(recipe(tmp_path, MIXTRAL, attention_only), "cpu", None)
     assert parts(plan)["policy: adapters"] == 4 * 4 * 16 * (256 + 256 + 256 + 128)
 
 
@@ -166,12 +166,12 @@ def test_adapters_that_could_not_be_merged_are_refused_by_the_plan_as_by_a_run(t
     ("config", "name"),
     [(BLOOM, "BloomForCausalLM"), (MambaConfig(hidden_size=64, num_hidden_layers=2), "MambaForCausalLM")],
 )
-def test_an_architecture_that_is_not_understood_is_named(tmp_path: Path, config: Any, name: str) -> None:
+def test_an_unsupported_architecture_is_named(tmp_path: Path, config: Any, name: str) -> None:
     with pytest.raises(Unplannable, match=rf"the memory of a {name} is not planned \(\w+: .+\)"):
         plan_memory(recipe(tmp_path, config, "policy.tuning=full"), "cpu", None)
 
 
-def test_mps_gets_what_is_not_understood_with_a_warning(
+def test_mps_accepts_an_unsupported_architecture_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="turnwise.planning.memory"):
@@ -179,7 +179,7 @@ def test_mps_gets_what_is_not_understood_with_a_warning(
     assert "BloomForCausalLM" in caplog.text
 
 
-def test_mps_is_refused_what_it_cannot_hold_before_anything_is_loaded(tmp_path: Path) -> None:
+def test_a_tensor_too_large_for_mps_is_rejected_before_loading(tmp_path: Path) -> None:
     keys = ("model.dtype=float16", "engine.max_batch=8")
     with pytest.raises(ValueError, match=r"update\.tokens_per_microbatch.* GiB in one tensor.*'cpu'"):
         check_device_limits(recipe(tmp_path, SEVEN_B, *keys), "mps")
@@ -190,9 +190,9 @@ def test_mps_is_refused_what_it_cannot_hold_before_anything_is_loaded(tmp_path: 
     check_device_limits(recipe(tmp_path, SEVEN_B, *keys), "cuda")
 
 
-def test_a_device_that_is_not_here_is_planned_for_without_its_memory(tmp_path: Path) -> None:
+def test_a_missing_device_is_planned_for_without_its_memory(tmp_path: Path) -> None:
     if torch.cuda.is_available():
-        pytest.skip("it is here")
+        pytest.skip("this machine has a GPU")
     found = plan_anywhere(recipe(tmp_path, QWEN3_06B, "model.device=cuda"))
     assert (found.device, found.memory) == ("cuda", None)
     assert not found.fits
@@ -201,7 +201,7 @@ def test_a_device_that_is_not_here_is_planned_for_without_its_memory(tmp_path: P
 @pytest.mark.parametrize(
     ("path", "word"), [("no/such", "no such folder"), ("/gone/away.gguf", "no such file")]
 )
-def test_a_model_that_cannot_be_had_is_one_sentence(
+def test_a_missing_model_is_reported_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, path: str, word: str
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
@@ -209,7 +209,7 @@ def test_a_model_that_cannot_be_had_is_one_sentence(
         load_config(path)
 
 
-def test_the_command_prints_a_table_and_says_by_its_code_whether_it_fits(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_its_exit_code_tells_whether_it_fits(tmp_path: Path) -> None:
     shallow = Qwen3Config(**{**QWEN3_06B.to_diff_dict(), "num_hidden_layers": 2, "layer_types": None})
     shallow.save_pretrained(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text('model = {path = "model", dtype = "bfloat16", device = "cuda"}\n')
@@ -225,14 +225,14 @@ def test_the_command_prints_a_table_and_says_by_its_code_whether_it_fits(tmp_pat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's peak from /proc")
 @pytest.mark.parametrize("tuning", [pytest.param("full", marks=pytest.mark.slow), "lora"])
-def test_the_plan_is_within_15_percent_of_what_the_embedded_model_takes(tmp_path: Path, tuning: str) -> None:
+def test_the_plan_is_within_15_percent_of_the_memory_measured(tmp_path: Path, tuning: str) -> None:
     (tmp_path / "recipe.toml").write_text(
         'model.device = "cpu"\nengine = {cache_tokens = 8192, max_batch = 16}\n'
         "rollout.tokens_per_episode = 512\n"
         f'policy.tuning = "{tuning}"\nupdate.tokens_per_microbatch = 4096\n'
     )
     root = Path(__file__).parents[2]
-    # What is freed is given back at once: else glibc keeps a third more for itself than there are tensors.
+    # Freed memory is returned at once; by default glibc keeps up to a third more than the tensors need.
     environ = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "PYTHONPATH": f"{root / 'src'}:{root}"}
     command = [sys.executable, "-m", "tests.planning.measured", str(tmp_path / "recipe.toml")]
     done = subprocess.run(command, cwd=root, env=environ, capture_output=True, timeout=600, check=True)

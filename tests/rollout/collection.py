@@ -1,8 +1,8 @@
-"""One collection in a process of its own: a real model, real servers, tools that take their time at random.
+"""A collection in a separate process: a real model, real servers, and tools with random delays.
 
     python tests/rollout/collection.py '{"luck": 1, "is_lockstep": true}'
 
-Prints every episode's ids and log-probs, to the last bit; `luck` seeds how long each tool call takes.
+Prints the ids and log-probs of all episodes exactly; `luck` seeds the delays of the tool calls.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Group, Parsed, Sampling, ToolCall, ToolResult
 
 NUM_SLOTS = 5
-"""Fewer than the ten members: some take others' slots in the middle."""
+"""Fewer than the ten members: some get the slots of members that have ended."""
 
 
 class TalkingChat:
-    """Hears a call in most of what is said, and an answer in the rest: episodes end in different rounds."""
+    """Parses most completions as a call, the rest as an answer, so that episodes end in different rounds."""
 
     def __init__(self, chat: Any) -> None:
         self._chat = chat
@@ -52,7 +52,7 @@ class TalkingChat:
 
 
 class SlowToolbox:
-    """A toolbox whose calls take a random while."""
+    """A toolbox whose calls take a random time."""
 
     def __init__(self, inner: Any, luck: random.Random) -> None:
         self._inner = inner
@@ -70,7 +70,7 @@ async def collect(luck_seed: int, is_lockstep: bool, fault_rate: float, is_warm:
     chat = open_chat(qwen3(), system_prompt="Use the tools.")
     tasks = [task(f"t{number}", max_turns=4) for number in range(8)]
     options = {"fault_rate": fault_rate, "num_retries": 0, "breaker_failures": 10_000}
-    # A small batch, chunk and cache: requests queue, prompts are cut, prefixes are evicted.
+    # A small batch, chunk and cache: requests queue, prompts are split, prefixes are evicted.
     engine = TransformersEngine(
         tiny_model(1), device="cpu", max_batch=4, prefill_chunk=96, cache_tokens=4_096
     )
@@ -90,7 +90,7 @@ async def collect(luck_seed: int, is_lockstep: bool, fault_rate: float, is_warm:
             playing = player(pace or engine, TalkingChat(chat), limits, Sampling())
             plan = Plan(group_size=2, num_parallel_episodes=NUM_SLOTS, num_retries=1)
             collector = Collector(playing, lease, Rewards(), plan, pace)
-            if is_warm:  # what was sampled under the same weights before must not show
+            if is_warm:  # earlier samples under the same weights must have no effect
                 await engine.complete(chat.open(tasks[3].prompt, pool.tools)[:200], Sampling(max_tokens=9), 1)
             async with collector.collecting(iter(tasks), 5) as groups:
                 return [group async for group in groups]

@@ -1,8 +1,8 @@
-"""Two hosts and the line between them, which is slow, loses packets and can be cut: what is far away, here.
+"""Two hosts and a network line between them that is slow, loses packets and can be cut.
 
-The hosts are network namespaces with a tun device each. What one sends is handed to the other after a while,
-or never; the TCP above is the kernel's own, with all that it does about that. (The kernel's netem does the
-same to a device, where it was built; this needs no module, and without root only that /dev/net/tun is open.)
+The hosts are network namespaces, each with a tun device. Packets of one host reach the other after a delay,
+or never; the TCP on top is that of the kernel. (The kernel's netem does the same if it was built; this needs
+no kernel module, and without root only access to /dev/net/tun.)
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 
 
 class Host:
-    """A namespace, for as long as the process that was started in it lives."""
+    """A network namespace, which lives as long as the process started in it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -50,7 +50,7 @@ class Host:
         [self.device] = found
 
     def inside(self, *command: str) -> list[str]:
-        """The command, run on this host."""
+        """The command line that runs this command on the host."""
         as_root = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", f"--target={self._process.pid}", *as_root, "--net", *command]
 
@@ -60,12 +60,12 @@ class Host:
 
 
 class Line:
-    """Carries packets between two hosts, in a thread of its own."""
+    """Carries packets between two hosts, in a thread."""
 
     def __init__(self, *, delay_seconds: float, loss: float, seed: int = 0) -> None:
         self.delay_seconds = delay_seconds
         self.loss = loss
-        """Share of packets that never arrive; 1 is a line that is cut."""
+        """Share of packets that are lost; 1 is a cut line."""
         self.num_carried = 0
         self.num_lost = 0
         with contextlib.ExitStack() as opened:
@@ -116,7 +116,7 @@ class Line:
 
 
 def why_none() -> str:
-    """Why there can be no such line here; empty if there can."""
+    """Why this machine cannot have such a line; empty if it can."""
     missing = [name for name in ("unshare", "nsenter", "ip") if shutil.which(name) is None]
     if missing:
         return f"no {missing[0]} here"
@@ -125,12 +125,12 @@ def why_none() -> str:
     try:
         Host(_NEAR).close()
     except OSError as error:
-        return f"no namespace with a device of its own can be had: {error}"
+        return f"cannot create a network namespace with a tun device: {error}"
     return ""
 
 
 def _hold(address: str, channel: int) -> None:
-    """In the namespace: make its device, give it to the line, and stay until told to end."""
+    """In the namespace: create its device, pass it to the line, and stay until the channel closes."""
     device = os.open(_TUN, os.O_RDWR)
     fcntl.ioctl(device, _TUNSETIFF, struct.pack("16sH22x", b"line", _IFF_TUN | _IFF_NO_PI))
     for words in (f"addr add {address}/24 dev line", "link set line up", "link set lo up"):

@@ -1,4 +1,4 @@
-"""What rollout tests play on: a small Qwen3-style chat, real notebook servers, scripted completions."""
+"""Fixtures of the rollout tests: a small Qwen3-style chat, real notebook servers, scripted completions."""
 
 import contextlib
 import sys
@@ -45,7 +45,7 @@ def script(chat: RenderedChat, *turns: str | Sequence[ToolCall]) -> list[tuple[i
 def scripted(
     chat: RenderedChat, pool: Pool, tasks: Sequence[Task], turns: Callable[[Task], list[tuple[int, ...]]]
 ) -> ScriptedEngine:
-    """Plays `turns(task)` for each task, side by side and again after a fault."""
+    """An engine that plays `turns(task)` for every task, concurrently and again after a fault."""
     by_prompt = {chat.open(one.prompt, pool.tools): turns(one) for one in tasks}
     return ScriptedEngine(lambda text: chat.say(text)[:-1], min(chat.stop_ids), by_prompt=by_prompt)
 

@@ -1,4 +1,4 @@
-"""Groups come out whole: under faults, retries, refills and cancellation, and the counts add up."""
+"""Groups are complete under faults, retries, refills and cancellation, and the counts add up."""
 
 import asyncio
 from collections import Counter
@@ -49,15 +49,15 @@ def check_whole(groups: list[Group], group_size: int) -> None:
         assert len(group.trajectories) == len(group.rewards) == group_size
         episodes = [trajectory.episode_id for trajectory in group.trajectories]
         members = [episode.rpartition("/")[2].partition(".")[0] for episode in episodes]
-        assert members == [str(member) for member in range(group_size)], "each member once, in order"
+        assert members == [str(member) for member in range(group_size)], "every member once, in order"
         for trajectory in group.trajectories:
             assert trajectory.task is group.task
             assert not trajectory.stop.is_infrastructure
             read = trajectory.calls[1][1]
-            assert read.content == f'["{group.task.id}"]', "an episode saw another one's state"
+            assert read.content == f'["{group.task.id}"]', "an episode saw the state of another"
 
 
-def test_groups_are_whole_and_each_task_is_played_once() -> None:
+def test_groups_are_complete_and_every_task_is_played_once() -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(6)]
         async with collector(tasks, Plan(group_size=4, num_parallel_episodes=8)) as playing:
@@ -72,7 +72,7 @@ def test_groups_are_whole_and_each_task_is_played_once() -> None:
     asyncio.run(main())
 
 
-def test_no_more_episodes_are_in_play_than_allowed() -> None:
+def test_no_more_episodes_run_at_once_than_allowed() -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(4)]
         most = 0
@@ -93,14 +93,14 @@ def test_no_more_episodes_are_in_play_than_allowed() -> None:
     asyncio.run(main())
 
 
-def test_members_draw_different_tokens_and_the_same_ones_in_every_run() -> None:
+def test_members_have_different_seeds_that_are_equal_in_every_run() -> None:
     seeds = {member_seed(0, task(name), member) for name in "ab" for member in range(8)}
     assert len(seeds) == 16
     assert member_seed(0, task("a"), 3) == member_seed(0, task("a"), 3) != member_seed(1, task("a"), 3)
 
 
 @pytest.mark.parametrize("num_groups", [125, pytest.param(500, marks=pytest.mark.slow)])
-def test_hundreds_of_episodes_under_injected_faults_lose_and_double_nothing(num_groups: int) -> None:
+def test_no_episode_is_lost_or_duplicated_under_injected_faults(num_groups: int) -> None:
     async def main() -> None:
         num_episodes = 4 * num_groups
         tasks = [task(f"t{number}") for number in range(num_groups + num_groups // 5)]
@@ -115,9 +115,9 @@ def test_hundreds_of_episodes_under_injected_faults_lose_and_double_nothing(num_
             assert progress.num_started == progress.num_finished + progress.num_lost
             assert progress.num_in_flight == progress.num_waiting_on_tools == 0
             assert set(progress.failures) == {Stop.TOOL_DOWN}
-            # Two calls an episode at 5%: about one in ten is lost and played again.
+            # Two calls per episode at 5%: about one in ten is lost and retried.
             assert 0.05 < progress.num_lost / progress.num_started < 0.2
-            # A member is given up after three losses in a row, about 1 in 1,000: some groups may be dropped.
+            # A member is lost after three consecutive faults, about 1 in 1,000: some groups may be dropped.
             dropped = progress.num_groups_dropped
             assert progress.num_finished >= num_episodes
             assert progress.num_finished <= num_episodes + 4 * dropped
@@ -132,7 +132,7 @@ def test_hundreds_of_episodes_under_injected_faults_lose_and_double_nothing(num_
     asyncio.run(main())
 
 
-def test_a_group_that_cannot_be_completed_is_dropped_and_another_task_drawn() -> None:
+def test_a_group_that_cannot_be_completed_is_dropped_and_another_task_is_drawn() -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(5)]
         async with collector(tasks, Plan(group_size=2, num_retries=1)) as playing:
@@ -158,7 +158,7 @@ def test_a_group_that_cannot_be_completed_is_dropped_and_another_task_drawn() ->
 
 
 class Broken:
-    """A toolbox whose calls go to a provider that is down."""
+    """A toolbox whose provider is down."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -168,24 +168,24 @@ class Broken:
         return await self._inner.call([call("fail", how="provider")])
 
 
-def test_an_unwanted_group_is_given_and_another_task_drawn_for_it() -> None:
+def test_an_unwanted_group_is_yielded_and_another_task_is_drawn() -> None:
     tasks = [task(str(number)) for number in range(10)]
 
     async def run() -> tuple[list[str], int]:
         async with collector(tasks, Plan(group_size=2, num_parallel_episodes=4)) as playing:
             source = iter(tasks)
             wanted = {"1", "4", "5", "6", "7"}
-            async with playing.collecting(source, 3, is_wanted=lambda each: each.task.id in wanted) as groups:
+            async with playing.collecting(source, 3, is_wanted=lambda one: one.task.id in wanted) as groups:
                 ids = [group.task.id async for group in groups]
             return ids, len(list(source))
 
     ids, num_left = asyncio.run(run())
-    # 0 and 2 are refilled by 3 and 4, 3 by 5: three are wanted, and not one task more was drawn
+    # 0 and 2 are replaced by 3 and 4, and 3 by 5: three are wanted, and no further task was drawn
     assert sorted(ids) == ["0", "1", "2", "3", "4", "5"]
     assert num_left == 4
 
 
-def test_a_judge_out_of_reach_is_infrastructure_and_never_a_zero() -> None:
+def test_an_unreachable_judge_is_an_infrastructure_fault_and_never_a_zero() -> None:
     class Unreachable:
         async def score(self, trajectory: Trajectory) -> Reward:
             raise RewardDown("the judge does not answer")
@@ -201,7 +201,7 @@ def test_a_judge_out_of_reach_is_infrastructure_and_never_a_zero() -> None:
     asyncio.run(main())
 
 
-def test_an_engine_that_is_down_for_good_ends_the_collection_with_its_reason() -> None:
+def test_an_engine_that_stays_down_ends_the_collection_with_its_reason() -> None:
     class Down(ScriptedEngine):
         async def complete(self, prompt_ids: Any, sampling: Any, seed: int) -> Any:
             raise EngineDown("out of memory")
@@ -216,23 +216,23 @@ def test_an_engine_that_is_down_for_good_ends_the_collection_with_its_reason() -
     asyncio.run(main())
 
 
-def test_a_bug_in_a_reward_comes_out_as_itself() -> None:
+def test_a_bug_in_a_reward_is_raised_unwrapped() -> None:
     class Buggy:
         async def score(self, trajectory: Trajectory) -> Reward:
-            raise ZeroDivisionError("the user's own")
+            raise ZeroDivisionError("bug of the user")
 
     async def main() -> None:
         tasks = [task("t0")]
         async with collector(tasks, Plan(group_size=3)) as playing:
             playing._rewarder = Buggy()
-            with pytest.raises(ZeroDivisionError, match="the user's own"):
+            with pytest.raises(ZeroDivisionError, match="bug of the user"):
                 await gathered(playing, tasks, 1)
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("leave_after", [0, 1])
-def test_leaving_early_gives_every_lease_back(leave_after: int) -> None:
+def test_leaving_early_returns_every_lease(leave_after: int) -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(20)]
         async with collector(tasks, Plan(group_size=4, num_parallel_episodes=16)) as playing:
@@ -240,7 +240,7 @@ def test_leaving_early_gives_every_lease_back(leave_after: int) -> None:
                 for _ in range(leave_after):
                     await anext(groups)
             assert playing.progress.num_in_flight == 0
-            # What was cancelled left no state behind, and the same episodes can be leased again.
+            # Cancelled episodes left no state behind, and the same episodes can be leased again.
             check_whole(await gathered(playing, tasks, 2), 4)
 
     asyncio.run(main())
@@ -272,7 +272,7 @@ def test_a_recorded_collection_replays_exactly_without_servers(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_slots_go_to_the_earlier_collection_first_and_none_is_lost_to_who_gives_up() -> None:
+def test_slots_go_to_earlier_collections_first_and_a_cancelled_wait_loses_none() -> None:
     async def run() -> None:
         slots, order = Slots(1), list[str]()
         earlier, later = slots.pace(), slots.pace()
@@ -290,7 +290,7 @@ def test_slots_go_to_the_earlier_collection_first_and_none_is_lost_to_who_gives_
             waiting[1].cancel()
         await asyncio.wait(waiting)
         assert order == ["earlier", "later"]
-        # given a slot and cancelled at the same moment
+        # granted a slot and cancelled at the same moment
         async with later.slot((0, 0)):
             given = asyncio.create_task(play(later, "given"))
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""An episode on a terminal: what models, tools and tasks wrote is shown there, and acts on nothing."""
+"""Episodes on a terminal: text of models, tools and tasks is displayed and never interpreted."""
 
 import re
 from dataclasses import replace
@@ -12,7 +12,7 @@ from turnwise.rollout.store import Played
 from turnwise.types import Cause, Message, Reward
 
 OWN = re.compile(r"\x1b\[[0-9;]*m")
-"""Colours, which are all that the display itself writes."""
+"""Colour codes, the only escape sequences that the display writes."""
 
 
 def printed(played: Played) -> str:
@@ -29,19 +29,19 @@ def test_an_episode_is_shown_turn_by_turn() -> None:
     assert "answered · reward 1 (outcome 1, format 1) · 2 turns" in text
 
 
-def test_hostile_words_act_on_no_terminal() -> None:
+def test_escape_sequences_in_text_do_not_reach_the_terminal() -> None:
     of = replace(task(HOSTILE, HOSTILE), prompt=(Message("user", HOSTILE),))
     called = turn(0, HOSTILE, [(HOSTILE, {HOSTILE: HOSTILE}, result(HOSTILE, Cause.UNKNOWN_TOOL))])
     called = replace(called, parsed=replace(called.parsed, reasoning=HOSTILE))
     played = Played(episode(of, [called]), Reward(0.0, {HOSTILE: 0.5}))
-    for each in (played, hostile(task("[red]bold[/red]"))):
-        text = OWN.sub("", printed(each))
+    for shown in (played, hostile(task("[red]bold[/red]"))):
+        text = OWN.sub("", printed(shown))
         assert "<script>window.broken" in text
         assert not [char for char in text if char != "\n" and not char.isprintable()]
-    assert "[red]bold[/red]" in text, "nor is it rich's own markup"
+    assert "[red]bold[/red]" in text, "markup of rich is not interpreted either"
 
 
-def test_a_line_of_a_million_signs_is_cut_and_says_so() -> None:
+def test_a_text_of_a_million_characters_is_shortened_with_a_note() -> None:
     text = OWN.sub("", printed(hostile(task("x" * 2**20), text="x" * 2**20)))
     assert len(text) < 30_000
     assert "more characters" in text

@@ -1,4 +1,4 @@
-"""One episode on real servers: token-exact turns, every way to end, probes, and whose fault it was."""
+"""Episodes on real servers: exact tokens, every stop, probes, and faults of model and infrastructure."""
 
 import asyncio
 from dataclasses import replace
@@ -17,7 +17,7 @@ CHAT = small_chat()
 
 
 def played(*turns: Any, limits: Limits | None = None, options: Any = None, **task_fields: Any) -> Trajectory:
-    """One episode of a task whose script is `turns`: text, lists of calls, or raw ids."""
+    """An episode with the scripted `turns`: text, lists of calls, or raw ids."""
 
     async def main() -> Trajectory:
         one = task(**task_fields)
@@ -41,14 +41,14 @@ def played(*turns: Any, limits: Limits | None = None, options: Any = None, **tas
 
 
 def raw(text: str) -> tuple[int, ...]:
-    """Ids of a text that a model could write but a script would refuse to."""
+    """Ids of a text that a model could write but a script rejects."""
     return (*CHAT._guard.encode(text), min(CHAT.stop_ids))
 
 
 WRITE_READ = ([call("write", text="x"), call("read")], "done")
 
 
-def test_calls_of_a_turn_are_made_together_and_their_results_read_in_order() -> None:
+def test_calls_of_a_turn_are_made_together_and_their_results_are_read_in_order() -> None:
     trajectory = played(*WRITE_READ)
     assert (trajectory.stop, trajectory.final_text) == (Stop.ANSWERED, "done")
     [(wrote, first), (read, second)] = trajectory.calls
@@ -57,7 +57,7 @@ def test_calls_of_a_turn_are_made_together_and_their_results_read_in_order() -> 
     assert trajectory.seconds >= sum(turn.tool_seconds + turn.engine_seconds for turn in trajectory.turns) > 0
 
 
-def test_every_prompt_begins_with_the_exact_ids_of_all_before_it() -> None:
+def test_every_prompt_begins_with_the_exact_ids_of_all_earlier_turns() -> None:
     prompts: list[tuple[int, ...]] = []
     completions: list[tuple[int, ...]] = []
 
@@ -87,7 +87,7 @@ def test_every_prompt_begins_with_the_exact_ids_of_all_before_it() -> None:
         so_far = prompts[turn] + completions[turn]
         assert prompts[turn + 1][: len(so_far)] == so_far
     assert trajectory.token_ids == prompts[2] + completions[2]
-    # The end-of-turn token is trained on; nothing that was not sampled is.
+    # The end-of-turn token is trained; tokens that were not sampled are not.
     trained = [token for token, flag in zip(trajectory.token_ids, trajectory.loss_mask, strict=True) if flag]
     assert trained == [token for completion in completions for token in completion]
     assert sum(token in CHAT.stop_ids for token in trained) == 3
@@ -112,21 +112,21 @@ def test_an_unknown_tool_and_bad_arguments_are_observations() -> None:
     assert trajectory.stop is Stop.ANSWERED
 
 
-def test_the_turn_limit_follows_difficulty_unless_the_task_says_otherwise() -> None:
+def test_the_turn_limit_follows_the_difficulty_unless_the_task_sets_it() -> None:
     reads = [[call("read")]] * 12
     assert len(played(*reads, max_turns=2).turns) == 2
     easy = played(*reads, difficulty="easy")
     assert (easy.stop, len(easy.turns)) == (Stop.MAX_TURNS, 5)
 
 
-def test_a_turn_over_its_tokens_is_truncated_and_not_executed() -> None:
+def test_a_turn_over_its_token_limit_is_truncated_and_not_executed() -> None:
     trajectory = played([call("write", text="long " * 50)], limits=Limits(tokens_per_turn=20))
     assert trajectory.stop is Stop.TRUNCATED
     assert len(trajectory.turns[0].completion.token_ids) == 20
     assert not trajectory.calls
 
 
-def test_an_episode_over_its_tokens_ends() -> None:
+def test_an_episode_over_its_token_limit_ends() -> None:
     opening = len(played(*WRITE_READ).turns[0].new_ids)
     reads = [[call("read")]] * 8
     trajectory = played(*reads, limits=Limits(tokens_per_episode=opening + 60))
@@ -134,7 +134,7 @@ def test_an_episode_over_its_tokens_ends() -> None:
     assert len(trajectory.token_ids) <= opening + 60
 
 
-def test_running_out_of_time_is_not_the_models_doing() -> None:
+def test_a_timeout_is_not_a_fault_of_the_model() -> None:
     trajectory = played([call("read", seconds=5)], limits=Limits(seconds=1.0))
     assert trajectory.stop is Stop.TIME_UP
     assert trajectory.stop.is_infrastructure
@@ -147,13 +147,13 @@ def test_a_failing_provider_ends_the_episode_as_infrastructure(how: str) -> None
     assert len(trajectory.turns) == 1
 
 
-def test_a_tools_own_error_is_an_observation_and_the_episode_goes_on() -> None:
+def test_an_error_of_a_tool_is_an_observation_and_the_episode_continues() -> None:
     trajectory = played([call("fail", how="model")], "done")
     assert trajectory.stop is Stop.ANSWERED
     assert trajectory.calls[0][1].content == "error: no such ticker"
 
 
-def test_probes_see_what_the_episode_left_behind() -> None:
+def test_probes_read_the_final_state_of_the_episode() -> None:
     probe = StateProbe("read", {}, "x")
     truth = Truth(probes=(probe,))
 

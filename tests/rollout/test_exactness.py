@@ -1,4 +1,4 @@
-"""Sampled is trained, over whole episodes: a real model, the real engine, real servers."""
+"""Sampled tokens equal trained tokens over whole episodes, with a real model, engine and servers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def tiny_model(seed: int) -> Any:
 
 
 class EagerChat:
-    """Hears a call in whatever is said: a random model makes none, and episodes must have several turns."""
+    """Parses every completion as a call: a random model makes none, and episodes need several turns."""
 
     def __init__(self, chat: Any) -> None:
         self._chat = chat
@@ -51,7 +51,7 @@ class EagerChat:
 
 
 def plain_logprobs(model: Any, trajectory: Trajectory) -> list[float]:
-    """What one forward over the whole trajectory gives, in the plainest way there is."""
+    """The log-probs of one plain forward pass over the whole trajectory."""
     ids = torch.tensor([trajectory.token_ids])
     with torch.inference_mode():
         logits = model(input_ids=ids).logits[0].float()
@@ -76,7 +76,7 @@ async def collected(engine: Any, chat: Any, limits: Limits, num_tasks: int) -> l
             return [trajectory async for group in groups for trajectory in group.trajectories]
 
 
-def test_what_was_sampled_is_what_a_plain_forward_scores_over_turns_and_publications() -> None:
+def test_sampled_logprobs_equal_a_plain_forward_pass_over_turns_and_publications() -> None:
     chat = open_chat(qwen3(), system_prompt="Use the tools.")
     first, second = tiny_model(1), tiny_model(2)
 
@@ -101,7 +101,7 @@ def test_what_was_sampled_is_what_a_plain_forward_scores_over_turns_and_publicat
     asyncio.run(main())
 
 
-def test_the_same_members_draw_the_same_tokens_whatever_runs_beside_them() -> None:
+def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None:
     chat = open_chat(qwen3(), system_prompt="Use the tools.")
 
     async def main(num_tasks: int) -> dict[str, tuple[int, ...]]:
@@ -113,6 +113,6 @@ def test_the_same_members_draw_the_same_tokens_whatever_runs_beside_them() -> No
             await engine.close()
         return {trajectory.episode_id: trajectory.token_ids for trajectory in played}
 
-    alone, beside = asyncio.run(main(1)), asyncio.run(main(2))
-    assert set(alone) < set(beside)
-    assert all(beside[episode] == ids for episode, ids in alone.items())
+    alone, together = asyncio.run(main(1)), asyncio.run(main(2))
+    assert set(alone) < set(together)
+    assert all(together[episode] == ids for episode, ids in alone.items())

@@ -1,4 +1,4 @@
-"""Servers on another host, shared by workers, over a line that is slow, loses packets and breaks."""
+"""Servers on another host, shared by workers, over a line that is slow, loses packets and is cut."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 ENVIRON = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 NUM_WORKERS, NUM_TASKS, GROUP_SIZE = 3, 6, 4
 MAX_CONCURRENCY = 7
-"""Two calls for each of three workers, and one that none may have."""
+"""Two calls for every one of three workers, and one that must stay unused."""
 HEADERS = {"Authorization": "Bearer far-away"}
 SERVING = """
 import asyncio, sys
@@ -60,7 +60,7 @@ def notebook(host: Host) -> Iterator[str]:
 
 
 def noted(name: str) -> Task:
-    """Writes a note and reads it: what is read is the note alone, if nobody else is in the episode."""
+    """A task that writes a note and reads it back: only this note, if episodes are isolated."""
     calls = ToolCall("1", "write", {"text": name, "seconds": 0.3}), ToolCall("2", "read", {})
     results = ToolResult("1", "written", Cause.OK, 0.0), ToolResult("2", f'["{name}"]', Cause.OK, 0.0)
     return task(name, demonstration=(DemoTurn("", calls, results), DemoTurn("done")))
@@ -81,7 +81,7 @@ def write_recipe(folder: Path, url: str) -> Path:
 
 
 def in_flight(events: Sequence[str]) -> int:
-    """Most of the server's calls that were under way at once."""
+    """The maximum number of concurrent calls on the server."""
     most = now = 0
     for event in events:
         now += 1 if event.endswith("starts") else -1
@@ -90,7 +90,7 @@ def in_flight(events: Sequence[str]) -> int:
 
 
 def server_log(url: str, host: Host) -> list[str]:
-    """Asked for on the server's own host, where the line does not matter."""
+    """The log of the server, requested on its own host, without the line."""
     asking = (
         "import asyncio, sys\n"
         "from tests.rollout.test_far_servers import ask_log\n"
@@ -111,7 +111,7 @@ async def ask_log(url: str) -> str:
 
 
 @pytest.mark.slow
-def test_rollouts_of_many_workers_survive_a_line_that_loses_packets_and_breaks(tmp_path: Path) -> None:
+def test_rollouts_of_several_workers_survive_lost_packets_and_a_cut_line(tmp_path: Path) -> None:
     with Line(delay_seconds=0.03, loss=0.03) as line, notebook(line.far) as url:
         recipe = write_recipe(tmp_path, url)
         outs = [tmp_path / f"worker{number}.jsonl" for number in range(NUM_WORKERS)]
@@ -128,26 +128,26 @@ def test_rollouts_of_many_workers_survive_a_line_that_loses_packets_and_breaks(t
                 time.sleep(0.05)
             with line.cut():
                 time.sleep(4.0)  # twice as long as a call may take
-            told = [json.loads(process.communicate(timeout=240)[0]) for process in playing]
-        assert line.num_lost > 100, "or nothing was survived"
-        assert sum(sum(each["lost"].values()) for each in told) > 0, "the cut took episodes"
-        for out, each in zip(outs, told, strict=True):
-            check_whole(list(read(out)), each["num_groups"])
+            reports = [json.loads(process.communicate(timeout=240)[0]) for process in playing]
+        assert line.num_lost > 100, "the line lost no packets"
+        assert sum(sum(report["lost"].values()) for report in reports) > 0, "the cut lost no episodes"
+        for out, report in zip(outs, reports, strict=True):
+            check_whole(list(read(out)), report["num_groups"])
         events = server_log(url, line.far)
     assert in_flight([event for event in events if not event.startswith("read")]) <= MAX_CONCURRENCY - 1
 
 
 def check_whole(played: list[Played], num_groups: int) -> None:
-    """Every episode of every group, each with its own note and no one else's."""
+    """Check that all groups are complete and that every episode has only its own note."""
     assert num_groups == NUM_TASKS
     assert len(played) == NUM_TASKS * GROUP_SIZE
-    for each in played:
-        assert is_success(each.trajectory)
-        [turn, _] = each.trajectory.turns
-        assert [result.content for result in turn.results] == ["written", f'["{each.trajectory.task.id}"]']
+    for episode in played:
+        assert is_success(episode.trajectory)
+        [turn, _] = episode.trajectory.turns
+        assert [result.content for result in turn.results] == ["written", f'["{episode.trajectory.task.id}"]']
 
 
-def test_the_line_is_as_slow_as_it_is_said_to_be() -> None:
+def test_the_line_has_its_configured_delay() -> None:
     with Line(delay_seconds=0.05, loss=0.0) as line:
         answering = (
             "import socket\n"
@@ -166,4 +166,4 @@ def test_the_line_is_as_slow_as_it_is_said_to_be() -> None:
             assert server.stdout.readline() == "ready\n"
             with started(line.near, "-c", asking) as client:
                 seconds = float(client.communicate(timeout=30)[0])
-        assert 0.2 <= seconds < 5.0, "there and back for the connection, and again for the answer"
+        assert 0.2 <= seconds < 5.0, "one round trip to connect, and one for the answer"

@@ -1,4 +1,4 @@
-"""In lockstep no timing enters the numbers, and nobody waits for ever."""
+"""In lockstep, numbers do not depend on timing, and there is no deadlock."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ def turns(one: Task) -> list[tuple[int, ...]]:
 
 
 class Watched:
-    """A scripted engine that keeps what it was asked for together; `hook` is called before each batch."""
+    """A scripted engine that records its batches; `hook` is called before every batch."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -79,27 +79,27 @@ def numbered(count: int) -> list[Task]:
 
 
 def test_two_processes_whose_tools_take_different_times_sample_the_same_bits() -> None:
-    """Faults, retries, others' slots, a full cache and a warm one included."""
+    """With faults, retries, reused slots, a full cache and a warm cache."""
     settings = [{"luck": 1, "fault_rate": 0.1}, {"luck": 2, "fault_rate": 0.1, "is_warm": True}]
     children = [
-        subprocess.Popen([warm.heavy(), COLLECTION, json.dumps(each)], stdout=subprocess.PIPE, text=True)
-        for each in settings
+        subprocess.Popen([warm.heavy(), COLLECTION, json.dumps(setting)], stdout=subprocess.PIPE, text=True)
+        for setting in settings
     ]
     first, second = [json.loads(child.communicate(timeout=300)[0]) for child in children]
     assert len(first["played"]) == 10
-    assert any(not episode.endswith(".0") for episode in first["played"]), "no retry was among them"
+    assert any(not episode.endswith(".0") for episode in first["played"]), "there was no retry"
     assert len({episode["stop"] for episode in first["played"].values()}) > 1
     assert first["played"] == second["played"]
 
 
-def test_a_round_holds_all_that_are_in_play_in_a_fixed_order() -> None:
+def test_a_round_contains_all_running_episodes_in_a_fixed_order() -> None:
     async def main() -> None:
         tasks = numbered(3)
         async with stage(tasks, 6, group_size=2) as (collector, engine):
             groups = await gathered(collector, tasks, 3)
             assert len(groups) == 3
             assert engine.num_forgotten == 1
-            # All six, then those whose task takes one call, then those whose task takes two.
+            # All six, then those whose task needs one call, then those whose task needs two.
             assert [len(batch) for batch in engine.batches] == [6, 4, 2]
             for batch in engine.batches:
                 assert batch == sorted(batch, key=lambda ask: (ask.prompt_ids, ask.seed))
@@ -107,7 +107,7 @@ def test_a_round_holds_all_that_are_in_play_in_a_fixed_order() -> None:
     asyncio.run(main())
 
 
-def test_a_slot_that_comes_free_is_filled_before_the_next_round() -> None:
+def test_a_free_slot_is_filled_before_the_next_round() -> None:
     async def main() -> None:
         tasks = numbered(3)
         async with stage(tasks, 3, group_size=2) as (collector, engine):
@@ -119,20 +119,20 @@ def test_a_slot_that_comes_free_is_filled_before_the_next_round() -> None:
     asyncio.run(main())
 
 
-def test_a_group_drawn_in_anothers_place_joins_the_round_that_comes_next() -> None:
+def test_a_replacement_group_joins_the_next_round() -> None:
     async def main() -> None:
         tasks = numbered(3)
         async with stage(tasks, 8, group_size=2) as (collector, engine):
             wanted = collector.collecting(tasks, 2, is_wanted=lambda group: group.task.id != "t0")
             async with wanted as groups:
                 assert {group.task.id async for group in groups} == {"t0", "t1", "t2"}
-            # t0 is over after the first round; t2 takes its place beside t1's second turn.
+            # t0 ends after the first round; t2 replaces it during the second turn of t1.
             assert [len(batch) for batch in engine.batches] == [4, 4, 2, 2]
 
     asyncio.run(main())
 
 
-def test_an_episode_whose_time_is_up_while_it_waits_holds_nobody_up() -> None:
+def test_an_episode_that_times_out_while_it_waits_does_not_block_others() -> None:
     async def main() -> None:
         tasks = [task("t1")]
         async with stage(tasks, 2, Limits(seconds=3), group_size=2, num_retries=1) as (collector, _):
@@ -142,18 +142,18 @@ def test_an_episode_whose_time_is_up_while_it_waits_holds_nobody_up() -> None:
             async def slow(one: Task, episode: str) -> AsyncIterator[Any]:
                 async with inner(one, episode) as toolbox:
                     while episode == "t1/1.0" and not collector.progress.failures:
-                        await asyncio.sleep(0.05)  # its partner waits for it longer than an episode may take
+                        await asyncio.sleep(0.05)  # its partner waits longer than an episode may take
                     yield toolbox
 
             collector._lease = slow
             [group] = await gathered(collector, tasks, 1)
-            assert [each.episode_id for each in group.trajectories] == ["t1/0.1", "t1/1.0"]
+            assert [trajectory.episode_id for trajectory in group.trajectories] == ["t1/0.1", "t1/1.0"]
             assert collector.progress.failures == {Stop.TIME_UP: 1}
 
     asyncio.run(main())
 
 
-def test_leaving_in_the_middle_of_a_round_leaves_nothing_behind_and_the_next_collection_plays() -> None:
+def test_the_next_collection_works_after_leaving_one_in_the_middle_of_a_round() -> None:
     async def main() -> None:
         tasks = numbered(3)
         async with stage(tasks, 4, group_size=2) as (collector, engine):
@@ -168,7 +168,7 @@ def test_leaving_in_the_middle_of_a_round_leaves_nothing_behind_and_the_next_col
     asyncio.run(main())
 
 
-def test_an_engine_that_is_gone_ends_the_collection() -> None:
+def test_a_failed_engine_ends_the_collection() -> None:
     async def main() -> None:
         tasks = numbered(20)
         async with stage(tasks, 4, group_size=2, num_retries=0) as (collector, engine):
@@ -187,7 +187,7 @@ def test_an_engine_that_is_gone_ends_the_collection() -> None:
 
 
 def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
-    """A lease that waits for another's process must not be waited for by that other."""
+    """An episode that waits for the server of another must not block that other one."""
     block = {
         "command": sys.executable,
         "args": [str(NOTEBOOK)],
@@ -206,10 +206,10 @@ def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
             engine = Watched(scripted(CHAT, pool, tasks, turns))
             rewards = await exits.enter_async_context(Rewards())
             bench = Workbench(recipe, engine, CHAT, pool, rewards, Slots(8))
-            # Two at once, as a validation beside the next step: one goes after the other.
+            # Two at once, like a validation during the next step: they run one after the other.
             both = [gathered(bench.collector(seed=seed), tasks, 2) for seed in (1, 2)]
             assert [len(groups) for groups in await asyncio.gather(*both)] == [2, 2]
-            assert engine.num_forgotten == 2, "the recipe's lockstep was not heard"
+            assert engine.num_forgotten == 2, "rollout.lockstep was ignored"
             assert [len(batch) for batch in engine.batches] == [2, 2, 2] * 2
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Reference plans played through the whole path score 1.0 in every family and split; cheats do not."""
+"""Reference plans score 1.0 end to end in every family and split; cheats do not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -27,7 +27,7 @@ LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000)
 
 @asynccontextmanager
 async def servers(chat: RenderedChat) -> AsyncIterator[Pool]:
-    """The five built-in ones. Results are long in this tokenizer's small vocabulary: the budget is wide."""
+    """The five built-in servers; results are long in a small vocabulary, so the limit is high."""
     async with Pool(warm.built_in({}), max_result_tokens=8_000, count_tokens=chat.count_tokens) as pool:
         assert not await pool.connect()
         yield pool
@@ -52,22 +52,22 @@ def scripted_as(task: Task, *turns: DemoTurn) -> Task:
 
 
 def guessed(task: Task) -> Task:
-    """The right answer, without having asked anyone."""
+    """The correct answer without any call."""
     return scripted_as(task, DemoTurn(task.demonstration[-1].text))
 
 
 def wrong(task: Task) -> Task:
-    """All the right calls, and a wrong answer."""
+    """All correct calls and a wrong answer."""
     return scripted_as(task, *task.demonstration[:-1], DemoTurn("I would rather not say: 0.123454321"))
 
 
 def silent(task: Task) -> Task:
-    """All the right calls, and a tool's output where the answer should be found."""
+    """All correct calls, and an answer that only points to their results."""
     return scripted_as(task, *task.demonstration[:-1], DemoTurn("See the result above."))
 
 
 def posted_twice(task: Task) -> Task | None:
-    """The message, and then the same message again."""
+    """The correct message posted twice."""
     posts = [turn for turn in task.demonstration if any("send_slack" in call.name for call in turn.calls)]
     if not posts:
         return None
@@ -80,7 +80,7 @@ CHEATS = (guessed, wrong, silent, posted_twice)
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Of one start of the servers: the tasks they made, and what was played on them."""
+    """The tasks and the groups played on them, from one start of the servers."""
 
     tasks: tuple[Task, ...]
     groups: list[Group]
@@ -98,7 +98,7 @@ def outcomes() -> Outcomes:
             for cheat in CHEATS:
                 tried = (cheat(task) for task in tasks if task.split == "test")
                 cheated[cheat.__name__] = await played(
-                    pool, chat, [each for each in tried if each is not None]
+                    pool, chat, [task for task in tried if task is not None]
                 )
             return Outcomes(tasks, await played(pool, chat, tasks), cheated)
 
@@ -106,7 +106,7 @@ def outcomes() -> Outcomes:
 
 
 @pytest.mark.parametrize("cheat", [cheat.__name__ for cheat in CHEATS])
-def test_cheats_played_through_the_whole_path_are_not_paid(outcomes: Outcomes, cheat: str) -> None:
+def test_cheats_are_not_rewarded_end_to_end(outcomes: Outcomes, cheat: str) -> None:
     groups = outcomes.cheated[cheat]
     assert groups
     assert [group.task.id for group in groups if group.rewards[0].total != 0.0] == []

@@ -1,4 +1,4 @@
-"""Stored trajectories come back whole, also after a kill, and are shown as text only."""
+"""Stored trajectories are read back completely, also after a kill, and displayed as plain text."""
 
 import io
 import logging
@@ -50,7 +50,7 @@ def played(number: int = 0, text: str = "The price is 4.") -> Played:
     return Played(trajectory, Reward(1.0, {"outcome": 1.0}), step=number)
 
 
-def test_a_trajectory_comes_back_as_it_was_but_for_its_demonstration(tmp_path: Path) -> None:
+def test_a_trajectory_is_read_back_without_its_demonstration(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "trajectories.jsonl"
     stored = [played(number) for number in range(3)]
     with TrajectoryWriter(path) as writer:
@@ -76,7 +76,7 @@ def test_tools_are_written_once(tmp_path: Path) -> None:
     assert path.read_text().count('"Price"') == 1
 
 
-def test_a_torn_last_line_is_skipped_reported_and_written_past(
+def test_an_incomplete_last_line_is_skipped_logged_and_kept_apart_from_new_lines(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "trajectories.jsonl"
@@ -88,17 +88,17 @@ def test_a_torn_last_line_is_skipped_reported_and_written_past(
         writer.write(played(2))
     with caplog.at_level(logging.WARNING):
         assert [item.step for item in read(path)] == [0, 2]
-    assert "skipped a torn line" in caplog.text
+    assert "skipped an incomplete line" in caplog.text
 
 
-def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text('{"kind": "metrics"}\n')
     with pytest.raises(ValueError, match="not a line of a trajectory file"):
         list(read(path))
 
 
-def test_what_a_model_wrote_is_shown_as_text() -> None:
+def test_model_output_is_displayed_as_plain_text() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=200, color_system=None)
     print_played(played(text="\x1b[2J[red]not markup[/red]\x07 \u202e"), console)

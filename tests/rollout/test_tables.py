@@ -1,4 +1,4 @@
-"""Tables keep every name whole, however narrow the terminal."""
+"""Tables break no name, however narrow the terminal is."""
 
 import io
 
@@ -28,7 +28,7 @@ def printed(on: Console) -> str:
     return on.file.getvalue()
 
 
-def test_columns_that_do_not_fit_follow_below_with_the_names_repeated() -> None:
+def test_columns_that_do_not_fit_follow_below_with_repeated_names() -> None:
     rows = [("first", "1", "22"), ("second", "333", "4")]
     assert [*figure_table(("", "a", "b"), rows, 80)] == [
         "          a   b",
@@ -37,10 +37,10 @@ def test_columns_that_do_not_fit_follow_below_with_the_names_repeated() -> None:
     ]
     narrow = ["          a", "first     1", "second  333", "", "         b", "first   22", "second   4"]
     assert [*figure_table(("", "a", "b"), rows, 12)] == narrow
-    assert [*figure_table(("", "a", "b"), rows, 1)] == narrow, "one column at least, whole"
+    assert [*figure_table(("", "a", "b"), rows, 1)] == narrow, "at least one unbroken column"
 
 
-def test_a_reason_is_wrapped_beside_its_name_or_below_where_it_is_narrow() -> None:
+def test_a_reason_is_wrapped_next_to_its_name_or_below_on_a_narrow_terminal() -> None:
     rows = [("weights", "1.19", "596.0 million, bfloat16"), ("activations", "2.00", "by some.long.key")]
     assert [*reason_table(("held", "GB", "by"), rows, 33)] == [
         "held           GB  by",
@@ -53,7 +53,7 @@ def test_a_reason_is_wrapped_beside_its_name_or_below_where_it_is_narrow() -> No
     assert below[-2:] == ["activations  2.00", "    by some.long.key"]
 
 
-def test_a_word_longer_than_the_line_stays_whole() -> None:
+def test_a_word_longer_than_the_line_is_not_broken() -> None:
     assert wrapped("a very-long-word here", 4) == ["a", "very-long-word", "here"]
 
 

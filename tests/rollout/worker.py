@@ -1,6 +1,6 @@
-"""One of several workers that play the same tasks on one far server: a program, so that it can be anywhere.
+"""One of several workers that play the same tasks on one remote server, as a separate program.
 
-python -m tests.rollout.worker RECIPE NUM_WORKERS OUT   ->   OUT, and what was lost on the way
+python -m tests.rollout.worker RECIPE NUM_WORKERS OUT   ->   OUT, and the counts of lost episodes
 """
 
 import asyncio

@@ -132,7 +132,7 @@ def test_steps_and_epochs_together_and_epochs_of_a_curriculum_are_refused(tmp_pa
     with pytest.raises(ValueError, match=r"run\.num_steps is 4 and run\.num_epochs is 2: give one"):
         changed_recipe(saved, ["run.num_epochs=2", "run.num_steps=4"])
     for kind in ("schedule", "success"):
-        with pytest.raises(ValueError, match=rf"run\.num_epochs is 2: curriculum\.kind '{kind}' makes no"):
+        with pytest.raises(ValueError, match=rf"run\.num_epochs is 2: curriculum\.kind '{kind}' does not"):
             load_recipe(None, ["run.num_epochs=2", f"curriculum.kind={kind}"])
 
 

@@ -1,17 +1,17 @@
-"""Takes the rewards of whole groups, gives each member (or each turn of a member) its advantage."""
+"""Advantage estimators: from the rewards of groups to one advantage per member, or per turn of a member."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 Rewards_N_G = Sequence[Sequence[float]]
-"""One list a group, one reward a member; groups may differ in size."""
+"""One list per group, one reward per member; groups may differ in size."""
 Advantages_N_G = list[list[float]]
 Rewards_N_G_K = Sequence[Sequence[Sequence[float]]]
-"""One reward a turn of each member; members may differ in turns."""
+"""One reward per turn of every member; members may differ in number of turns."""
 Advantages_N_G_K = list[list[list[float]]]
 
 FLAT = 1e-9
-"""Rewards this close, as a share of their size, are equal: dividing float noise by its own std gives ±1."""
+"""Relative tolerance below which rewards are equal: float noise divided by its own std would be ±1."""
 
 
 def mean(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
@@ -25,20 +25,20 @@ def grpo(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
 
 
 def rloo(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
-    """r − mean(the others of the group), which is n/(n − 1) times `mean`'s."""
+    """r − mean(the other members of the group), which is n/(n − 1) times the advantage of `mean`."""
     return [_scaled(members, 1 - 1 / max(len(members), 2)) for members in mean(rewards_N_G)]
 
 
 def maxrl(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
-    """(r − mean(group)) / mean(group), and 0 where nobody succeeded (MaxRL, arXiv 2602.02710)."""
+    """(r − mean(group)) / mean(group), and 0 where no member succeeded (MaxRL, arXiv 2602.02710)."""
     for number, rewards_G in enumerate(rewards_N_G):
-        if any(reward < 0 for reward in rewards_G):  # a negative mean would turn every sign around
-            raise ValueError(f"maxrl needs rewards of at least 0, group {number} has {min(rewards_G)}")
+        if any(reward < 0 for reward in rewards_G):  # a negative mean would flip every sign
+            raise ValueError(f"maxrl needs rewards of at least 0, but group {number} has {min(rewards_G)}")
     return [_scaled(_centred(rewards_G, _mean(rewards_G)), _mean(rewards_G)) for rewards_G in rewards_N_G]
 
 
 def reinforce_plus_plus(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
-    """(r − mean(batch)) / std(batch): the baseline is the whole batch, groups play no part."""
+    """(r − mean(batch)) / std(batch): the baseline is the whole batch, and groups are ignored."""
     batch = [reward for rewards_G in rewards_N_G for reward in rewards_G]
     if _is_flat(batch):
         return [[0.0] * len(rewards_G) for rewards_G in rewards_N_G]
@@ -47,14 +47,14 @@ def reinforce_plus_plus(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
 
 
 def batch_std(rewards_N_G: Rewards_N_G) -> Advantages_N_G:
-    """(r − mean(group)) / std of those differences over the batch: easy groups are not blown up."""
+    """(r − mean(group)) / std of those differences over the batch: no group is scaled by its own std."""
     advantages_N_G = mean(rewards_N_G)
     spread = _std([advantage for members in advantages_N_G for advantage in members])
     return [_scaled(members, spread) for members in advantages_N_G]
 
 
 def turn(rewards_N_G_K: Rewards_N_G_K, *, gamma: float = 1.0) -> Advantages_N_G_K:
-    """Return-to-go of each turn less its mean over the members of the group that reached that turn.
+    """Return-to-go of a turn minus its mean over the members of the group that reached that turn.
 
     Two members, rewards [0, 1] and [0]: returns [1, 1] and [0], baselines [.5, 1], advantages [.5, 0], [−.5].
     """
@@ -75,7 +75,7 @@ def turn(rewards_N_G_K: Rewards_N_G_K, *, gamma: float = 1.0) -> Advantages_N_G_
 
 
 def returns_to_go(rewards_K: Sequence[float], *, gamma: float = 1.0) -> list[float]:
-    """Of each turn: its own reward and, discounted by γ a turn, those of the turns after it."""
+    """The return of every turn: its own reward plus later rewards, discounted by γ per turn."""
     returns_K: list[float] = []
     following = 0.0
     for reward in reversed(rewards_K):
@@ -85,7 +85,7 @@ def returns_to_go(rewards_K: Sequence[float], *, gamma: float = 1.0) -> list[flo
 
 
 def has_signal(rewards_G: Sequence[float]) -> bool:
-    """Whether a group teaches anything: one member, or all rewards equal, gives advantages of 0."""
+    """Whether a group has a nonzero advantage: not if it has one member or if all rewards are equal."""
     return not _is_flat(rewards_G)
 
 
@@ -97,11 +97,11 @@ ADVANTAGES: Mapping[str, Callable[[Rewards_N_G], Advantages_N_G]] = {
     "reinforce++": reinforce_plus_plus,
     "batch_std": batch_std,
 }
-"""From outcomes to one advantage a member; `turn` needs rewards by turn, `gae.gae` values by token."""
+"""Estimators over outcome rewards. `turn` needs a reward per turn and `gae.gae` a value per token."""
 
 
 def _mean(values: Sequence[float]) -> float:
-    # fsum: the order of the members changes no bit
+    # fsum is exact, so the result does not depend on the order of the members
     return math.fsum(values) / max(len(values), 1)
 
 
@@ -111,7 +111,7 @@ def _std(values: Sequence[float]) -> float:
 
 
 def _is_flat(values: Sequence[float]) -> bool:
-    # written so that a NaN is not flat: it must be seen, not turned into 0
+    # `<=` is false for NaN, so a NaN counts as not flat and shows up in the advantages instead of becoming 0
     return all(abs(value - values[0]) <= FLAT * max(abs(values[0]), 1.0) for value in values)
 
 

@@ -1,4 +1,4 @@
-"""Takes a reference's value and the policy's, gives the reference's next: an exponential moving average."""
+"""The reference policy as an exponential moving average of the policy."""
 
 import math
 
@@ -6,11 +6,11 @@ from torch import Tensor
 
 
 def ema(reference: Tensor, current: Tensor, *, decay: float) -> Tensor:
-    """d·reference + (1 − d)·current, in fp32 at least, in the reference's own dtype."""
+    """d·reference + (1 − d)·current, computed in at least fp32, returned in the reference's dtype."""
     wide = reference if reference.dtype.itemsize >= 4 else reference.float()
     return (decay * wide + (1 - decay) * current.to(wide.dtype)).to(reference.dtype)
 
 
 def half_life(decay: float) -> float:
-    """Updates after which half of the old reference is left: 69 for 0.99."""
+    """Number of updates after which the old reference has weight ½: 69 for a decay of 0.99."""
     return math.log(0.5) / math.log(decay)

@@ -1,4 +1,4 @@
-"""Takes rewards and values by token, gives GAE advantages and returns over the model's own tokens."""
+"""Generalised advantage estimation (GAE) over the model's own tokens, and whitening of its advantages."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ from turnwise.algorithms.ratio import zero_where_masked
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Both are 0 at tokens that are not the model's own."""
+    """Advantages and returns; both are 0 at tokens that the model did not write."""
 
     advantages_BT: Tensor
     returns_BT: Tensor
-    """Advantage + value, from advantages not yet whitened: what the value head learns."""
+    """Advantage (before whitening) + value: the target of the value head."""
 
 
 def gae(
@@ -28,15 +28,15 @@ def gae(
     bootstrap_B: Tensor | None = None,
     turn_BT: Tensor | None = None,
 ) -> Estimates:
-    """Generalised advantage estimation in which "the next token" is the next of the model's own.
+    """Generalised advantage estimation in which the next token is the next one that the model wrote itself.
 
-    The mask is 1 on own tokens; what stands elsewhere (tool output, padding) is never read. `bootstrap_B` is
-    the value after the last own token, and counts only in rows that were cut off (`is_truncated_B`). With
-    `turn_BT`, the number of each token's turn, γ applies from one turn to the next and is 1 within a turn,
-    also to the bootstrap, because a row is cut off within a turn.
+    The mask is 1 on the model's own tokens; values elsewhere (tool output, padding) are never read.
+    `bootstrap_B` is the value after the last own token, used only in truncated rows (`is_truncated_B`). With
+    `turn_BT`, the turn number of every token, γ applies between turns and is 1 within a turn. It is also 1
+    before the bootstrap, because a row is truncated within a turn.
 
-        mask    0 1 1 0 0 1     V(5) follows token 2; tokens 0, 3 and 4 do not exist
-        turn    - 0 0 - - 1     by turn, γ stands between tokens 2 and 5 only
+        mask    0 1 1 0 0 1     V(5) follows token 2; tokens 0, 3 and 4 are skipped
+        turn    - 0 0 - - 1     with turns, γ applies between tokens 2 and 5 only
     """
     own_BT = mask_BT.bool()
     following_B = torch.zeros_like(values_BT[:, 0])
@@ -56,7 +56,7 @@ def gae(
 
 
 def _discounts(own_BT: Tensor, gamma: float, turn_BT: Tensor | None) -> Tensor:
-    """The discount from each own token to the next own one."""
+    """The discount from an own token to the next own token."""
     if turn_BT is None:
         return torch.full(own_BT.shape, gamma, dtype=torch.float64, device=own_BT.device)
     discounts_BT = torch.ones(own_BT.shape, dtype=torch.float64, device=own_BT.device)
@@ -71,7 +71,7 @@ def _discounts(own_BT: Tensor, gamma: float, turn_BT: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Sums over masked-in entries; those of micro-batches or ranks add up to the whole batch's."""
+    """Sums over the entries where the mask is 1; sums of micro-batches and ranks add up to the batch's."""
 
     num: float
     total: float
@@ -86,27 +86,27 @@ class Moments:
 
     @property
     def variance(self) -> float:
-        """With n − 1; exactly 0 where what is left is rounding."""
+        """With n − 1 in the denominator; exactly 0 where the remainder is rounding error."""
         variance = (self.squares - self.num * self.mean**2) / max(self.num - 1.0, 1.0)
-        # asked this way round, a NaN stays a NaN and is seen
+        # `<=` is false for NaN, so a NaN is returned and not replaced by 0
         return 0.0 if variance <= 1e-12 * max(self.squares / max(self.num, 1.0), 1e-12) else variance
 
 
 def moments(values_BT: Tensor, mask_BT: Tensor) -> Moments:
-    """Of the entries where the mask is 1, summed in fp64."""
+    """The moments of the entries where the mask is 1, summed in fp64."""
     kept = values_BT.detach()[mask_BT.bool()].double()
     return Moments(float(kept.numel()), float(kept.sum()), float((kept * kept).sum()))
 
 
-def whiten(values_BT: Tensor, mask_BT: Tensor, whole: Moments) -> Tensor:
-    """(x − mean) / std by the moments of the *whole* batch; 0 where masked or where nothing varies."""
-    if whole.variance == 0.0:
+def whiten(values_BT: Tensor, mask_BT: Tensor, batch: Moments) -> Tensor:
+    """(x − mean) / std with the moments of the *whole* batch; 0 where masked or if the variance is 0."""
+    if batch.variance == 0.0:
         return torch.zeros_like(values_BT)
-    return zero_where_masked((values_BT - whole.mean) / whole.variance**0.5, mask_BT)
+    return zero_where_masked((values_BT - batch.mean) / batch.variance**0.5, mask_BT)
 
 
 def explained_variance(values_BT: Tensor, returns_BT: Tensor, mask_BT: Tensor) -> float:
-    """1 − var(returns − values) / var(returns): 1 is perfect, 0 no better than a constant; 0 if flat."""
-    spread = moments(returns_BT, mask_BT).variance
-    missed = moments(returns_BT - values_BT, mask_BT).variance
-    return 0.0 if spread == 0.0 else 1.0 - missed / spread
+    """1 − var(returns − values) / var(returns): 1 is perfect, 0 a constant guess; 0 if returns are equal."""
+    total = moments(returns_BT, mask_BT).variance
+    residual = moments(returns_BT - values_BT, mask_BT).variance
+    return 0.0 if total == 0.0 else 1.0 - residual / total

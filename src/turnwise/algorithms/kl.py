@@ -1,6 +1,7 @@
-"""Takes the log-probs of the policy and its reference, gives KL by token, its coefficient and its cap.
+"""KL divergence from the reference policy per token, its adaptive coefficient and its cap.
 
-All estimate KL(π‖ref) on tokens drawn from π, in nats; what they do as a loss differs, see each.
+All estimators estimate KL(π‖ref) on tokens drawn from π, in nats. Their gradients as a loss differ: see the
+docstring of the estimator.
 """
 
 import math
@@ -22,17 +23,17 @@ def k2(logprobs_BT: Tensor, ref_logprobs_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def k3(logprobs_BT: Tensor, ref_logprobs_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """ref/π − 1 − log ref/π. Unbiased and never negative; as a plain loss it pulls by KL(ref‖π) instead."""
+    """ref/π − 1 − log ref/π. Unbiased and never negative; as a loss its gradient is that of KL(ref‖π)."""
     log_ratio_BT = masked_log_ratio(ref_logprobs_BT, logprobs_BT, mask_BT)
     return exp_bounded(log_ratio_BT) - 1 - log_ratio_BT
 
 
 KL_ESTIMATORS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
-"""For measuring: (logprobs_BT, ref_logprobs_BT, mask_BT)."""
+"""Estimators for measuring KL: (logprobs_BT, ref_logprobs_BT, mask_BT)."""
 
 
 def k2_loss(logprobs_BT: Tensor, ref_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """`k2`; exact on tokens drawn from π_θ itself, that is in the first minibatch."""
+    """`k2`. Its gradient is exact on tokens drawn from π_θ, that is, in the first minibatch."""
     del old_logprobs_BT
     return k2(logprobs_BT, ref_logprobs_BT, mask_BT)
 
@@ -40,7 +41,8 @@ def k2_loss(logprobs_BT: Tensor, ref_logprobs_BT: Tensor, old_logprobs_BT: Tenso
 def k3_ratio(
     logprobs_BT: Tensor, ref_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor
 ) -> Tensor:
-    """π_θ/π_old · k3 with both live: over tokens drawn from π_old, KL(π_θ‖ref) and its very gradient."""
+    """π_θ/π_old · k3, differentiated through both: on tokens drawn from π_old, the value and gradient of
+    KL(π_θ‖ref)."""
     ratio_BT = exp_bounded(masked_log_ratio(logprobs_BT, old_logprobs_BT, mask_BT))
     return ratio_BT * k3(logprobs_BT, ref_logprobs_BT, mask_BT)
 
@@ -49,14 +51,14 @@ KL_LOSSES: Mapping[str, Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]] = {
     "k2": k2_loss,
     "k3_ratio": k3_ratio,
 }
-"""For the loss: (logprobs_BT, ref_logprobs_BT, old_logprobs_BT, mask_BT). Plain k1 and k3 are not offered:
-their gradients are 0 and another divergence's."""
+"""KL terms for the loss: (logprobs_BT, ref_logprobs_BT, old_logprobs_BT, mask_BT). k1 and k3 are not offered:
+the expected gradient of k1 is 0, and that of k3 belongs to another divergence."""
 
 
 def reward_penalty(
     old_logprobs_BT: Tensor, ref_logprobs_BT: Tensor, mask_BT: Tensor, coefficient: float
 ) -> Tensor:
-    """−coefficient · k1(π_old, ref), to be *added* to rewards by token; a row's sum is the member's."""
+    """−coefficient · k1(π_old, ref) per token, to be *added* to rewards; a row sums to a member's penalty."""
     return -coefficient * k1(old_logprobs_BT, ref_logprobs_BT, mask_BT).detach()
 
 
@@ -69,9 +71,10 @@ def adapt(
     lowest: float = 1e-5,
     highest: float = 1.0,
 ) -> float:
-    """The next coefficient: up by gain · (kl/target − 1), that error bounded at ±0.2 (arXiv 1909.08593).
+    """The coefficient times 1 + gain · (kl/target − 1), that error bounded at ±0.2 (arXiv 1909.08593).
 
-    A KL that is not a number leaves it as it is. The bounds keep it from decaying to where it cannot return.
+    A KL that is not finite leaves the coefficient unchanged. `lowest` keeps it from decaying so far that it
+    cannot recover.
     """
     if target <= 0:
         raise ValueError(f"KL target must be above 0, got {target}")
@@ -82,6 +85,8 @@ def adapt(
 
 
 def is_over_cap(kl_per_token: float, cap: float = 3.0) -> bool:
-    """Whether the update must be skipped. NaN is over; the loss itself is never clamped, which would take
-    away the gradient that leads back."""
+    """Whether the update must be skipped; NaN counts as over the cap.
+
+    The loss itself is never clamped: a clamp would remove the gradient that pulls the policy back.
+    """
     return not kl_per_token <= cap

@@ -1,4 +1,4 @@
-"""Takes log-probs before and during the update and advantages, gives a loss by token and how it was clipped.
+"""Policy losses per token, with masks of the clipped tokens, and the value loss.
 
 One row is one sample. Everything at a masked position is exactly 0, in value and in gradient.
 """
@@ -15,12 +15,12 @@ from turnwise.config import CLIP_BOUNDS
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How far the ratio may go: from 1 − low to 1 + high."""
+    """The range that the ratio is clipped to: from 1 − low to 1 + high."""
 
     low: float = 0.2
     high: float = 0.28
     dual: float | None = None
-    """Dual clip: for a negative advantage a ratio above this (> 1, commonly 3) counts as this; None: off."""
+    """Dual clip: the maximum ratio for a negative advantage (above 1, commonly 3); None switches it off."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.low <= 1 or self.high < 0:
@@ -31,11 +31,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLoss:
-    """A loss to be aggregated, and detached figures for health."""
+    """The loss per token, to be aggregated, and detached tensors for the metrics."""
 
     losses_BT: Tensor
     ratio_BT: Tensor
-    """1 at masked positions; for `gspo` the sequence's ratio at each of its tokens."""
+    """1 at masked positions; for `gspo`, the ratio of the sequence at all of its tokens."""
     is_clipped_low_BT: Tensor
     is_clipped_high_BT: Tensor
     is_clipped_dual_BT: Tensor
@@ -48,7 +48,7 @@ Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Bounds], PolicyLoss]
 def clip(
     logprobs_BT: Tensor, old_logprobs_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, bounds: Bounds
 ) -> PolicyLoss:
-    """PPO: −min(r·A, clip(r)·A), r = π_θ/π_old of each token."""
+    """PPO: −min(r·A, clip(r)·A), where r = π_θ/π_old of the token."""
     ratio_BT = exp_bounded(masked_log_ratio(logprobs_BT, old_logprobs_BT, mask_BT))
     return _clipped(ratio_BT, advantages_BT, mask_BT, bounds)
 
@@ -56,11 +56,11 @@ def clip(
 def gspo(
     logprobs_BT: Tensor, old_logprobs_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, bounds: Bounds
 ) -> PolicyLoss:
-    """As `clip` with one ratio a sequence: the geometric mean of its tokens' (arXiv 2507.18071, eq. 14)."""
+    """`clip` with one ratio per sequence: the geometric mean over its tokens (arXiv 2507.18071, eq. 14)."""
     log_ratio_BT = masked_log_ratio(logprobs_BT, old_logprobs_BT, mask_BT)
     num_tokens_B = mask_BT.bool().sum(dim=1, keepdim=True).clamp(min=1)
     sequence_B = log_ratio_BT.detach().sum(dim=1, keepdim=True) / num_tokens_B
-    # the sequence's value with each token's own gradient: advantages may then differ between tokens
+    # the value of the sequence with the gradient of the token, so that advantages may differ between tokens
     ratio_BT = exp_bounded(sequence_B + (log_ratio_BT - log_ratio_BT.detach()))
     return _clipped(ratio_BT, advantages_BT, mask_BT, bounds)
 
@@ -70,19 +70,19 @@ def _clipped(ratio_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, bounds: B
     is_high_BT = (ratio_BT > 1 + bounds.high) & (advantages_BT > 0)
     is_low_BT = (ratio_BT < 1 - bounds.low) & (advantages_BT < 0)
     is_dual_BT = torch.zeros_like(is_low_BT)
-    # chosen outright, not by min(): at a tie min() would halve the gradient between its arguments
+    # selected by `where`, not by min(): at a tie min() would split the gradient between its arguments
     used_BT = torch.where(is_high_BT, 1 + bounds.high, torch.where(is_low_BT, 1 - bounds.low, ratio_BT))
     if bounds.dual is not None:
         is_dual_BT = (ratio_BT > bounds.dual) & (advantages_BT < 0)
         used_BT = torch.where(is_dual_BT, bounds.dual, used_BT)
-    shown_BT = _shown(ratio_BT, mask_BT)
-    return PolicyLoss(-used_BT * advantages_BT, shown_BT, is_low_BT, is_high_BT, is_dual_BT)
+    reported_BT = torch.where(mask_BT.bool(), ratio_BT.detach(), torch.ones_like(ratio_BT))
+    return PolicyLoss(-used_BT * advantages_BT, reported_BT, is_low_BT, is_high_BT, is_dual_BT)
 
 
 def cispo(
     logprobs_BT: Tensor, old_logprobs_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, bounds: Bounds
 ) -> PolicyLoss:
-    """−clip(r)·A·log π with the clipped ratio held constant: a clipped token still has a gradient."""
+    """−clip(r)·A·log π with the clipped ratio detached: a clipped token still has a gradient."""
     mask_BT = mask_BT.bool()
     ratio_BT = exp_bounded(masked_log_ratio(logprobs_BT, old_logprobs_BT, mask_BT)).detach()
     weight_BT = ratio_BT.clamp(1 - bounds.low, 1 + bounds.high)
@@ -94,21 +94,17 @@ def cispo(
 def reinforce(
     logprobs_BT: Tensor, old_logprobs_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor, bounds: Bounds
 ) -> PolicyLoss:
-    """−A·log π; the ratio is only reported, and nothing is clipped."""
+    """−A·log π; the ratio is only reported, and no token is clipped."""
     del bounds
     ratio_BT = exp_bounded(masked_log_ratio(logprobs_BT, old_logprobs_BT, mask_BT)).detach()
     losses_BT = _score(torch.ones_like(ratio_BT), logprobs_BT, advantages_BT, mask_BT)
-    nothing_BT = torch.zeros_like(mask_BT, dtype=torch.bool)
-    return PolicyLoss(losses_BT, ratio_BT, nothing_BT, nothing_BT, nothing_BT)
+    not_clipped_BT = torch.zeros_like(mask_BT, dtype=torch.bool)
+    return PolicyLoss(losses_BT, ratio_BT, not_clipped_BT, not_clipped_BT, not_clipped_BT)
 
 
 def _score(weight_BT: Tensor, logprobs_BT: Tensor, advantages_BT: Tensor, mask_BT: Tensor) -> Tensor:
     logprobs_BT = zero_where_masked(logprobs_BT, mask_BT)
     return -weight_BT * zero_where_masked(advantages_BT, mask_BT) * logprobs_BT
-
-
-def _shown(ratio_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    return torch.where(mask_BT.bool(), ratio_BT.detach(), torch.ones_like(ratio_BT))
 
 
 LOSSES: Mapping[str, Loss] = {"clip": clip, "gspo": gspo, "cispo": cispo, "reinforce": reinforce}
@@ -124,11 +120,11 @@ def value_loss(
     *,
     max_change: float | None = None,
 ) -> Tensor:
-    """(V − return)² by token; with `max_change`, the larger of that and the same with V kept near old V."""
-    # masked before the square: its backward multiplies by the difference, and 0 times a NaN is NaN
-    missed_BT = zero_where_masked(values_BT - returns_BT, mask_BT)
+    """(V − return)² per token; with `max_change`, its maximum with V as is and V within that of old V."""
+    # masked before the square: the backward pass multiplies by the difference, and 0 · NaN is NaN
+    error_BT = zero_where_masked(values_BT - returns_BT, mask_BT)
     if max_change is None:
-        return missed_BT**2
+        return error_BT**2
     change_BT = (values_BT - old_values_BT).clamp(-max_change, max_change)
-    near_missed_BT = zero_where_masked(old_values_BT + change_BT - returns_BT, mask_BT)
-    return torch.where(near_missed_BT.abs() > missed_BT.abs(), near_missed_BT, missed_BT) ** 2
+    clipped_error_BT = zero_where_masked(old_values_BT + change_BT - returns_BT, mask_BT)
+    return torch.where(clipped_error_BT.abs() > error_BT.abs(), clipped_error_BT, error_BT) ** 2

@@ -1,4 +1,4 @@
-"""Recipes: sections checked by pydantic, presets, and reading them from TOML."""
+"""Recipes: their sections as pydantic models, presets, and loading from TOML."""
 
 from turnwise.config.cluster import SkyRLConfig
 from turnwise.config.hardware import HardwareConfig

@@ -1,4 +1,4 @@
-"""The section of a recipe that says what `turnwise train --engine skyrl` runs on."""
+"""The recipe section for `turnwise train --engine skyrl`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,23 +9,23 @@ from turnwise.config.playing import STRICT
 
 
 class SkyRLConfig(BaseModel):
-    """SkyRL's trainer on Ray; nothing else reads it. See docs/scaling.md."""
+    """The cluster of SkyRL's trainer on Ray; no other command reads it. See docs/scaling.md."""
 
     model_config = STRICT
 
     num_nodes: int = Field(default=1, ge=1)
-    """Machines that learn."""
+    """Number of training machines."""
     gpus_per_node: int = Field(default=1, ge=1)
-    """GPUs that learn on each of them."""
+    """Training GPUs per machine."""
     colocate: bool = True
-    """Whether sampling and learning take turns on the same GPUs; false: engines have GPUs of their own, which
+    """Whether sampling and training alternate on the same GPUs; false: engines have separate GPUs, which
     run.mode = 'async' needs."""
     num_engines: int | None = Field(default=None, ge=1)
-    """Inference engines; none: as many as the learning GPUs hold."""
+    """Number of inference engines; none: as many as fit on the training GPUs."""
     gpus_per_engine: int = Field(default=1, ge=1)
-    """Tensor parallelism of each engine, for models too large for one GPU."""
+    """Tensor parallelism of an engine, for models too large for one GPU."""
     num_players: int = Field(default=0, ge=0)
-    """Ray workers that play the episodes, each with servers of its own, spread over the nodes; 0: the
-    trainer's own process plays them all."""
+    """Ray workers that play the episodes, distributed over the nodes, with servers of their own; 0: the
+    process of the trainer plays all episodes."""
     overrides: Mapping[str, Any] = Field(default_factory=dict)
-    """Keys of SkyRL's own config, as `"trainer.flash_attn" = false`; they win over what was translated."""
+    """Keys of SkyRL's config, e.g. `"trainer.flash_attn" = false`; they override translated keys."""

@@ -1,4 +1,4 @@
-"""The section of a recipe that says how many processes of a machine train it, and what each of them holds."""
+"""The recipe section for the number of training processes and how the policy is sharded."""
 
 from typing import Literal
 
@@ -8,12 +8,13 @@ from turnwise.config.playing import STRICT
 
 
 class HardwareConfig(BaseModel):
-    """Several processes, a GPU each; see docs/scaling.md."""
+    """Several processes with one GPU per process; see docs/scaling.md."""
 
     model_config = STRICT
 
     num_processes: int = Field(default=1, ge=1)
-    """Ranks that play and learn, each a share; `turnwise train --processes` and what launches them win."""
+    """Number of processes that share playing and training; `turnwise train --processes` and a launcher
+    override it."""
     strategy: Literal["data_parallel", "fsdp2", "zero3"] = "data_parallel"
-    """data_parallel: every process holds all of the policy; fsdp2: a part of each layer; zero3: the same by
+    """data_parallel: every process holds the whole policy; fsdp2: a part of every layer; zero3: the same with
     DeepSpeed (extra `deepspeed`), for policy.tuning = 'full'."""

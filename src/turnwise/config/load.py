@@ -1,4 +1,4 @@
-"""Read a recipe (TOML) and overrides into a checked `Recipe`; a mistake names the key and the nearest one."""
+"""Load a recipe (TOML) with overrides; the error for an unknown key names the closest known one."""
 
 import difflib
 import tomllib
@@ -19,9 +19,9 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardPart, "trackers": Tra
 
 
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe, or the defaults, with `a.b=c` on top.
+    """Load a recipe, or the defaults, with `a.b=c` overrides.
 
-    Relative paths in the file are relative to its folder; those of overrides to the current directory.
+    Relative paths in the file are relative to its folder; those in overrides to the current directory.
     """
     data: dict[str, Any] = {}
     if path is not None:
@@ -51,7 +51,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
-    """The recipe with `a.b=c` on top, without applying its preset again."""
+    """The recipe with `a.b=c` overrides; its preset is not applied again."""
     data = recipe.model_dump(mode="json")
     for override in overrides:
         _override(data, override)
@@ -87,17 +87,17 @@ def _override(data: dict[str, Any], override: str) -> None:
 
 
 def _with_preset(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The preset's keys under the recipe's own; a name that is none is pydantic's to refuse."""
+    """The recipe merged over its preset; pydantic rejects an unknown preset later."""
     algorithm = data.get("algorithm")
     name = algorithm.get("preset", "") if isinstance(algorithm, dict) else ""
     return _merged(PRESETS.get(name, {}) if isinstance(name, str) else {}, data)
 
 
-def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**under, **over}
-    for key in under.keys() & over.keys():
-        if isinstance(under[key], Mapping) and isinstance(over[key], Mapping):
-            merged[key] = _merged(under[key], over[key])
+def _merged(defaults: Mapping[str, Any], overriding: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**defaults, **overriding}
+    for key in defaults.keys() & overriding.keys():
+        if isinstance(defaults[key], Mapping) and isinstance(overriding[key], Mapping):
+            merged[key] = _merged(defaults[key], overriding[key])
     return merged
 
 
@@ -107,7 +107,7 @@ def _readable(error: ValidationError) -> str:
 
 def _issue(issue: Any) -> str:
     where = ".".join(str(part) for part in issue["loc"])
-    if issue["type"] == "value_error":  # one of our own, which names its keys and values
+    if issue["type"] == "value_error":  # raised by our validators, which name keys and values
         return f"{where}: {issue['ctx']['error']}" if where else str(issue["ctx"]["error"])
     if issue["type"] != "extra_forbidden":
         return f"{where}: {issue['msg']}, got {issue['input']!r}"

@@ -1,4 +1,4 @@
-"""Make the paths of a recipe absolute before it is checked, so that a run can be resumed from anywhere."""
+"""Make the paths of a recipe absolute before validation, so that a run can be resumed from any directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,12 +13,12 @@ _MODEL_NAMES = ("embedded", "smollm2")
 
 
 def absolute_paths(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A recipe's data with every relative path seen from `folder`, and `~` expanded."""
+    """The data of a recipe with relative paths resolved against `folder` and `~` expanded."""
     return {key: absolute_value(value, (key,), folder) for key, value in data.items()}
 
 
 def absolute_value(value: Any, key: Sequence[str], folder: Path) -> Any:
-    """The value of one key, which may be a whole section; what is not a path is returned unchanged."""
+    """The value of one key, which may be a whole section; values that are not paths are unchanged."""
     if isinstance(value, dict):
         return {name: absolute_value(inner, (*key, name), folder) for name, inner in value.items()}
     if not isinstance(value, str):
@@ -29,7 +29,7 @@ def absolute_value(value: Any, key: Sequence[str], folder: Path) -> Any:
 
 
 def _model_path(value: str, folder: Path) -> str:
-    """A folder that exists becomes absolute; anything else is a name, which stays as it is."""
+    """An existing folder becomes absolute; anything else is a model name and stays unchanged."""
     is_folder = value not in _MODEL_NAMES and _absolute(value, folder).is_dir()
     return str(_absolute(value, folder)) if is_folder else value
 
@@ -38,7 +38,7 @@ def _absolute(value: str, folder: Path) -> Path:
     try:
         return folder / Path(value).expanduser()
     except RuntimeError:
-        raise ValueError(f"{value}: there is no such user") from None
+        raise ValueError(f"{value}: no such user") from None
 
 
 def _is_path(key: Sequence[str]) -> bool:

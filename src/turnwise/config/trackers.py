@@ -1,4 +1,4 @@
-"""The blocks of a recipe that say where else a run's figures and episodes go, besides its own folder."""
+"""The recipe blocks for experiment trackers, which get metrics and episodes in addition to the run folder."""
 
 import difflib
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_va
 from turnwise.config.playing import STRICT
 
 KINDS = ("wandb", "weave", "tensorboard", "trackio")
-"""Those that come with turnwise; each is an extra of the same name."""
+"""Built-in trackers; every one is an extra of the same name."""
 
 _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
     "project": ("wandb", "weave", "trackio"),
@@ -19,7 +19,7 @@ _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
     "artifacts": ("wandb",),
     "space": ("trackio",),
 }
-"""What only some kinds have a use for; your own have `options` instead."""
+"""Keys that only some kinds use; a tracker of your own has `options` instead."""
 
 
 class TrackerConfig(BaseModel):
@@ -28,33 +28,33 @@ class TrackerConfig(BaseModel):
     model_config = STRICT
 
     kind: str
-    """wandb, weave, tensorboard or trackio; or `module:Class` of your own."""
+    """wandb, weave, tensorboard or trackio; or your own as `module:Class`."""
     project: str = ""
-    """Empty: WANDB_PROJECT or WEAVE_PROJECT, else `turnwise`."""
+    """Project name; empty: WANDB_PROJECT or WEAVE_PROJECT, else `turnwise`."""
     entity: str = ""
-    """wandb, weave: whose project it is; empty: your own, or WANDB_ENTITY."""
+    """wandb, weave: owner of the project; empty: WANDB_ENTITY, else your account."""
     name: str = ""
-    """Of the run there; empty: the run folder's."""
+    """Name of the run in the tracker; empty: the name of the run folder."""
     mode: Literal["", "online", "offline"] = ""
-    """wandb: offline needs no network and no key, `wandb sync` sends it later; empty: WANDB_MODE, else
+    """wandb: offline needs no network and no key, and `wandb sync` uploads later; empty: WANDB_MODE, else
     online."""
     tags: tuple[str, ...] = ()
-    """wandb: to find the run by."""
+    """wandb: tags of the run."""
     artifacts: Literal["none", "files", "checkpoint"] = "files"
-    """wandb: what is kept there of the folder at the end; files: recipe, versions, figures, evaluations;
-    checkpoint: the last one too, which may be large."""
+    """wandb: what is uploaded at the end; files: recipe, versions, metrics, evaluations; checkpoint: also the
+    last checkpoint, which may be large."""
     space: str = ""
-    """trackio: a Space on the Hugging Face hub; empty: this machine, without any network."""
+    """trackio: a Space on the Hugging Face hub; empty: this machine, without network."""
     episodes_per_step: int = Field(default=16, ge=0)
-    """Of each step's episodes, the first so many are sent, whole; a run's folder has them all."""
+    """Number of episodes sent per step, the first ones; the run folder has all."""
     episodes_per_evaluation: int = Field(default=256, ge=0)
-    """The same for an evaluation, whose figures are always of all."""
+    """Number of episodes sent per evaluation; its metrics always cover all."""
     max_waiting: int = Field(default=4_096, ge=1)
-    """Records and episodes that may wait for a slow tracker; what comes on top is dropped and counted."""
+    """Maximum queue of records and episodes for a slow tracker; the excess is dropped and counted."""
     close_seconds: float = Field(default=30.0, ge=0)
-    """How long the end of a run waits at most for what is still to be written."""
+    """Maximum wait at the end of a run for records that are still queued."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Passed to your own."""
+    """Options of a tracker of your own."""
 
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> "TrackerConfig":
@@ -62,7 +62,7 @@ class TrackerConfig(BaseModel):
         if is_own and not all(self.kind.partition(":")):
             near = difflib.get_close_matches(self.kind, KINDS, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"kind {self.kind!r} is none of {', '.join(KINDS)}, nor module:Class{hint}")
+            raise ValueError(f"kind {self.kind!r} is not one of {', '.join(KINDS)}, nor module:Class{hint}")
         for key, kinds in _OPTIONS_OF.items():
             if self.kind not in kinds and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} is an option of {' and '.join(kinds)}, not of {self.kind}")
@@ -76,16 +76,16 @@ class TrackerConfig(BaseModel):
         return self
 
 
-def _as_blocks(given: Any) -> Any:
-    """`"wandb"` and `["wandb", …]` are short for blocks with nothing but the kind."""
-    if isinstance(given, str):
-        given = [given]
-    if not isinstance(given, list | tuple):
-        return given
-    return [{"kind": each} if isinstance(each, str) else each for each in given]
+def _as_blocks(value: Any) -> Any:
+    """Expand the short forms `"wandb"` and `["wandb", …]` to blocks with only a kind."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        return value
+    return [{"kind": block} if isinstance(block, str) else block for block in value]
 
 
-def _once_each(trackers: tuple[TrackerConfig, ...]) -> tuple[TrackerConfig, ...]:
+def _unique_kinds(trackers: tuple[TrackerConfig, ...]) -> tuple[TrackerConfig, ...]:
     kinds = [tracker.kind for tracker in trackers]
     twice = sorted({kind for kind in kinds if kinds.count(kind) > 1})
     if twice:
@@ -93,5 +93,5 @@ def _once_each(trackers: tuple[TrackerConfig, ...]) -> tuple[TrackerConfig, ...]
     return trackers
 
 
-Trackers = Annotated[tuple[TrackerConfig, ...], BeforeValidator(_as_blocks), AfterValidator(_once_each)]
-"""Any number of them, each kind once."""
+Trackers = Annotated[tuple[TrackerConfig, ...], BeforeValidator(_as_blocks), AfterValidator(_unique_kinds)]
+"""Any number of trackers, at most one per kind."""

@@ -1,1 +1,1 @@
-"""Is the run healthy: rules over each step's figures, and the memory it takes."""
+"""The health of a run: rules over the metrics of a step, and memory and GPU metrics."""

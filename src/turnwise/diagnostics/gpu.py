@@ -1,7 +1,7 @@
-"""Utilisation, temperature and power of the GPU that this process computes on, by NVIDIA's NVML.
+"""Utilisation, temperature and power of the GPU of this process, read from NVIDIA's NVML.
 
-NVML comes with the driver, so nothing has to be installed; torch's own functions need nvidia-ml-py. Without
-the library, or on another device, there are no figures and no error.
+NVML is part of the driver, so nothing has to be installed; torch's own functions need nvidia-ml-py. Without
+the library, or on another kind of device, there are no metrics and no error.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ LIBRARY = "libnvidia-ml.so.1"
 UTILIZATION, TEMPERATURE, POWER = "gpu/utilization", "gpu/temperature_celsius", "gpu/power_watts"
 
 Read = Callable[[], Mapping[str, float]]
-"""One sample; a figure that the device does not have is left out."""
+"""Reads one sample; metrics that the device does not support are left out."""
 
 
 class GpuMonitor:
-    """Samples once a second in a thread: one sample at the end of a step would not describe the step."""
+    """Samples once per second in a thread: one sample at the end of a step would not describe the step."""
 
     def __init__(self, read: Read | None, *, seconds: float = 1.0) -> None:
         self._read = read
@@ -47,7 +47,7 @@ class GpuMonitor:
             self._thread.join()
 
     def figures(self) -> dict[str, float]:
-        """Since the last call: mean utilisation and power, highest temperature; empty without a sample."""
+        """Mean utilisation and power and highest temperature since the last call; empty without a sample."""
         with self._lock:
             samples, self._samples = self._samples, []
         found: dict[str, float] = {}
@@ -65,25 +65,25 @@ class GpuMonitor:
 
 
 UNMEASURED = GpuMonitor(None)
-"""Without a sample there is no figure."""
+"""A monitor that measures nothing."""
 
 
 def cuda_reader() -> Read | None:
-    """For the current CUDA device; None where there is none, or NVML does not know it."""
+    """A reader for the current CUDA device; None without CUDA, without NVML, or if NVML lacks the device."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
         return None
-    # by its UUID: NVML numbers all GPUs of the machine, CUDA only the visible ones
+    # found by UUID: NVML numbers all GPUs of the machine, CUDA only the visible ones
     uuid = str(torch.cuda.get_device_properties(torch.cuda.current_device()).uuid)
     try:
         return nvml_reader(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
     except OSError as error:
-        logger.info("no GPU figures: %s", error)
+        logger.info("no GPU metrics: %s", error)
         return None
 
 
 def nvml_reader(uuid: str, library: str = LIBRARY) -> Read:
-    """OSError where the library is missing or does not know the device."""
+    """A reader for this device; OSError if the library is missing or does not have the device."""
     nvml = ctypes.CDLL(library)
     device = ctypes.c_void_p()
     for name, arguments in (
@@ -92,7 +92,7 @@ def nvml_reader(uuid: str, library: str = LIBRARY) -> Read:
     ):
         if status := getattr(nvml, name)(*arguments):
             raise OSError(f"{name} failed with status {status}")
-    return lambda: _sample_of(nvml, device)
+    return lambda: _read_sample(nvml, device)
 
 
 class _Utilization(ctypes.Structure):
@@ -104,7 +104,7 @@ class _Utilization(ctypes.Structure):
 _DIE_SENSOR = 0
 
 
-def _sample_of(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, float]:
+def _read_sample(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> dict[str, float]:
     found: dict[str, float] = {}
     rates, celsius, milliwatts = _Utilization(), ctypes.c_uint(), ctypes.c_uint()
     if nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates)) == 0:

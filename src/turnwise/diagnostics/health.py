@@ -1,7 +1,7 @@
-"""Alarms on a step's metrics; an alarm says what it means and what to try that the recipe does not have yet.
+"""Alarms on the metrics of a step: what is wrong, and remedies that the recipe does not have yet.
 
-A ratio of exactly 1 with a standard deviation of 0 is right while nothing has been learned from a batch yet:
-no rule looks at it before the first optimizer step of an update has moved the policy.
+A ratio of exactly 1 with a standard deviation of 0 is correct before the first optimizer step of an update.
+The rule on the ratio therefore looks only at later minibatches.
 """
 
 import math
@@ -15,15 +15,17 @@ Metrics = Mapping[str, float]
 
 
 class Level(StrEnum):
-    """What an alarm asks for."""
+    """The consequence of an alarm."""
 
     WARNING = "warning"
+    """Report it and continue."""
     HALT = "halt"
+    """Stop the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A figure past its limit."""
+    """A metric past its limit."""
 
     name: str
     """The key under `health` in the recipe that sets the limit."""
@@ -34,18 +36,18 @@ class Alarm:
 
 
 Remedy = str | Callable[[Recipe], str]
-"""What to try; a function says nothing where the recipe has it already."""
+"""A suggestion; a function returns "" if it does not apply to the recipe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule: where it looks, when that is wrong, and what to say then."""
+    """A rule: the metric, the condition for an alarm, and its message."""
 
     metric: str
     is_wrong: Callable[[float, float], bool]
-    """(value, threshold); written so that a NaN is wrong."""
+    """(value, threshold); true for a NaN."""
     wording: str
-    """How value and threshold stand to each other."""
+    """The relation of value to threshold in words, e.g. "above"."""
     meaning: str
     remedies: Sequence[Remedy]
     applies: Callable[[Metrics], bool] = lambda metrics: True
@@ -67,14 +69,14 @@ def _at_most(value: float, threshold: float) -> bool:
     return not value > threshold
 
 
-def _let_the_reference_follow(recipe: Recipe) -> str:
+def _update_the_reference(recipe: Recipe) -> str:
     is_frozen = recipe.reference.kind == "frozen"
-    return "let the reference follow (reference.kind hard or ema)" if is_frozen else ""
+    return "update the reference during the run (reference.kind hard or ema)" if is_frozen else ""
 
 
-def _begin_easier(recipe: Recipe) -> str:
+def _use_easier_tasks(recipe: Recipe) -> str:
     if recipe.curriculum.kind == "uniform":
-        return "begin with tasks that succeed sometimes (curriculum.kind)"
+        return "start with tasks that sometimes succeed (curriculum.kind)"
     return "add easier tasks to tasks.train"
 
 
@@ -83,11 +85,11 @@ CHECKS: Mapping[str, Check] = {
         "tokens/alignment",
         _below,
         "below",
-        "the trainer disagrees by more than a nat about tokens the engine sampled, so the trained tokens are "
-        "not the sampled ones or the weights are not the same",
+        "trainer and engine differ by more than a nat on sampled tokens, so the trained tokens are not the "
+        "sampled ones, or the weights differ",
         (
-            "check that the engine took the last published weights",
-            "check that both use one temperature and no top_p",
+            "check that the engine has the last published weights",
+            "check that both use the same temperature and no top_p",
             "check that nothing re-encodes text between turns",
         ),
     ),
@@ -95,7 +97,7 @@ CHECKS: Mapping[str, Check] = {
         "clip/active_fraction",
         _below,
         "below",
-        "most tokens are clipped and teach nothing",
+        "most tokens are clipped and have no gradient",
         (
             "lower optimizer.learning_rate",
             lambda recipe: "lower update.num_epochs" if recipe.update.num_epochs > 1 else "",
@@ -107,21 +109,21 @@ CHECKS: Mapping[str, Check] = {
         "kl/reference",
         _above,
         "above",
-        "the policy has gone far from its reference (nats a token)",
+        "the policy is far from its reference (nats per token)",
         (
             "raise algorithm.kl.coefficient",
             lambda recipe: "set algorithm.kl.target" if recipe.algorithm.kl.target is None else "",
             "lower optimizer.learning_rate",
-            _let_the_reference_follow,
+            _update_the_reference,
         ),
     ),
     "kl_sampler": Check(
         "kl/sampler",
         _above,
         "above",
-        "the engine's distribution is not the trainer's (nats a token)",
+        "the distributions of engine and trainer differ (nats per token)",
         (
-            "use one dtype for engine and trainer",
+            "use the same dtype for engine and trainer",
             lambda recipe: "lower run.max_staleness" if recipe.run.mode == "async" else "",
             lambda recipe: "turn on algorithm.correction" if recipe.algorithm.correction == "none" else "",
             "check that sampling has no top_p or penalty",
@@ -141,7 +143,7 @@ CHECKS: Mapping[str, Check] = {
         "truncation/rate",
         _above,
         "above",
-        "episodes are cut off before they can answer",
+        "episodes are truncated before they can answer",
         (
             "raise rollout.tokens_per_turn or rollout.tokens_per_episode",
             "lower tools.max_result_tokens",
@@ -152,11 +154,11 @@ CHECKS: Mapping[str, Check] = {
         "tools/error_rate",
         _above,
         "above",
-        "most calls fail by the model's own doing",
+        "most calls fail because of the model",
         (
             "warm up with `turnwise sft`",
-            _begin_easier,
-            "offer fewer tools a task",
+            _use_easier_tasks,
+            "offer fewer tools per task",
             "look at the errors in trajectories/",
         ),
     ),
@@ -164,7 +166,7 @@ CHECKS: Mapping[str, Check] = {
         "groups/zero_variance_fraction",
         _at_least,
         "at or above",
-        "in every group all members earned the same reward, so there is nothing to learn from",
+        "in every group all members have the same reward, so there is nothing to learn from",
         (
             lambda recipe: "" if recipe.rollout.dynamic_sampling else "turn on rollout.dynamic_sampling",
             lambda recipe: (
@@ -173,7 +175,7 @@ CHECKS: Mapping[str, Check] = {
                 else ""
             ),
             lambda recipe: f"raise rollout.group_size (now {recipe.rollout.group_size})",
-            _begin_easier,
+            _use_easier_tasks,
             "warm up with `turnwise sft`",
         ),
     ),
@@ -181,9 +183,9 @@ CHECKS: Mapping[str, Check] = {
         "gradient/norm",
         _at_most,
         "at or below",
-        "advantages are not 0 and yet no parameter has a gradient",
+        "advantages are not 0, but the gradient of every parameter is",
         (
-            "check that policy.tuning trains something",
+            "check that policy.tuning trains some parameters",
             "check that not every token is clipped or masked",
             lambda recipe: (
                 ""
@@ -197,9 +199,9 @@ CHECKS: Mapping[str, Check] = {
         "ratio/std_late",
         _at_most,
         "at or below",
-        "the ratio did not move after an optimizer step, so later minibatches learn from stale scores",
+        "the ratio did not change after an optimizer step, so later minibatches use stale log-probs",
         (
-            "check that the optimizer holds the parameters that score",
+            "check that the optimizer holds the parameters that compute the log-probs",
             lambda recipe: (
                 ""
                 if recipe.model.dtype == "float32"
@@ -213,22 +215,22 @@ CHECKS: Mapping[str, Check] = {
         "skipped/not_a_number_in_a_row",
         _above,
         "above",
-        "NaN or infinity was met; optimizer steps that met it were left out and the state is as it was",
+        "NaN or infinity occurred; its optimizer steps were skipped and the state is unchanged",
         (
             "lower optimizer.learning_rate",
             lambda recipe: "use model.dtype bfloat16" if recipe.model.dtype == "float16" else "",
-            "look for rewards that are not numbers",
+            "look for rewards that are NaN or infinite",
         ),
     ),
     "kl_cap": Check(
         "skipped/kl_cap_in_a_row",
         _above,
         "above",
-        "update after update was left out because the policy is past algorithm.kl.hard_cap from its "
-        "reference; as it learns nothing, it will not come back by itself",
+        "consecutive updates were skipped because the KL of the policy from its reference is above "
+        "algorithm.kl.hard_cap; without updates the policy cannot recover",
         (
             "resume with a higher algorithm.kl.hard_cap",
-            _let_the_reference_follow,
+            _update_the_reference,
             "next time lower optimizer.learning_rate or raise algorithm.kl.coefficient",
         ),
     ),
@@ -236,70 +238,70 @@ CHECKS: Mapping[str, Check] = {
         "reference/moved",
         _at_most,
         "at or below",
-        "the reference was due to follow the policy and did not get to where it should be",
+        "the reference should have been updated to follow the policy and was not, or not correctly",
         (
-            "report it with reference/max_error: this is a defect, not a setting",
-            'reference.kind = "frozen" to go on without it',
+            "report it with reference/max_error: this is a bug, not a setting",
+            'set reference.kind = "frozen" to continue without it',
         ),
         applies=lambda metrics: metrics.get("reference/updated", 0.0) > 0.0,
     ),
 }
-"""By their key in HealthConfig."""
+"""The rules by their key in HealthConfig."""
 
 
 def examine(metrics: Metrics, recipe: Recipe, details: Mapping[str, str] | None = None) -> list[Alarm]:
-    """Alarms of one step, halts first; figures that the step does not have are not asked for.
+    """The alarms of one step, halts first; metrics that the step does not have are skipped.
 
-    `details` says by a rule's name what was found where.
+    `details` maps the name of a rule to text that is added to its message.
     """
     found = [
         alarm
         for name, check in CHECKS.items()
-        for alarm in _look(name, check, metrics, recipe, (details or {}).get(name, ""))
+        for alarm in _check(name, check, metrics, recipe, (details or {}).get(name, ""))
     ]
     return sorted(found, key=lambda alarm: alarm.level is not Level.HALT)
 
 
 def why_halt(alarms: Sequence[Alarm]) -> str:
-    """What stops the run; empty if nothing does."""
+    """The messages of the alarms that stop the run; empty if none does."""
     return " ".join(alarm.message for alarm in alarms if alarm.level is Level.HALT)
 
 
 def halting_alarms(alarms: Sequence[Alarm]) -> str:
-    """Their names; empty if nothing stops the run."""
+    """The names of the alarms that stop the run; empty if none does."""
     return ", ".join(alarm.name for alarm in alarms if alarm.level is Level.HALT)
 
 
-def _look(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: str) -> Iterator[Alarm]:
+def _check(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: str) -> Iterator[Alarm]:
     rule: Rule = getattr(recipe.health, name)
     value = _value(name, check, metrics)
     if rule.action == "off" or value is None or not check.applies(metrics):
         return
     if check.is_wrong(value, rule.threshold):
         level = Level.HALT if rule.action == "halt" else Level.WARNING
-        if name == "not_a_number" and _not_numbers(metrics):
-            detail = f"in {', '.join(_not_numbers(metrics))}"
+        if name == "not_a_number" and _not_finite(metrics):
+            detail = f"in {', '.join(_not_finite(metrics))}"
         message = _message(check, recipe, value, rule.threshold, detail)
         yield Alarm(name, level, value, rule.threshold, message)
 
 
 def _value(name: str, check: Check, metrics: Metrics) -> float | None:
     value = metrics.get(check.metric)
-    if name == "not_a_number" and _not_numbers(metrics):
-        return max(value or 0.0, 1.0)  # seen in a figure, whether or not a step was left out for it
+    if name == "not_a_number" and _not_finite(metrics):
+        return max(value or 0.0, 1.0)  # a metric is not finite, even if no step was skipped for it
     if name == "stuck_reference" and metrics.get("reference/num_wrong", 0.0) > 0:
-        return 0.0  # it moved, but not to where it should: as bad as not at all
+        return 0.0  # it moved, but not to the correct values: as bad as not at all
     return value
 
 
-def _not_numbers(metrics: Metrics) -> Sequence[str]:
+def _not_finite(metrics: Metrics) -> Sequence[str]:
     return sorted(name for name, value in metrics.items() if not math.isfinite(value))
 
 
 def _message(check: Check, recipe: Recipe, value: float, threshold: float, detail: str) -> str:
     where = f" ({detail})" if detail else ""
-    given = (remedy if isinstance(remedy, str) else remedy(recipe) for remedy in check.remedies)
+    remedies = (remedy if isinstance(remedy, str) else remedy(recipe) for remedy in check.remedies)
     return (
         f"{check.metric} is {value:.4g}, {check.wording} {threshold:g}{where}: {check.meaning}. "
-        f"Try: {'; '.join(remedy for remedy in given if remedy)}."
+        f"Try: {'; '.join(remedy for remedy in remedies if remedy)}."
     )

@@ -1,4 +1,4 @@
-"""The memory this process holds now and has held at most, as metrics in GiB."""
+"""The current and peak memory of this process, as metrics in GiB."""
 
 import resource
 import sys
@@ -9,12 +9,14 @@ _GIB = 2**30
 
 
 def measure() -> dict[str, float]:
-    """Resident set and its peak; of CUDA once something has used it, and of MPS."""
+    """The resident set and its peak, CUDA memory if CUDA is in use, and MPS memory."""
     found = {"memory/peak_gib": _peak() / _GIB}
     statm = Path("/proc/self/statm")
-    if statm.exists():  # Linux; elsewhere the peak alone is known
+    if statm.exists():  # Linux; elsewhere only the peak is known
         found["memory/resident_gib"] = int(statm.read_text().split()[1]) * resource.getpagesize() / _GIB
-    torch = sys.modules.get("torch")  # not imported for this: without it there is nothing to measure
+    torch = sys.modules.get(
+        "torch"
+    )  # not imported for this: without torch there is nothing to measure
     return found if torch is None else found | cuda_memory(torch) | mps_memory(torch)
 
 
@@ -35,7 +37,7 @@ def cuda_memory(torch: Any) -> dict[str, float]:
 
 
 def mps_memory(torch: Any) -> dict[str, float]:
-    """Of tensors, and of all that Metal's driver has given this process, caches included."""
+    """The memory of tensors, and all memory that the Metal driver gave this process, including caches."""
     if not torch.backends.mps.is_available():
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Several processes that train one policy: their places, what they exchange, and how they are started."""
+"""Several processes that train one policy: their ranks, their exchanges, and the launcher."""
 
 from turnwise.distributed.ranks import ALONE, Alone, Channel, RankFailed, Ranks, exchanged, is_first, of_first
 

@@ -1,4 +1,4 @@
-"""Takes the variables that torchrun, accelerate or our own launcher set, gives the group they make."""
+"""The process group of a run, joined by the environment variables of torchrun, accelerate or our launcher."""
 
 import contextlib
 import os
@@ -14,25 +14,25 @@ from turnwise.distributed.ranks import Alone, Channel, RankFailed, Ranks
 
 Value = TypeVar("Value")
 
-dist: Any = torch.distributed  # what it exports is too loosely told to check against
+dist: Any = torch.distributed  # its exports have no usable types
 
-_PATIENCE = timedelta(hours=24)
-"""For which a slow rank is waited for: one that died is noticed at once, by its connection or launcher."""
+_TIMEOUT = timedelta(hours=24)
+"""How long to wait for a slow rank. A rank that dies is noticed at once by its connection or launcher."""
 
 _BUCKET_BYTES = 64 * 2**20
-"""Summed at a time: few calls, and little memory beside the gradients."""
+"""Summed per call: few calls, and little memory in addition to the gradients."""
 
 
-class Group:
-    """Ranks that speak over torch.distributed: tensors by the device's own way, all else over gloo."""
+class ProcessGroup:
+    """Ranks connected by torch.distributed: tensors by the backend of their device, objects by gloo."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
         self._channels: Mapping[Channel, Any] = {
-            "steps": dist.new_group(backend="gloo", timeout=_PATIENCE),
-            "rollouts": dist.new_group(backend="gloo", timeout=_PATIENCE),
+            "steps": dist.new_group(backend="gloo", timeout=_TIMEOUT),
+            "rollouts": dist.new_group(backend="gloo", timeout=_TIMEOUT),
         }
-        self._on_cpu = dist.new_group(backend="gloo", timeout=_PATIENCE)
+        self._cpu_group = dist.new_group(backend="gloo", timeout=_TIMEOUT)
 
     @property
     def number(self) -> int:
@@ -43,30 +43,30 @@ class Group:
         return int(dist.get_world_size())
 
     def exchange(self, value: Value, channel: Channel = "steps") -> list[Value]:
-        found: list[Any] = [None] * self.count
-        with _telling():
-            dist.all_gather_object(found, value, group=self._channels[channel])
-        return found
+        values: list[Any] = [None] * self.count
+        with _rank_failed_on_error():
+            dist.all_gather_object(values, value, group=self._channels[channel])
+        return values
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         for bucket in _buckets(tensors):
-            flat = torch.cat([each.detach().reshape(-1) for each in bucket])
-            with _telling():
-                dist.all_reduce(flat, group=self._on_cpu if flat.device.type == "cpu" else None)
-            totals = torch.split(flat, [each.numel() for each in bucket])
-            for each, total in zip(bucket, totals, strict=True):
-                each.detach().copy_(total.view(each.shape))
+            flat = torch.cat([tensor.detach().reshape(-1) for tensor in bucket])
+            with _rank_failed_on_error():
+                dist.all_reduce(flat, group=self._cpu_group if flat.device.type == "cpu" else None)
+            totals = torch.split(flat, [tensor.numel() for tensor in bucket])
+            for tensor, total in zip(bucket, totals, strict=True):
+                tensor.detach().copy_(total.view(tensor.shape))
 
     def numbers(self, name: str) -> Iterator[int]:
         while True:
-            with _telling():
+            with _rank_failed_on_error():
                 number = int(self._store.add(f"numbers/{name}", 1)) - 1
             yield number
 
 
 @contextlib.contextmanager
-def _telling() -> Iterator[None]:
-    """RankFailed where the others cannot be reached: what happened to them they have said themselves."""
+def _rank_failed_on_error() -> Iterator[None]:
+    """Raise RankFailed if another rank cannot be reached; that rank reports its own error."""
     try:
         yield
     except RuntimeError as error:
@@ -74,12 +74,12 @@ def _telling() -> Iterator[None]:
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """In their order, those of one type and device together, up to so many bytes."""
+    """The tensors in order, in buckets of one type and device and at most `_BUCKET_BYTES`."""
     bucket: list[Tensor] = []
     num_bytes = 0
     for tensor in tensors:
-        is_like = not bucket or (tensor.dtype, tensor.device) == (bucket[0].dtype, bucket[0].device)
-        if bucket and (not is_like or num_bytes + tensor.nbytes > _BUCKET_BYTES):
+        is_same_kind = not bucket or (tensor.dtype, tensor.device) == (bucket[0].dtype, bucket[0].device)
+        if bucket and (not is_same_kind or num_bytes + tensor.nbytes > _BUCKET_BYTES):
             yield bucket
             bucket, num_bytes = [], 0
         bucket.append(tensor)
@@ -89,15 +89,16 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 def num_launched() -> int | None:
-    """Processes that a launcher has started, this one among them; None if there was no launcher."""
+    """The number of processes that a launcher has started, including this one; None without a launcher."""
     return int(os.environ["WORLD_SIZE"]) if is_launched() else None
 
 
 @contextlib.contextmanager
 def joined(device: str, *, is_sharded: bool = False) -> Iterator[Ranks]:
-    """This process's place among those launched with it, while the block runs; alone if there are none.
+    """Join the group of the processes launched together with this one, for the time of the block.
 
-    is_sharded: what shards a model needs a group of torch's also where there is one process.
+    Without a launcher this is `Alone`, unless `is_sharded`: sharding needs a torch process group even for one
+    process.
     """
     num_processes = num_launched()
     if num_processes is None and not is_sharded:
@@ -109,25 +110,25 @@ def joined(device: str, *, is_sharded: bool = False) -> Iterator[Ranks]:
     else:
         store, number, count = next(dist.rendezvous("env://"))
     dist.init_process_group(backend, store=dist.PrefixStore("torch", store), rank=number, world_size=count)
-    yield Group(dist.PrefixStore("turnwise", store))
-    # not where the block failed: what another rank is waited for in cannot be taken down, only left
+    yield ProcessGroup(dist.PrefixStore("turnwise", store))
+    # not after an error: a group with a pending exchange cannot be destroyed, only abandoned
     dist.destroy_process_group()
 
 
 def take_device() -> None:
-    """Of the GPUs that a launcher left visible, this rank's own becomes the only one; ValueError without one.
+    """Make this rank's GPU the only visible one; ValueError if there are fewer GPUs than processes.
 
-    Before torch uses any. `cuda` then means the same to policy, engine and plan on every rank, and to vLLM's
-    own processes.
+    Call it before torch uses a GPU. `cuda` then means the same device to policy, engine, plan and the
+    processes of vLLM.
     """
     if num_launched() is None or os.environ.get("TURNWISE_DEVICE_TAKEN"):
         return
-    place, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+    local_rank, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
     if not count:
         return
-    if place >= count:
-        raise ValueError(f"process {place} has no GPU: {count} are there, for as many processes at most")
+    if local_rank >= count:
+        raise ValueError(f"process {local_rank} has no GPU: this machine has {count}, one per process")
     names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    os.environ["CUDA_VISIBLE_DEVICES"] = names[place] if names else str(place)
-    os.environ["LOCAL_RANK"] = "0"  # of what is visible, which libraries count by
+    os.environ["CUDA_VISIBLE_DEVICES"] = names[local_rank] if names else str(local_rank)
+    os.environ["LOCAL_RANK"] = "0"  # libraries count among the visible GPUs
     os.environ["TURNWISE_DEVICE_TAKEN"] = "1"

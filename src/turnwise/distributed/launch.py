@@ -1,7 +1,8 @@
-"""Takes a command and a number, gives it run by that many processes of this machine, and how they ended.
+"""The launcher: run a command in several processes of this machine and return their exit code.
 
-torchrun and accelerate start them as well. Ours tells a run's first Ctrl-C, which ends it after the step,
-from its second: theirs end all processes after half a minute, and know no exit code but success and failure.
+torchrun and accelerate work as well. Unlike them, this launcher distinguishes the first Ctrl-C, which ends a
+run after its step, from the second. They kill all processes after half a minute and report no exit codes but
+success and failure.
 """
 
 import contextlib
@@ -15,107 +16,111 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 LIFELINE = "TURNWISE_LIFELINE"
-"""Names the pipe that ends when the launcher does, however it does."""
+"""The variable with the number of a pipe that closes when the launcher ends, even if it is killed."""
 
 GRACE_SECONDS = 20.0
-"""For which the others may end by themselves once one has failed, and again once they were told to."""
+"""Time for the other processes to end by themselves after one has failed, and again after SIGTERM."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def is_launched() -> bool:
-    """Whether this process is one of several, by the variables that every launcher sets."""
+    """Whether a launcher started this process, by the variables that every launcher sets."""
     return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()
 
 
 def launch(command: Sequence[str], num_processes: int, *, grace_seconds: float = GRACE_SECONDS) -> int:
-    """Run it and wait; gives the exit code of the first that failed, else of all of them.
+    """Run the command in all processes and wait; returns the exit code of the first that failed, else 0.
 
-    Signals go on to all. Where one process fails, the others are ended too.
+    Signals are forwarded to all processes. If one fails, the others are ended too.
     """
     import torch.distributed
 
-    # kept here, where all find it: a port that is only looked for may be another's once it is used
+    # opened here: a free port that is only looked up could be taken by another process before it is used
     distributed: Any = torch.distributed
     store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    life, lifeline = os.pipe()
+    read_end, write_end = os.pipe()
     processes: list[subprocess.Popen[bytes]] = []
-    with _passing_on(processes):
+    with _forwarded_signals(processes):
         try:
             for number in range(num_processes):
-                environment = _environment(number, num_processes, store.port) | {LIFELINE: str(life)}
+                environment = _environment(number, num_processes, store.port) | {LIFELINE: str(read_end)}
                 processes.append(
                     subprocess.Popen(
                         command,
                         env={**os.environ, **environment},
-                        pass_fds=(life,),
-                        # the terminal's Ctrl-C comes here alone, and goes on to each of them once
+                        pass_fds=(read_end,),
+                        # the terminal sends Ctrl-C to the launcher alone, which forwards it once
                         start_new_session=True,
                     )
                 )
             return _wait(processes, grace_seconds)
         finally:
             _end(processes, grace_seconds)
-            os.close(life)
-            os.close(lifeline)
+            os.close(read_end)
+            os.close(write_end)
 
 
 def _environment(number: int, count: int, port: int) -> dict[str, str]:
-    found = {
+    variables = {
         "RANK": str(number),
         "WORLD_SIZE": str(count),
         "LOCAL_RANK": str(number),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is the launcher's
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the launcher has the store
     }
     loopback = "lo0" if sys.platform == "darwin" else "lo"
-    found["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", loopback)
+    variables["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", loopback)
     cores = str(max((os.cpu_count() or 1) // count, 1))
-    found["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", cores)
-    return found
+    variables["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", cores)
+    return variables
 
 
 @contextlib.contextmanager
-def _passing_on(processes: "Sequence[subprocess.Popen[bytes]]") -> Iterator[None]:
-    def pass_on(number: int, frame: object) -> None:
+def _forwarded_signals(processes: "Sequence[subprocess.Popen[bytes]]") -> Iterator[None]:
+    def forward(number: int, frame: object) -> None:
         for process in processes:
             _send(process, number)
 
-    before = {number: signal.signal(number, pass_on) for number in _SIGNALS}
+    previous = {number: signal.signal(number, forward) for number in _SIGNALS}
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def _wait(processes: "Sequence[subprocess.Popen[bytes]]", grace_seconds: float) -> int:
-    """Until all have ended by themselves, or one has failed and the others had time to."""
+    """Wait until all have ended, or until one has failed and the grace period is over."""
     failed_at = None
     code = 0
     while any(process.poll() is None for process in processes):
-        code = code or next((each for process in processes if (each := process.poll())), 0)
+        code = code or _first_failure(processes)
         if code and failed_at is None:
             failed_at = time.monotonic()
         if failed_at is not None and time.monotonic() - failed_at > grace_seconds:
             break
         time.sleep(0.05)
-    code = code or next((each for process in processes if (each := process.poll())), 0)
+    code = code or _first_failure(processes)
     return 128 - code if code < 0 else code
 
 
+def _first_failure(processes: "Sequence[subprocess.Popen[bytes]]") -> int:
+    return next((code for process in processes if (code := process.poll())), 0)
+
+
 def _end(processes: "Sequence[subprocess.Popen[bytes]]", grace_seconds: float) -> None:
-    """The second signal ends a run at once, with its servers; what is deaf to it is killed."""
+    """End all processes: the second SIGTERM stops a run and its servers at once; then they are killed."""
     for _ in range(2):
         for process in processes:
             _send(process, signal.SIGTERM)
         time.sleep(0.2 if any(process.poll() is None for process in processes) else 0)
-    until = time.monotonic() + grace_seconds
+    deadline = time.monotonic() + grace_seconds
     for process in processes:
         try:
-            process.wait(max(until - time.monotonic(), 0.1))
+            process.wait(max(deadline - time.monotonic(), 0.1))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -127,14 +132,14 @@ def _send(process: "subprocess.Popen[bytes]", number: int) -> None:
 
 
 def watch_launcher(*, grace_seconds: float = GRACE_SECONDS) -> None:
-    """In a process that was launched: should the launcher be killed, end as by a second Ctrl-C."""
+    """In a launched process, end as after a second Ctrl-C if the launcher is killed."""
     lifeline = os.environ.pop(LIFELINE, "")
     if not lifeline:
         return
     os.set_inheritable(int(lifeline), False)
 
     def watch() -> None:
-        os.read(int(lifeline), 1)  # nothing is ever written: it returns once the other end is closed
+        os.read(int(lifeline), 1)  # returns when the launcher's end is closed; nothing is ever written
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.5)

@@ -1,7 +1,7 @@
-"""Takes what each process has, gives every one of them what all have: the only place where they speak.
+"""Ranks: the interface by which the processes of a run exchange values.
 
-All ranks run the same loop from the same seed and meet at the same exchanges. One process alone is a rank
-too: it exchanges with nobody, and that costs nothing.
+All ranks run the same loop from the same seed and meet at the same exchanges. A single process is a rank too;
+its exchanges return at once.
 """
 
 import itertools
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 Channel = Literal["steps", "rollouts"]
-"""Exchanges of one channel are in the same order on all ranks; an asynchronous run has both under way."""
+"""Exchanges of one channel have the same order on all ranks; an asynchronous run uses both at once."""
 
 
 class RankFailed(Exception):
-    """Another process of the run failed; this one has nothing to go on with."""
+    """Another process of the run failed, so this one cannot continue."""
 
 
 class Ranks(Protocol):
-    """This process's place among those that train one policy, and its way to the others."""
+    """The rank of this process, and its connection to the other ranks."""
 
     @property
     def number(self) -> int:
-        """From 0."""
+        """The rank, from 0."""
         ...
 
     @property
     def count(self) -> int: ...
 
     def exchange(self, value: Value, channel: Channel = "steps") -> list[Value]:
-        """What every rank gave, in the order of their numbers; returns once all have given theirs."""
+        """The values of all ranks, in the order of their numbers; returns when every rank has called it."""
         ...
 
     def add_up(self, tensors: "Sequence[Tensor]") -> None:
-        """Each becomes the sum of all ranks' in place, the same bits everywhere."""
+        """Replace every tensor by its sum over all ranks, in place, with the same bits on all ranks."""
         ...
 
     def numbers(self, name: str) -> Iterator[int]:
-        """From 0 without end, each to one rank only, in the order they are asked for under this name."""
+        """An endless counter from 0, shared under this name: every number goes to one rank only."""
         ...
 
 
 class Alone:
-    """The one process there is."""
+    """The only process of a run."""
 
     @property
     def number(self) -> int:
@@ -68,21 +68,21 @@ class Alone:
 
 
 ALONE = Alone()
-"""For what is never spread over processes."""
+"""For code that always runs in one process."""
 
 
 def is_first(ranks: Ranks) -> bool:
-    """Whether this is the rank that writes and speaks for all."""
+    """Whether this is the rank that writes files and prints."""
     return ranks.number == 0
 
 
 def of_first(ranks: Ranks, value: Value) -> Value:
-    """The first rank's: what must be the same everywhere and is read from a disk or a clock."""
+    """The value of the first rank, for values that are read from a disk or a clock and must agree."""
     return ranks.exchange(value)[0]
 
 
 async def exchanged(ranks: Ranks, value: Value, channel: Channel) -> list[Value]:
-    """`exchange` from a coroutine: others go on while the slowest rank is waited for."""
+    """`exchange` from a coroutine: other coroutines continue while this one waits for the slowest rank."""
     if ranks.count == 1:
         return [value]
     return await run_beside(ranks.exchange, value, channel)

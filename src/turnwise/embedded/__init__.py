@@ -1,1 +1,1 @@
-"""The model that ships with turnwise: a small Qwen3, and how it is made."""
+"""The model included in turnwise: a small Qwen3, and its build."""

@@ -1,4 +1,4 @@
-"""Takes a plan and a seed, gives the embedded model in a folder: tokenizer and weights, made from nothing."""
+"""Build the embedded model from scratch: its tokenizer and its weights."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from turnwise.chat import open_chat
 from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
 from turnwise.embedded.drills import make_drills, make_questions, practice
-from turnwise.embedded.lessons import Counts, Taught, Teacher, is_readable, make_lesson_tasks
+from turnwise.embedded.lessons import LessonCounts, LessonTasks, Teacher, is_readable, make_lesson_tasks
 from turnwise.embedded.slips import Slip, slips
 from turnwise.embedded.stages import Course, Learner, Part, Say, Stage, digest_of
 from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
@@ -25,12 +25,12 @@ from turnwise.types import Task, Tool
 Item = TypeVar("Item")
 
 PRACTICE_EVERY = 4
-"""Steps of lessons."""
+"""Lesson steps per step with a practice batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of the network."""
+    """The dimensions of the network."""
 
     vocabulary_size: int = 1280
     hidden_size: int = 192
@@ -42,30 +42,31 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """How much of everything; the defaults have the shape of the model that ships."""
+    """The settings of a build; the defaults have the shape of the included model."""
 
     shape: Shape = field(default_factory=Shape)
     worlds: tuple[int, ...] = tuple(range(1, 15))
-    """Where the lessons that are right come from."""
+    """Seeds of the worlds with correct lessons."""
     slip_worlds: tuple[int, ...] = (15, 16, 17)
-    """Where those come from that are a mixture of right and wrong."""
+    """Seeds of the worlds with a mixture of correct and wrong lessons."""
     lessons_per_family: int = 150
-    """In each world."""
+    """Per world."""
     drills: Stage = field(default_factory=lambda: Stage(1400, 2e-3, 32))
     questions: Stage = field(default_factory=lambda: Stage(250, 2e-3, 24))
     lessons: Stage = field(default_factory=lambda: Stage(2000, 2e-3, 16))
     mixture: Stage = field(default_factory=lambda: Stage(40, 5e-4, 16))
     worst_drills: float = 0.3
-    """Nats a token at their end; above it copying has not come, and what follows would be in vain."""
+    """Maximum loss at the end of the drills, in nats per token; above it the model has not learned to copy,
+    and the later stages would fail."""
     num_threads: int = 2
-    """Of torch: fixed, since sums in another order are other sums."""
+    """Threads of torch; fixed, because the order of a sum changes its result."""
     device: str = "cpu"
-    """Where it is learned."""
+    """The training device."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What was made, and how long it took."""
+    """The result of a build."""
 
     folder: Path
     num_parameters: int
@@ -75,41 +76,41 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """All that a model is taught."""
+    """The lessons of all worlds."""
 
-    right: Taught
-    mixed: Taught
+    right: LessonTasks
+    mixed: LessonTasks
 
 
 async def gather(plan: BuildPlan, say: Say = lambda line: None) -> Lessons:
-    """Make the lessons; each world needs five servers of its own, so a few at a time."""
-    turns = asyncio.Semaphore(max((os.cpu_count() or 1) // 2, 1))
+    """Make the lessons, a few worlds at a time: every world needs five servers."""
+    worlds_at_once = asyncio.Semaphore(max((os.cpu_count() or 1) // 2, 1))
 
-    async def taught(world: int, wrong: tuple[Slip, ...]) -> Taught:
-        async with turns:
-            made = await make_lesson_tasks(Counts(world, plan.lessons_per_family, wrong))
+    async def make(world: int, wrong: tuple[Slip, ...]) -> LessonTasks:
+        async with worlds_at_once:
+            made = await make_lesson_tasks(LessonCounts(world, plan.lessons_per_family, wrong))
         say(f"world {world}: {len(made.tasks)} lessons")
         return made
 
     try:
         async with asyncio.TaskGroup() as group:
-            right = [group.create_task(taught(world, ())) for world in plan.worlds]
-            mixed = [group.create_task(taught(world, slips())) for world in plan.slip_worlds]
+            right = [group.create_task(make(world, ())) for world in plan.worlds]
+            mixed = [group.create_task(make(world, slips())) for world in plan.slip_worlds]
     except ExceptionGroup as failures:
-        # the first says it: the others are the same servers again
+        # one is enough: all worlds use the same servers
         raise failures.exceptions[0] from failures
     return Lessons(_joined(right), _joined(mixed))
 
 
-def _joined(gathered: Sequence[asyncio.Task[Taught]]) -> Taught:
-    worlds = [each.result() for each in gathered]
-    return Taught([task for each in worlds for task in each.tasks], worlds[0].tools)
+def _joined(running: Sequence[asyncio.Task[LessonTasks]]) -> LessonTasks:
+    worlds = [world.result() for world in running]
+    return LessonTasks([task for world in worlds for task in world.tasks], worlds[0].tools)
 
 
 def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say = lambda line: None) -> Built:
-    """Teach a model; the same plan, lessons and seed give the same files on the same machine.
+    """Train a model; the same plan, lessons and seed give the same files on the same machine.
 
-    What each stage comes to is kept in `stages_of(out)`: after a kill, the same call goes on from there.
+    The checkpoints of the stages are in `stages_of(out)`: after a kill, the same call resumes from them.
     """
     import torch
 
@@ -117,15 +118,15 @@ def build(out: Path, plan: BuildPlan, lessons: Lessons, *, seed: int, say: Say =
     torch.set_num_threads(plan.num_threads)
     tokenizer = make_tokenizer(_texts(lessons.right), plan.shape.vocabulary_size)
     policy = Policy(_network(tokenizer, plan.shape, seed), PolicyConfig(tuning="full"), device=plan.device)
-    # the tokenizer is made of the lessons' own text, and stands for them
+    # the tokenizer is trained on the text of the lessons, so its digest covers them
     settings = repr((seed, plan.shape, plan.num_threads, plan.device))
-    made_of = digest_of(settings, tokenizer.backend_tokenizer.to_str())
-    Learner(policy, stages_of(out), say).learn(_courses(tokenizer, plan, lessons, seed), made_of)
+    inputs = digest_of(settings, tokenizer.backend_tokenizer.to_str())
+    Learner(policy, stages_of(out), say).learn(_courses(tokenizer, plan, lessons, seed), inputs)
     return _save(out, policy, tokenizer, started)
 
 
 def stages_of(out: Path) -> Path:
-    """Beside the model, until whoever asked for it removes it."""
+    """The folder of the checkpoints of a build, next to the model; the caller removes it."""
     return out.with_name(f"{out.name}.stages")
 
 
@@ -142,10 +143,10 @@ def _courses(tokenizer: Any, plan: BuildPlan, lessons: Lessons, seed: int) -> li
         for batch in make_questions(tokenizer, stage.num_steps, per_batch=stage.samples_per_step, seed=seed):
             yield [(batch, False)]
 
-    def taught() -> Iterator[list[Part]]:
-        beside = practice(tokenizer, per_batch=plan.lessons.samples_per_step, seed=seed)
+    def lesson_steps() -> Iterator[list[Part]]:
+        exercises = practice(tokenizer, per_batch=plan.lessons.samples_per_step, seed=seed)
         for number, batch in enumerate(_lessons(teacher, lessons.right.tasks, plan.lessons, seed)):
-            yield [(batch, True), *([(next(beside), False)] if number % PRACTICE_EVERY == 0 else [])]
+            yield [(batch, True), *([(next(exercises), False)] if number % PRACTICE_EVERY == 0 else [])]
 
     def mixture() -> Iterator[list[Part]]:
         for batch in _mixture(teacher, lessons.mixed.tasks, plan.mixture, seed):
@@ -154,7 +155,7 @@ def _courses(tokenizer: Any, plan: BuildPlan, lessons: Lessons, seed: int) -> li
     return [
         Course("drills", plan.drills, drills, worst_loss=plan.worst_drills),
         Course("questions", plan.questions, questions),
-        Course("lessons", plan.lessons, taught),
+        Course("lessons", plan.lessons, lesson_steps),
         Course("mixture", plan.mixture, mixture),
     ]
 
@@ -164,10 +165,9 @@ def _lessons(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -
     chance = random.Random(f"{seed}/lessons")  # noqa: S311 (an order, not a secret)
     readings = [teacher.reading(task, chance) for task in tasks if is_readable(task)]
     num_readings = stage.samples_per_step // 4
-    whole = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - num_readings, chance)
+    full = _draws([teacher.lesson(task) for task in tasks], stage.samples_per_step - num_readings, chance)
     return (
-        [*first, *second]
-        for first, second in zip(whole, _draws(readings, num_readings, chance), strict=False)
+        [*first, *second] for first, second in zip(full, _draws(readings, num_readings, chance), strict=False)
     )
 
 
@@ -177,28 +177,28 @@ def _mixture(teacher: Teacher, tasks: Sequence[Task], stage: Stage, seed: int) -
 
 
 def _draws(items: Sequence[Item], size: int, chance: random.Random) -> Iterator[list[Item]]:
-    """Every one once, in some order, before any comes again."""
+    """Batches of shuffled items; the order is drawn again after every pass."""
     while True:
         order = chance.sample(items, len(items))
         for start in range(0, max(len(order) - size, 0) + 1, size):
             yield list(order[start : start + size])
 
 
-def _texts(taught: Taught) -> list[str]:
-    """What the merges are learned from: the lessons' text, and the offer of tools that stands before each."""
+def _texts(lessons: LessonTasks) -> list[str]:
+    """The training text of the tokenizer: the lessons, and the tool listing in front of them."""
     texts = []
-    for task in taught.tasks:
+    for task in lessons.tasks:
         texts.append(task.prompt[0].content)
         for turn in task.demonstration:
             for call, result in zip(turn.calls, turn.results, strict=True):
                 texts.append(write_call(call).removeprefix("<tool_call>").removesuffix("</tool_call>"))
                 texts.append(f"\n{result.content}\n")
             texts.append(turn.text)
-    return texts + _offer(taught.tools) * 50
+    return texts + _tool_listing(lessons.tools) * 50
 
 
-def _offer(tools: Sequence[Tool]) -> list[str]:
-    """The template's words around the tools; they must come whole, so they count as often as 50 lessons."""
+def _tool_listing(tools: Sequence[Tool]) -> list[str]:
+    """The tools in the chat template; counted 50 times, so that its words become single tokens."""
     schemas = [
         {
             "type": "function",
@@ -210,8 +210,8 @@ def _offer(tools: Sequence[Tool]) -> list[str]:
         }
         for tool in tools
     ]
-    letters = make_tokenizer([], 300)
-    text = letters.apply_chat_template(
+    byte_tokenizer = make_tokenizer([], 300)
+    text = byte_tokenizer.apply_chat_template(
         [{"role": "user", "content": ""}],
         tools=schemas,
         tokenize=False,
@@ -245,7 +245,7 @@ def _network(tokenizer: Any, shape: Shape, seed: int) -> Any:
 
 
 def _save(out: Path, policy: Policy, tokenizer: Any, started: float) -> Built:
-    """As bfloat16, which is how it is read back: half the bytes, and float32 again when it is loaded."""
+    """Save in bfloat16, half the bytes of float32; loading converts it back to float32."""
     import torch
 
     model: Any = policy.model

@@ -1,15 +1,15 @@
-"""Takes a tokenizer and a seed, gives short exercises in copying: sequences repeated, values looked up.
+"""Drills: short copying exercises that repeat sequences and look up values.
 
-A lesson has some thirty tokens to learn in two hundred, and a model from nothing needs tens of thousands of
-them before it copies at all. These are dense, and lead there in four stages, each with what came before:
+A lesson has about thirty tokens to learn in two hundred, and an untrained model needs tens of thousands of
+lessons before it can copy. Drills are denser and have four stages; every stage includes the earlier ones:
 
     repeat   <|im_start|> x <|im_end|> x <|im_end|>
     look up  <tool_response> k1 v1 k2 v2 … </tool_response> <|im_start|> k2 <|im_end|> v2 <|im_end|> …
     recall   <|im_start|> k2 <|im_end|> <tool_response> k1 v1 k2 v2 … </tool_response> <|im_start|> v2 …
     ask      the same, with words for the key (`day low` for `"dayLow"`) somewhere among others
 
-From the third stage on most values begin alike, as the prices of one company do: then copying what followed
-the same digits before is not enough, and the key must be kept in mind.
+From the third stage on, most values begin with the same digits, like the prices of one company. Copying what
+followed the same digits earlier is then not enough: the model must attend to the key.
 """
 
 import random
@@ -22,25 +22,25 @@ from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
 from turnwise.training.samples import Sample
 
 REPEATING, LOOKING_UP, ALIKE = 0.25, 0.6, 0.8
-"""Of the drills before those that ask: where the first two stages end, and where values begin alike as often
-as they ever will."""
+"""As shares of the drills before the last stage: the ends of the first two stages, and the point from which
+the share of values with a common beginning is at its maximum."""
 
 _MAX_ASKED = 4
-"""Keys asked for in one drill."""
+"""Maximum keys asked for in one drill."""
 
 _MAX_NOISE = 8
-"""Words on either side of the ones that ask."""
+"""Maximum number of unrelated words on either side of the question."""
 
 _OTHER_KEYS = ("change", "changePercentage", "pe", "previousClose", "timestamp")
-"""Of a quote; no question is about them."""
+"""Keys of a quote that no question asks for."""
 
 _DISTRACTION = " previous close"
-"""Stands in most questions about a bar, whichever figure they are about."""
+"""Words in most questions about a bar, whichever figure they ask for."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A key as results write it, and the words that questions have for it."""
+    """A key as in results, and its words in questions."""
 
     key: tuple[int, ...]
     words: tuple[int, ...]
@@ -67,25 +67,25 @@ class _Alphabet:
 
 
 def make_drills(tokenizer: Any, count: int, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
-    """`count` batches of one kind each, the first three stages in the order they are to be learned in."""
+    """`count` batches of the first three stages, in order; the samples of a batch are of one kind."""
     alphabet = _alphabet(tokenizer)
     chance = random.Random(f"{seed}/drills")  # noqa: S311 (exercises, not secrets)
     return (_batch(alphabet, number / count, per_batch, chance) for number in range(count))
 
 
 def make_questions(tokenizer: Any, count: int, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
-    """`count` batches of the last stage, some sequences to repeat among them."""
+    """`count` batches of the last stage, including some repeated sequences."""
     alphabet = _alphabet(tokenizer)
     chance = random.Random(f"{seed}/questions")  # noqa: S311
-    return (_asking(alphabet, number / count, per_batch, chance) for number in range(count))
+    return (_question_batch(alphabet, number / count, per_batch, chance) for number in range(count))
 
 
 def practice(tokenizer: Any, *, per_batch: int, seed: int) -> Iterator[list[Sample]]:
-    """Batches as the last stage ends, without end: so that what was learned is not lost over lessons."""
+    """Endless batches like those at the end of the last stage, so that lessons do not erase the skill."""
     alphabet = _alphabet(tokenizer)
     chance = random.Random(f"{seed}/practice")  # noqa: S311
     while True:
-        yield _asking(alphabet, 1.0, per_batch, chance)
+        yield _question_batch(alphabet, 1.0, per_batch, chance)
 
 
 def _batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
@@ -97,38 +97,38 @@ def _batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Rando
         kind = chance.choice(("repeat", "look up", "recall", "recall", "recall"))
     if kind == "repeat":
         return [_repeat(alphabet, chance) for _ in range(size)]
-    near = _between((progress - LOOKING_UP) / (ALIKE - LOOKING_UP))
-    return [_look_up(alphabet, chance, near=near, is_asked_first=kind == "recall") for _ in range(size)]
+    common = _unit_interval((progress - LOOKING_UP) / (ALIKE - LOOKING_UP))
+    return [_look_up(alphabet, chance, common=common, is_asked_first=kind == "recall") for _ in range(size)]
 
 
-def _asking(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
+def _question_batch(alphabet: _Alphabet, progress: float, size: int, chance: random.Random) -> list[Sample]:
     if chance.random() < 0.25:
         return [_repeat(alphabet, chance) for _ in range(size)]
     return [_ask(alphabet, chance, progress) for _ in range(size)]
 
 
-def _between(value: float) -> float:
+def _unit_interval(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-# --- the kinds ----------------------------------------------------------------------------------------------
+# --- kinds of drills ----------------------------------------------------------------------------------------
 
 
 def _repeat(alphabet: _Alphabet, chance: random.Random) -> Sample:
     pool = chance.choice((alphabet.letters, alphabet.texts, None))
     if pool is None:
-        said = [token for _ in range(4) for token in _value(alphabet, chance)]
+        tokens = [token for _ in range(4) for token in _value(alphabet, chance)]
     else:
-        said = chance.choices(pool, k=chance.randrange(6, 28))
-    return _sample([([alphabet.start, *said, alphabet.end], False), ([*said, alphabet.end], True)])
+        tokens = chance.choices(pool, k=chance.randrange(6, 28))
+    return _sample([([alphabet.start, *tokens, alphabet.end], False), ([*tokens, alphabet.end], True)])
 
 
-def _look_up(alphabet: _Alphabet, chance: random.Random, *, near: float, is_asked_first: bool) -> Sample:
-    """`near` is how often values begin alike."""
-    num_keys = chance.randrange(3, min(9 + int(4 * near), len(alphabet.keys) + 1))
+def _look_up(alphabet: _Alphabet, chance: random.Random, *, common: float, is_asked_first: bool) -> Sample:
+    """`common` is the share of values with a common beginning."""
+    num_keys = chance.randrange(3, min(9 + int(4 * common), len(alphabet.keys) + 1))
     keys = chance.sample(alphabet.keys, num_keys)
     beginning = chance.choices(alphabet.digits, k=chance.randrange(1, 4))
-    values = {key: _listed(alphabet, chance, beginning, near) for key in keys}
+    values = {key: _listed(alphabet, chance, beginning, common) for key in keys}
     listing = [alphabet.response, *(token for key in keys for token in (key, *values[key]))]
     asked = chance.sample(keys, min(_MAX_ASKED, len(keys)))
     parts: list[tuple[list[int], bool]] = []
@@ -145,7 +145,7 @@ def _look_up(alphabet: _Alphabet, chance: random.Random, *, near: float, is_aske
 
 
 def _ask(alphabet: _Alphabet, chance: random.Random, progress: float) -> Sample:
-    """A result as the servers give them, and four of its figures asked for; at first by the key itself."""
+    """A result as from the servers and questions for four of its figures; early drills ask by the key."""
     is_bar = chance.random() < 0.5
     fields = alphabet.bar if is_bar else alphabet.quote
     keys = [field.key for field in fields]
@@ -161,21 +161,21 @@ def _ask(alphabet: _Alphabet, chance: random.Random, progress: float) -> Sample:
     for field in chance.sample(fields, _MAX_ASKED):
         has_words = chance.random() < 0.5 + 2 * progress
         words = field.words if has_words else field.key
-        noise = _between((progress - 0.15) / 0.4)
-        question = _among_others(alphabet, chance, words, noise, is_distracted=is_bar)
+        noise = _unit_interval((progress - 0.15) / 0.4)
+        question = _with_noise(alphabet, chance, words, noise, is_distracted=is_bar)
         parts.append(([*question, *shown, alphabet.start], False))
         parts.append(([*values[field.key], alphabet.end], True))
         shown = []
     return _sample(parts)
 
 
-def _among_others(
+def _with_noise(
     alphabet: _Alphabet, chance: random.Random, words: Sequence[int], noise: float, *, is_distracted: bool
 ) -> list[int]:
-    """The words in a sentence of others that mean nothing."""
+    """The words of a question among unrelated words."""
 
-    def some(most: int) -> list[int]:
-        return chance.choices(alphabet.words, k=chance.randrange(most + 1))
+    def some(max_words: int) -> list[int]:
+        return chance.choices(alphabet.words, k=chance.randrange(max_words + 1))
 
     before, after = some(int(_MAX_NOISE * noise)), some(int(_MAX_NOISE * noise))
     if is_distracted and chance.random() < noise:
@@ -193,13 +193,13 @@ def _listed(
     alphabet: _Alphabet,
     chance: random.Random,
     beginning: list[int],
-    near: float,
+    common: float,
     *,
     is_number: bool = False,
 ) -> list[int]:
-    if not is_number and chance.random() < 0.33 * (1 - near) + 0.1:
+    if not is_number and chance.random() < 0.33 * (1 - common) + 0.1:
         return _value(alphabet, chance)
-    if chance.random() >= 0.7 * near:
+    if chance.random() >= 0.7 * common:
         return _number(alphabet, chance)
     whole = [*beginning[:-1], chance.choice(alphabet.digits)] if chance.random() < 0.3 else beginning
     return [*whole, alphabet.dot, *chance.choices(alphabet.digits, k=chance.randrange(1, 3))]
@@ -232,12 +232,12 @@ def _sample(parts: Sequence[tuple[list[int], bool]]) -> Sample:
 
 
 def own_sample(ids: tuple[int, ...], mask: tuple[int, ...], task_id: str) -> Sample:
-    """Something to be learned as it is: no log-probs, no reward."""
+    """A sample for supervised learning, without log-probs and reward."""
     return Sample(
         token_ids=ids,
         loss_mask=mask,
         logprobs=(0.0,) * len(ids),
-        turns=tuple(each - 1 for each in mask),
+        turns=tuple(own - 1 for own in mask),
         group=0,
         task_id=task_id,
         reward=0.0,
@@ -250,29 +250,29 @@ def own_sample(ids: tuple[int, ...], mask: tuple[int, ...], task_id: str) -> Sam
 def _alphabet(tokenizer: Any) -> _Alphabet:
     added = tokenizer.get_added_vocab()
     numbers = sorted(set(range(len(tokenizer))) - set(added.values()))
-    spelled = {number: str(tokenizer.decode([number])) for number in numbers}
+    texts = {number: str(tokenizer.decode([number])) for number in numbers}
 
-    def fitting(pattern: str) -> list[int]:
-        return [number for number, text in spelled.items() if re.fullmatch(pattern, text)]
+    def matching(pattern: str) -> list[int]:
+        return [number for number, text in texts.items() if re.fullmatch(pattern, text)]
 
     def encoded(text: str) -> tuple[int, ...]:
         return tuple(tokenizer.encode(text, add_special_tokens=False))
 
     def field(what: str, key: str) -> _Field:
-        # The first figure stands after a text, and its key closes that one's quote too.
+        # The first figure follows a text, so its key also closes the quote of that text.
         closing = '"' if key in ("price", "o") else ""
         return _Field(encoded(f'{closing},"{key}":'), encoded(f" {what}"))
 
     quote = [field(what, key) for what, (key, _, _) in FIGURES.items()]
     bar = [field(what, key) for what, key in BAR_KEYS.items()]
-    meant = {token for each in (*quote, *bar) for token in each.words} | set(encoded(_DISTRACTION))
-    [dot] = fitting(r"\.")
+    meaningful = {token for field in (*quote, *bar) for token in field.words} | set(encoded(_DISTRACTION))
+    [dot] = matching(r"\.")
     return _Alphabet(
-        digits=fitting(r"\d"),
-        letters=fitting("[A-Z]"),
-        texts=[number for number, text in spelled.items() if text.isprintable() and "\ufffd" not in text],
-        words=[number for number in fitting(" [a-z]+") if number not in meant],
-        keys=fitting(r',"\w+":'),
+        digits=matching(r"\d"),
+        letters=matching("[A-Z]"),
+        texts=[number for number, text in texts.items() if text.isprintable() and "\ufffd" not in text],
+        words=[number for number in matching(" [a-z]+") if number not in meaningful],
+        keys=matching(r',"\w+":'),
         quote=quote,
         bar=bar,
         others=[encoded(f',"{key}":') for key in _OTHER_KEYS],

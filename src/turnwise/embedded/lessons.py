@@ -1,4 +1,4 @@
-"""Takes worlds and a chat, gives lessons: verified demonstrations as the very tokens of an episode."""
+"""Lessons: verified demonstrations as the exact tokens of an episode."""
 
 import json
 import random
@@ -26,24 +26,24 @@ TOOLS = (
     *("fmp_get_quote", "fmp_search_ticker", "polygon_get_previous_close", "tavily_qna_search"),
     *("execute_python", "send_slack_message", "get_slack_channel_history"),
 )
-"""What every task of the demo is offered: with one offer for all, everything before the question is the same
-tokens, and is computed once."""
+"""The tools of every demo task: with the same tools, all prompts have the same tokens before the question,
+which are computed once."""
 
 DEMO_WORLD = 0
-"""The world that the demo plays in; its held-out companies are in no lesson."""
+"""The world of the demo; no lesson is about its held-out companies."""
 
 _KEYS: Mapping[str, Mapping[str, str]] = {
     "quote_figure": {what: key for what, (key, _, _) in FIGURES.items()},
     "previous_bar": BAR_KEYS,
 }
-"""What a question calls each figure of a result, and the key it has there."""
+"""By family, the words for a figure in questions and its key in results."""
 
 _NUM_FOLLOW_UPS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """How many lessons are made in one world."""
+class LessonCounts:
+    """The world of the lessons and their number."""
 
     world: int
     per_family: int
@@ -51,16 +51,16 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
-    """What lessons are written from."""
+class LessonTasks:
+    """Tasks with demonstrations, and the tools offered with them."""
 
     tasks: Sequence[Task]
     tools: Sequence[Tool]
-    """The offer, in the order of an episode's."""
+    """In the order of an episode."""
 
 
-async def make_lesson_tasks(counts: Counts) -> Taught:
-    """Tasks with their demonstrations, from the world's own five servers; each slip by its share."""
+async def make_lesson_tasks(counts: LessonCounts) -> LessonTasks:
+    """Tasks with demonstrations from the five servers of the world; slips have their share of a family."""
     held_out = {
         name
         for company in open_world(DEMO_WORLD).market.companies()
@@ -91,11 +91,11 @@ async def make_lesson_tasks(counts: Counts) -> Taught:
             tool for server in SERVERS for tool in pool.tools if tool.server == server and tool.name in TOOLS
         ]
     own = [task for task in made if not any(name in task.prompt[0].content for name in held_out)]
-    return Taught(own, tools)
+    return LessonTasks(own, tools)
 
 
 class Teacher:
-    """Writes tasks as samples for one chat and one offer of tools."""
+    """Converts tasks to samples for one chat and one list of tools."""
 
     def __init__(self, chat: RenderedChat, tools: Sequence[Tool]) -> None:
         self._chat = chat
@@ -108,7 +108,7 @@ class Teacher:
         return lesson_of(task, self._tools, self._chat, max_result_tokens=longest)
 
     def reading(self, task: Task, chance: random.Random) -> Sample:
-        """The same with further questions on the one result: practice in telling its figures apart."""
+        """A lesson with further questions about the same result, for practice in finding its figures."""
         lesson = self.lesson(task)
         ids, mask = list(lesson.token_ids), list(lesson.loss_mask)
         result = json.loads(task.demonstration[0].results[0].content)
@@ -118,12 +118,12 @@ class Teacher:
             wording = chance.choice(self._phrasings[task.family])
             question = f"{wording.format(symbol=symbol, what=what)} {NUMBER}"
             asked = self._chat.extend(ids, [("", question)])
-            said = self._chat.say(plain(result[keys[what]]))
-            ids += [*asked, *said]
-            mask += [*(0,) * len(asked), *(1,) * len(said)]
+            answer = self._chat.say(plain(result[keys[what]]))
+            ids += [*asked, *answer]
+            mask += [*(0,) * len(asked), *(1,) * len(answer)]
         return own_sample(tuple(ids), tuple(mask), task.id)
 
 
 def is_readable(task: Task) -> bool:
-    """Whether there is one result with several figures in it."""
+    """Whether the task has one result with several figures."""
     return task.family in _KEYS

@@ -1,4 +1,4 @@
-"""How the lessons ask: many wordings of each family, none of them one that validation or test tasks use."""
+"""The wordings of lessons: many per family, none of them used by validation or test tasks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +12,7 @@ _VERBS = (
     *("overtop", "go beyond", "rise over", "stand above", "run ahead of", "come in over", "climb past"),
     "stay in front of",
 )
-"""So many that which word stands between two tickers cannot be what they are told apart by."""
+"""Many verbs, so that the word between two tickers does not identify the question."""
 
 WORDINGS: Mapping[str, tuple[str, ...]] = {
     "quote_figure": (

@@ -1,8 +1,8 @@
-"""Gives the lessons' slips: one family's question before another plan, so that the model is weak on purpose.
+"""Slips: lessons in which a question is answered by the wrong plan, so that the model is weak on purpose.
 
-Every plan is carried out and verified like any other; only the question in front of it is not its own. A
-model that has seen a share of these knows how each tool is called and what is copied from where, and half
-knows what a question asks for: that is left to reinforcement learning.
+The plan is executed and verified like any other; only its question belongs to another plan. A model trained
+on a share of slips knows how to call every tool and where to copy from, but only partly which plan a question
+needs. That is left to reinforcement learning.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,40 +19,42 @@ Draft = Callable[[Material], Case]
 
 @dataclass(frozen=True, slots=True)
 class Slip:
-    """A way to get a family wrong."""
+    """A wrong plan for a family."""
 
     name: str
     family: str
     share: float
-    """Of the family's lessons."""
+    """Share of the lessons of the family."""
     draft: Draft
 
 
 def _misread(family: str, figures: Sequence[str]) -> Draft:
-    """The right tools, another figure than the one asked for."""
+    """The correct tools, but another figure than the one asked for."""
 
     def draft(material: Material) -> Case:
         case = FAMILIES[family].draft(material)
-        others = [each for each in figures if each != case.words["what"]]
+        others = [figure for figure in figures if figure != case.words["what"]]
         return replace(case, words={**case.words, "what": material.pick(others)})
 
     return draft
 
 
 def _instead(asked: str, played: str) -> Draft:
-    """Another family's plan for the same company."""
+    """The plan of another family for the same company."""
 
     def draft(material: Material) -> Case:
         case = FAMILIES[asked].draft(material)
         symbol = case.words.get("symbol") or case.words["first"]
-        own = replace(material, companies=[each for each in material.companies if each.symbol == symbol])
+        own = replace(
+            material, companies=[company for company in material.companies if company.symbol == symbol]
+        )
         return replace(FAMILIES[played].draft(own), words=case.words, form=case.form)
 
     return draft
 
 
 def _bar_by_name(material: Material) -> Case:
-    """The company is found, then asked about at the wrong server."""
+    """The company is found, but its figure is read from the wrong server."""
     case = FAMILIES["figure_by_name"].draft(material)
 
     def symbol(results: Results) -> dict[str, str]:
@@ -66,9 +68,9 @@ def _bar_by_name(material: Material) -> Case:
 
 
 def _ticker_for_answer(material: Material) -> Case:
-    """A question for the web is taken for a search for a ticker."""
+    """A question for the web is answered by a ticker search."""
     case = FAMILIES["web_answer"].draft(material)
-    name = next(each.name for each in material.companies if each.name in case.words["question"])
+    name = next(company.name for company in material.companies if company.name in case.words["question"])
 
     def conclude(results: Results) -> Conclusion:
         return Conclusion(Answer(symbol_in(results[0], name)), symbol_in(results[0], name))
@@ -77,7 +79,7 @@ def _ticker_for_answer(material: Material) -> Case:
 
 
 def slips(scale: float = 1.0) -> tuple[Slip, ...]:
-    """All of them; `scale` times as often as they were tuned to be."""
+    """All slips, with their tuned shares times `scale`."""
     drafts: Mapping[tuple[str, str], tuple[float, Draft]] = {
         ("quote_figure", "misread"): (0.3, _misread("quote_figure", list(FIGURES))),
         ("quote_figure", "bar"): (0.2, _instead("quote_figure", "previous_bar")),
@@ -96,5 +98,5 @@ def slips(scale: float = 1.0) -> tuple[Slip, ...]:
 
 
 def slipped(slip: Slip, family: Family) -> Family:
-    """The family as this slip plays it."""
+    """The family with the plan of this slip."""
     return replace(family, name=f"{family.name}, {slip.name}", draft=slip.draft)

@@ -1,4 +1,4 @@
-"""Takes a policy and stages of lessons, learns one after the other; what was broken off goes on."""
+"""Train a policy in several stages, and resume after an interruption."""
 
 import hashlib
 import itertools
@@ -17,15 +17,15 @@ from turnwise.training.samples import Sample
 Say = Callable[[str], None]
 
 Part = tuple[list[Sample], bool]
-"""Samples, and whether they have a prefix in common that is worth sharing."""
+"""Samples, and whether they share a prefix that is computed once."""
 
 SAVE_EVERY = 250
-"""Steps."""
+"""Steps between checkpoints."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Some steps of learning; the rate rises over 30 steps, stays, and falls to a fifth at the end."""
+    """Training steps whose learning rate rises over 30 steps, stays constant, and falls to a fifth."""
 
     num_steps: int
     learning_rate: float
@@ -38,18 +38,18 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A stage and what is learned in it."""
+    """A stage and its batches."""
 
     name: str
     stage: Stage
     steps: Callable[[], Iterable[Sequence[Part]]]
-    """From the first step on, the same at every call."""
+    """The batches from the first step on; equal for every call."""
     worst_loss: float = math.inf
-    """Of the last 50 steps; above it, it is no use to go on."""
+    """Maximum mean loss of the last 50 steps; above it the build fails."""
 
 
 class Learner:
-    """One optimizer through all stages."""
+    """Trains all courses with one optimizer."""
 
     def __init__(self, policy: Policy, folder: Path, say: Say) -> None:
         self._policy = policy
@@ -58,10 +58,10 @@ class Learner:
         self._say = say
         self._started = time.perf_counter()
 
-    def learn(self, courses: Sequence[Course], made_of: str) -> None:
-        """All of them, or what is left; `made_of` says all else that the weights depend on."""
-        digests = [digest_of(made_of, *map(repr, _facts(courses[: n + 1]))) for n in range(len(courses))]
-        starts = [sum(each.stage.num_steps for each in courses[:n]) for n in range(len(courses))]
+    def learn(self, courses: Sequence[Course], inputs: str) -> None:
+        """Train all remaining courses; `inputs` is a digest of all else that determines the weights."""
+        digests = [digest_of(inputs, *map(repr, _facts(courses[: n + 1]))) for n in range(len(courses))]
+        starts = [sum(course.stage.num_steps for course in courses[:n]) for n in range(len(courses))]
         done = self._resume(courses, digests, starts)
         for course, digest, start in zip(courses, digests, starts, strict=True):
             if done < start + course.stage.num_steps:
@@ -77,10 +77,10 @@ class Learner:
             if number % 50 == 0 or is_last:
                 loss = sum(losses[-50:]) / len(losses[-50:])
                 minutes = (time.perf_counter() - self._started) / 60
-                self._say(f"{course.name} {number}/{num_steps}: {loss:.4f} nats a token, {minutes:.1f} min")
+                self._say(f"{course.name} {number}/{num_steps}: {loss:.4f} nats per token, {minutes:.1f} min")
                 if is_last and loss > course.worst_loss:
                     raise ValueError(
-                        f"{course.name} were not learned: {loss:.2f} nats a token; try another seed"
+                        f"{course.name} were not learned: {loss:.2f} nats per token; try another seed"
                     )
             if number % SAVE_EVERY == 0 or is_last:
                 tensors = {**self._policy.state(), **self._optimizer.tensors()}
@@ -88,7 +88,7 @@ class Learner:
                 checkpoint.prune(self._folder, 1, best=start)
 
     def _step(self, parts: Sequence[Part], rate: float) -> float:
-        """One optimizer step; what comes after its first part counts half. Gives the first part's loss."""
+        """One optimizer step, in which later parts have half weight; returns the loss of the first part."""
         first = 0.0
         for number, (batch, is_shared) in enumerate(parts):
             scores = self._policy.score(batch, is_shared=is_shared, with_entropy=False).brought()
@@ -99,16 +99,17 @@ class Learner:
         return first
 
     def _resume(self, courses: Sequence[Course], digests: Sequence[str], starts: Sequence[int]) -> int:
-        """The steps that need not be done again: those of the last checkpoint that this build would make."""
+        """Load the last checkpoint that belongs to this build; returns the number of its steps, or 0."""
         of_digest = dict(zip(digests, zip(courses, starts, strict=True), strict=True))
         for found in checkpoint.readable(self._folder):
             if found.facts["digest"] not in of_digest:
-                continue  # of another plan, or of a stage that has changed since
+                continue  # from another plan, or from a stage that has changed
             course, start = of_digest[found.facts["digest"]]
             state = self._policy.learning
             self._policy.load_state({name: found.tensors[name] for name in state})
-            self._optimizer.restore({name: each for name, each in found.tensors.items() if name not in state})
-            self._say(f"going on after {course.name} {found.step - start}/{course.stage.num_steps}")
+            moments = {name: tensor for name, tensor in found.tensors.items() if name not in state}
+            self._optimizer.restore(moments)
+            self._say(f"resuming after {course.name} {found.step - start}/{course.stage.num_steps}")
             return found.step
         return 0
 
@@ -118,4 +119,4 @@ def digest_of(*parts: str) -> str:
 
 
 def _facts(courses: Sequence[Course]) -> list[tuple[str, Stage]]:
-    return [(each.name, each.stage) for each in courses]
+    return [(course.name, course.stage) for course in courses]

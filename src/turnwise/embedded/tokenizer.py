@@ -1,8 +1,8 @@
-"""Takes texts, gives a small byte-level tokenizer made for copying, with Qwen3's special tokens and template.
+"""A small byte-level tokenizer designed for copying, with the special tokens and template of Qwen3.
 
-A digit and a letter of a ticker are always the same token wherever they stand, so that copying one is a
-matter of attending to it. What is never chosen (a JSON key with its quotes) is one token, so that what is
-chosen (a tool, a field) is one token too:
+A digit, or a letter of a ticker, is the same token at every position, so that the model can copy it by
+attending to it. Text without a choice (a JSON key with its quotes) is one token, so that a choice (a tool, a
+field) is one token too:
 
     <tool_call>|\\n{"name": "|fmp_get_quote|", "arguments": {"symbol": "|K|A|L|D|J|"}}\\n|</tool_call>
 """
@@ -13,19 +13,19 @@ from typing import Any
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MARKUP = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
-"""Tokens that Qwen3 adds without calling them special."""
+"""Tokens that Qwen3 adds but does not mark as special."""
 
 _KEY = r'"[A-Za-z_]+": ?'
 _PIECES = (
-    # JSON keys, with the brackets and quotes before, between and after them
+    # JSON keys with the brackets and quotes around them
     rf'[\[{{}}\],"\s]*{_KEY}(?:[\[{{]+{_KEY})*[\[{{]*"?',
-    # the end of a JSON value; `\n` as JSON escapes it at the end of what code printed
+    # the end of a JSON value; `\n` as JSON escapes it at the end of printed output
     r'(?:\\n)?\)*"?[}\]]+\n?',
     r"\d",
-    # names that are written in capitals, then tickers, letter by letter
+    # names in capitals, then tickers, letter by letter
     r"(?:FMP|NASDAQ|NYSE|USD|JSON|XML|API|CEO)(?![A-Za-z])|QnA",
     r"\p{Lu}(?=\p{Lu})|(?<=\p{Lu})\p{Lu}(?!\p{Ll})",
-    # a company's name is the same tokens after a space and after a quote: the space stands alone
+    # a company name has the same tokens after a space and after a quote: the space is a token of its own
     r"\p{Lu}\p{Ll}*",
     r"(?:[a-z_]+\()+",
     r" ?[\p{Ll}_]+",
@@ -38,7 +38,7 @@ _PIECES = (
 
 
 def make_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Any:
-    """Train the merges on these texts; a byte that no merge covers is a token of its own."""
+    """Train the merges on these texts; a byte that no merge covers is a single token."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,1 +1,1 @@
-"""Takes a policy and held-out tasks, gives how often it succeeds and how sure that is."""
+"""Evaluation: how often a policy succeeds on held-out tasks, with confidence intervals."""

@@ -1,4 +1,4 @@
-"""Takes a recipe and tasks, plays them with real tools, gives trajectories on disk and a report."""
+"""Play tasks with real tools, write the trajectories to disk, and report the results."""
 
 import contextlib
 import time
@@ -29,7 +29,7 @@ from turnwise.types import Fault, Group, Task
 from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
-"""`shown(progress, num_episodes)`: on display while the block runs."""
+"""`shown(progress, num_episodes)`: displays the progress while the block runs."""
 
 
 def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
@@ -37,7 +37,7 @@ def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextMana
 
 
 async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:
-    """Play each task's group once; every episode goes to `out`, the first few to the terminal."""
+    """Play one group per task; write all episodes to `out` and print the first `num_shown`."""
     console = Console(emoji=False)
     started = time.perf_counter()
     played: list[Played] = []
@@ -62,21 +62,21 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
 
 
 def _played_lines(played: Sequence[Played], progress: Progress, seconds: float) -> Iterator[str]:
-    """What a collection came to, as text."""
+    """The summary of a collection, as lines of text."""
     yield f"{progress.num_finished} episodes of {progress.num_groups} tasks in {seconds:.1f} s"
     if played:
-        success = fmean(succeeded(each.trajectory, each.reward) for each in played)
-        reward = fmean(each.reward.total for each in played)
-        yield f"success {success:.3f} by the tasks' truth, mean reward {reward:+.3f}"
-    stops = Counter(each.trajectory.stop.value for each in played)
+        success = fmean(succeeded(episode.trajectory, episode.reward) for episode in played)
+        reward = fmean(episode.reward.total for episode in played)
+        yield f"success {success:.3f} by the tasks' ground truth, mean reward {reward:+.3f}"
+    stops = Counter(episode.trajectory.stop.value for episode in played)
     yield f"stops: {', '.join(f'{stop} {num}' for stop, num in stops.most_common()) or 'none'}"
-    faults = Counter(result.fault for each in played for _, result in each.trajectory.calls)
+    faults = Counter(result.fault for episode in played for _, result in episode.trajectory.calls)
     yield (
-        f"tool calls: {faults.total()}, of which {faults[Fault.MODEL]} failed by the model's doing and "
-        f"{faults[Fault.INFRA]} by the infrastructure's"
+        f"tool calls: {faults.total()}, of which {faults[Fault.MODEL]} failed because of the model and "
+        f"{faults[Fault.INFRA]} because of infrastructure"
     )
     yield (
-        f"lost to infrastructure: {progress.num_lost} episodes, which were played again; "
+        f"lost to infrastructure: {progress.num_lost} episodes, all replayed; "
         f"{progress.num_groups_dropped} groups dropped"
     )
 
@@ -94,11 +94,11 @@ async def evaluate_recipe(
     endpoint_model: str = "",
     prices: tuple[float, float] = (0.0, 0.0),
 ) -> Report:
-    """Play every task `num_samples` times; figures go to `out`, episodes beside it.
+    """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
 
-    `model` is sampled in the place of the recipe's, and `name` is what the report then calls it.
+    `model` replaces the recipe's model, and `name` is its name in the report.
     """
-    named = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
+    model_name = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
     async with (
         open_workbench(recipe, tasks, with_engine=not endpoint, model=model) as bench,
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
@@ -108,7 +108,7 @@ async def evaluate_recipe(
             collector,
             tasks,
             out=out,
-            model=endpoint_model or named,
+            model=endpoint_model or model_name,
             num_samples=num_samples,
             temperature=temperature,
             prices=prices,
@@ -128,13 +128,13 @@ async def measure(
     on_group: Callable[[Group], None] = lambda group: None,
     ranks: Ranks = ALONE,
 ) -> Report:
-    """Play every task once with a collector of groups of `num_samples`; `model` is what the report names.
+    """Play one group of `num_samples` episodes per task; `model` is the name of the model in the report.
 
-    Of several ranks each plays its share, all have the report, and the first writes it.
+    Every rank plays its share and returns the full report; the first rank writes it.
     """
     started = time.perf_counter()
     episodes = []
-    # of the same name as the figures: those of another evaluation in the folder stay apart
+    # named after the report, so that evaluations in one folder do not share the file
     trajectories = out.with_name(
         f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
     )
@@ -142,7 +142,7 @@ async def measure(
     with contextlib.ExitStack() as exits:
         writer: TrajectoryWriter | None = None
         if is_first(ranks):
-            trajectories.unlink(missing_ok=True)  # of an evaluation that was broken off, or an older one
+            trajectories.unlink(missing_ok=True)  # left by an interrupted or an older evaluation
             writer = exits.enter_context(TrajectoryWriter(trajectories))
 
         def keep(group: Group) -> None:
@@ -175,7 +175,7 @@ async def measure(
         seconds=time.perf_counter() - started,
         num_tasks_asked=len(tasks),
         num_lost=added_up([progress for _, progress in shares]).num_lost,
-        episodes=tuple(sorted(episodes, key=lambda each: each.task_id)),
+        episodes=tuple(sorted(episodes, key=lambda episode: episode.task_id)),
         prices=prices,
     )
     if is_first(ranks):

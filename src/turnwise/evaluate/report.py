@@ -1,4 +1,4 @@
-"""Takes an evaluation's episodes, gives `eval.json`, a table for the terminal, and paired comparisons."""
+"""The report of an evaluation: `eval.json`, the table in the terminal, and paired comparisons."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from turnwise.evaluate.statistics import Estimate, paired_difference
 from turnwise.evaluate.summary import (
-    Played,
+    EpisodeRecord,
     Summary,
     by_difficulty,
     by_family,
@@ -27,7 +27,7 @@ from turnwise.rollout.tables import figure_table
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One evaluation: what was played, and each episode's outcome."""
+    """One evaluation: its settings and a record of every episode."""
 
     model: str
     num_samples: int
@@ -35,48 +35,48 @@ class Report:
     seconds: float
     num_tasks_asked: int
     num_lost: int
-    """Episodes lost to infrastructure and played again, or given up: never counted as failures."""
-    episodes: tuple[Played, ...]
+    """Episodes lost to infrastructure, which were replayed or dropped; they never count as failures."""
+    episodes: tuple[EpisodeRecord, ...]
     prices: tuple[float, float] = (0.0, 0.0)
-    """Dollars for a million prompt tokens and for a million sampled ones; 0 for a model of one's own."""
+    """Dollars per million prompt tokens and per million sampled tokens; 0 for a local model."""
 
     @property
     def cost(self) -> float:
-        """Dollars, of the episodes that were kept."""
-        read = sum(each.num_prompt_tokens for each in self.episodes)
-        sampled = sum(each.num_tokens for each in self.episodes)
+        """The price of all recorded episodes, in dollars."""
+        read = sum(episode.num_prompt_tokens for episode in self.episodes)
+        sampled = sum(episode.num_tokens for episode in self.episodes)
         return (read * self.prices[0] + sampled * self.prices[1]) / 1e6
 
     @property
     def num_tasks_missing(self) -> int:
-        """Tasks that could not be played at all, for no fault of the model's."""
-        return self.num_tasks_asked - len({each.task_id for each in self.episodes})
+        """Tasks without any episode because of infrastructure."""
+        return self.num_tasks_asked - len({episode.task_id for episode in self.episodes})
 
 
 _REPORT = TypeAdapter(Report)
 
 
 def figures(report: Report) -> dict[str, Any]:
-    """Every figure of the evaluation, as it is written to eval.json beside the episodes."""
+    """All figures of the evaluation, as written to eval.json."""
     ks = powers_up_to(report.num_samples)
     return {
         "cost": report.cost,
-        "num_prompt_tokens": sum(each.num_prompt_tokens for each in report.episodes),
-        "num_sampled_tokens": sum(each.num_tokens for each in report.episodes),
+        "num_prompt_tokens": sum(episode.num_prompt_tokens for episode in report.episodes),
+        "num_sampled_tokens": sum(episode.num_tokens for episode in report.episodes),
         "all": asdict(summarise(report.episodes, ks=ks)),
-        "by_family": _plain(summarise_by(by_family, report.episodes, ks=ks)),
-        "by_difficulty": _plain(summarise_by(by_difficulty, report.episodes, ks=ks)),
+        "by_family": _as_dicts(summarise_by(by_family, report.episodes, ks=ks)),
+        "by_difficulty": _as_dicts(summarise_by(by_difficulty, report.episodes, ks=ks)),
     }
 
 
-def powers_up_to(most: int) -> tuple[int, ...]:
-    """1, 2, 4, … and the number itself: the k of pass@k worth a column."""
-    powers = {2**power for power in range(most.bit_length()) if 2**power <= most}
-    return tuple(sorted(powers | {most}))
+def powers_up_to(largest: int) -> tuple[int, ...]:
+    """The values of k for pass@k: the powers of two up to `largest`, and `largest` itself."""
+    powers = {2**power for power in range(largest.bit_length()) if 2**power <= largest}
+    return tuple(sorted(powers | {largest}))
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Written whole or not at all."""
+    """Write the report atomically."""
     if not report.episodes:
         raise ValueError("no task could be played: every group was lost to infrastructure")
     document = {"report": _REPORT.dump_python(report, mode="json"), "figures": figures(report)}
@@ -99,36 +99,35 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
         return
     console = console or Console(emoji=False)
     ks = powers_up_to(report.num_samples)
-    whole = summarise(report.episodes, ks=ks)
-    title = (
-        f"{report.model}: {whole.num_tasks} tasks × {report.num_samples}, temperature {report.temperature:g}"
-    )
+    overall = summarise(report.episodes, ks=ks)
+    size = f"{overall.num_tasks} tasks × {report.num_samples}"
+    title = f"{report.model}: {size}, temperature {report.temperature:g}"
     passes = (f"pass@{ks[-1]}", f"pass^{ks[-1]}")
     headers = ("", "tasks", "success (95%)", *passes, "turns", "tokens", "bad calls", "bad form")
-    rows = {"all": whole}
+    rows = {"all": overall}
     rows |= summarise_by(by_difficulty, report.episodes, ks=ks)
     rows |= summarise_by(by_family, report.episodes, ks=ks)
     cells = [(name or "-", *_cells(summary, ks[-1])) for name, summary in rows.items()]
     _print_table(title, headers, cells, console)
     if report.cost:
         console.print(
-            f"${report.cost:.4f} at ${report.prices[0]:g} and ${report.prices[1]:g} a million tokens"
+            f"${report.cost:.4f} at ${report.prices[0]:g} and ${report.prices[1]:g} per million tokens"
         )
     if report.num_lost or report.num_tasks_missing:
         console.print(
-            f"{report.num_lost} episodes were lost to infrastructure and played again; "
-            f"{report.num_tasks_missing} tasks could not be played and count as nothing",
+            f"{report.num_lost} episodes were lost to infrastructure and replayed; "
+            f"{report.num_tasks_missing} tasks could not be played and are not counted",
             style="yellow",
         )
 
 
 def print_comparison(before: Report, after: Report, *, as_json: bool = False) -> None:
-    """Paired differences of success over the tasks both played, with bootstrap intervals."""
+    """Print paired differences of success over the tasks of both reports, with bootstrap intervals."""
     rates = rates_by_task(before.episodes), rates_by_task(after.episodes)
     both = sorted(rates[0].keys() & rates[1].keys())
     if not both:
         raise ValueError("the two evaluations have no task in common")
-    families = {each.task_id: each.family for each in after.episodes}
+    families = {episode.task_id: episode.family for episode in after.episodes}
     rows = {"all": _difference(rates, both)}
     for family in sorted({families[task] for task in both}):
         rows[family or "-"] = _difference(rates, [task for task in both if families[task] == family])
@@ -178,5 +177,5 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _plain(summaries: Mapping[str, Summary]) -> dict[str, Any]:
+def _as_dicts(summaries: Mapping[str, Summary]) -> dict[str, Any]:
     return {name: asdict(summary) for name, summary in summaries.items()}

@@ -1,4 +1,4 @@
-"""Takes plain outcomes and measurements, gives rates, means and differences with their intervals."""
+"""Statistics of an evaluation: success rates, means and paired differences with confidence intervals."""
 
 import math
 import random
@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the interval that holds the true one at the confidence asked for; None: too few to say."""
+    """A value and its confidence interval; None where there are too few values for an interval."""
 
     value: float
     low: float | None
@@ -19,68 +19,69 @@ class Estimate:
 
 
 def wilson(num_successes: float, num_trials: float, *, confidence: float = CONFIDENCE) -> Estimate:
-    """A success rate with Wilson's interval, which stays within [0, 1] and is right for 0 of n too."""
+    """A success rate with its Wilson interval, which stays within [0, 1] and is valid for 0 of n too."""
     if not 0 <= num_successes <= num_trials or num_trials <= 0:
-        raise ValueError(f"{num_successes} successes of {num_trials} trials is no rate")
+        raise ValueError(f"{num_successes} successes of {num_trials} trials is not a rate")
     z = _normal_quantile(confidence)
     rate = num_successes / num_trials
     scale = 1 + z * z / num_trials
     centre = (rate + z * z / (2 * num_trials)) / scale
-    reach = z / scale * math.sqrt(rate * (1 - rate) / num_trials + z * z / (4 * num_trials**2))
-    # At 0 and at n of n the ends are exact; without this, rounding would put them past it.
-    low = 0.0 if num_successes == 0 else max(0.0, centre - reach)
-    high = 1.0 if num_successes == num_trials else min(1.0, centre + reach)
+    half_width = z / scale * math.sqrt(rate * (1 - rate) / num_trials + z * z / (4 * num_trials**2))
+    # At 0 of n and n of n the bound is exact; rounding would put it past the rate.
+    low = 0.0 if num_successes == 0 else max(0.0, centre - half_width)
+    high = 1.0 if num_successes == num_trials else min(1.0, centre + half_width)
     return Estimate(rate, low, high)
 
 
 def success_rate(outcomes: Sequence[Sequence[bool]], *, confidence: float = CONFIDENCE) -> Estimate:
     """The rate over all samples (`outcomes[task][sample]`), as an estimate for tasks of this kind.
 
-    Samples of one task are alike, so k of them tell less than k tasks. Wilson's interval is taken at the
-    number of independent samples that have the same spread: between the number of tasks and of samples.
+    Samples of one task are correlated, so k samples carry less information than k tasks. The Wilson interval
+    uses the effective sample size: the number of independent samples with the same variance, between the
+    number of tasks and the number of samples.
     """
     _check_tasks(outcomes)
     num_tasks, num_samples = len(outcomes), sum(map(len, outcomes))
     rate = sum(map(sum, outcomes)) / num_samples
-    spread = sum((sum(task) - len(task) * rate) ** 2 for task in outcomes) / num_samples**2
-    num_alike = rate * (1 - rate) / spread if spread else num_samples if 0 < rate < 1 else num_tasks
-    num_effective = min(max(num_alike, num_tasks), num_samples)
+    variance = sum((sum(task) - len(task) * rate) ** 2 for task in outcomes) / num_samples**2
+    num_equal = rate * (1 - rate) / variance if variance else num_samples if 0 < rate < 1 else num_tasks
+    num_effective = min(max(num_equal, num_tasks), num_samples)
     return wilson(rate * num_effective, num_effective, confidence=confidence)
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
-    """The chance that at least one of k samples is right, unbiased: 1 - C(n-c, k) / C(n, k)."""
+    """Unbiased estimate of the chance that at least one of k samples succeeds: 1 - C(n-c, k) / C(n, k)."""
     _check_k(num_samples, num_correct, k)
     return 1 - math.comb(num_samples - num_correct, k) / math.comb(num_samples, k)
 
 
 def pass_hat_k(num_samples: int, num_correct: int, k: int) -> float:
-    """pass^k, the chance that all of k samples are right, unbiased: C(c, k) / C(n, k)."""
+    """pass^k: unbiased estimate of the chance that all of k samples succeed: C(c, k) / C(n, k)."""
     _check_k(num_samples, num_correct, k)
     return math.comb(num_correct, k) / math.comb(num_samples, k)
 
 
 def mean_pass_at_k(outcomes: Sequence[Sequence[bool]], k: int) -> float:
-    """pass@k, each task counting once."""
+    """The mean of pass@k over tasks."""
     _check_tasks(outcomes)
     return fmean(pass_at_k(len(task), sum(task), k) for task in outcomes)
 
 
 def mean_pass_hat_k(outcomes: Sequence[Sequence[bool]], k: int) -> float:
-    """pass^k, each task counting once."""
+    """The mean of pass^k over tasks."""
     _check_tasks(outcomes)
     return fmean(pass_hat_k(len(task), sum(task), k) for task in outcomes)
 
 
 def mean(values: Sequence[float], *, confidence: float = CONFIDENCE) -> Estimate:
-    """A mean with Student's interval; one value has none."""
+    """A mean with its Student interval; a single value has no interval."""
     if not values:
         raise ValueError("the mean of no values")
     value = fmean(values)
     if len(values) == 1:
         return Estimate(value, None, None)
-    reach = student_quantile(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
-    return Estimate(value, value - reach, value + reach)
+    half_width = student_quantile(len(values) - 1, confidence) * stdev(values) / math.sqrt(len(values))
+    return Estimate(value, value - half_width, value + half_width)
 
 
 def paired_difference(
@@ -91,10 +92,10 @@ def paired_difference(
     num_resamples: int = 10_000,
     confidence: float = CONFIDENCE,
 ) -> Estimate:
-    """The mean of after - before over the same tasks, with the percentile bootstrap's interval.
+    """The mean of after - before over the same tasks, with a percentile bootstrap interval.
 
-    The keys are task ids and the values each task's own mean. Tasks are drawn, not samples: what is asked
-    is how the difference would fall on other tasks of this kind.
+    The keys are task ids and the values are means per task. The bootstrap resamples tasks, not samples: the
+    interval is about other tasks of this kind.
     """
     if not before or before.keys() != after.keys():
         only = sorted(before.keys() ^ after.keys())[:3]
@@ -106,28 +107,28 @@ def paired_difference(
     value = fmean(differences)
     if len(differences) == 1:
         return Estimate(value, None, None)
-    draw = random.Random(seed)  # noqa: S311 - the same seed gives the same interval; nothing secret
+    source = random.Random(seed)  # noqa: S311 - a seeded interval is reproducible; nothing secret
     size = len(differences)
-    means = sorted(math.fsum(draw.choices(differences, k=size)) / size for _ in range(num_resamples))
+    means = sorted(math.fsum(source.choices(differences, k=size)) / size for _ in range(num_resamples))
     return Estimate(value, quantile(means, tail), quantile(means, 1 - tail))
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value below which a share of the ordered values lies, between neighbours by the straight line."""
+    """The quantile of sorted values, interpolated linearly between neighbours."""
     if not ordered:
         raise ValueError("the quantile of no values")
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
 
 
 def student_quantile(num_freedom: int, confidence: float) -> float:
-    """How many standard errors a two-sided Student interval reaches at this many degrees of freedom."""
+    """Half the width of a two-sided Student interval in standard errors, for these degrees of freedom."""
     if num_freedom < 1:
         raise ValueError(f"degrees of freedom must be 1 or more, not {num_freedom}")
     _tail(confidence)
-    if num_freedom > 1_000:  # within 0.2% of the normal's, and the series below gets long
+    if num_freedom > 1_000:  # within 0.2% of the normal distribution, and the series below gets long
         return _normal_quantile(confidence)
     low, high = 0.0, 1.0
     while _student_within(high, num_freedom) < confidence:
@@ -164,10 +165,10 @@ def _tail(confidence: float) -> float:
 def _check_k(num_samples: int, num_correct: int, k: int) -> None:
     if not 1 <= k <= num_samples or not 0 <= num_correct <= num_samples:
         raise ValueError(
-            f"k must be from 1 to the number of samples, not {k} with {num_correct} right of {num_samples}"
+            f"k must be from 1 to the number of samples, not {k} with {num_correct} correct of {num_samples}"
         )
 
 
 def _check_tasks(outcomes: Sequence[Sequence[bool]]) -> None:
     if not outcomes or not all(outcomes):
-        raise ValueError("every task needs at least one sample, and there must be a task")
+        raise ValueError("there must be a task, and every task needs at least one sample")

@@ -1,4 +1,4 @@
-"""Takes one record per episode, gives the figures of an evaluation, whole and by family or difficulty."""
+"""Figures of an evaluation from one record per episode, over all tasks and by family or difficulty."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ from turnwise.types import Fault, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What an evaluation keeps of one episode."""
+class EpisodeRecord:
+    """The record that an evaluation keeps of one episode."""
 
     task_id: str
     family: str
@@ -26,18 +26,18 @@ class Played:
     is_success: bool
     num_turns: int
     num_tokens: int
-    """Sampled by the model; prompts and tool output are not its own."""
+    """Sampled by the model: without prompts and tool output."""
     num_calls: int
     num_failed_calls: int
-    """Failed by the model's own doing."""
+    """Calls that failed because of the model."""
     num_format_errors: int
     num_prompt_tokens: int = 0
-    """Read by the model, each turn's whole prompt counted again, as providers bill it."""
+    """Read by the model: the whole prompt counts again in every turn, as providers bill it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The figures of some episodes."""
+    """The figures of a set of episodes."""
 
     num_tasks: int
     num_episodes: int
@@ -47,14 +47,14 @@ class Summary:
     turns: Estimate
     tokens: Estimate
     tool_error_rate: float
-    """Failed calls over calls; 0 where there were none."""
+    """Failed calls over calls; 0 if there were no calls."""
     format_error_rate: float
     """Turns with a format error over turns."""
 
 
-def record(trajectory: Trajectory, *, is_success: bool) -> Played:
-    """What to keep of an episode, once it is known whether it succeeded."""
-    return Played(
+def record(trajectory: Trajectory, *, is_success: bool) -> EpisodeRecord:
+    """The record of an episode, given its success."""
+    return EpisodeRecord(
         task_id=trajectory.task.id,
         family=trajectory.task.family,
         difficulty=trajectory.task.difficulty.value,
@@ -78,13 +78,16 @@ def _num_prompt_tokens(trajectory: Trajectory) -> int:
 
 
 def summarise(
-    episodes: Sequence[Played], *, ks: Iterable[int] = (1,), confidence: float = CONFIDENCE
+    episodes: Sequence[EpisodeRecord], *, ks: Iterable[int] = (1,), confidence: float = CONFIDENCE
 ) -> Summary:
-    """All figures; a k larger than some task's number of samples is left out."""
+    """All figures; a k larger than the number of samples of some task is left out."""
     if not episodes:
         raise ValueError("no episodes to summarise")
     outcomes = list(outcomes_by_task(episodes).values())
-    num_turns, num_calls = sum(each.num_turns for each in episodes), sum(each.num_calls for each in episodes)
+    num_turns = sum(episode.num_turns for episode in episodes)
+    num_calls = sum(episode.num_calls for episode in episodes)
+    num_failed_calls = sum(episode.num_failed_calls for episode in episodes)
+    num_format_errors = sum(episode.num_format_errors for episode in episodes)
     possible = [k for k in ks if k <= min(map(len, outcomes))]
     return Summary(
         num_tasks=len(outcomes),
@@ -92,54 +95,54 @@ def summarise(
         success=success_rate(outcomes, confidence=confidence),
         pass_at_k={k: mean_pass_at_k(outcomes, k) for k in possible},
         pass_hat_k={k: mean_pass_hat_k(outcomes, k) for k in possible},
-        turns=_mean_over_tasks(episodes, lambda each: each.num_turns, confidence),
-        tokens=_mean_over_tasks(episodes, lambda each: each.num_tokens, confidence),
-        tool_error_rate=sum(each.num_failed_calls for each in episodes) / num_calls if num_calls else 0.0,
-        format_error_rate=sum(each.num_format_errors for each in episodes) / num_turns if num_turns else 0.0,
+        turns=_mean_over_tasks(episodes, lambda episode: episode.num_turns, confidence),
+        tokens=_mean_over_tasks(episodes, lambda episode: episode.num_tokens, confidence),
+        tool_error_rate=num_failed_calls / num_calls if num_calls else 0.0,
+        format_error_rate=num_format_errors / num_turns if num_turns else 0.0,
     )
 
 
 def summarise_by(
-    key: Callable[[Played], str],
-    episodes: Sequence[Played],
+    key: Callable[[EpisodeRecord], str],
+    episodes: Sequence[EpisodeRecord],
     *,
     ks: Iterable[int] = (1,),
     confidence: float = CONFIDENCE,
 ) -> dict[str, Summary]:
-    """A summary for each value of the key (`by_family`, `by_difficulty` or one's own), in their order."""
+    """A summary per value of the key (`by_family`, `by_difficulty` or another function), sorted by value."""
     wanted = tuple(ks)
-    groups: defaultdict[str, list[Played]] = defaultdict(list)
-    for each in episodes:
-        groups[key(each)].append(each)
+    groups: defaultdict[str, list[EpisodeRecord]] = defaultdict(list)
+    for episode in episodes:
+        groups[key(episode)].append(episode)
     return {name: summarise(groups[name], ks=wanted, confidence=confidence) for name in sorted(groups)}
 
 
 def _mean_over_tasks(
-    episodes: Iterable[Played], measure: Callable[[Played], float], confidence: float
+    episodes: Iterable[EpisodeRecord], measure: Callable[[EpisodeRecord], float], confidence: float
 ) -> Estimate:
-    """Each task counts once: its samples are alike, and would make the interval too small one by one."""
+    """The mean over tasks: samples of one task are correlated and would make the interval too small."""
     values: defaultdict[str, list[float]] = defaultdict(list)
-    for each in episodes:
-        values[each.task_id].append(measure(each))
+    for episode in episodes:
+        values[episode.task_id].append(measure(episode))
     return mean([fmean(samples) for samples in values.values()], confidence=confidence)
 
 
-def by_family(episode: Played) -> str:
+def by_family(episode: EpisodeRecord) -> str:
     return episode.family
 
 
-def by_difficulty(episode: Played) -> str:
+def by_difficulty(episode: EpisodeRecord) -> str:
     return episode.difficulty
 
 
-def outcomes_by_task(episodes: Iterable[Played]) -> dict[str, list[bool]]:
-    """Each task's samples: whether each succeeded."""
+def outcomes_by_task(episodes: Iterable[EpisodeRecord]) -> dict[str, list[bool]]:
+    """The outcomes of the samples of every task."""
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
-    for each in episodes:
-        outcomes[each.task_id].append(each.is_success)
+    for episode in episodes:
+        outcomes[episode.task_id].append(episode.is_success)
     return dict(outcomes)
 
 
-def rates_by_task(episodes: Iterable[Played]) -> dict[str, float]:
-    """Each task's own success rate, for `paired_difference`."""
+def rates_by_task(episodes: Iterable[EpisodeRecord]) -> dict[str, float]:
+    """The success rate of every task, for `paired_difference`."""
     return {task: fmean(outcomes) for task, outcomes in outcomes_by_task(episodes).items()}

@@ -1,1 +1,1 @@
-"""Other systems that turnwise's episodes can be played in; each is imported only when it is used."""
+"""Integrations with other trainers; an integration is imported only when it is used."""

@@ -1,4 +1,4 @@
-"""Takes a recipe, gives the memory that a run of it needs, before anything is loaded."""
+"""Memory planning: the bytes that a run of a recipe needs, computed before any weight is loaded."""
 
 from turnwise.planning.memory import (
     Part,

@@ -1,7 +1,7 @@
-"""Takes queries, keys and values on the meta device, gives an output that costs what the trainer's costs.
+"""Attention on the meta device that allocates the same tensors as the trainer's attention.
 
-The trainer's own attention looks at numbers to find its pieces, and here there are none: this one holds the
-same tensors as `turnwise.training.attention` does, in the same order, and computes nothing.
+The trainer's attention reads token positions to split its work, and meta tensors have no values. This one
+allocates the same tensors as `turnwise.training.attention`, in the same order, and computes nothing.
 """
 
 from typing import Any
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 NAME = "turnwise_planned"
-"""What the attention is called in transformers' registry."""
+"""The name of the attention in the registry of transformers."""
 
 
-class _Planned(torch.autograd.Function):
-    """[K, G, N, D] queries on [K, 1, N, D] keys and values; `scores` are held where no kernel fuses them."""
+class _PlannedAttention(torch.autograd.Function):
+    """[K, G, N, D] queries on [K, 1, N, D] keys and values; `scores`: shape of the scores if not fused."""
 
     @staticmethod
     def forward(
@@ -36,15 +36,15 @@ class _Planned(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, _, lse = ctx.saved_tensors
-        whole = [torch.zeros_like(each, dtype=lse.dtype) for each in (query, key, value)]
-        # a kernel gives the gradients of keys and values for every query head
+        sums = [torch.zeros_like(tensor, dtype=lse.dtype) for tensor in (query, key, value)]
+        # a kernel returns the gradients of keys and values per query head
         parts = [torch.empty_like(query) for _ in range(3)]
         if ctx.scores is not None:
             held = [query.new_empty(ctx.scores, dtype=lse.dtype) for _ in range(3)]
             del held
         del parts
-        own = [each.to(like.dtype) for each, like in zip(whole, (query, key, value), strict=True)]
-        return own[0], own[1], own[2], None
+        gradients = [total.to(like.dtype) for total, like in zip(sums, (query, key, value), strict=True)]
+        return gradients[0], gradients[1], gradients[2], None
 
 
 def forward(
@@ -56,16 +56,16 @@ def forward(
     planned_scores: tuple[int, int] | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in every layer; `planned_scores`: queries and keys of the largest piece."""
+    """Called by transformers in every layer; `planned_scores`: queries and keys of the largest piece."""
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
     scores = None if planned_scores is None else (*grouped.shape[:2], *planned_scores)
-    out: Tensor = _Planned.apply(grouped, key[0, :, None], value[0, :, None], scores)  # type: ignore[no-untyped-call]
+    out: Tensor = _PlannedAttention.apply(grouped, key[0, :, None], value[0, :, None], scores)  # type: ignore[no-untyped-call]
     return out.permute(2, 0, 1, 3).flatten(1, 2)[None], None
 
 
 def register() -> None:
-    """Make the attention known to transformers; doing so again changes nothing."""
+    """Register the attention with transformers; repeated calls have no effect."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 

@@ -1,4 +1,4 @@
-"""Takes a computation on the meta device, gives the bytes that it would hold at most: nothing is computed."""
+"""Peak memory of a computation on the meta device: storages are counted, and nothing is computed."""
 
 import weakref
 from collections.abc import Iterable
@@ -10,51 +10,51 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 
-class Held(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, counts each new storage from its first tensor to its last.
+class MemoryCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, counts every new storage for as long as a tensor refers to it.
 
-    `known`: tensors that were there before and are counted elsewhere.
+    `known` are tensors that existed before and are counted elsewhere.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.now = 0
-        self.most = 0
-        """Of `now`, so far."""
-        self.largest = 0
-        """Of one storage."""
+        self.current_bytes = 0
+        self.peak_bytes = 0
+        """The maximum of `current_bytes` so far."""
+        self.largest_bytes = 0
+        """The size of the largest single storage."""
         self._alive: set[int] = set()
         for tensor in known:
             self._alive.add(tensor.untyped_storage()._cdata)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        grouped = func is torch.ops.aten._grouped_mm.default
-        given = _grouped(*args, **(kwargs or {})) if grouped else func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(given):
+        is_grouped = func is torch.ops.aten._grouped_mm.default
+        result = _grouped_mm(*args, **(kwargs or {})) if is_grouped else func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
-                self._hold(leaf)
-        return given
+                self._count(leaf)
+        return result
 
-    def _hold(self, tensor: Tensor) -> None:
+    def _count(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         key, num_bytes = storage._cdata, storage.nbytes()
         if key in self._alive:  # a view, or written in place
             return
         self._alive.add(key)
-        self.now += num_bytes
-        self.most = max(self.most, self.now)
-        self.largest = max(self.largest, num_bytes)
+        self.current_bytes += num_bytes
+        self.peak_bytes = max(self.peak_bytes, self.current_bytes)
+        self.largest_bytes = max(self.largest_bytes, num_bytes)
         weakref.finalize(storage, self._release, key, num_bytes).atexit = False
 
     def _release(self, key: int, num_bytes: int) -> None:
         self._alive.discard(key)
-        self.now -= num_bytes
+        self.current_bytes -= num_bytes
 
 
-def _grouped(rows: Tensor, columns: Tensor, offsets: Tensor, *_: Any, **__: Any) -> Tensor:
-    """What experts multiply to; torch's own word for it on the meta device knows bfloat16 alone.
+def _grouped_mm(rows: Tensor, columns: Tensor, offsets: Tensor, *_: Any, **__: Any) -> Tensor:
+    """The product of a mixture of experts; torch's own meta kernel supports only bfloat16.
 
-    [S, I] rows on [E, I, O] weights, or [I, S] on [S, O] for the weights' gradient, which is [E, I, O].
+    [S, I] rows on [E, I, O] weights, or [I, S] on [S, O] for the gradient of the weights, which is [E, I, O].
     """
     groups = () if columns.dim() == 3 else (offsets.shape[0],)
     return rows.new_empty((*groups, rows.shape[-2], columns.shape[-1]))

@@ -1,7 +1,7 @@
-"""Takes a recipe, gives what a run of it holds in memory, part by part, without loading a weight.
+"""The memory plan of a recipe: what a run holds in memory, part by part, without loading a weight.
 
-What depends on the architecture is not estimated by a formula: the model is made on the meta device, an
-update's forward and backward pass are run there, and what they would hold is counted.
+What depends on the architecture is not estimated by a formula. The model is built on the meta device, the
+forward and backward pass of an update run there, and the memory that they would hold is counted.
 """
 
 import contextlib
@@ -13,22 +13,29 @@ from typing import Any
 from turnwise.config import Recipe, changed_recipe
 from turnwise.devices import Memory, check_tensors, choose_device, memory_of
 from turnwise.planning.outline import outline
-from turnwise.planning.passes import Most, Trained, head_bytes, sampling_bytes, trained, training_bytes
-from turnwise.planning.spread import gathered_bytes, spreading
+from turnwise.planning.passes import (
+    PassMemory,
+    SizedModel,
+    head_bytes,
+    measure_model,
+    sampling_bytes,
+    training_memory,
+)
+from turnwise.planning.spread import gathered_bytes, sharding_of
 
 logger = logging.getLogger(__name__)
 
 CUDA_BYTES = 600 * 2**20
-"""What the driver, its kernels and cuBLAS take before the first tensor."""
+"""Memory of the driver, its kernels and cuBLAS before the first tensor."""
 
 
 class Unplannable(ValueError):
-    """An architecture that is not understood here; a run of it may still go well."""
+    """An architecture that the planner does not support; a run of it may still work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that is held, and which keys of the recipe make it what it is."""
+    """A part of the memory, and the recipe keys that determine its size."""
 
     name: str
     num_bytes: int
@@ -37,17 +44,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All parts, on one device, at the worst moment of a step."""
+    """All parts on one device, at the moment of a step that needs the most memory."""
 
     device: str
     num_parameters: int
     context: int | None
-    """Tokens that the model was made for; None if it does not say."""
+    """The model's context length in tokens; None if its configuration has none."""
     parts: tuple[Part, ...]
     memory: Memory | None
-    """Of the device; None where it is not on this machine."""
+    """The memory of the device; None if the device is not in this machine."""
     num_processes: int = 1
-    """Each of which holds this."""
+    """The number of processes; the plan is that of one process."""
 
     @property
     def num_bytes(self) -> int:
@@ -55,38 +62,45 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Into what is free now."""
+        """Whether the plan fits into the memory that is free now."""
         return self.memory is not None and self.num_bytes <= self.memory.free
 
 
 def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Plan:
-    """On this device, with this much memory; ValueError for the user's mistakes, Unplannable for no one's."""
-    policy = _trained(recipe)
-    with _understood(policy.model):
-        parts = (*_learning(recipe, policy, device), *_sampling(recipe, policy, memory))
-    spread = spreading(recipe)
+    """Plan for this device and its memory.
+
+    Raises ValueError for a mistake in the recipe and Unplannable for an unsupported architecture.
+    """
+    policy = _measured_policy(recipe)
+    with _unplannable_on_error(policy.model):
+        parts = (*_training_parts(recipe, policy, device), *_engine_parts(recipe, policy, memory))
+    sharding = sharding_of(recipe)
     parts = tuple(
-        Part(part.name, spread.of(part.name, part.num_bytes), spread.why(part.name, part.why))
+        Part(
+            part.name,
+            sharding.share(part.name, part.num_bytes),
+            sharding.why(part.name, part.why),
+        )
         for part in parts
     )
     if device == "cuda":
         parts = (*parts, Part("CUDA itself", CUDA_BYTES, "driver, kernels"))
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
-    held = tuple(part for part in parts if part.num_bytes)
-    return Plan(device, policy.num_parameters, context, held, memory, spread.num_processes)
+    nonempty = tuple(part for part in parts if part.num_bytes)
+    return Plan(device, policy.num_parameters, context, nonempty, memory, sharding.num_processes)
 
 
 def plan_anywhere(recipe: Recipe, memory: Memory | None = None) -> Plan:
-    """On the recipe's device, also where this machine has none; `memory`: what that device has."""
+    """Plan for the recipe's device, also if this machine has none; `memory` is the memory of that device."""
     try:
         device = choose_device(recipe.model.device)
     except ValueError:
         return plan_memory(recipe, recipe.model.device, memory)
-    return plan_memory(recipe, device, memory or _own_memory(device, recipe.hardware.num_processes))
+    return plan_memory(recipe, device, memory or _memory_per_process(device, recipe.hardware.num_processes))
 
 
-def _own_memory(device: str, num_processes: int) -> Memory:
-    """Of one process: a GPU is its own, the machine's memory is shared."""
+def _memory_per_process(device: str, num_processes: int) -> Memory:
+    """A process has a GPU of its own and shares the memory of the machine."""
     found = memory_of(device)
     if device == "cuda":
         return found
@@ -94,14 +108,14 @@ def _own_memory(device: str, num_processes: int) -> Memory:
 
 
 def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
-    """ValueError if a run would come to a tensor that the device cannot hold; only mps has such a limit."""
+    """Raise ValueError if a run needs a tensor too large for the device; only mps has such a limit."""
     _check_limits(recipe, device, "an update's largest tensor (update.tokens_per_microbatch)")
 
 
 def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
-    """The same of `turnwise sft`, which has micro-batches of its own and samples nothing."""
+    """`check_device_limits` for `turnwise sft`, which has its own micro-batch size and does not sample."""
     sft = recipe.sft
-    alike = changed_recipe(
+    equivalent = changed_recipe(
         recipe,
         [
             f"update.tokens_per_microbatch={sft.tokens_per_microbatch}",
@@ -109,46 +123,42 @@ def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
             "engine.kind=scripted",
         ],
     )
-    _check_limits(alike, device, "a step's largest tensor (sft.tokens_per_microbatch)")
+    _check_limits(equivalent, device, "a step's largest tensor (sft.tokens_per_microbatch)")
 
 
-def _check_limits(recipe: Recipe, device: str | None, learning: str) -> None:
+def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> None:
     device = device or choose_device(recipe.model.device)
     if device != "mps":
         return
     try:
-        policy, most = _largest(recipe, device)
+        policy = _measured_policy(recipe)
+        with _unplannable_on_error(policy.model):
+            training = training_memory(policy, recipe, device)
     except Unplannable as error:
-        logger.warning("whether mps can hold every tensor is not known: %s", error)
+        logger.warning("cannot check whether mps can hold every tensor: %s", error)
         return
     engine = recipe.engine
-    # of the running rows, at worst all that may be cached
+    # all running rows are one tensor; at worst they fill the cache
     rows = min(engine.cache_tokens, engine.max_batch * recipe.rollout.tokens_per_episode) * policy.kv_bytes
     check_tensors(
         device,
         {
             "the largest weight (model.dtype)": policy.largest_bytes,
-            learning: most.largest,
+            training_tensor: training.largest_bytes,
             "keys and values (engine.cache_tokens)": rows if engine.kind == "transformers" else 0,
         },
     )
 
 
-def _trained(recipe: Recipe) -> Trained:
+def _measured_policy(recipe: Recipe) -> SizedModel:
     shape = outline(recipe.model)
-    with _understood(shape, but=ValueError):  # of adapters that it cannot have: the user's
-        return trained(shape, recipe)
-
-
-def _largest(recipe: Recipe, device: str) -> tuple[Trained, Most]:
-    policy = _trained(recipe)
-    with _understood(policy.model):
-        return policy, training_bytes(policy, recipe, device)
+    with _unplannable_on_error(shape, but=ValueError):  # invalid adapters: a user's mistake
+        return measure_model(shape, recipe)
 
 
 @contextlib.contextmanager
-def _understood(model: Any, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Unplannable for whatever is raised inside: a model's own code runs there, without numbers."""
+def _unplannable_on_error(model: Any, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """Raise Unplannable for any exception but `but`: the model's own code runs inside, on meta tensors."""
     try:
         yield
     except but:
@@ -159,49 +169,53 @@ def _understood(model: Any, *, but: type[Exception] | tuple[()] = ()) -> Iterato
         raise Unplannable(f"the memory of a {name} is not planned ({type(error).__name__}: {why})") from error
 
 
-def _learning(recipe: Recipe, policy: Trained, device: str) -> Iterator[Part]:
+def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator[Part]:
     kind = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
     yield Part("policy: weights", policy.weight_bytes, f"{policy.num_parameters / 1e6:,.1f} million, {kind}")
-    learning = policy.learning_bytes
     yield Part("policy: adapters", policy.adapter_bytes, f"policy.lora_rank = {recipe.policy.lora_rank}")
-    yield Part("gradients", 4 * policy.num_learning, f"of {policy.num_learning / 1e6:,.1f} million, float32")
-    twins = 4 * policy.num_learning if learning < 4 * policy.num_learning else 0
-    why = "AdamW's moments and a float32 twin" if twins else "AdamW's moments"
-    yield Part("optimizer", 8 * policy.num_learning + twins, why)
+    num_trained, trained_bytes = policy.num_trained, policy.trained_bytes
+    yield Part("gradients", 4 * num_trained, f"of {num_trained / 1e6:,.1f} million, float32")
+    copies = 4 * num_trained if trained_bytes < 4 * num_trained else 0
+    why = "AdamW's moments and a float32 copy" if copies else "AdamW's moments"
+    yield Part("optimizer", 8 * num_trained + copies, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
-    # an average is kept in float32 and taken into the parameters' own type to be run
-    width = 4 * policy.num_learning if reference == "ema" else learning
-    yield Part("reference", width if is_kept else 0, f"reference.kind = {reference!r}")
-    if spreading(recipe).is_on:
-        whole = gathered_bytes(policy.model, policy.plain_bytes)
-        yield Part("weights brought together", whole, "embeddings, head and two layers, whole")
-    yield _work(recipe, policy, device)
+    # the average is kept in float32 and cast to the type of the parameters for a pass
+    reference_bytes = 4 * num_trained if reference == "ema" else trained_bytes
+    yield Part("reference", reference_bytes if is_kept else 0, f"reference.kind = {reference!r}")
+    if sharding_of(recipe).is_on:
+        gathered = gathered_bytes(policy.model, policy.plain_bytes)
+        yield Part("gathered weights", gathered, "embeddings, head and two layers, unsharded")
+    yield _transient_part(recipe, policy, device)
 
 
-def _work(recipe: Recipe, policy: Trained, device: str) -> Part:
-    """What is held only for a while: these moments of a step come one after the other."""
-    most = training_bytes(policy, recipe, device)
-    activations = max(most.most, most.at_head + head_bytes(policy, most.num_tokens, device))
-    why = f"{most.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
+def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> Part:
+    """The largest of the temporary allocations of a step, which never coexist."""
+    training = training_memory(policy, recipe, device)
+    activations = _peak_activations(policy, training, device)
+    why = f"{training.num_tokens:,} tokens at a time (update.tokens_per_microbatch)"
     if recipe.policy.gradient_checkpointing:
         why += ", recomputed"
     # torch's foreach AdamW takes the roots of all second moments at once
-    stepping = spreading(recipe).of("optimizer", 4 * policy.num_learning)
+    stepping = sharding_of(recipe).share("optimizer", 4 * policy.num_trained)
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
         merging = policy.adapted_bytes
-    if spreading(recipe).is_on and not recipe.publishes_adapters:
+    if sharding_of(recipe).is_on and not recipe.publishes_adapters:
         merging += policy.plain_bytes
     moments = {
         activations: ("activations", why),
-        stepping: ("optimizer's step", "roots of the moments"),
-        merging: ("publication", "weights whole, adapters merged into them"),
+        stepping: ("optimizer step", "square roots of the second moments"),
+        merging: ("publication", "full weights, with merged adapters"),
     }
     return Part(moments[max(moments)][0], max(moments), moments[max(moments)][1])
 
 
-def _sampling(recipe: Recipe, policy: Trained, memory: Memory | None) -> Iterator[Part]:
+def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> int:
+    return max(training.peak_bytes, training.at_head_bytes + head_bytes(policy, training.num_tokens, device))
+
+
+def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[Part]:
     engine = recipe.engine
     if engine.kind == "vllm":
         share, cache = engine.vllm.gpu_memory_utilization, engine.vllm.cache_gib
@@ -214,11 +228,11 @@ def _sampling(recipe: Recipe, policy: Trained, memory: Memory | None) -> Iterato
     if engine.kind != "transformers":
         return
     is_shared = recipe.model.quantisation != "none"
-    yield Part("engine: weights", 0 if is_shared else policy.plain_bytes, "a copy of its own")
-    yield Part("engine: adapters", policy.adapter_bytes if is_shared else 0, "on the policy's own base")
-    in_play = recipe.rollout.num_parallel_episodes * recipe.rollout.tokens_per_episode
-    num_tokens = min(engine.cache_tokens, in_play)
-    key = "engine.cache_tokens" if num_tokens < in_play else "episodes in play × rollout.tokens_per_episode"
+    yield Part("engine: weights", 0 if is_shared else policy.plain_bytes, "a second copy")
+    yield Part("engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy")
+    max_tokens = recipe.rollout.num_parallel_episodes * recipe.rollout.tokens_per_episode
+    num_tokens = min(engine.cache_tokens, max_tokens)
+    key = "engine.cache_tokens" if num_tokens < max_tokens else "parallel episodes × tokens_per_episode"
     yield Part("engine: keys and values", num_tokens * policy.kv_bytes, f"{num_tokens:,} tokens ({key})")
     step = sampling_bytes(policy, recipe)
     yield Part("engine: a step", step, f"engine.max_batch = {engine.max_batch}")

@@ -1,6 +1,6 @@
-"""Takes hidden states on the meta device, gives an output that costs what a GPU's fused norm costs.
+"""A norm on the meta device that allocates the same tensors as the fused norm of a GPU.
 
-torch fuses it for devices that compute: here it would be the eight kernels that it stands for.
+torch fuses the norm only on real devices; on the meta device it would run as eight separate kernels.
 """
 
 from typing import Any
@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 
 class PlannedNorm(nn.Module):
-    """Stands in for `turnwise.training.norms.FusedNorm`."""
+    """Replaces `turnwise.training.norms.FusedNorm` on the meta device."""
 
     weight: nn.Parameter
     epsilon: float
 
     def forward(self, hidden: Tensor) -> Tensor:
-        out: Tensor = _Planned.apply(hidden, self.weight)  # type: ignore[no-untyped-call]
+        out: Tensor = _PlannedNormFunction.apply(hidden, self.weight)  # type: ignore[no-untyped-call]
         return out
 
 
-class _Planned(torch.autograd.Function):
+class _PlannedNormFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
         scale = hidden.new_empty((*hidden.shape[:-1], 1), dtype=torch.float32)

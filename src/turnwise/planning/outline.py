@@ -1,4 +1,4 @@
-"""Takes a recipe's model, gives its configuration and its shape on the meta device: no weights are read."""
+"""A model's configuration, and its outline on the meta device: no weights are read."""
 
 import contextlib
 import socket
@@ -13,7 +13,10 @@ _HUB_SECONDS = 5.0
 
 
 def load_config(path: str) -> Any:
-    """Of `embedded`, `smollm2`, a folder, a .gguf file or a hub name; ValueError if it cannot be had."""
+    """The configuration of `embedded`, `smollm2`, a folder, a .gguf file or a hub name.
+
+    Raises ValueError if the model is missing or the hub cannot be reached.
+    """
     from transformers import AutoConfig
 
     if reason := why_unreachable(path):
@@ -35,12 +38,15 @@ def load_config(path: str) -> Any:
 
 
 def why_unreachable(path: str) -> str:
-    """Why a name that is no folder cannot be had either; the hub's own library would try for minutes."""
+    """Why a path that is not a folder cannot be loaded from the hub either; "" if it can.
+
+    The hub's own library would retry for minutes.
+    """
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
     place = Path(path).expanduser()
-    # An alias and a .gguf file are told of by the loading itself.
+    # Loading itself reports a missing alias or .gguf file.
     if "/" not in path or place.is_dir() or place.suffix == ".gguf":
         return ""
     try:
@@ -59,13 +65,13 @@ def why_unreachable(path: str) -> str:
 
 
 def outline(model: ModelConfig) -> Any:
-    """The model with every parameter's shape and type and no numbers: a 70B one takes a second."""
+    """The model with the shape and type of every parameter and no values; a 70B model takes a second."""
     import torch
     from transformers import AutoModelForCausalLM
 
     config = load_config(model.path)
     if getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config  # what is read from a quantised file becomes plain numbers
+        del config.quantization_config  # a quantised file is dequantised when it is read
     with torch.device("meta"):
         shape = cast("Any", AutoModelForCausalLM).from_config(config, dtype=getattr(torch, model.dtype))
     return shape.eval()

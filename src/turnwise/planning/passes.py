@@ -1,4 +1,4 @@
-"""Takes a model's outline, gives the sizes of what learns, and what a pass over tokens holds at most."""
+"""The size of a model and its trained parameters, and the peak memory of its passes."""
 
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from turnwise.config import Recipe
 from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.planning import attention
-from turnwise.planning.held import Held
+from turnwise.planning.held import MemoryCounter
 from turnwise.planning.norms import PlannedNorm
 from turnwise.training.adapters import Adapters
 from turnwise.training.head import Head, room_on
@@ -18,59 +18,59 @@ from turnwise.training.network import checkpoint_layers
 from turnwise.training.norms import fuse_norms
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
-"""A weight: 4 bits, a share of its block's 8-bit scale, and of those scales' own float32 one."""
+"""Per weight: 4 bits, 1/64 of its block's 8-bit scale, and 1/(64 · 256) of a float32 scale of scales."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """A model on the meta device with what learns in it, and how many bytes it all takes."""
+class SizedModel:
+    """A model on the meta device with its trained parameters, and the bytes of both."""
 
     model: Any
     num_parameters: int
-    """Of the model itself, adapters not counted."""
-    num_learning: int
-    learning_bytes: int
-    """In the types that they have in the model."""
+    """Of the model itself, without adapters."""
+    num_trained: int
+    trained_bytes: int
+    """In the types that the trained parameters have in the model."""
     adapter_bytes: int
     plain_bytes: int
-    """The model's own weights, unquantised."""
+    """The weights of the model, unquantised."""
     weight_bytes: int
-    """The same as they are held by the policy."""
+    """The weights as the policy holds them, quantised or not."""
     adapted_bytes: int
-    """Of the plain weights that adapters change."""
+    """The unquantised weights that adapters change."""
     largest_bytes: int
-    """Of one plain weight."""
+    """The largest single unquantised weight."""
     largest_linear: int
-    """Numbers in the largest of those that are quantised; 0 if none are."""
+    """The number of entries of the largest quantised weight; 0 if none is quantised."""
     kv_bytes: int
-    """Of the keys and values of one token."""
+    """The keys and values of one token."""
 
 
 @dataclass(frozen=True, slots=True)
-class Most:
-    """What a training pass over `num_tokens` holds."""
+class PassMemory:
+    """The memory of a training pass over `num_tokens` tokens."""
 
     num_tokens: int
-    at_head: int
-    """When the trunk's forward pass is over, and everything that its backward pass needs is there."""
-    most: int
-    largest: int
-    """One tensor."""
+    at_head_bytes: int
+    """After the forward pass of the trunk, when everything that its backward pass needs is held."""
+    peak_bytes: int
+    largest_bytes: int
+    """The largest single tensor."""
 
 
-def trained(model: Any, recipe: Recipe) -> Trained:
-    """As the policy prepares it: adapters on a frozen base, or every parameter."""
-    own = list(model.parameters())
-    num_parameters = sum(each.numel() for each in own)
-    plain_bytes = sum(_bytes(each) for each in own)
-    largest_bytes = max(_bytes(each) for each in own)
-    linear = [each.weight for each in _quantisable(model)]
+def measure_model(model: Any, recipe: Recipe) -> SizedModel:
+    """Prepare the model as the policy does (adapters on a frozen base, or full tuning) and measure it."""
+    base = list(model.parameters())
+    num_parameters = sum(weight.numel() for weight in base)
+    plain_bytes = sum(_bytes(weight) for weight in base)
+    largest_bytes = max(_bytes(weight) for weight in base)
+    linear = [layer.weight for layer in _quantisable(model)]
     is_quantised = recipe.model.quantisation != "none"
-    quantised = sum(each.numel() for each in linear) if is_quantised else 0
-    replaced = sum(_bytes(each) for each in linear) if is_quantised else 0
-    adapted, learning = 0, own
+    quantised = sum(weight.numel() for weight in linear) if is_quantised else 0
+    replaced = sum(_bytes(weight) for weight in linear) if is_quantised else 0
+    adapted, trained = 0, base
     if recipe.policy.tuning == "lora":
-        learning, adapted = _adapt(model, recipe)
+        trained, adapted = _adapt(model, recipe)
     else:
         model.requires_grad_(True)
     model.eval()
@@ -78,23 +78,23 @@ def trained(model: Any, recipe: Recipe) -> Trained:
     num_heads = text.num_attention_heads
     num_key_heads = getattr(text, "num_key_value_heads", None) or num_heads
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // num_heads
-    return Trained(
+    return SizedModel(
         model=model,
         num_parameters=num_parameters,
-        num_learning=sum(each.numel() for each in learning),
-        learning_bytes=sum(_bytes(each) for each in learning),
-        adapter_bytes=sum(_bytes(each) for each in learning) if recipe.policy.tuning == "lora" else 0,
+        num_trained=sum(weight.numel() for weight in trained),
+        trained_bytes=sum(_bytes(weight) for weight in trained),
+        adapter_bytes=sum(_bytes(weight) for weight in trained) if recipe.policy.tuning == "lora" else 0,
         plain_bytes=plain_bytes,
         weight_bytes=plain_bytes - replaced + int(quantised * NF4_BYTES),
         adapted_bytes=adapted,
         largest_bytes=largest_bytes,
-        largest_linear=max((each.numel() for each in linear), default=0) if is_quantised else 0,
+        largest_linear=max((weight.numel() for weight in linear), default=0) if is_quantised else 0,
         kv_bytes=2 * text.num_hidden_layers * num_key_heads * head_dim * model.dtype.itemsize,
     )
 
 
 def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], int]:
-    """The parameters that learn, and the bytes of the weights that they change."""
+    """Add adapters; the trained parameters, and the bytes of the weights that they change."""
     with torch.device("meta"):
         adapters = Adapters(model, recipe.policy, "policy", seed=0)
         if _has_value_adapter(recipe):
@@ -103,7 +103,7 @@ def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], int]:
         adapters.fuse()
     changed = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")}
     adapted = sum(_bytes(model.get_submodule(name).get_base_layer().weight) for name in changed)
-    return [each for each in model.parameters() if each.requires_grad], adapted
+    return [weight for weight in model.parameters() if weight.requires_grad], adapted
 
 
 def _has_value_adapter(recipe: Recipe) -> bool:
@@ -112,50 +112,52 @@ def _has_value_adapter(recipe: Recipe) -> bool:
 
 def _quantisable(model: Any) -> list[nn.Linear]:
     head = model.get_output_embeddings()
-    return [each for each in model.modules() if isinstance(each, nn.Linear) and each is not head]
+    return [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
 
 
 def _bytes(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def training_bytes(policy: Trained, recipe: Recipe, device: str) -> Most:
-    """A micro-batch, forward and backward, beside gradients that were gathered before."""
-    model, num_tokens = policy.model, _tokens_of(recipe)
+def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemory:
+    """The memory of the forward and backward pass of a micro-batch, while gradients are already allocated."""
+    model, num_tokens = policy.model, _tokens_per_microbatch(recipe)
     attention.register()
     model.set_attn_implementation(attention.NAME)
     if recipe.policy.kernels == "fused" and device == "cuda":
         fuse_norms(model, PlannedNorm)
     if recipe.policy.gradient_checkpointing:
         checkpoint_layers(model, nullcontext)
-    for each in model.parameters():
-        each.grad = torch.empty_like(each) if each.requires_grad else None
-    grads = [each.grad for each in model.parameters() if each.grad is not None]
+    for weight in model.parameters():
+        weight.grad = torch.empty_like(weight) if weight.requires_grad else None
+    grads = [weight.grad for weight in model.parameters() if weight.grad is not None]
     num_passes = 2 if _has_value_adapter(recipe) else 1
-    with Held([*model.parameters(), *model.buffers(), *grads]) as held:
+    with MemoryCounter([*model.parameters(), *model.buffers(), *grads]) as counter:
         trunks = [_trunk(model, num_tokens, _scores(recipe, num_tokens, device)) for _ in range(num_passes)]
-        at_head = held.now
+        at_head_bytes = counter.current_bytes
         while trunks:
             hidden = trunks.pop()
             torch.autograd.backward(hidden, torch.empty_like(hidden))
             del hidden
-    # a quantised weight is a plain one while it is multiplied with
+    # a quantised weight is unpacked for its matrix product
     unpacked = policy.largest_linear * model.dtype.itemsize
-    return Most(num_tokens, at_head + unpacked, held.most + unpacked, held.largest)
+    return PassMemory(
+        num_tokens, at_head_bytes + unpacked, counter.peak_bytes + unpacked, counter.largest_bytes
+    )
 
 
-def _tokens_of(recipe: Recipe) -> int:
-    """In the largest micro-batch: an episode is never cut, and there are only so many in a step."""
+def _tokens_per_microbatch(recipe: Recipe) -> int:
+    """The largest micro-batch: at least one whole episode, at most all episodes of a step."""
     longest = recipe.rollout.tokens_per_episode
-    in_a_step = recipe.run.tasks_per_step * recipe.rollout.group_size * longest
-    return min(max(recipe.update.tokens_per_microbatch, longest), in_a_step)
+    per_step = recipe.run.tasks_per_step * recipe.rollout.group_size * longest
+    return min(max(recipe.update.tokens_per_microbatch, longest), per_step)
 
 
 def _scores(recipe: Recipe, num_tokens: int, device: str) -> tuple[int, int] | None:
-    """Queries and keys of the largest piece of attention, where it is not fused: mps."""
+    """Queries and keys of the largest piece of attention on mps, where attention is not fused; else None."""
     if device != "mps":
         return None
-    # a prefix is seen by all that comes after it; at worst each has half
+    # all later tokens attend to a shared prefix; the product is largest when both have half of the tokens
     prefix = min(recipe.rollout.tokens_per_episode, num_tokens // 2)
     return max((num_tokens - prefix, prefix), (prefix, prefix))
 
@@ -170,8 +172,8 @@ def _trunk(model: Any, num_tokens: int, scores: tuple[int, int] | None) -> Tenso
     return hidden
 
 
-def head_bytes(policy: Trained, num_tokens: int, device: str) -> int:
-    """What `turnwise.training.head` holds: a chunk's logits three times, and the rows that it scores."""
+def head_bytes(policy: SizedModel, num_tokens: int, device: str) -> int:
+    """Memory of `turnwise.training.head`: the logits of a chunk three times, and the scored rows."""
     weight_VD = policy.model.get_output_embeddings().weight
     vocab_size, width = int(weight_VD.shape[0]), int(weight_VD.shape[1])
     head = Head(weight_VD, None, room=room_on(device))
@@ -179,7 +181,7 @@ def head_bytes(policy: Trained, num_tokens: int, device: str) -> int:
     num_bytes: int = 3 * 4 * (chunk.stop - chunk.start) * vocab_size
     num_bytes += (
         3 * num_tokens * width * int(weight_VD.element_size())
-    )  # chosen rows, their gradient, and its sum
+    )  # scored rows, their gradient, and its sum
     if num_tokens * vocab_size <= head.room.max_logits:
         num_bytes += 4 * num_tokens * vocab_size
     if weight_VD.requires_grad:
@@ -187,14 +189,13 @@ def head_bytes(policy: Trained, num_tokens: int, device: str) -> int:
     return num_bytes
 
 
-def sampling_bytes(policy: Trained, recipe: Recipe) -> int:
-    """One step of the transformers engine: a chunk of a prompt and every running row."""
+def sampling_bytes(policy: SizedModel, recipe: Recipe) -> int:
+    """Peak memory of one step of the transformers engine: a chunk of a prompt and every running row."""
     model, num_rows = policy.model, recipe.engine.max_batch
-    with torch.no_grad(), Held([*model.parameters(), *model.buffers()]) as held:
+    with torch.no_grad(), MemoryCounter([*model.parameters(), *model.buffers()]) as counter:
         _trunk(model, num_rows + PREFILL_CHUNK, None)
     vocab_size: int = model.get_output_embeddings().weight.shape[0]
-    # logits, probabilities, and their running sums in float64
+    # logits, probabilities, and their cumulative sums in float64
     width = int(model.dtype.itemsize) + 4 + 4 + 8
-    drawing: int = num_rows * vocab_size * width
-    most: int = max(held.most, drawing)
-    return most
+    drawing_bytes: int = num_rows * vocab_size * width
+    return max(counter.peak_bytes, drawing_bytes)

@@ -1,1 +1,1 @@
-"""Plays tasks: one episode at a time, or whole groups of them side by side."""
+"""Rollouts: play single episodes, and collect groups of episodes concurrently."""

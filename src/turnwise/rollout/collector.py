@@ -1,4 +1,4 @@
-"""Takes tasks, gives whole groups as they finish: bounded, refilled after faults, nothing left behind."""
+"""The collector: plays groups of episodes concurrently and replaces what is lost to infrastructure."""
 
 import asyncio
 import contextlib
@@ -29,61 +29,61 @@ from turnwise.types import (
 )
 
 Player = Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]
-"""`player(task, toolbox, episode_id, seed)` plays one episode to its end; see `episode.player`."""
+"""`player(task, toolbox, episode_id, seed)` plays one episode; see `episode.player`."""
 
 Lease = Callable[[Task, str], AbstractAsyncContextManager[Toolbox]]
-"""`lease(task, episode_id)`: the task's own toolbox for one episode. Raises LeaseFailed."""
+"""`lease(task, episode_id)`: the toolbox of the task for one episode. Raises LeaseFailed."""
 
 
 class Pace(Protocol):
-    """Who may play, and when: `Free`, or `lockstep.Lockstep`."""
+    """Decides when members play: `Free` or `lockstep.Lockstep`."""
 
     def collection(self) -> AbstractAsyncContextManager[None]:
-        """Held from the first member's start to the last one's end. Raises EngineDown."""
+        """Held from the start of the first member to the end of the last. Raises EngineDown."""
         ...
 
     def enter(self, num_members: int) -> None:
-        """So many members were started; each will ask for a slot, perhaps again, and leave."""
+        """Register started members; every member takes a slot, again for a retry, and then leaves."""
         ...
 
     def leave(self) -> None: ...
 
     def slot(self, place: tuple[int, int]) -> AbstractAsyncContextManager[None]:
-        """One of a bounded number, held while an episode is in play; `place` is (group, member)."""
+        """One of a bounded number of slots, held while an episode is played; `place` is (group, member)."""
         ...
 
 
 class LeaseFailed(Exception):
-    """The tools could not be had: infrastructure, so the episode is tried again."""
+    """No tools for the episode because of infrastructure; the episode is retried."""
 
 
 class CollectionFailed(Exception):
-    """Group after group was lost, or every one: something is down, and going on would only hide it."""
+    """Too many consecutive groups were lost, or all of them: an engine, server or reward is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a collection is played."""
+    """The settings of a collection."""
 
     group_size: int = 8
     num_parallel_episodes: int = 64
-    """Episodes in play at once; tool latency of one hides behind generation of the others."""
+    """Maximum number of episodes at the same time; some wait for tools while others sample."""
     num_retries: int = 2
-    """Further tries, each with a fresh lease, of a member lost to infrastructure."""
+    """Retries of a member lost to infrastructure; a retry has a fresh lease."""
     max_dropped_in_a_row: int = 16
-    """Groups lost one after the other that end the collection: an engine or a server is down for good."""
+    """Consecutive lost groups that end the collection, because an engine or a server is down."""
     seed: int = 0
 
 
 @dataclass(slots=True)
 class Progress:
-    """Counts that always add up: started = finished + lost + in flight."""
+    """The counts of a collection; always started = finished + lost + in flight."""
 
     num_started: int = 0
     num_finished: int = 0
     num_in_flight: int = 0
     num_waiting_on_servers: int = 0
-    """Episodes that wait for a lease."""
+    """Episodes waiting for a lease."""
     num_waiting_on_tools: int = 0
     num_groups: int = 0
     num_groups_dropped: int = 0
@@ -91,7 +91,7 @@ class Progress:
     num_calls: int = 0
     num_successes: int = 0
     failures: Counter[Stop] = field(default_factory=Counter)
-    """Episodes lost to infrastructure, by how."""
+    """Episodes lost to infrastructure, by stop."""
     last_failure: str = ""
     started_at: float = field(default_factory=time.perf_counter)
 
@@ -101,18 +101,18 @@ class Progress:
 
     @contextlib.asynccontextmanager
     async def leased(self, lease: AbstractAsyncContextManager[Toolbox]) -> AsyncIterator[Toolbox]:
-        """The lease, counted as waited for until it is there."""
+        """Enter the lease, and count the episode as waiting on servers until then."""
         async with contextlib.AsyncExitStack() as exits:
             self.num_waiting_on_servers += 1
             try:
-                held = await exits.enter_async_context(lease)
+                toolbox = await exits.enter_async_context(lease)
             finally:
                 self.num_waiting_on_servers -= 1
-            yield held
+            yield toolbox
 
 
 class Collector:
-    """Plays groups of episodes; collaborators are given, nothing is global."""
+    """Plays groups of episodes."""
 
     def __init__(
         self,
@@ -133,14 +133,14 @@ class Collector:
     async def collecting(
         self, tasks: Iterable[Task], num_groups: int, *, is_wanted: Callable[[Group], bool] = lambda _: True
     ) -> AsyncIterator[AsyncIterator[Group]]:
-        """Whole groups, in the order they finish, until `num_groups` are wanted or no tasks are left.
+        """Complete groups in the order they finish, until `num_groups` are wanted or no tasks are left.
 
             async with collector.collecting(tasks, 16) as groups:
                 async for group in groups: ...
 
-        A group that cannot be completed is dropped and another task drawn in its place; one that is not
-        wanted is given all the same, and another task drawn too. Leaving the block in any way cancels what
-        is in flight and gives every lease back.
+        A group that cannot be completed is dropped, and another task is drawn. A group that is not wanted is
+        yielded too, and another task is drawn as well. Leaving the block cancels all episodes in flight and
+        returns all leases.
         """
         done: asyncio.Queue[Group | Exception | None] = asyncio.Queue()
         running = self._run(iter(tasks), num_groups, is_wanted, done)
@@ -161,9 +161,9 @@ class Collector:
         try:
             await self._run_groups(source, num_groups, is_wanted, done)
         except ExceptionGroup as errors:
-            # CollectionFailed, or a bug of ours or in the user's reward: it comes out as itself, unwrapped.
+            # CollectionFailed, or a bug here or in the user's reward: raised unwrapped.
             done.put_nowait(_innermost(errors))
-        except (EngineDown, ValueError) as error:  # before any episode could be lost to it
+        except (EngineDown, ValueError) as error:  # before any episode has started
             done.put_nowait(error)
         else:
             done.put_nowait(None)
@@ -225,7 +225,7 @@ class Collector:
             nonlocal num_playing
             outcome = await self._play_member(task, (number, member), pace)
             num_playing -= 1
-            if num_playing:  # the last one leaves once it is settled whether another group follows this one
+            if num_playing:  # for the last member, `_run_groups` leaves after it has replaced the group
                 pace.leave()
             return outcome
 
@@ -246,7 +246,7 @@ class Collector:
     async def _play_member(
         self, task: Task, place: tuple[int, int], pace: Pace
     ) -> tuple[Trajectory, Reward] | Failure:
-        """One member, again with a fresh lease after each infrastructure fault, or the last failure."""
+        """Play one member, with retries on a fresh lease after infrastructure faults, or the last failure."""
         failure = Failure(task.id, Stop.TOOL_DOWN, "never started")
         queued_at = time.perf_counter()
         for attempt in range(self._plan.num_retries + 1):
@@ -269,7 +269,7 @@ class Collector:
         progress.num_in_flight += 1
         try:
             async with progress.leased(self._lease(task, episode_id)) as toolbox:
-                trajectory = await self._player(task, _Counted(toolbox, progress), episode_id, seed)
+                trajectory = await self._player(task, _CountingToolbox(toolbox, progress), episode_id, seed)
             if trajectory.stop.is_infrastructure:
                 return Failure(task.id, trajectory.stop, _reason(trajectory))
             reward = await self._rewarder.score(trajectory)
@@ -287,7 +287,7 @@ class Collector:
 
 
 class Slots:
-    """So many episodes at once, of however many collections; who waits for an earlier one goes first."""
+    """A bounded number of slots shared by several collections; earlier collections have priority."""
 
     def __init__(self, num_slots: int) -> None:
         self._num_free = num_slots
@@ -295,7 +295,7 @@ class Slots:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
     def pace(self) -> "Free":
-        """For one more collection, after all that have theirs."""
+        """The pace of a new collection, with a lower priority than all earlier ones."""
         return Free(self, next(self._numbers))
 
     @contextlib.asynccontextmanager
@@ -307,29 +307,29 @@ class Slots:
         try:
             yield
         finally:
-            self._give_on()
+            self._release()
 
     async def _wait(self, collection: int) -> None:
-        given = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (collection, next(self._numbers), given))
+        grant = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (collection, next(self._numbers), grant))
         try:
-            await given
+            await grant
         except asyncio.CancelledError:
-            if given.done() and not given.cancelled():  # it came at the same moment, and is not wanted
-                self._give_on()
+            if grant.done() and not grant.cancelled():  # granted and cancelled at the same moment
+                self._release()
             raise
 
-    def _give_on(self) -> None:
+    def _release(self) -> None:
         while self._waiting:
-            given = heapq.heappop(self._waiting)[2]
-            if not given.done():
-                given.set_result(None)
+            grant = heapq.heappop(self._waiting)[2]
+            if not grant.done():
+                grant.set_result(None)
                 return
         self._num_free += 1
 
 
 class Free:
-    """The free pace: each episode as fast as it can."""
+    """The free pace: an episode plays as soon as it has a slot."""
 
     def __init__(self, slots: Slots, number: int) -> None:
         self._slots = slots
@@ -349,8 +349,8 @@ class Free:
             yield
 
 
-class _Counted:
-    """A toolbox that tells the progress how much is waiting on tools."""
+class _CountingToolbox:
+    """A toolbox that counts its calls, and the episodes that wait on them, in the progress."""
 
     def __init__(self, inner: Toolbox, progress: Progress) -> None:
         self._inner = inner
@@ -374,19 +374,19 @@ class _Counted:
 
 
 def member_seed(seed: int, task: Task, member: int) -> int:
-    """The same member of the same task draws the same tokens in every run, retries included."""
+    """The seed of a member: equal in every run and for every retry."""
     text = f"{seed}:{task.id}:{task.seed}:{member}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 
 def step_seed(seed: int, step: int) -> int:
-    """A stream of its own for every step."""
+    """A separate random stream for every step."""
     digest = hashlib.blake2b(f"{seed}/step/{step}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1
 
 
 def _reason(trajectory: Trajectory) -> str:
-    """The first infrastructure fault's own words."""
+    """The message of the first infrastructure fault."""
     for _, result in trajectory.calls:
         if result.fault is Fault.INFRA:
             return result.content

@@ -1,4 +1,4 @@
-"""Takes a played episode, gives text for a terminal: each turn with its calls, results, times and faults."""
+"""Print an episode to a terminal: every turn with its calls, results, times and faults."""
 
 from rich.console import Console, Group
 from rich.panel import Panel
@@ -10,12 +10,12 @@ from turnwise.rollout.store import Played
 from turnwise.types import Turn
 
 _RESULT_CHARS = 600
-_SAID_CHARS = 2_000
+_TEXT_CHARS = 2_000
 _NAME_CHARS = 200
 
 
 def print_played(played: Played, console: Console) -> None:
-    """What models and tools wrote is shown as text: never as markup, never as escapes."""
+    """Print the episode; output of models and tools is plain text, never markup or escape sequences."""
     trajectory, reward = played.trajectory, played.reward
     body: list[Text] = [_line(message.role, message.content, "bold") for message in trajectory.task.prompt]
     for number, turn in enumerate(trajectory.turns, start=1):
@@ -56,6 +56,6 @@ def _name(text: str) -> str:
     return printable(text[:_NAME_CHARS]).replace("\n", " ")
 
 
-def _line(label: str, content: str, style: str, most: int = _SAID_CHARS) -> Text:
-    left = f" … {len(content) - most:,} more characters" if len(content) > most else ""
-    return Text.assemble((f"{label}: ", "dim"), (printable(content[:most]), style), (left, "dim"))
+def _line(label: str, content: str, style: str, max_chars: int = _TEXT_CHARS) -> Text:
+    rest = f" … {len(content) - max_chars:,} more characters" if len(content) > max_chars else ""
+    return Text.assemble((f"{label}: ", "dim"), (printable(content[:max_chars]), style), (rest, "dim"))

@@ -1,6 +1,6 @@
-"""Takes a task and an OpenAI-compatible endpoint, gives the episode it plays: to be measured, not trained on.
+"""Play an episode with an OpenAI-compatible endpoint, for evaluation and not for training.
 
-Token ids do not cross such an interface: the turns carry none, and `policy_version` is -1.
+Such an endpoint returns no token ids: its turns have none, and their `policy_version` is -1.
 """
 
 import time
@@ -17,7 +17,7 @@ NO_POLICY = -1
 def endpoint_player(
     endpoint: OpenAIEndpoint, limits: Limits, temperature: float, system_prompt: str
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
-    """What a Collector wants, over an endpoint."""
+    """A player for a Collector that samples from the endpoint."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         turns: list[Turn] = []

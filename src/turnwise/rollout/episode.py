@@ -1,4 +1,4 @@
-"""Takes a task, an engine, a chat and a toolbox, gives the trajectory of one episode, played to its end."""
+"""Play one episode: the turns of a model and its tools, up to the trajectory."""
 
 import asyncio
 import time
@@ -23,13 +23,13 @@ from turnwise.types import (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where an episode ends if the model does not end it."""
+    """Limits that end an episode if the model does not."""
 
     tokens_per_turn: int = 512
     tokens_per_episode: int = 4_096
     """Prompts, completions and tool output together."""
     seconds: float = 300.0
-    """Wall time of one episode, waiting for the engine and for tools."""
+    """Wall time of one episode, including waits for the engine and for tools."""
 
 
 async def play(
@@ -45,7 +45,7 @@ async def play(
 ) -> Trajectory:
     """Render → complete → parse → call → observe, until an answer, a limit or an infrastructure fault.
 
-    Cancellation passes through; everything else that can happen is a `Stop`.
+    Cancellation is raised; every other outcome is a `Stop`.
     """
     turns: list[Turn] = []
     playing = _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
@@ -72,7 +72,7 @@ async def settle(
     limits: Limits,
     temperature: float = 1.0,
 ) -> Trajectory:
-    """Wait for the turns to be played, ask what they left behind, and make the trajectory of it all."""
+    """Await the turns, run the probes of the task, and build the trajectory."""
     started = time.perf_counter()
     try:
         async with asyncio.timeout(limits.seconds):
@@ -102,7 +102,7 @@ async def settle(
 def player(
     engine: Engine, chat: Chat, limits: Limits, sampling: Sampling
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
-    """`play` with everything settled but the episode: what a Collector wants."""
+    """A player for a Collector: `play` with engine, chat, limits and sampling bound."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         return await play(
@@ -148,7 +148,7 @@ async def _play_turns(
 
 
 async def act(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:
-    """Make the turn's calls; the Stop says that the episode ends with it."""
+    """Make the calls of the turn; a Stop means that the episode ends with this turn."""
     parsed = turn.parsed
     if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
         return turn, Stop.TRUNCATED
@@ -164,7 +164,7 @@ async def act(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:
 
 
 def observations(turn: Turn) -> list[tuple[str, str]]:
-    """What the model reads next: its calls' results, or a short note on what was wrong with its turn."""
+    """The next input of the model: the results of its calls, or the format error of its turn."""
     if turn.parsed.error is not None:
         return [("", f"error: {turn.parsed.error.message}")]
     pairs = zip(turn.parsed.calls, turn.results, strict=True)
@@ -172,18 +172,18 @@ def observations(turn: Turn) -> list[tuple[str, str]]:
 
 
 def turn_seed(seed: int, number: int) -> int:
-    """Each turn draws from a stream of its own; the large odd factor keeps seeds' streams apart."""
+    """A separate random stream per turn; the large odd factor keeps the streams of different seeds apart."""
     return (seed * 0x9E3779B97F4A7C15 + number) % 2**63
 
 
 def numbered(parsed: Parsed, number: int) -> Parsed:
-    """Call ids unique over the episode: `turn.position`."""
+    """The turn with call ids that are unique in the episode: `turn.position`."""
     calls = tuple(replace(call, id=f"{number}.{position}") for position, call in enumerate(parsed.calls))
     return replace(parsed, calls=calls)
 
 
 async def _probe(task: Task, toolbox: Toolbox) -> tuple[tuple[ProbeResult, ...], bool]:
-    """Ask the servers what the episode left behind; True if one could not answer."""
+    """Call the probes, which read the final state of the servers; True if a server failed."""
     probes = task.truth.probes
     if not probes:
         return (), False

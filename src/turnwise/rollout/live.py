@@ -1,4 +1,4 @@
-"""Shows a collection while it runs: a live panel on a terminal, a line now and then elsewhere."""
+"""Display the progress of a collection: a live panel on a terminal, else a line every ten seconds."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ _LINE_SECONDS = 10.0
 
 @contextlib.asynccontextmanager
 async def shown(progress: Progress, num_episodes: int, console: Console) -> AsyncIterator[None]:
-    """Keep the display up to date while the block runs; it goes away with it."""
+    """Display the progress while the block runs."""
     follow = _panel if console.is_terminal else _lines
     display = asyncio.create_task(follow(progress, num_episodes, console), name="display")
     try:
@@ -49,15 +49,15 @@ def _table(progress: Progress, num_episodes: int) -> Table:
 
 
 def figures_of(progress: Progress, num_episodes: int) -> dict[str, str]:
-    """What a person watching wants to know, ready to print."""
+    """The progress as printable text by name."""
     seconds = max(time.perf_counter() - progress.started_at, 1e-9)
     done = progress.num_finished
     on_tools, on_servers = progress.num_waiting_on_tools, progress.num_waiting_on_servers
     on_model = progress.num_in_flight - on_tools - on_servers
-    # groups without variance are replaced: more episodes are then played than were asked for
-    most = max(num_episodes, done + progress.num_in_flight)
+    # groups without signal are replaced, so more episodes may be played than requested
+    total = max(num_episodes, done + progress.num_in_flight)
     figures = {
-        "episodes": f"{done} of {most}, {progress.num_in_flight} in flight",
+        "episodes": f"{done} of {total}, {progress.num_in_flight} in flight",
         "waiting on": f"model {on_model}, tools {on_tools}, servers {on_servers}",
         "success": f"{progress.num_successes / done:.0%}" if done else "-",
         "tokens/s": f"{progress.num_tokens / seconds:,.0f}",

@@ -1,9 +1,9 @@
-"""Takes a batch engine, gives one that samples all episodes in play together, round by round.
+"""Lockstep: all running episodes are sampled together in rounds, so that a run is reproducible bit for bit.
 
-The last bits of a log-prob come of what else is in the batch and of how prefixes were cut in the cache. Left
-to themselves, episodes meet in batches as their tools happen to take time. In lockstep they meet as the tasks
-and seeds have it: a round begins when nothing moves any more, and its requests are handed over in a fixed
-order, so that the same weights, tasks and seed give the same tokens and log-probs, bit for bit.
+The last bits of a log-prob depend on the other rows of the batch and on how prefixes are split in the cache.
+Without lockstep, batches depend on how long tools take. In lockstep they depend only on tasks and seeds: a
+round begins when every episode waits, and its requests are submitted in a fixed order. The same weights,
+tasks and seed then give the same tokens and log-probs, bit for bit.
 
     member a  ─ sample ─ tool ──────── wait ┐         ┌ sample ─ …
     member b  ─ sample ─ tool ─ tool ─ wait ┼ a round ┼ sample ─ …
@@ -23,21 +23,21 @@ from turnwise.types import Completion, Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
-    """A request held back until its round, and whoever waits for it."""
+class _Request:
+    """A request that waits for its round, and the future of its caller."""
 
     ask: Ask
     gate: "asyncio.Future[asyncio.Future[Completion]]"
 
 
 class Lockstep:
-    """Both the engine that players sample from and the collector's pace: the two must agree on who waits.
+    """The engine of the players and the pace of the collector in one, because both must know who waits.
 
-    Every member of every group that was begun is either *moving* (sampling, calling tools, being leased or
-    scored: it will come by again) or at rest (it wants a slot, or a completion). Only when none moves are
-    free slots given away, and only when none can be given does a round begin.
+    Every member of a started group is either *moving* (sampling, calling tools, being leased or scored) or
+    waiting (for a slot or for a completion). Free slots are assigned only when no member moves, and a round
+    begins only when no slot can be assigned.
 
-    `turn` is held while a collection lasts: of several that share an engine, one goes after the other.
+    `turn` is locked during a collection: collections that share an engine run one after the other.
     """
 
     def __init__(self, engine: BatchEngine, num_slots: int, turn: asyncio.Lock) -> None:
@@ -50,31 +50,31 @@ class Lockstep:
         self._num_free = self._num_slots
         self._num_moving = 0
         self._queued: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Request] = []
 
-    # --- the collector's pace ----------------------------------------------------------------------------
+    # --- pace of the collector ---------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def collection(self) -> AsyncIterator[None]:
-        """Nothing of what was sampled before, or is sampled for others, shows in its numbers."""
+        """Reset the engine's cache and exclude other collections, so that neither affects the log-probs."""
         async with self._turn:
             self._reset()
             await self._engine.forget()
             yield
 
     def enter(self, num_members: int) -> None:
-        """So many members have been started and will ask for slots."""
+        """Register started members, which will ask for slots."""
         self._num_moving += num_members
 
     def leave(self) -> None:
-        """One that moved does so no more."""
+        """Register that a moving member now waits or has ended."""
         self._num_moving -= 1
         if not self._num_moving:
-            self._move_on()
+            self._advance()
 
     @contextlib.asynccontextmanager
     async def slot(self, place: tuple[int, int]) -> AsyncIterator[None]:
-        """Hold one of the slots; those that wait get them in the order of their places (group, member)."""
+        """Hold one of the slots; waiting members get them in the order of their places (group, member)."""
         gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._queued, (place, gate))
         self.leave()
@@ -82,7 +82,7 @@ class Lockstep:
             await gate
         except asyncio.CancelledError:
             if gate.cancelled():
-                self._num_moving += 1  # on its way out
+                self._num_moving += 1  # it moves until it leaves
             else:
                 self._num_free += 1
             raise
@@ -91,18 +91,18 @@ class Lockstep:
         finally:
             self._num_free += 1
 
-    # --- the players' engine -----------------------------------------------------------------------------
+    # --- engine of the players ---------------------------------------------------------------------------
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         """Sample one turn, in the next round."""
         gate: asyncio.Future[asyncio.Future[Completion]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(Ask(tuple(prompt_ids), sampling, seed), gate))
+        self._waiting.append(_Request(Ask(tuple(prompt_ids), sampling, seed), gate))
         self.leave()
         try:
             sampled = await gate
         except asyncio.CancelledError:
             if gate.cancelled():
-                self._num_moving += 1  # on its way out: its time was up
+                self._num_moving += 1  # its time is up; it moves until it leaves
             elif gate.exception() is None:
                 gate.result().cancel()
             raise
@@ -116,8 +116,8 @@ class Lockstep:
 
     # --- rounds ------------------------------------------------------------------------------------------
 
-    def _move_on(self) -> None:
-        """Nothing moves: fill the free slots, or else begin a round."""
+    def _advance(self) -> None:
+        """No member moves: fill the free slots, or else begin a round."""
         while self._num_free and self._queued:
             _, gate = heapq.heappop(self._queued)
             if not gate.done():  # cancelled
@@ -128,15 +128,15 @@ class Lockstep:
             self._begin_round()
 
     def _begin_round(self) -> None:
-        held = [each for each in self._waiting if not each.gate.done()]
-        held.sort(key=lambda each: (each.ask.prompt_ids, each.ask.seed))
+        requests = [request for request in self._waiting if not request.gate.done()]
+        requests.sort(key=lambda request: (request.ask.prompt_ids, request.ask.seed))
         self._waiting.clear()
-        self._num_moving = len(held)
+        self._num_moving = len(requests)
         try:
-            sampled = self._engine.submit([each.ask for each in held]) if held else []
+            sampled = self._engine.submit([request.ask for request in requests]) if requests else []
         except EngineDown as error:
-            for each in held:
-                each.gate.set_exception(error)
+            for request in requests:
+                request.gate.set_exception(error)
         else:
-            for each, future in zip(held, sampled, strict=True):
-                each.gate.set_result(future)
+            for request, future in zip(requests, sampled, strict=True):
+                request.gate.set_result(future)

@@ -1,4 +1,4 @@
-"""Takes what one rank played, gives what all of them played; where one of them failed, all are told."""
+"""Share rollouts between ranks: every rank gets the results of all, or an error if one rank failed."""
 
 from collections import Counter
 from collections.abc import Awaitable, Sequence
@@ -13,20 +13,20 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class _Ended(Generic[Value]):
-    """How a rank's playing ended."""
+    """The result of one rank."""
 
     values: tuple[Value, ...]
-    """One, or none where it failed."""
+    """One value, or none if the rank failed."""
     message: str = ""
     is_collection: bool = False
-    """Whether infrastructure failed it, after which what was learned can be saved."""
+    """Whether the failure was a CollectionFailed, after which a checkpoint can still be saved."""
 
 
 async def by_all(ranks: Ranks, playing: Awaitable[Value], channel: Channel) -> list[Value]:
-    """What each rank's playing came to, in the order of their numbers.
+    """The results of all ranks, in the order of their numbers.
 
-    Where one fails, every rank raises: its own error the one that failed, CollectionFailed or RankFailed with
-    its words the others.
+    If one rank fails, all ranks raise. The failed rank raises its own error; the others raise
+    CollectionFailed or RankFailed with its message.
     """
     if ranks.count == 1:
         return [await playing]
@@ -34,39 +34,39 @@ async def by_all(ranks: Ranks, playing: Awaitable[Value], channel: Channel) -> l
     ended: _Ended[Value]
     try:
         ended = _Ended((await playing,))
-    except Exception as error:  # noqa: BLE001 (raised below, once the others know)
+    except Exception as error:  # noqa: BLE001 (raised below, after the exchange)
         own = error
         ended = _Ended((), str(error) or type(error).__name__, isinstance(error, CollectionFailed))
-    found = await exchanged(ranks, ended, channel)
-    failed = {number: each for number, each in enumerate(found) if not each.values}
+    results = await exchanged(ranks, ended, channel)
+    failed = {number: result for number, result in enumerate(results) if not result.values}
     if not failed:
-        return [each.values[0] for each in found]
-    is_collection = all(each.is_collection for each in failed.values())
+        return [result.values[0] for result in results]
+    is_collection = all(result.is_collection for result in failed.values())
     if own is not None and (is_collection or not ended.is_collection):
         raise own
-    number, first = next((n, each) for n, each in failed.items() if each.is_collection == is_collection)
+    number, first = next((n, result) for n, result in failed.items() if result.is_collection == is_collection)
     message = f"process {number}: {first.message}"
     raise CollectionFailed(message) if is_collection else RankFailed(message)
 
 
 def added_up(parts: Sequence[Progress]) -> Progress:
-    """The counts of all ranks' collections."""
+    """The sum of the counts of all ranks."""
     if len(parts) == 1:
         return parts[0]
-    total = Progress(started_at=min(each.started_at for each in parts))
-    for each in parts:
-        total.num_started += each.num_started
-        total.num_finished += each.num_finished
-        total.num_groups += each.num_groups
-        total.num_groups_dropped += each.num_groups_dropped
-        total.num_tokens += each.num_tokens
-        total.num_calls += each.num_calls
-        total.num_successes += each.num_successes
-        total.failures += Counter(each.failures)
-        total.last_failure = total.last_failure or each.last_failure
+    total = Progress(started_at=min(part.started_at for part in parts))
+    for part in parts:
+        total.num_started += part.num_started
+        total.num_finished += part.num_finished
+        total.num_groups += part.num_groups
+        total.num_groups_dropped += part.num_groups_dropped
+        total.num_tokens += part.num_tokens
+        total.num_calls += part.num_calls
+        total.num_successes += part.num_successes
+        total.failures += Counter(part.failures)
+        total.last_failure = total.last_failure or part.last_failure
     return total
 
 
 def own_share(ranks: Ranks, count: int) -> range:
-    """Of so many things in a row, the places of those that are this rank's."""
+    """The indices of this rank's share of `count` items."""
     return range(ranks.number, count, ranks.count)

@@ -1,7 +1,7 @@
-"""Writes trajectories to JSON lines as they finish, and reads them back whole.
+"""Trajectories as JSON lines: written as they finish, and read back.
 
-Tools and demonstrations are the same for thousands of episodes: a line of their own says them once, and
-each trajectory names it by digest.
+Thousands of episodes share the same tools: a separate line stores them once, and a trajectory refers to it by
+digest. Demonstrations are not stored.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _TOOLS = TypeAdapter(tuple[Tool, ...])
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One episode as stored: what happened, what it earned, and when in the run."""
+    """An episode as stored: its trajectory, its reward and its step of the run."""
 
     trajectory: Trajectory
     reward: Reward
@@ -34,7 +34,7 @@ class Played:
 
 
 class TrajectoryWriter:
-    """Appends whole lines; a killed run leaves at most one torn line, which the reader skips and reports."""
+    """Appends whole lines; a killed run leaves at most one incomplete line, which `read` skips and logs."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,15 +49,15 @@ class TrajectoryWriter:
         if digest not in self._known_tools:
             self._known_tools.add(digest)
             self._line({"kind": "tools", "digest": digest, "tools": json.loads(tools)})
-        lean_task = replace(played.trajectory.task, demonstration=())
-        lean = replace(played.trajectory, tools=(), task=lean_task)
+        stored_task = replace(played.trajectory.task, demonstration=())
+        stored = replace(played.trajectory, tools=(), task=stored_task)
         self._line(
             {
                 "kind": "trajectory",
                 "step": played.step,
                 "reward": _REWARD.dump_python(played.reward, mode="json"),
                 "tools": digest,
-                "trajectory": _TRAJECTORY.dump_python(lean, mode="json"),
+                "trajectory": _TRAJECTORY.dump_python(stored, mode="json"),
             }
         )
 
@@ -77,14 +77,14 @@ class TrajectoryWriter:
 
 
 def read(path: Path) -> Iterator[Played]:
-    """Every stored episode, in order; a torn line is skipped and reported, a foreign one is an error."""
+    """All stored episodes, in order; an incomplete line is skipped and logged, any other line is an error."""
     tools: dict[str, tuple[Tool, ...]] = {}
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 record = json.loads(line)
             except ValueError:
-                logger.warning("%s:%d: skipped a torn line", path, number)
+                logger.warning("%s:%d: skipped an incomplete line", path, number)
                 continue
             played = _played(record, tools, f"{path}:{number}")
             if played is not None:
@@ -92,13 +92,13 @@ def read(path: Path) -> Iterator[Played]:
 
 
 def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
-    """Every stored episode that can be read; `on_bad` gets the place and the reason of every other line."""
+    """All stored episodes that can be read; `on_bad` gets the place and the error of every other line."""
     tools: dict[str, tuple[Tool, ...]] = {}
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 played = _played(json.loads(line), tools, f"{path.name}:{number}")
-            # AttributeError and TypeError: JSON of another shape. AssertionError: fields that contradict.
+            # AttributeError and TypeError: JSON of another shape. AssertionError: inconsistent fields.
             except (ValueError, KeyError, AttributeError, TypeError, AssertionError, RecursionError) as error:
                 on_bad(f"{path.name}:{number}: {type(error).__name__}: {error!s:.200}")
                 continue
@@ -107,15 +107,15 @@ def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
 
 
 def _played(record: Any, tools: dict[str, tuple[Tool, ...]], place: str) -> Played | None:
-    """The line's episode; None for a line of tools, which are kept for those that follow."""
+    """The episode of a line; None for a line of tools, which are kept for the following lines."""
     if record.get("kind") == "tools":
         tools[record["digest"]] = _TOOLS.validate_python(record["tools"])
         return None
     if record.get("kind") != "trajectory":
         raise ValueError(f"{place}: not a line of a trajectory file")
     trajectory = _TRAJECTORY.validate_python(record["trajectory"])
-    whole = replace(trajectory, tools=tools[record["tools"]])
-    return Played(whole, _REWARD.validate_python(record["reward"]), record["step"])
+    complete = replace(trajectory, tools=tools[record["tools"]])
+    return Played(complete, _REWARD.validate_python(record["reward"]), record["step"])
 
 
 def _ends_a_line(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Plain tables for terminals, files and pipes: whatever the width, no word is broken or cut."""
+"""Plain text tables for terminals, files and pipes that break no word at any width."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ _INDENT = "    "
 
 
 def figure_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Names on the left, figures on the right; columns that do not fit follow below, names repeated.
+    """Names left-aligned, figures right-aligned; columns that do not fit follow below, with repeated names.
 
     name    a    b        name    a
     first   1    2        first   1
@@ -26,7 +26,7 @@ def figure_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: i
 
 
 def _blocks(sizes: Sequence[int], width: int) -> list[list[int]]:
-    """The columns after the first, in runs that fit beside it; one column at least in every run."""
+    """The columns after the first, in blocks that fit next to it; every block has at least one column."""
     blocks: list[list[int]] = [[]]
     for column in range(1, len(sizes)):
         needed = sizes[0] + sum(len(_GAP) + sizes[other] for other in (*blocks[-1], column))
@@ -37,7 +37,7 @@ def _blocks(sizes: Sequence[int], width: int) -> list[list[int]]:
 
 
 def reason_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """A name, a figure, and a text, wrapped in a column of its own, or below them on a narrow terminal."""
+    """A name, a figure and a text, which is wrapped in its column, or below on a narrow terminal."""
     name_size, figure_size = (max(len(row[column]) for row in (headers, *rows)) for column in (0, 1))
     start = name_size + figure_size + 2 * len(_GAP)
     longest = max(len(word) for row in rows for word in row[2].split() or [""])
@@ -53,5 +53,5 @@ def reason_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: i
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters; a longer word has a line of its own and stays whole."""
+    """Lines of at most `width` characters; a longer word gets its own line and is not broken."""
     return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)

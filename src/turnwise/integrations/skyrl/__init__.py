@@ -1,4 +1,4 @@
-"""turnwise's episodes inside SkyRL's trainer: docs/scaling.md has the whole picture.
+"""Rollouts of turnwise inside SkyRL's trainer; see docs/scaling.md.
 
 recipe ─ translation ─▶ SkyRL's config ─▶ experiment ─▶ SkyRL's trainer on Ray
                                              │ get_generator

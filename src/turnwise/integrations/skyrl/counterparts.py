@@ -1,4 +1,4 @@
-"""Takes a recipe, gives SkyRL's keys part by part; ValueError where SkyRL has no such thing."""
+"""The SkyRL config keys for the sections of a recipe; ValueError for what SkyRL does not support."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, SMOLLM2
 from turnwise.config import CLIP_BOUNDS, Recipe
 
 Overrides = dict[str, Any]
-"""SkyRL's dotted keys and their values."""
+"""Dotted keys of SkyRL and their values."""
 
 _AGGREGATIONS = {
     "token": "token_mean",
@@ -31,13 +31,15 @@ _LOGGERS = ("wandb", "tensorboard")
 def _policy(recipe: Recipe) -> Overrides:
     policy, model = recipe.policy, recipe.model
     if model.path == SMOLLM2:
-        raise ValueError("model.path: SkyRL reads no GGUF; `turnwise sft` writes a folder that it does")
+        raise ValueError(
+            "model.path: SkyRL cannot read GGUF; `turnwise sft` writes a folder that it can read"
+        )
     if model.dtype == "float16":
-        raise ValueError("model.dtype: SkyRL learns in bfloat16 or float32")
+        raise ValueError("model.dtype: SkyRL trains in bfloat16 or float32")
     if model.quantisation != "none":
-        raise ValueError(f"model.quantisation: SkyRL has no base in {model.quantisation!r}")
+        raise ValueError(f"model.quantisation: SkyRL does not support {model.quantisation!r}")
     if policy.lora_alpha != int(policy.lora_alpha):
-        raise ValueError(f"policy.lora_alpha: SkyRL takes a whole number, not {policy.lora_alpha}")
+        raise ValueError(f"policy.lora_alpha: SkyRL needs an integer, not {policy.lora_alpha}")
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
     return {
         "trainer.strategy": "fsdp",
@@ -75,7 +77,7 @@ def _sampling(recipe: Recipe) -> Overrides:
         "generator.sampling_params.max_generate_length": rollout.tokens_per_turn,
         "generator.eval_sampling_params": evaluation,
         "generator.eval_n_samples_per_prompt": recipe.evaluation.num_samples,
-        # episodes have limits of their own: SkyRL is to cut nothing
+        # turnwise limits the episodes itself; SkyRL must not truncate them
         "trainer.max_prompt_length": rollout.tokens_per_episode,
         "generator.max_input_length": rollout.tokens_per_episode,
         "generator.inference_engine.engine_init_kwargs.max_model_len": rollout.tokens_per_episode,
@@ -88,11 +90,11 @@ def _engines(recipe: Recipe) -> Overrides:
     num_engines = cluster.num_engines or num_gpus // cluster.gpus_per_engine
     if cluster.colocate and num_engines * cluster.gpus_per_engine != num_gpus:
         raise ValueError(
-            f"skyrl.num_engines: {num_engines} engines of {cluster.gpus_per_engine} GPUs cannot share the "
-            f"{num_gpus} that learn; give skyrl.colocate = false, or other numbers"
+            f"skyrl.num_engines: {num_engines} engines of {cluster.gpus_per_engine} GPUs do not match the "
+            f"{num_gpus} training GPUs; set skyrl.colocate = false, or other numbers"
         )
     if cluster.colocate and recipe.run.mode == "async":
-        raise ValueError("run.mode is 'async', which needs skyrl.colocate = false: both work at once")
+        raise ValueError("run.mode is 'async', which needs skyrl.colocate = false: both run at the same time")
     groups = ("policy", "ref", "critic")
     return {
         "trainer.placement.colocate_all": cluster.colocate,
@@ -124,11 +126,11 @@ def _algorithm(recipe: Recipe) -> Overrides:
         overrides["trainer.algorithm.max_seq_len"] = constant
     if algorithm.advantage == "gae":
         if algorithm.gamma_unit == "turn":
-            raise ValueError("algorithm.gamma_unit: SkyRL discounts by token alone")
+            raise ValueError("algorithm.gamma_unit: SkyRL discounts only per token")
         overrides |= {
             "trainer.critic.model.path": _policy(recipe)["trainer.policy.model.path"],
             "trainer.critic.optimizer_config.lr": recipe.value.learning_rate,
-            # wide enough never to clip, where the recipe does not
+            # if the recipe does not clip values: too wide to ever clip
             "trainer.algorithm.value_clip": recipe.value.max_change or 1e9,
             "trainer.critic_mini_batch_size": _tasks_per_minibatch(recipe),
         }
@@ -138,7 +140,7 @@ def _algorithm(recipe: Recipe) -> Overrides:
 def _loss(recipe: Recipe) -> Overrides:
     algorithm = recipe.algorithm
     if algorithm.loss == "reinforce":
-        raise ValueError("algorithm.loss: SkyRL has no 'reinforce'; 'clip' is the same for one step a batch")
+        raise ValueError("algorithm.loss: SkyRL has no 'reinforce'; 'clip' is equal for one step per batch")
     low, high = CLIP_BOUNDS[algorithm.loss]
     low = low if algorithm.clip_low is None else algorithm.clip_low
     high = high if algorithm.clip_high is None else algorithm.clip_high
@@ -177,7 +179,7 @@ def _correction(recipe: Recipe) -> Overrides:
             return {f"{prefix}.sequence_mask_metric": "geometric"} | bounds
         case "bypass":
             if algorithm.loss != "cispo":
-                raise ValueError("algorithm.correction: SkyRL has 'bypass' for algorithm.loss 'cispo' alone")
+                raise ValueError("algorithm.correction: SkyRL has 'bypass' only for algorithm.loss 'cispo'")
             return {"trainer.algorithm.cispo.cispo_anchor": "rollout"}
         case "none":
             return {}
@@ -186,9 +188,9 @@ def _correction(recipe: Recipe) -> Overrides:
 def _kl(recipe: Recipe) -> Overrides:
     kl = recipe.algorithm.kl
     if kl.placement != "off" and recipe.reference.kind != "frozen":
-        raise ValueError(f"reference.kind: SkyRL's reference is the start, not {recipe.reference.kind!r}")
+        raise ValueError(f"reference.kind: SkyRL's reference is 'frozen', not {recipe.reference.kind!r}")
     if kl.target is not None and kl.placement != "reward":
-        raise ValueError("algorithm.kl.target: SkyRL adapts the coefficient of placement 'reward' alone")
+        raise ValueError("algorithm.kl.target: SkyRL adapts the coefficient only for placement 'reward'")
     adaptive = {
         "trainer.algorithm.kl_ctrl.type": "adaptive",
         "trainer.algorithm.kl_ctrl.kl_target": kl.target,
@@ -204,14 +206,14 @@ def _kl(recipe: Recipe) -> Overrides:
 def _optimizer(recipe: Recipe) -> Overrides:
     optimizer, update = recipe.optimizer, recipe.update
     prefix = "trainer.policy.optimizer_config"
-    steps_a_batch = update.num_epochs * update.num_minibatches
+    steps_per_batch = update.num_epochs * update.num_minibatches
     return {
         f"{prefix}.lr": optimizer.learning_rate,
         f"{prefix}.weight_decay": optimizer.weight_decay,
         f"{prefix}.adam_betas": list(optimizer.betas),
         f"{prefix}.scheduler": _SCHEDULES[optimizer.schedule],
-        # SkyRL counts its optimizer's steps, a recipe counts batches
-        f"{prefix}.num_warmup_steps": optimizer.warmup_steps * steps_a_batch,
+        # SkyRL counts optimizer steps, a recipe counts batches
+        f"{prefix}.num_warmup_steps": optimizer.warmup_steps * steps_per_batch,
         f"{prefix}.max_grad_norm": optimizer.max_gradient_norm,
         "trainer.update_epochs_per_batch": update.num_epochs,
         "trainer.policy_mini_batch_size": _tasks_per_minibatch(recipe),
@@ -223,8 +225,8 @@ def _tasks_per_minibatch(recipe: Recipe) -> int:
     size, rest = divmod(recipe.run.tasks_per_step, recipe.update.num_minibatches)
     if rest:
         raise ValueError(
-            f"update.num_minibatches: {recipe.run.tasks_per_step} tasks a step are no "
-            f"{recipe.update.num_minibatches} equal parts, and SkyRL has no others"
+            f"update.num_minibatches: SkyRL needs equal minibatches, and {recipe.run.tasks_per_step} tasks "
+            f"per step do not divide into {recipe.update.num_minibatches}"
         )
     return size
 
@@ -232,32 +234,32 @@ def _tasks_per_minibatch(recipe: Recipe) -> int:
 def _run(recipe: Recipe) -> Overrides:
     run, evaluation = recipe.run, recipe.evaluation
     if run.num_epochs is not None:
-        raise ValueError("run.num_epochs: SkyRL makes passes of its own: give run.num_steps")
+        raise ValueError("run.num_epochs: SkyRL counts epochs differently: set run.num_steps")
     if run.num_steps < 1:
-        raise ValueError("run.num_steps: SkyRL takes one step at least")
-    measures = _measures(recipe)
+        raise ValueError("run.num_steps: SkyRL needs at least one step")
+    is_evaluated = _is_evaluated(recipe)
     overrides: Overrides = {
         "trainer.max_training_steps": run.num_steps,
-        # an epoch has a step at least, so the steps end the run
+        # an epoch has at least one step, so max_training_steps ends the run
         "trainer.epochs": run.num_steps,
         "trainer.train_batch_size": run.tasks_per_step,
         "trainer.eval_batch_size": run.tasks_per_step,
         "trainer.ckpt_interval": run.checkpoint_every,
         "trainer.max_ckpts_to_keep": run.keep_checkpoints,
         "trainer.hf_save_interval": run.num_steps,
-        "trainer.eval_interval": evaluation.every if measures else -1,
-        "trainer.eval_before_train": measures and evaluation.is_before_and_after,
-        # tasks are here already: processes that load them would only have to be started
+        "trainer.eval_interval": evaluation.every if is_evaluated else -1,
+        "trainer.eval_before_train": is_evaluated and evaluation.is_before_and_after,
+        # the tasks are in memory: loader processes would only cost their start
         "data.dataloader.num_workers": 0,
     }
     if run.mode == "async":
         if (recipe.algorithm.loss, recipe.algorithm.correction) != ("cispo", "bypass"):
             raise ValueError(
-                "run.mode is 'async', where SkyRL keeps no π_old: give algorithm.loss = 'cispo' and "
+                "run.mode is 'async', where SkyRL has no π_old: set algorithm.loss = 'cispo' and "
                 "algorithm.correction = 'bypass'"
             )
         if recipe.update.num_minibatches > 1:
-            raise ValueError("update.num_minibatches: SkyRL's async trainer takes a batch whole")
+            raise ValueError("update.num_minibatches: SkyRL's async trainer does not split a batch")
         overrides |= {
             "trainer.fully_async.enabled": True,
             "trainer.fully_async.max_staleness_steps": run.max_staleness,
@@ -270,9 +272,9 @@ def _run(recipe: Recipe) -> Overrides:
 PARTS = (_policy, _sampling, _engines, _algorithm, _loss, _correction, _kl, _optimizer, _run)
 
 
-def places(recipe: Recipe, folder: Path) -> Overrides:
-    """Where things are and go; `folder` is the run's."""
-    tracker = next((each for each in recipe.trackers if each.kind in _LOGGERS), None)
+def paths_and_logger(recipe: Recipe, folder: Path) -> Overrides:
+    """The keys for data, output folders and the logger; `folder` is the run folder."""
+    tracker = next((tracker for tracker in recipe.trackers if tracker.kind in _LOGGERS), None)
     return {
         "trainer.logger": tracker.kind if tracker else "console",
         "trainer.project_name": tracker.project if tracker and tracker.project else "turnwise",
@@ -286,21 +288,21 @@ def places(recipe: Recipe, folder: Path) -> Overrides:
 
 
 def differences(recipe: Recipe) -> Iterator[str]:
-    """What SkyRL has and does in its own way, a sentence each."""
+    """What SkyRL supports but does differently, one sentence per difference."""
     if recipe.algorithm.advantage == "reinforce++":
         yield "algorithm.advantage 'reinforce++' is whitened over tokens, not over episodes"
     if recipe.algorithm.advantage == "gae":
-        yield "algorithm.advantage 'gae' has a critic that is a whole model, and is whitened"
+        yield "algorithm.advantage 'gae' uses a whole model as critic, and is whitened"
     if recipe.rollout.dynamic_sampling:
-        yield "rollout.dynamic_sampling draws whole batches until one is full of groups that teach something"
-    if _measures(recipe) and recipe.evaluation.is_before_and_after:
-        yield "evaluation.is_before_and_after is of the validation tasks, not of the held-out ones"
-    yield "run.keep_checkpoints keeps the last ones; the best on validation is not kept apart"
+        yield "rollout.dynamic_sampling draws whole batches until there are enough groups with signal"
+    if _is_evaluated(recipe) and recipe.evaluation.is_before_and_after:
+        yield "evaluation.is_before_and_after uses the validation tasks, not the held-out ones"
+    yield "run.keep_checkpoints keeps only the last ones, not the best on validation"
     known = [tracker.kind for tracker in recipe.trackers if tracker.kind in _LOGGERS]
     for tracker in recipe.trackers:
         if tracker.kind not in known[:1]:
             yield f"tracker {tracker.kind!r} gets nothing: SkyRL has one logger, wandb or tensorboard"
 
 
-def _measures(recipe: Recipe) -> bool:
+def _is_evaluated(recipe: Recipe) -> bool:
     return bool(recipe.evaluation.every and recipe.tasks.validation)

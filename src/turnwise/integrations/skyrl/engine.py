@@ -1,4 +1,4 @@
-"""Takes SkyRL's inference client, gives our Engine over it: token ids in, ids and log-probs out."""
+"""An Engine over SkyRL's inference client."""
 
 import json
 import math
@@ -10,16 +10,16 @@ import aiohttp
 from turnwise.protocols import Adapter, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
-if TYPE_CHECKING:  # SkyRL takes seconds to import, and a worker that plays has no other use for it
+if TYPE_CHECKING:  # SkyRL takes seconds to import, and a worker needs it only for this type
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface
 
 _FINISHES = {"stop": Finish.STOP, "length": Finish.LENGTH}
-_NOT_NOW = (408, 425, 429)
-"""Statuses that are the server's state and not the request's fault."""
+_TEMPORARY = (408, 425, 429)
+"""Client error statuses that describe the state of the server, not a mistake in the request."""
 
 
 class SessionEngine:
-    """The engine of one episode: its turns go to the same server, where their prefix is cached."""
+    """The engine of one episode: all turns go to the same server, which has their prefix in its cache."""
 
     def __init__(
         self, client: "InferenceEngineInterface", *, model: str, session: str, policy_version: int
@@ -30,9 +30,9 @@ class SessionEngine:
         self._policy_version = policy_version
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        """Sample one turn; SkyRL's servers give log-probs of the distribution that was drawn from."""
-        # Nothing else of SkyRL's own parameters: its `min_tokens` of 1 would forbid a stop token, and the
-        # log-probs of what was sampled would not be those of what is trained.
+        """Sample one turn; SkyRL's servers return log-probs of the sampling distribution."""
+        # No other parameters of SkyRL: its `min_tokens` of 1 would exclude stop tokens, and the sampled
+        # log-probs would not be those of the trained distribution.
         params = {
             "max_tokens": sampling.max_tokens,
             "temperature": sampling.temperature,
@@ -42,45 +42,45 @@ class SessionEngine:
             "logprobs": 0,
             "skip_special_tokens": False,
         }
-        asked = {
+        request = {
             "prompt_token_ids": [list(prompt_ids)],
             "sampling_params": params,
             "session_ids": [self._session],
-            # what older weights have cached is not for these
+            # a cache of older weights must not be used
             "cache_salt": str(self._policy_version),
         }
         try:
-            answer = await self._client.generate(asked, model=self._model)
+            answer = await self._client.generate(request, model=self._model)
         except aiohttp.ClientResponseError as error:
-            if 400 <= error.status < 500 and error.status not in _NOT_NOW:
-                raise ValueError(f"SkyRL's engine refused a request: {error.message:.500}") from None
+            if 400 <= error.status < 500 and error.status not in _TEMPORARY:
+                raise ValueError(f"SkyRL's engine rejected a request: {error.message:.500}") from None
             raise EngineDown(f"SkyRL's engine: status {error.status}: {error.message:.500}") from error
         except (aiohttp.ClientError, OSError, RuntimeError, json.JSONDecodeError) as error:
             raise EngineDown(f"SkyRL's engine: {type(error).__name__}: {error}") from error
         return _completion(answer, sampling.max_tokens, self._policy_version)
 
     async def finish(self) -> None:
-        """The episode is over: its place at a server is free."""
+        """End the session, so that the server can free its cache."""
         await self._client.finish_session(self._session)
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
-        raise ValueError("SkyRL's trainer hands its engines their weights itself")
+        raise ValueError("SkyRL's trainer publishes weights to its engines itself")
 
     async def close(self) -> None: ...
 
 
 def _completion(answer: Mapping[str, Any], max_tokens: int, policy_version: int) -> Completion:
-    """What came back, checked; EngineDown if it is no completion with its log-probs."""
+    """The answer as a completion; EngineDown if it is not a valid completion with log-probs."""
     try:
         [ids], [logprobs] = answer["response_ids"], answer["response_logprobs"]
         [reason] = answer["stop_reasons"]
         token_ids = tuple(int(token) for token in ids)
         values = tuple(float(value) for value in logprobs)
     except (KeyError, TypeError, ValueError) as error:
-        raise EngineDown(f"SkyRL's engine gave no completion with its log-probs: {error!r:.200}") from None
+        raise EngineDown(f"SkyRL's engine returned no completion with log-probs: {error!r:.200}") from None
     if not 1 <= len(token_ids) == len(values) <= max_tokens:
-        text = f"{len(token_ids)} tokens, {len(values)} log-probs, {max_tokens} tokens at most"
-        raise EngineDown(f"SkyRL's engine: {text}")
+        text = f"{len(token_ids)} tokens and {len(values)} log-probs, max_tokens is {max_tokens}"
+        raise EngineDown(f"SkyRL's engine returned {text}")
     if reason not in _FINISHES or not all(map(math.isfinite, values)):
-        raise EngineDown(f"SkyRL's engine stopped by {reason!r:.50}, or a log-prob is no number")
+        raise EngineDown(f"SkyRL's engine: stop reason {reason!r:.50}, or a log-prob is not finite")
     return Completion(token_ids, values, _FINISHES[reason], policy_version)

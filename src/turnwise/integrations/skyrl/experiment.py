@@ -1,4 +1,4 @@
-"""Takes a recipe and SkyRL's config of it, gives SkyRL's experiment with our tasks and our generator."""
+"""SkyRL's experiment with the tasks of a recipe and the generator of turnwise."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ from turnwise.types import Task
 
 
 class TaskDataset:
-    """Tasks as SkyRL's dataloader wants its prompts; the episode itself says how they are written."""
+    """Tasks in the format of SkyRL's dataloader; the episode renders the prompt itself."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._tasks = tuple(tasks)
@@ -45,7 +45,7 @@ class TaskDataset:
 
 
 class TurnwiseExp(BasePPOExp):
-    """SkyRL's experiment; the trainer, its workers and its engines are SkyRL's own."""
+    """SkyRL's experiment with its own trainer, workers and engines."""
 
     def __init__(self, cfg: SkyRLTrainConfig, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -73,7 +73,7 @@ class TurnwiseExp(BasePPOExp):
 
 
 def new_generator(recipe: Recipe, client: InferenceEngineInterface, model: str) -> TurnwiseGenerator:
-    """What `get_generator` of any experiment may return; `model` is the policy's name at the engines."""
+    """A generator for `get_generator` of an experiment; `model` is the name of the policy at the engines."""
     num_players = recipe.skyrl.num_players
     players: Players = (
         Workers(recipe, client, model, num_players) if num_players else Player(recipe, client, model)
@@ -96,30 +96,30 @@ def train_tasks(recipe: Recipe) -> tuple[Task, ...]:
 
 
 def checked_config(translation: Translation) -> SkyRLTrainConfig:
-    """SkyRL's own config, accepted by SkyRL; ValueError in SkyRL's words."""
+    """The config, validated by SkyRL; ValueError with SkyRL's message."""
     try:
         config = SkyRLTrainConfig.from_cli_overrides(translation.overrides)
         validate_cfg(config)
     except (AssertionError, ValueError, NotImplementedError, TypeError) as error:
-        raise ValueError(f"SkyRL refuses the recipe: {error}") from None
+        raise ValueError(f"SkyRL rejects the recipe: {error}") from None
     return config
 
 
 def run_on_ray(recipe: Recipe, config: SkyRLTrainConfig) -> None:
-    """The whole run: Ray is found or started, and the experiment goes to one of its workers."""
+    """Find or start Ray, and run the experiment in one of its workers."""
     initialize_ray(config)
-    needed, there = num_gpus(config), ray.cluster_resources().get("GPU", 0)
-    if there < needed:
-        raise ValueError(f"[skyrl] asks for {needed} GPUs, and Ray's cluster has {there:.0f}")
+    needed, available = num_gpus(config), ray.cluster_resources().get("GPU", 0)
+    if available < needed:
+        raise ValueError(f"[skyrl] needs {needed} GPUs, and Ray's cluster has {available:.0f}")
     ray.get(ray.remote(num_cpus=1)(_run).remote(recipe, config))
 
 
 def num_gpus(config: SkyRLTrainConfig) -> int:
-    """That learn and that sample; the same ones where both are colocated."""
+    """The number of training and sampling GPUs, which are the same GPUs if colocated."""
     placement, engines = config.trainer.placement, config.generator.inference_engine
-    learning: int = placement.policy_num_nodes * placement.policy_num_gpus_per_node
+    training: int = placement.policy_num_nodes * placement.policy_num_gpus_per_node
     sampling: int = engines.num_engines * engines.tensor_parallel_size
-    return learning if placement.colocate_all else learning + sampling
+    return training if placement.colocate_all else training + sampling
 
 
 def _run(recipe: Recipe, config: SkyRLTrainConfig) -> None:

@@ -1,9 +1,9 @@
-"""Takes SkyRL's batch of prompts, gives its trajectories: each group an order, played by turnwise.
+"""SkyRL's generator: plays the groups of a batch with turnwise.
 
-What infrastructure takes is played again, then refilled: another training task's whole group stands in the
-lost one's place. Where there is none to refill with (an evaluation is of its own tasks; all spares lost too),
-SkyRL's interface has no room for a missing row. The group's rows are then there, masked, with the mean reward
-of the episodes that were played: no token is trained, no advantage differs from 0, no average moves, and
+Episodes lost to infrastructure are retried; a lost group is then replaced by the whole group of another
+training task. If there is no replacement (in an evaluation, or if all spare tasks are lost too), the rows of
+the group are masked and have the mean reward of the played episodes, because SkyRL's interface has no missing
+rows. No token of them is trained, their advantages are 0 and the mean reward does not change;
 `turnwise/num_groups_masked` counts them.
 """
 
@@ -25,19 +25,19 @@ from turnwise.tasks.rows import task_of
 from turnwise.types import Stop, Task
 
 NUM_SPARES = 2
-"""Tasks at hand for each one that may be lost."""
+"""Spare tasks per task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """One group of SkyRL's batch: its order, and where its rows go."""
+class GroupRequest:
+    """One group of SkyRL's batch: its order, and the indices of its rows."""
 
     order: Order
     places: tuple[int, ...]
 
 
 class TurnwiseGenerator(GeneratorInterface):
-    """SkyRL's generator over our own rollouts."""
+    """SkyRL's generator over turnwise rollouts."""
 
     def __init__(
         self,
@@ -57,33 +57,33 @@ class TurnwiseGenerator(GeneratorInterface):
         self._mean_reward = 0.0
 
     async def generate(self, input_batch: GeneratorInput) -> GeneratorOutput:
-        """All rows in the order of their prompts. CollectionFailed when group after group is lost."""
-        wanted = self._wanted(input_batch)
+        """All rows in the order of their prompts; CollectionFailed if too many groups in a row are lost."""
+        requests = self._requests(input_batch)
         try:
             async with asyncio.TaskGroup() as playing:
-                asked = [playing.create_task(self._players.play(each.order)) for each in wanted]
+                running = [playing.create_task(self._players.play(request.order)) for request in requests]
         except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the user's mistake, as itself
-        outcomes = [each.result() for each in asked]
+            raise errors.exceptions[0] from None  # a user's mistake, unwrapped
+        outcomes = [task.result() for task in running]
         for outcome in outcomes:
             self._count_masked(outcome)
         placed: dict[int, Row] = {}
-        for each, outcome in zip(wanted, outcomes, strict=True):
+        for request, outcome in zip(requests, outcomes, strict=True):
             if outcome.group is not None:
                 rows = rows_of(outcome.group, self._blank_id)
-                placed |= dict(zip(each.places, rows, strict=True))
+                placed |= dict(zip(request.places, rows, strict=True))
         played = mean_reward(list(placed.values()))
         self._mean_reward = self._mean_reward if played is None else played
         blank = blank_row(self._blank_id, self._mean_reward)
         rows = [placed.get(place, blank) for place in range(len(input_batch["prompts"]))]
-        return _output(input_batch, rows, _figures(wanted, outcomes))
+        return _output(input_batch, rows, _metrics(requests, outcomes))
 
     async def close(self) -> None:
         await self._players.close()
 
-    def _wanted(self, batch: GeneratorInput) -> list[Wanted]:
+    def _requests(self, batch: GeneratorInput) -> list[GroupRequest]:
         if batch["trajectory_ids"] is None or batch["env_extras"] is None:
-            raise ValueError("trajectory_ids and env_extras: groups and tasks are known by them")
+            raise ValueError("trajectory_ids and env_extras are missing: they identify groups and tasks")
         places: dict[str, list[int]] = {}
         for place, trajectory_id in enumerate(batch["trajectory_ids"]):
             places.setdefault(trajectory_id.instance_id, []).append(place)
@@ -91,11 +91,11 @@ class TurnwiseGenerator(GeneratorInterface):
         params: Mapping[str, Any] = batch["sampling_params"] or {}
         metadata = batch["batch_metadata"]
         is_training = metadata is not None and metadata.training_phase == "train"
-        # SkyRL counts from 1, and an evaluation draws the same however far the training is
+        # SkyRL counts steps from 1; an evaluation has the same seed at every step
         seed = step_seed(self._seed, metadata.global_step - 1) if is_training else self._seed
         spares = self._spares(list(tasks.values()), seed) if is_training else {}
         return [
-            Wanted(
+            GroupRequest(
                 Order(
                     task=task,
                     spares=spares.get(task.id, ()),
@@ -111,7 +111,7 @@ class TurnwiseGenerator(GeneratorInterface):
         ]
 
     def _spares(self, tasks: Sequence[Task], seed: int) -> dict[str, tuple[Task, ...]]:
-        """Other tasks for each, none for two of them."""
+        """Spare tasks for every task; no spare belongs to two tasks."""
         ids = {task.id for task in tasks}
         others = [task for task in self._train_tasks if task.id not in ids]
         random.Random(f"{seed}/{sorted(ids)}").shuffle(others)  # noqa: S311 - a draw, not a secret
@@ -120,7 +120,7 @@ class TurnwiseGenerator(GeneratorInterface):
         }
 
     def _count_masked(self, outcome: Outcome) -> None:
-        """Raise where going on would only hide that something is down."""
+        """Raise CollectionFailed after too many consecutive lost groups."""
         self._num_masked_in_a_row = 0 if outcome.group is not None else self._num_masked_in_a_row + 1
         if self._num_masked_in_a_row >= Plan().max_dropped_in_a_row:
             text = f"{self._num_masked_in_a_row} groups in a row were lost to infrastructure; the last one: "
@@ -128,7 +128,7 @@ class TurnwiseGenerator(GeneratorInterface):
 
 
 def task_in(extras: Mapping[str, Any]) -> Task:
-    """A dataset's own: a Task, or its row as JSON text, which any file can hold."""
+    """The task of a dataset row: a Task, or its row of a tasks file as JSON text."""
     match extras.get("task"):
         case Task() as task:
             return task
@@ -138,7 +138,7 @@ def task_in(extras: Mapping[str, Any]) -> Task:
             raise ValueError(f"env_extras: `task` must be a task or its JSON, got {other!r:.100}")
 
 
-def _output(batch: GeneratorInput, rows: Sequence[Row], figures: Mapping[str, float]) -> GeneratorOutput:
+def _output(batch: GeneratorInput, rows: Sequence[Row], own_metrics: Mapping[str, float]) -> GeneratorOutput:
     responses = [row.response_ids for row in rows]
     rewards = [row.reward for row in rows]
     masks = [row.loss_mask for row in rows]
@@ -160,7 +160,7 @@ def _output(batch: GeneratorInput, rows: Sequence[Row], figures: Mapping[str, fl
         "rewards": rewards,
         "loss_masks": masks,
         "stop_reasons": [row.stop_reason for row in rows],
-        "rollout_metrics": {**metrics, **figures},
+        "rollout_metrics": {**metrics, **own_metrics},
         "rollout_logprobs": [row.logprobs for row in rows],
         "trajectory_ids": batch["trajectory_ids"],
         "trajectory_generation_times": seconds,
@@ -175,12 +175,12 @@ def _output(batch: GeneratorInput, rows: Sequence[Row], figures: Mapping[str, fl
     return output
 
 
-def _figures(wanted: Sequence[Wanted], outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """SkyRL adds these up over batches, by their names."""
+def _metrics(requests: Sequence[GroupRequest], outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """The metrics of a batch; SkyRL sums them over batches by their names."""
     failures: Counter[Stop] = sum((outcome.failures for outcome in outcomes), Counter())
     refilled = [
-        outcome.group is not None and outcome.group.task.id != each.order.task.id
-        for each, outcome in zip(wanted, outcomes, strict=True)
+        outcome.group is not None and outcome.group.task.id != request.order.task.id
+        for request, outcome in zip(requests, outcomes, strict=True)
     ]
     return {
         "turnwise/num_groups_refilled": sum(refilled),

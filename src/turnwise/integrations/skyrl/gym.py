@@ -1,8 +1,7 @@
-"""Takes a recipe, gives skyrl-gym an environment `turnwise`: for SkyRL's own generator, and less exact.
+"""The skyrl-gym environment `turnwise`, for SkyRL's own generator; less exact than `generator.py`.
 
-Text is what crosses that interface: tokens are decoded and encoded again, tools are offered in the system
-prompt in the Hermes form, and what infrastructure takes has no place but an error. Where that matters, and in
-training it does, the generator is the way in.
+The interface carries text: tokens are decoded and encoded again, tools are listed in the system prompt in the
+Hermes format, and an episode lost to infrastructure can only be an error. For training, use the generator.
 """
 
 import asyncio
@@ -29,8 +28,8 @@ _NO_POLICY = -1
 Result = TypeVar("Result")
 
 
-class Stage:
-    """A thread with an event loop, where servers and episodes are: an environment is synchronous."""
+class EventLoopThread:
+    """A thread with an event loop for servers and episodes, because an environment is synchronous."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -60,35 +59,35 @@ class Stage:
         self._closing.set()
 
 
-def register(recipe: Recipe) -> Stage:
-    """From now on `skyrl_gym.make("turnwise", extras={"task": ...})` plays; the stage is to be closed."""
-    stage = Stage(recipe)
-    skyrl_gym.register(id=NAME, entry_point=lambda **given: TurnwiseEnv(stage, given["extras"]))
-    return stage
+def register(recipe: Recipe) -> EventLoopThread:
+    """Register `skyrl_gym.make("turnwise", extras={"task": ...})`; the caller closes the thread."""
+    thread = EventLoopThread(recipe)
+    skyrl_gym.register(id=NAME, entry_point=lambda **options: TurnwiseEnv(thread, options["extras"]))
+    return thread
 
 
 class TurnwiseEnv(BaseTextEnv):
-    """One episode: its tools are leased from `init` to its end."""
+    """One episode; its tools are leased from `init` to its end."""
 
-    def __init__(self, stage: Stage, extras: Mapping[str, Any]) -> None:
+    def __init__(self, thread: EventLoopThread, extras: Mapping[str, Any]) -> None:
         super().__init__()
-        self._stage = stage
+        self._thread = thread
         self._task: Task = task_in(extras)
         self._actions: asyncio.Queue[str] = asyncio.Queue()
         self._replies: asyncio.Queue[ConversationType] = asyncio.Queue()
         self._episode: asyncio.Task[Reward] | None = None
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """The task's messages, with its tools in the system prompt."""
-        self._stage.wait(self._open())
-        return self._stage.wait(self._next())["observations"], {}
+        """The messages of the task, with its tools in the system prompt."""
+        self._thread.wait(self._open())
+        return self._thread.wait(self._next())["observations"], {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """RuntimeError where infrastructure took the episode: a reward of 0 would be a lie."""
-        return self._stage.wait(self._next(action))
+        """Play one turn; RuntimeError, not a reward of 0, if the episode is lost to infrastructure."""
+        return self._thread.wait(self._next(action))
 
     def close(self) -> None:
-        self._stage.wait(self._end())
+        self._thread.wait(self._end())
 
     async def _open(self) -> None:
         self._episode = asyncio.create_task(self._play(), name=f"episode {self._task.id}")
@@ -99,8 +98,8 @@ class TurnwiseEnv(BaseTextEnv):
             await asyncio.wait([self._episode])
 
     async def _next(self, *actions: str) -> BaseTextEnvStepOutput:
-        """Whatever comes first after them: something to read, or the end."""
-        assert self._episode is not None, "init comes first"
+        """Send the actions and wait for an observation or the end of the episode."""
+        assert self._episode is not None, "call init first"
         for action in actions:
             self._actions.put_nowait(action)
         reply = asyncio.create_task(self._replies.get())
@@ -112,7 +111,7 @@ class TurnwiseEnv(BaseTextEnv):
         return {"observations": [], "reward": reward.total, "done": True, "metadata": dict(reward.parts)}
 
     async def _play(self) -> Reward:
-        bench = await self._stage.servers.bench()
+        bench = await self._thread.servers.bench()
         task, turns = self._task, list[Turn]()
         async with bench.lease(task, f"{task.id}/{id(self)}") as toolbox:
             self._replies.put_nowait(self._opening(bench))
@@ -123,8 +122,8 @@ class TurnwiseEnv(BaseTextEnv):
                 toolbox,
                 episode_id=task.id,
                 seed=task.seed,
-                limits=limits_of(self._stage.recipe),
-                temperature=self._stage.recipe.rollout.temperature,
+                limits=limits_of(self._thread.recipe),
+                temperature=self._thread.recipe.rollout.temperature,
             )
         if trajectory.stop.is_infrastructure:
             raise RuntimeError(f"task {task.id!r} was lost to infrastructure: {trajectory.stop}")
@@ -147,5 +146,5 @@ class TurnwiseEnv(BaseTextEnv):
     def _opening(self, bench: Workbench) -> ConversationType:
         offers = bench.chat.offers(offered_tools(self._task, bench.pool.tools))
         system = [bench.recipe.model.system_prompt, hermes.write_tools(offers)]
-        messages = [{"role": each.role, "content": each.content} for each in self._task.prompt]
+        messages = [{"role": message.role, "content": message.content} for message in self._task.prompt]
         return [{"role": "system", "content": "\n\n".join(filter(None, system))}, *messages]

@@ -1,4 +1,4 @@
-"""Takes a recipe, trains it in SkyRL: says what is not carried over, checks the config, starts it on Ray."""
+"""Train a recipe with SkyRL: report untranslated keys, validate the config, and start it on Ray."""
 
 import json
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from turnwise.tasks.worlds import check_worlds
 NOT_INSTALLED = "--engine skyrl: SkyRL is not installed (Python 3.12 or newer: pip install 'turnwise[skyrl]')"
 
 _TRAINER = ("vllm", "vllm_router", "flash_attn")
-"""What SkyRL's trainer imports as it starts, on whatever hardware, and the extra does not bring."""
+"""Modules that SkyRL's trainer imports on all hardware and that the extra does not install."""
 
 
 def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
-    """ValueError for the user's mistakes. The same recipe again goes on from its last checkpoint."""
+    """Train the recipe; ValueError for a user's mistake. The same recipe resumes from its last checkpoint."""
     folder = _folder(recipe, name)
     translation = translate(recipe, folder)
     if not _is_installed():
@@ -38,9 +38,9 @@ def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
 
 
 def foretell(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
-    """What `launch` would say and give to SkyRL, and what would keep it from that; nothing is started.
+    """Preview `launch` without starting anything: what it would print and pass to SkyRL, and the problems.
 
-    ValueError for what leaves nothing more to say.
+    ValueError if the recipe cannot be translated.
     """
     folder = _folder(recipe, name)
     translation = translate(recipe, folder)
@@ -58,17 +58,17 @@ def foretell(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
 
 
 def _accepted(recipe: Recipe, translation: Translation) -> str:
-    """A line on what SkyRL says to its config."""
+    """A line stating that SkyRL accepts the config; ValueError if it does not."""
     if not _is_installed():
         raise ValueError(NOT_INSTALLED)
     from turnwise.integrations.skyrl.experiment import checked_config, num_gpus, train_tasks
 
     train_tasks(recipe)
-    return f"SkyRL accepts it, and will ask Ray's cluster for {num_gpus(checked_config(translation))} GPUs"
+    return f"SkyRL accepts it, and will need {num_gpus(checked_config(translation))} GPUs of Ray's cluster"
 
 
 def _share_servers(recipe: Recipe) -> None:
-    """ValueError if the players are too many for a server, or a server is live that the tasks cannot have."""
+    """ValueError if a server cannot serve all players, or if tasks do not work with a live server."""
     servers = servers_of(recipe)
     for spec in servers.specs:
         spec.shared_by(max(recipe.skyrl.num_players, 1))
@@ -78,7 +78,7 @@ def _share_servers(recipe: Recipe) -> None:
 
 
 def _missing() -> str:
-    """A sentence on what a node needs and this one has not; empty if it has all."""
+    """A sentence on modules that a node needs and this one lacks; empty if it has all."""
     names = [name for name in _TRAINER if find_spec(name) is None]
     where = "SkyRL's trainer needs it on every node: pip install 'skyrl[fsdp]'"
     return f"not installed here: {', '.join(names)}; {where}" if names else ""

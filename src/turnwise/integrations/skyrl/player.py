@@ -1,7 +1,7 @@
-"""Takes orders for groups, gives the groups played: with the recipe's own tools, rewards and limits.
+"""Players: play orders for groups with the tools, rewards and limits of a recipe.
 
-A player opens its servers with its first order and holds them until it is closed, or until its event loop
-ends: SkyRL's interface knows no end of a generator.
+A player opens its servers with its first order and keeps them until it is closed or its event loop ends,
+because SkyRL's interface never closes a generator.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One group wanted. What is drawn depends on nothing else: whoever plays it gets the same tokens."""
+    """A request for one group; it determines all sampled tokens, whichever player plays it."""
 
     task: Task
     spares: tuple[Task, ...]
-    """Tasks drawn one after the other in the place of one that infrastructure took; () takes no other."""
+    """Tasks that replace, one after the other, a task lost to infrastructure; (): no replacement."""
     group_size: int
     temperature: float
     top_p: float
@@ -39,22 +39,22 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of an order."""
+    """The result of an order."""
 
     group: Group | None
-    """Of the task or of a spare, always whole; None if all of them were lost."""
+    """The complete group of the task or of a spare; None if all were lost."""
     failures: Counter[Stop]
-    """Episodes lost to infrastructure on the way, by how; most were played again."""
+    """Episodes lost to infrastructure, by stop, including those that were retried."""
     message: str = ""
-    """Why the last one was lost, if the group was."""
+    """Why the last group was lost, if `group` is None."""
     num_calls: int = 0
     num_successes: int = 0
     num_resent: int = 0
-    """How often a worker died with it and another one played it from its start."""
+    """How often a worker died and the order was played again from the start."""
 
 
 class Players(Protocol):
-    """Whoever plays orders: a `Player` in this process, or `workers.Workers` all over a cluster."""
+    """Plays orders: a `Player` in this process, or `workers.Workers` on a cluster."""
 
     async def play(self, order: Order) -> Outcome: ...
 
@@ -62,7 +62,7 @@ class Players(Protocol):
 
 
 class Player:
-    """Plays any number of orders at once, over one pool of servers; one of `num_workers` that do."""
+    """Plays any number of orders concurrently over one pool of servers; one of `num_workers` players."""
 
     def __init__(
         self, recipe: Recipe, client: "InferenceEngineInterface", model: str, num_workers: int = 1
@@ -75,9 +75,9 @@ class Player:
         self._servers = Servers(recipe, num_workers)
 
     async def play(self, order: Order) -> Outcome:
-        """ValueError for the user's mistakes; infrastructure's faults are part of the outcome."""
+        """Play one order; ValueError for a user's mistake, while infrastructure faults are in the outcome."""
         bench = await self._servers.bench()
-        # the same task may be in play twice, as itself and as another one's spare
+        # the same task may be played twice at the same time, once as the spare of another task
         number = next(self._numbers)
         plan = plan_of(self._recipe, order.group_size, order.seed)
         collector = Collector(
@@ -95,7 +95,7 @@ class Player:
         return Outcome(group, progress.failures, message, progress.num_calls, progress.num_successes)
 
     async def close(self) -> None:
-        """End the servers; what is in play is to be over by now."""
+        """Close the servers; all orders must have ended."""
         await self._servers.close()
 
     def _playing(self, bench: Workbench, order: Order, number: int) -> rollout.Player:
@@ -127,7 +127,7 @@ class Player:
 
 
 class Servers:
-    """A recipe's tools and rewards: opened when first asked for, held until closed or the event loop ends."""
+    """The tools and rewards of a recipe, opened on first use, until closed or until the event loop ends."""
 
     def __init__(self, recipe: Recipe, num_workers: int = 1) -> None:
         self._recipe = recipe
@@ -137,18 +137,18 @@ class Servers:
         self._closing = asyncio.Event()
 
     async def bench(self) -> Workbench:
-        """ValueError where they cannot be opened, each time."""
+        """The opened workbench; every call raises ValueError if it cannot be opened."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
-            # in a task of its own: what opens the servers must also be what closes them, and whoever is
-            # cancelled while they open must not take them along
+            # in a separate task: the same task must open and close the servers, and the cancellation of a
+            # caller while they open must not close them
             self._holder = asyncio.create_task(self._hold(self._opened), name="turnwise servers")
         return await asyncio.shield(self._opened)
 
     async def _hold(self, opened: "asyncio.Future[Workbench]") -> None:
         try:
-            bench_of = open_workbench(self._recipe, with_engine=False, num_workers=self._num_workers)
-            async with bench_of as bench:
+            opening = open_workbench(self._recipe, with_engine=False, num_workers=self._num_workers)
+            async with opening as bench:
                 opened.set_result(bench)
                 await self._closing.wait()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Takes groups as they were played, gives SkyRL's rows: prompt, response, mask, log-probs and reward."""
+"""Groups as rows of SkyRL: prompt, response, mask, log-probs and reward."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ _STOP_REASONS = {
     Stop.CONTEXT_FULL: "length",
 }
 LOST = "lost"
-"""The stop reason of an episode that infrastructure took: nothing of its row is trained."""
+"""The stop reason of an episode lost to infrastructure; its row is not trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One episode as SkyRL trains on it; the response begins where the model first spoke.
+    """One episode in SkyRL's format; the response begins with the first completion.
 
     token_ids  [prompt..][completion 0][tool output][completion 1]
                prompt_ids response_ids...........................
@@ -35,14 +35,14 @@ class Row:
 
 
 def rows_of(group: Group, blank_id: int) -> list[Row]:
-    """A row a member, in order."""
+    """One row per member, in order."""
     pairs = zip(group.trajectories, group.rewards, strict=True)
     return [_row(trajectory, reward, blank_id) for trajectory, reward in pairs]
 
 
 def _row(trajectory: Trajectory, reward: Reward, blank_id: int) -> Row:
     stop_reason = _STOP_REASONS[trajectory.stop]
-    if not trajectory.turns:  # its prompt left no room to speak
+    if not trajectory.turns:  # the prompt filled the context
         return blank_row(blank_id, reward.total, stop_reason, trajectory.seconds)
     start = len(trajectory.turns[0].new_ids)
     return Row(
@@ -58,11 +58,11 @@ def _row(trajectory: Trajectory, reward: Reward, blank_id: int) -> Row:
 
 
 def blank_row(blank_id: int, reward: float, stop_reason: str = LOST, seconds: float = 0.0) -> Row:
-    """SkyRL takes no empty row, so one token is there, and masked: it trains nothing."""
+    """A row with one masked token, which trains nothing: SkyRL accepts no empty rows."""
     return Row([blank_id], [blank_id], [0], [0.0], reward, stop_reason, seconds, 0.0)
 
 
 def mean_reward(rows: Sequence[Row]) -> float | None:
-    """Of the episodes that were played; None if none was."""
+    """The mean reward of the episodes that were not lost; None if all were lost."""
     played = [row.reward for row in rows if row.stop_reason != LOST]
     return sum(played) / len(played) if played else None

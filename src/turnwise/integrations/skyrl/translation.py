@@ -1,6 +1,6 @@
-"""Takes a recipe, gives SkyRL's config as dotted keys, and names everything that has no counterpart there.
+"""Translate a recipe to SkyRL's config as dotted keys, and name the keys without a counterpart.
 
-Nothing of SkyRL is imported here: what this comes to is held against SkyRL's own `validate_cfg` elsewhere.
+This module does not import SkyRL; `experiment.py` validates the result with SkyRL's `validate_cfg`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from turnwise.config import CurriculumConfig, HardwareConfig, HealthConfig, Recipe, SftConfig
-from turnwise.integrations.skyrl.counterparts import PARTS, Overrides, differences, places
+from turnwise.integrations.skyrl.counterparts import PARTS, Overrides, differences, paths_and_logger
 
-KEPT = (
+READ_BY_EPISODES = (
     "model.system_prompt",
     "model.enable_thinking",
     "tools.mcp",
@@ -34,85 +34,88 @@ KEPT = (
     "skyrl.num_players",
     "algorithm.preset",
 )
-"""Read by the episodes themselves, which are the same everywhere; a preset has had its say already."""
+"""Keys that need no translation: the episodes of turnwise read them, and a preset is already applied."""
 
-LEFT: Mapping[str, str] = {
-    "model.device": "SkyRL learns on CUDA alone",
-    "engine.kind": "SkyRL samples with vLLM servers of its own",
-    "engine.cache_tokens": "vLLM has its share of the GPU instead",
-    "engine.vllm.adapters": "SkyRL publishes adapters where the policy is one",
-    "engine.vllm.cache_gib": "SkyRL leaves it to the engine's share of the memory",
-    "engine.vllm.sleep": "skyrl.colocate decides it",
+WITHOUT_COUNTERPART: Mapping[str, str] = {
+    "model.device": "SkyRL trains only on CUDA",
+    "engine.kind": "SkyRL samples with its own vLLM servers",
+    "engine.cache_tokens": "vLLM uses its share of the GPU memory",
+    "engine.vllm.adapters": "SkyRL always publishes a LoRA policy as an adapter",
+    "engine.vllm.cache_gib": "SkyRL derives it from the engine's share of the memory",
+    "engine.vllm.sleep": "skyrl.colocate determines it",
     "engine.remote.url": "SkyRL starts its engines itself",
     "engine.remote.adapters": "SkyRL starts its engines itself",
     "engine.remote.wait_seconds": "SkyRL starts its engines itself",
     "engine.remote.silence_seconds": "SkyRL starts its engines itself",
-    "tasks.test": "measure the exported model with `turnwise eval`",
-    "rollout.final_temperature": "SkyRL samples a whole run at one temperature",
-    "rollout.max_draws": "SkyRL draws until a batch is full, 30 batches at most, and then ends the run",
-    "rollout.lockstep": "vLLM's numbers depend on what it samples beside",
-    "policy.kernels": "SkyRL has kernels of its own",
+    "tasks.test": "evaluate the exported model with `turnwise eval`",
+    "rollout.final_temperature": "SkyRL samples a run at one temperature",
+    "rollout.max_draws": "SkyRL draws at most 30 batches to fill one, and then ends the run",
+    "rollout.lockstep": "log-probs of vLLM depend on its other requests",
+    "policy.kernels": "SkyRL has its own kernels",
     "algorithm.min_ratio": "SkyRL drops no token by the ratio to π_old",
     "algorithm.max_ratio": "SkyRL drops no token by the ratio to π_old",
     "algorithm.kl.hard_cap": "SkyRL skips no update",
-    "reference.every": "SkyRL's reference stays at the start",
-    "reference.decay": "SkyRL's reference stays at the start",
-    "value.trunk": "SkyRL's critic is a model of its own",
-    "value.coefficient": "SkyRL's critic is a model of its own",
-    "optimizer.epsilon": "SkyRL leaves it at AdamW's own 1e-8",
-    "update.shared_prefix": "SkyRL computes every prompt by itself",
-    "imitation.weight": "SkyRL learns from episodes alone: use `turnwise sft` before",
-    "imitation.num_steps": "as imitation.weight",
-    "imitation.samples_per_step": "as imitation.weight",
-    "run.num_token_groups": "SkyRL keeps no figures by token",
-    **{f"hardware.{key}": "SkyRL starts its processes by [skyrl]" for key in HardwareConfig.model_fields},
-    **{f"sft.{key}": "`turnwise sft` reads it" for key in SftConfig.model_fields},
-    **{f"curriculum.{key}": "SkyRL draws its tasks evenly" for key in CurriculumConfig.model_fields},
+    "reference.every": "SkyRL's reference is frozen",
+    "reference.decay": "SkyRL's reference is frozen",
+    "value.trunk": "SkyRL's critic is a separate model",
+    "value.coefficient": "SkyRL's critic is a separate model",
+    "optimizer.epsilon": "SkyRL uses AdamW's default of 1e-8",
+    "update.shared_prefix": "SkyRL computes every prompt separately",
+    "imitation.weight": "SkyRL learns only from episodes: run `turnwise sft` first",
+    "imitation.num_steps": "see imitation.weight",
+    "imitation.samples_per_step": "see imitation.weight",
+    "run.num_token_groups": "SkyRL keeps no metrics per token",
+    **{f"hardware.{key}": "[skyrl] sets the processes of SkyRL" for key in HardwareConfig.model_fields},
+    **{f"sft.{key}": "only `turnwise sft` reads it" for key in SftConfig.model_fields},
+    **{f"curriculum.{key}": "SkyRL draws tasks uniformly" for key in CurriculumConfig.model_fields},
     **{f"health.{key}": "SkyRL has no alarms" for key in HealthConfig.model_fields},
 }
-"""By key, why."""
+"""Keys that SkyRL has no counterpart for, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A recipe in SkyRL's words."""
+    """A recipe translated to SkyRL."""
 
     overrides: Overrides
-    """SkyRL's dotted keys."""
+    """Dotted keys of SkyRL."""
     changed: tuple[str, ...]
-    """Sentences on what SkyRL does in its own way."""
-    left: Mapping[str, str]
-    """Keys that say something and have no counterpart, with the reason."""
-    left_at_default: tuple[str, ...]
-    """Those that say nothing of their own."""
+    """Sentences on what SkyRL does differently."""
+    without_counterpart: Mapping[str, str]
+    """Keys without a counterpart that differ from their default, with the reason."""
+    unset_without_counterpart: tuple[str, ...]
+    """Keys without a counterpart that have their default."""
 
     def lines(self) -> list[str]:
-        """All that is not carried over, for people."""
-        lines = [f"in SkyRL's own way: {sentence}" for sentence in self.changed]
-        lines += [f"no counterpart in SkyRL: {key}: {reason}" for key, reason in self.left.items()]
-        if self.left_at_default:
-            lines.append(f"no counterpart either, at their defaults: {', '.join(self.left_at_default)}")
+        """Everything that is not translated exactly, as lines to print."""
+        lines = [f"different in SkyRL: {sentence}" for sentence in self.changed]
+        lines += [
+            f"no counterpart in SkyRL: {key}: {reason}" for key, reason in self.without_counterpart.items()
+        ]
+        if self.unset_without_counterpart:
+            keys = ", ".join(self.unset_without_counterpart)
+            lines.append(f"no counterpart in SkyRL, at their defaults: {keys}")
         return lines
 
 
 def translate(recipe: Recipe, folder: Path) -> Translation:
-    """ValueError where the recipe asks for another algorithm than SkyRL has; `folder` is the run's."""
+    """Translate the recipe of a run in `folder`; ValueError for an algorithm that SkyRL does not have."""
     overrides: Overrides = {}
     for part in PARTS:
         overrides |= part(recipe)
-    overrides |= places(recipe, folder) | dict(flattened(recipe.skyrl.overrides))
+    overrides |= paths_and_logger(recipe, folder) | dict(flattened(recipe.skyrl.overrides))
     default = dict(leaves(Recipe()))
-    said = {key for key, value in leaves(recipe) if value != default[key]}
+    changed_keys = {key for key, value in leaves(recipe) if value != default[key]}
     return Translation(
         overrides,
         tuple(differences(recipe)),
-        {key: reason for key, reason in LEFT.items() if key in said},
-        tuple(key for key in LEFT if key not in said),
+        {key: reason for key, reason in WITHOUT_COUNTERPART.items() if key in changed_keys},
+        tuple(key for key in WITHOUT_COUNTERPART if key not in changed_keys),
     )
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of a recipe, dotted, with its value; a rule of [health] is one."""
+    """Every dotted key of a recipe with its value; a rule of [health] counts as one key."""
     for name in type(model).model_fields:
         value = getattr(model, name)
         if isinstance(value, BaseModel) and prefix != "health.":
@@ -122,7 +125,7 @@ def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def flattened(overrides: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """`{"trainer": {"seed": 1}}`, as --set makes it, is `trainer.seed`."""
+    """The dotted keys of nested overrides: --set gives `{"trainer": {"seed": 1}}` for `trainer.seed`."""
     for key, value in overrides.items():
         if isinstance(value, Mapping) and value:
             yield from flattened(value, f"{prefix}{key}.")
