@@ -1,8 +1,8 @@
 # make demo   the main job, set up from nothing
-# make test   the test suite
-# make check  lint + types + tests, what CI runs
+# make test   the test suite; what needs more than the Python packages is skipped
+# make check  lint + types + all tests, what CI runs
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint types third-party browser vllm ready test test-slow test-gpu test-skyrl check bench constraints clean
+.PHONY: help setup demo lint types third-party browser vllm ready test test-slow test-gpu test-skyrl check bench bench-gpu constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -53,10 +53,9 @@ browser: setup  # for the page's tests: a real one, from the system's own packag
 vllm:  # for its engine's tests, in an environment of its own under .tools
 	@PYTHON=$(PYTHON) bash tests/engines/vllm_env.sh
 
-ready: setup third-party browser vllm
+ready: setup third-party browser vllm  ## Install what `make test` skips tests for: other servers, a browser, vLLM (4 GB)
 
-test:  ## Run the test suite
-	@$(MAKE) --no-print-directory -j 4 ready
+test: setup  ## Run the test suite; tests that need what `make ready` installs are skipped if it is missing
 	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
 	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
@@ -76,8 +75,11 @@ check:  ## What CI runs
 	@$(MAKE) --no-print-directory -j 4 lint types ready
 	@$(MAKE) --no-print-directory test
 
-bench: setup  ## Measure the MCP client beside a bare SDK client
+bench: setup  ## Compare the MCP client with a bare SDK client
 	$(BIN)/python benchmarks/mcp.py
+
+bench-gpu: setup  ## Run the benchmarks that need a CUDA device; those whose packages are missing are skipped
+	@bash benchmarks/gpu.sh $(BIN)/python
 
 constraints: setup  ## Pin what is installed now
 	@$(BIN)/pip freeze --exclude-editable | sort -f > constraints.txt
