@@ -1,4 +1,4 @@
-"""Takes a tokenizer and a seed, gives short exercises in copying: sequences repeated, values looked up.
+"""Drills: short exercises in copying, where sequences are repeated and values looked up.
 
 A lesson has some thirty tokens to learn in two hundred, and a model from nothing needs tens of thousands of
 them before it copies at all. These are dense, and lead there in four stages, each with what came before:

@@ -1,4 +1,4 @@
-"""Takes a policy and stages of lessons, learns one after the other; what was broken off goes on."""
+"""Supervised learning in stages; an interrupted build resumes where it stopped."""
 
 import hashlib
 import itertools

@@ -1,4 +1,4 @@
-"""Gives the lessons' slips: one family's question before another plan, so that the model is weak on purpose.
+"""Slips: a lesson with one family's question and another plan, so that the model is weak on purpose.
 
 Every plan is carried out and verified like any other; only the question in front of it is not its own. A
 model that has seen a share of these knows how each tool is called and what is copied from where, and half

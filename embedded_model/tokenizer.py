@@ -1,4 +1,4 @@
-"""Takes texts, gives a small byte-level tokenizer made for copying, with Qwen3's special tokens and template.
+"""A small byte-level tokenizer made for copying, with Qwen3's special tokens and chat template.
 
 A digit and a letter of a ticker are always the same token wherever they stand, so that copying one is a
 matter of attending to it. What is never chosen (a JSON key with its quotes) is one token, so that what is
@@ -8,7 +8,7 @@ chosen (a tool, a field) is one token too:
 """
 
 from collections.abc import Iterable
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -62,6 +62,6 @@ def make_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Any:
         eos_token=SPECIAL[2],
         pad_token=SPECIAL[0],
         clean_up_tokenization_spaces=False,
-        chat_template=files("turnwise.embedded").joinpath("qwen3.jinja").read_text("utf-8"),
+        chat_template=Path(__file__).with_name("qwen3.jinja").read_text("utf-8"),
     )
     return made
