@@ -52,7 +52,7 @@ Complete = Callable[[list[int], int], Awaitable[list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is played: the issue's own figures, or a short run's."""
+    """The sizes of the episodes; `--quick` plays fewer and shorter ones."""
 
     num_episodes: int = 32
     num_turns: int = 3

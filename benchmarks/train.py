@@ -45,7 +45,7 @@ RIVAL = ROOT / ".tools" / "trl"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is trained on: the issue's own figures, or a short run's."""
+    """The sizes of a batch; the defaults are those described above, `QUICK` is smaller."""
 
     num_groups: int = 8
     group_size: int = 8

@@ -21,7 +21,7 @@ LAYERS = (
     {"workbench"},
     {"readiness"},
     {"evaluate", "lessons", "successes", "trained", "inspection", "demonstrations", "tickers"},
-    {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
+    {"run", "dashboard", "doctor", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""

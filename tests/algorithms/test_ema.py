@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from turnwise.algorithms.ema import ema, half_life
+from turnwise.algorithms.ema import ema
 
 
 def test_from_zero_towards_one_after_1_5_and_100_updates() -> None:
@@ -24,7 +24,3 @@ def test_a_decay_of_zero_copies_and_of_one_keeps() -> None:
 
 def test_the_reference_keeps_its_dtype() -> None:
     assert ema(torch.zeros(1).bfloat16(), torch.ones(1), decay=0.5).dtype == torch.bfloat16
-
-
-def test_half_life_of_099_is_69_updates() -> None:
-    assert half_life(0.99) == pytest.approx(69, abs=0.1)

@@ -11,7 +11,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 @pytest.fixture(scope="module")  # its library keeps a loop running, which others of the session may not have
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no playwright: run `make ready`")
     if CHROMIUM is None:
         pytest.skip("no chromium here: bash scripts/system-packages.sh browser installs it")
     with playwright.sync_playwright() as library:

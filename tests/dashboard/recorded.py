@@ -165,7 +165,6 @@ def learned(step: int) -> dict[str, float]:
         "gradient/norm": float("nan") if step == 2 else 0.5,
         "clip/active_fraction": 0.975,
         "mask/learnable_fraction": 1.0,
-        "mask/forced_fraction": 0.0,
         "tokens/alignment": 1.0,
         "groups/zero_variance_fraction": 0.0,
         "ratio/p50": 1.0,

@@ -73,7 +73,6 @@ MUTANTS = [
         "for key, reason in WITHOUT_COUNTERPART.items() if False",
         "translation",
     ),
-    ("skyrl/gym", "reward.total", "0.0", "gym"),
 ]
 
 

@@ -29,7 +29,7 @@ from turnwise.workbench import load_model
 
 needs_library = pytest.mark.skipif(bool(quantised.why_not()), reason="bitsandbytes is not installed")
 CLOSE = 1e-4
-"""MATH.md, invariant 1, fp32."""
+"""The largest difference between log-probs of the engine and of the trainer, float32."""
 
 
 @pytest.fixture

@@ -136,15 +136,6 @@ def test_a_shift_by_one_token_is_seen_in_the_alignment() -> None:
     assert shifted_by_one.mismatch is not None
 
 
-def test_forced_tokens_are_sampled_but_not_learned() -> None:
-    sample = sample_of([([1, 2, 3], [4] * 4)])
-    forced = dataclasses.replace(sample, loss_mask=(0, 0, 0, 1, 0, 1, 1))
-    found = new_trainer(recipe_of()).update([forced], step=0).metrics
-    assert found["mask/forced_fraction"] == 0.25
-    assert found["mask/learnable_fraction"] == 0.75
-    assert found["mask/own_fraction"] == pytest.approx(3 / 7)
-
-
 def test_advantages_and_staleness_are_summed_up() -> None:
     found = figures()
     assert found["advantage/mean"] == pytest.approx(1 / 6)

@@ -28,10 +28,6 @@ def k3(logprobs_BT: Tensor, ref_logprobs_BT: Tensor, mask_BT: Tensor) -> Tensor:
     return exp_bounded(log_ratio_BT) - 1 - log_ratio_BT
 
 
-KL_ESTIMATORS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {"k1": k1, "k2": k2, "k3": k3}
-"""Estimators for measuring KL: (logprobs_BT, ref_logprobs_BT, mask_BT)."""
-
-
 def k2_loss(logprobs_BT: Tensor, ref_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """`k2`. Its gradient is exact on tokens drawn from π_θ, that is, in the first minibatch."""
     del old_logprobs_BT

@@ -11,7 +11,7 @@ EMBEDDED = "embedded"
 """The small model that comes with turnwise."""
 
 EMBEDDED_FOLDER = Path(__file__).parents[1] / "embedded" / "weights"
-"""Where its files are: `turnwise model build` made them."""
+"""Where its files are; `python -m embedded_model build` in a checkout made them."""
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli import check, engine, learn, model, models, play, servers, tasks, view
+from turnwise.cli import check, engine, learn, models, play, servers, tasks, view
 from turnwise.cli.options import fail
 
 app = typer.Typer(
@@ -56,7 +56,6 @@ for command in (
     app.command()(command)
 app.command("eval")(play.evaluate)
 app.add_typer(tasks.app, name="tasks")
-app.add_typer(model.app, name="model")
 
 
 def main() -> None:

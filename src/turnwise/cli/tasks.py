@@ -20,9 +20,6 @@ def make(
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
     world_seed: Annotated[int, typer.Option(help="Of the embedded world.")] = 0,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="The families of `make demo`, all offered the same seven tools.")
-    ] = False,
 ) -> None:
     """Make verified tasks over the embedded world: every reference plan is carried out twice on real servers.
 
@@ -32,8 +29,6 @@ def make(
     """
     from rich.progress import Progress
 
-    from turnwise.embedded.lessons import SERVERS, TOOLS
-    from turnwise.embedded.phrasings import lesson_families
     from turnwise.mcp.pool import Pool
     from turnwise.mcp.spec import load
     from turnwise.servers.embedded.world import open_world
@@ -43,11 +38,10 @@ def make(
     from turnwise.tasks.make import Made, Mismatch, make_tasks
     from turnwise.tasks.plan import ToolsDown
 
-    known = lesson_families() if demo else FAMILIES
     for name in family or ():
-        if name not in known:
-            fail(f"--family {name}: unknown; the families are {', '.join(known)}")
-    chosen = {name: known[name] for name in family or known}
+        if name not in FAMILIES:
+            fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
+    chosen = {name: FAMILIES[name] for name in family or FAMILIES}
     counts = {"train": train, "validation": validation, "test": test}
 
     async def run() -> Made:
@@ -61,8 +55,6 @@ def make(
                     counts,
                     seed=seed,
                     families=chosen,
-                    servers=SERVERS if demo else None,
-                    tools=TOOLS if demo else None,
                     on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
                 )
 

@@ -24,7 +24,6 @@ ENVIRONMENT = {
 """Of the zygote; code sees an empty one."""
 
 _START = "import sys; sys.path.insert(0, {!r}); from inside.zygote import main; del sys.path[0]; main()"
-_MESSAGE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,14 +238,12 @@ def _agreement(lesson: Lesson, trace: Trace, version: int) -> dict[str, float]:
 
 
 def _masks(batch: Batch, trace: Trace) -> dict[str, float]:
-    """A token that was sampled but had no alternative (a grammar's) has a turn and no loss mask: forced."""
+    """The share of sampled tokens that the update learns from; a correction or a cap drops the others."""
     num_tokens = sum(len(sample.token_ids) for sample in batch.samples)
-    num_sampled = sum(turn >= 0 for sample in batch.samples for turn in sample.turns)
     num_own, num_learnable = int(batch.mask_BT.sum()), int(trace.learnable_BT.sum())
     return {
         "update/num_tokens": float(num_learnable),
-        "mask/learnable_fraction": num_learnable / max(num_sampled, 1),
-        "mask/forced_fraction": (num_sampled - num_own) / max(num_sampled, 1),
+        "mask/learnable_fraction": num_learnable / max(num_own, 1),
         "mask/dropped_fraction": (num_own - num_learnable) / max(num_own, 1),
         "mask/own_fraction": num_own / max(num_tokens, 1),
     }

@@ -50,8 +50,8 @@ export const OVERVIEW = [
 export const HEALTH = [
   { key: "active", title: "Active and clipped", names: ["clip/active_fraction", "clip/low_fraction", "clip/high_fraction", "clip/dual_fraction"], rule: "active_fraction",
     note: "Share of tokens that still teach, and of those stopped at each boundary." },
-  { key: "masks", title: "Learnable and forced", names: ["mask/learnable_fraction", "mask/forced_fraction", "mask/dropped_fraction"], rule: "learnable_fraction",
-    note: "Of the sampled tokens: those learned from, those without an alternative, those a correction dropped." },
+  { key: "masks", title: "Learnable and dropped", names: ["mask/learnable_fraction", "mask/dropped_fraction"], rule: "learnable_fraction",
+    note: "Of the sampled tokens: those learned from, and those a correction dropped." },
   { key: "alignment", title: "Alignment", names: ["tokens/alignment"], rule: "alignment",
     note: "Share of sampled tokens whose log-prob the trainer agrees with; anything below 1 is a defect, not noise." },
   { key: "sampler", title: "Sampler and trainer", names: ["sampler/max_abs_difference", "sampler/mean_abs_difference"],

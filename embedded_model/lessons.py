@@ -1,15 +1,15 @@
-"""Lessons: verified demonstrations as the exact tokens of an episode."""
+"""Lessons: verified demonstrations as the tokens of an episode; and the tasks of the demo."""
 
 import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from embedded_model.drills import own_sample
+from embedded_model.phrasings import lesson_families
+from embedded_model.slips import Slip, slipped
 from turnwise.chat import RenderedChat
 from turnwise.config import ToolsConfig
-from turnwise.embedded.drills import own_sample
-from turnwise.embedded.phrasings import lesson_families
-from turnwise.embedded.slips import Slip, slipped
 from turnwise.lessons import lesson_of
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
@@ -57,6 +57,21 @@ class LessonTasks:
     tasks: Sequence[Task]
     tools: Sequence[Tool]
     """In the order of an episode."""
+
+
+async def make_demo_tasks(num_by_split: Mapping[str, int]) -> Sequence[Task]:
+    """The tasks of the demo, `num_by_split` of every family; `recipes/cpu` holds 120, 5 and 20."""
+    async with Pool(load(DEFAULT_FILE, {"TURNWISE_WORLD_SEED": str(DEMO_WORLD)})) as pool:
+        made = await make_tasks(
+            open_world(DEMO_WORLD).market,
+            pool.lease,
+            num_by_split,
+            families=lesson_families(),
+            servers=SERVERS,
+            tools=TOOLS,
+        )
+    assert not made.rejected, made.rejected[0]
+    return made.tasks
 
 
 async def make_lesson_tasks(counts: LessonCounts) -> LessonTasks:

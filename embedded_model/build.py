@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from embedded_model.drills import make_drills, make_questions, practice
+from embedded_model.lessons import Teacher, is_readable, make_lesson_tasks
+from embedded_model.slips import Slip, slips
+from embedded_model.stages import Course, Learner, Part, Say, Stage, digest_of
+from embedded_model.tokenizer import MARKUP, SPECIAL, make_tokenizer
 from turnwise.chat import open_chat
 from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
-from turnwise.embedded.drills import make_drills, make_questions, practice
-from turnwise.embedded.lessons import LessonCounts, LessonTasks, Teacher, is_readable, make_lesson_tasks
-from turnwise.embedded.slips import Slip, slips
-from turnwise.embedded.stages import Course, Learner, Part, Say, Stage, digest_of
-from turnwise.embedded.tokenizer import MARKUP, SPECIAL, make_tokenizer
 from turnwise.training.policy import Policy
 from turnwise.training.samples import Sample
 from turnwise.types import Task, Tool

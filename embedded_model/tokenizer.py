@@ -8,7 +8,7 @@ field) is one token too:
 """
 
 from collections.abc import Iterable
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -62,6 +62,6 @@ def make_tokenizer(texts: Iterable[str], vocabulary_size: int) -> Any:
         eos_token=SPECIAL[2],
         pad_token=SPECIAL[0],
         clean_up_tokenization_spaces=False,
-        chat_template=files("turnwise.embedded").joinpath("qwen3.jinja").read_text("utf-8"),
+        chat_template=Path(__file__).with_name("qwen3.jinja").read_text("utf-8"),
     )
     return made

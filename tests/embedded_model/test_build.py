@@ -13,13 +13,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from embedded_model.build import BuildPlan, Built, Lessons, Shape, build, gather, stages_of
+from embedded_model.drills import make_drills, make_questions
+from embedded_model.lessons import LessonTasks, Teacher
+from embedded_model.phrasings import WORDINGS, lesson_families
+from embedded_model.stages import Stage
 from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, load_tokenizer, open_chat
 from turnwise.config import load_recipe
-from turnwise.embedded.build import BuildPlan, Built, Lessons, Shape, build, gather, stages_of
-from turnwise.embedded.drills import make_drills, make_questions
-from turnwise.embedded.lessons import LessonTasks, Teacher
-from turnwise.embedded.phrasings import WORDINGS, lesson_families
-from turnwise.embedded.stages import Stage
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.families import FAMILIES
