@@ -7,8 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-STRICT = ConfigDict(extra="forbid", frozen=True)
-"""Unknown keys are errors, and values do not change."""
+from turnwise.config.sampling import Temperature
+
+STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+"""Unknown keys are errors, numbers are finite, and values do not change."""
 
 
 class ModelConfig(BaseModel):
@@ -177,9 +179,9 @@ class RolloutConfig(BaseModel):
     """Prompts, completions and tool output together; the model's context at most."""
     seconds: float = Field(default=300.0, gt=0)
     """Wall time of an episode."""
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: Temperature = 1.0
     """1 while training; the trainer divides its logits by the same."""
-    final_temperature: float | None = Field(default=None, gt=0)
+    final_temperature: Temperature | None = Field(default=None, gt=0)
     """At the last step of a run, in a straight line from `temperature` at the first; none: it stays."""
     dynamic_sampling: bool = True
     """Groups whose members all earned the same teach nothing: another task is drawn for each."""

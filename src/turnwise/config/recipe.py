@@ -1,6 +1,6 @@
 """Everything a run is made of, as one checked value."""
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from turnwise.config.cluster import SkyRLConfig
 from turnwise.config.hardware import HardwareConfig
@@ -32,8 +32,8 @@ class Recipe(BaseModel):
 
     model_config = STRICT
 
-    seed: int = 0
-    """Of everything drawn at random."""
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63)
+    """Of everything drawn at random; 64 bits, as PyTorch takes it."""
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
     tools: ToolsConfig = ToolsConfig()
