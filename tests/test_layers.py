@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 LAYERS = (
     {
         *("types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"),
-        "secret_values",
+        *("line_splitter", "secret_values"),
     },
     {"admission", "protocols", "distributed", "requirements"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,7 +38,7 @@ _LARGE = 10_000
 _QUOTE_CHARS = 32
 """A shorter passage that two texts share may be chance."""
 _NUMBER = re.compile(rf"(?<![\d.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
-_LIST_NUMBER = re.compile(r"^\W*\d{1,2}[.)]\s", re.MULTILINE)
+_LIST_NUMBER = re.compile(r"^[^\w\n]*\d{1,2}[.)]\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +171,15 @@ def _false_figure(trajectory: Trajectory) -> str | None:
     The recording states figures of its own day. Imitated today, it would teach to state what no tool
     returned. Every number of the answer counts, and of a call's texts those that look like data.
     """
-    known = {number.value for number in _numbers(_seen(trajectory))}
+    known = KnownNumbers(numbers_of(_seen(trajectory)))
     answer = _LIST_NUMBER.sub("", trajectory.final_text)
-    for number in _numbers(answer):
-        if not number.is_among(known):
+    for number in numbers_of(answer):
+        if number not in known:
             return f"its answer says {number.text}, which no tool returns now"
     for call, _ in trajectory.calls:
         for text in _texts(call.arguments):
-            for number in _numbers(text):
-                if number.is_data and not number.is_among(known):
+            for number in numbers_of(text):
+                if number.is_data and number not in known:
                     return f"{call.name} is given {number.text}, which no tool returns now"
     return None
 
@@ -192,12 +193,20 @@ def _old_quote(trajectory: Trajectory, recording: Recording) -> str | None:
     seen = _plain(_seen(trajectory))
     written = [(call.name, text) for call, _ in trajectory.calls for text in _texts(call.arguments)]
     for where, text in (*written, ("its answer", trajectory.final_text)):
-        plain = _plain(text)
-        for start in range(len(plain) - _QUOTE_CHARS + 1):
-            passage = plain[start : start + _QUOTE_CHARS]
-            if passage in old and passage not in seen:
-                return f"{where} quotes the recording: {passage!r}"
+        if passage := first_quote(_plain(text), old, seen):
+            return f"{where} quotes the recording: {passage!r}"
     return None
+
+
+def first_quote(text: str, old: str, seen: str) -> str:
+    """The first passage of the text that stands in `old` and not in `seen`; empty if there is none."""
+    passages = set(_passages(text))
+    quoted = passages.intersection(_passages(old)).difference(_passages(seen))
+    return next((passage for passage in _passages(text) if passage in quoted), "")
+
+
+def _passages(text: str) -> Iterator[str]:
+    return (text[start : start + _QUOTE_CHARS] for start in range(len(text) - _QUOTE_CHARS + 1))
 
 
 def _seen(trajectory: Trajectory) -> str:
@@ -224,13 +233,22 @@ class _Number:
         """Not a year, a limit or a constant of code."""
         return self.unit > 0 or self.value >= _LARGE
 
-    def is_among(self, known: Set[float]) -> bool:
-        """Whether one of these is this number, rounded to as many places."""
-        slack = 0.5 * self.unit * (1 + 1e-9)
-        return self.value in known or any(abs(value - self.value) <= slack for value in known)
+
+class KnownNumbers:
+    """Numbers in order, so that the nearest ones to another are found without looking at all of them."""
+
+    def __init__(self, numbers: Iterable[_Number]) -> None:
+        self._values = sorted({number.value for number in numbers})
+
+    def __contains__(self, number: _Number) -> bool:
+        """Whether one of them is this number, rounded to as many places."""
+        slack = 0.5 * number.unit * (1 + 1e-9)
+        place = bisect_left(self._values, number.value)
+        nearest = self._values[max(0, place - 1) : place + 1]
+        return any(value == number.value or abs(value - number.value) <= slack for value in nearest)
 
 
-def _numbers(text: str) -> Iterator[_Number]:
+def numbers_of(text: str) -> Iterator[_Number]:
     for match in _NUMBER.finditer(text):
         whole, fraction, scale = match[1].replace(",", ""), match[2] or "", match[3] or ""
         factor = SCALES.get(scale.lower(), 1.0)

@@ -40,10 +40,10 @@ _PATH = re.compile(r"^(?:[.~]?/|~$)")
 _URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*://")
 _FILE_URL = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.-]*:///")
 _URL_LOGIN = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#\s:@]*:([^/?#\s]*)@")
-_URL_QUERY = re.compile(r"[?&]([^=&#\s]+)=([^&#\s]+)")
+_URL_QUERY = re.compile(r"[?&]([^=?&#\s]+)=([^&#\s]+)")
 _KNOWN_KEY = re.compile(
     r"(?:sk|pk|rk|ghp|gho|ghu|ghs|ghr|github_pat|glpat|xox[abeprs]|xapp|hf|tvly|npm|shpat|dop_v1|AKIA|ASIA|AIza"
-    r"|eyJ)[-_A-Za-z0-9.]*\d[-_A-Za-z0-9.]*"
+    r"|eyJ)[-_A-Za-z.]*[0-9][-_A-Za-z0-9.]*"
 )
 _KNOWN_KEY_CHARS = 10
 _HEX = re.compile(r"[0-9a-fA-F]{32,}")

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.config import Recipe, RewardPart
+from turnwise.config.sampling import check_temperature
 from turnwise.printable import printable
 from turnwise.protocols import EngineDown, Toolbox
 from turnwise.rollout.collector import LeaseFailed
@@ -104,6 +105,7 @@ async def talk(
 
     Every conversation has a lease of its own, so tool state does not carry over to the next.
     """
+    check_temperature(temperature)
     tasks = _tasks(recipe)
     # Nothing is scored here, so no judge and no reward module of the user is needed.
     recipe = recipe.model_copy(update={"rewards": (RewardPart(name="outcome"),)})

@@ -92,10 +92,11 @@ def _broken_at(text: str, starts: Sequence[int], twins: Mapping[str, str]) -> st
     """The first character of each is replaced by its harmless twin, or by a question mark if it has none."""
     pieces, position = [], 0
     for found in starts:
+        if found < position:
+            continue  # inside what the last one replaced, or among the spaces before it
         start = found
         while start < len(text) - 1 and text[start].isspace():
             start += 1  # a token may swallow the spaces before it
-        if start >= position:
-            pieces += [text[position:start], twins.get(text[start], "?")]
-            position = start + 1
+        pieces += [text[position:start], twins.get(text[start], "?")]
+        position = start + 1
     return "".join([*pieces, text[position:]])

@@ -32,6 +32,9 @@ _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MARKERS = re.compile(r"</?(?:tool_call|tool_response|think)>")
 _TAG_OPENER, _ESCAPED = re.compile(r"<(?=[^\s=\d])"), r"\\u003c"
 _SPACE = re.compile(r"[ \t\r\n]*")
+# Up to the first `<` outside a string, where a JSON value must have ended. Outside a string no backslash is
+# JSON either; stopping there keeps all attempts on one text together linear.
+_JSON_RUN = re.compile(r'(?:[^"<\\]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 
 
 class Malformed(Exception):
@@ -135,9 +138,13 @@ class _Turn:
 def _holds_call(thought: str) -> bool:
     """Whether a whole, valid call stands in a thought; a mere mention of the tag does not count."""
     for opening in re.finditer(_OPEN, thought):
+        run = _JSON_RUN.match(thought, opening.end())
+        assert run is not None, "it also matches nothing"
+        if not thought.startswith(_CLOSE, run.end()):
+            continue
         try:
-            take_call(thought, opening.end())
-        except Malformed:
+            check_call(_DECODER.decode(run[0]))
+        except (ValueError, RecursionError, Malformed):
             continue
         return True
     return False

@@ -4,7 +4,7 @@ import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,9 +25,13 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     """
     data: dict[str, Any] = {}
     if path is not None:
-        data = absolute_paths(_read(path), path.resolve().parent)
+        try:
+            data = absolute_paths(_read(path), path.resolve().parent)
+        except RecursionError:
+            raise ValueError(f"{path}: its values are nested too deeply") from None
     for override in overrides:
         _override(data, override)
+    _refuse_bools_for_numbers(Recipe, data)
     run = data.get("run")
     if isinstance(run, dict) and "num_steps" in run:
         _check_one_length(run["num_steps"], run.get("num_epochs"))
@@ -35,6 +39,29 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
         return Recipe.model_validate(_with_preset(data))
     except ValidationError as error:
         raise ValueError(f"{path or 'recipe'}: {_readable(error)}") from None
+
+
+def _refuse_bools_for_numbers(section: type[BaseModel], data: Mapping[str, Any], where: str = "") -> None:
+    """ValueError for `group_size = true`, which pydantic would read as 1."""
+    for key, value in data.items():
+        field = section.model_fields.get(key)
+        if field is None:
+            continue  # an unknown key is pydantic's to refuse
+        annotation, name = field.annotation, f"{where}{key}"
+        if isinstance(value, Mapping) and isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            _refuse_bools_for_numbers(annotation, value, f"{name}.")
+        elif isinstance(value, list) and key in _BLOCKS:
+            for number, block in enumerate(value):
+                if isinstance(block, Mapping):
+                    _refuse_bools_for_numbers(_BLOCKS[key], block, f"{name}.{number}.")
+        elif isinstance(value, bool) and {int, float} & _types_in(annotation):
+            raise ValueError(f"{name}: expected a number, got {str(value).lower()}")
+
+
+def _types_in(annotation: Any) -> set[Any]:
+    """The types that a field may have, those of `int | None` and of Annotated ones too; none if a bool is one."""
+    found = {annotation, *(part for inner in get_args(annotation) for part in _types_in(inner))}
+    return set() if bool in found else found
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -83,6 +110,8 @@ def _override(data: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text  # a bare word is a string: --set engine.kind=scripted
+    except RecursionError:
+        raise ValueError(f"--set {name}: its value is nested too deeply") from None
     data[key] = absolute_value(value, (*sections, key), Path.cwd())
 
 

@@ -30,7 +30,10 @@ def absolute_value(value: Any, key: Sequence[str], folder: Path) -> Any:
 
 def _model_path(value: str, folder: Path) -> str:
     """An existing folder becomes absolute; anything else is a model name and stays unchanged."""
-    is_folder = value not in _MODEL_NAMES and _absolute(value, folder).is_dir()
+    try:
+        is_folder = value not in _MODEL_NAMES and _absolute(value, folder).is_dir()
+    except OSError as error:
+        raise ValueError(f"model.path: {value[:100]!r}: {error.strerror}") from None
     return str(_absolute(value, folder)) if is_folder else value
 
 

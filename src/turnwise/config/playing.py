@@ -7,8 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-STRICT = ConfigDict(extra="forbid", frozen=True)
-"""Unknown keys are errors, and sections are immutable."""
+from turnwise.config.sampling import Temperature
+
+STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+"""Unknown keys are errors, numbers are finite, and sections are immutable."""
 
 
 class ModelConfig(BaseModel):
@@ -177,9 +179,9 @@ class RolloutConfig(BaseModel):
     """Maximum tokens of prompts, completions and tool output together; at most the model's context."""
     seconds: float = Field(default=300.0, gt=0)
     """Maximum wall time of an episode."""
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: Temperature = 1.0
     """Sampling temperature; keep 1 for training. The trainer divides its logits by it too."""
-    final_temperature: float | None = Field(default=None, gt=0)
+    final_temperature: Temperature | None = Field(default=None, gt=0)
     """Temperature at the last step, reached linearly from `temperature`; none: constant."""
     dynamic_sampling: bool = True
     """Whether another task is drawn for a group whose members all have the same reward."""

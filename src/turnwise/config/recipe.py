@@ -1,6 +1,6 @@
 """The recipe: all settings of a run, validated."""
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from turnwise.config.cluster import SkyRLConfig
 from turnwise.config.hardware import HardwareConfig
@@ -32,8 +32,8 @@ class Recipe(BaseModel):
 
     model_config = STRICT
 
-    seed: int = 0
-    """Seed of every random stream."""
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63)
+    """Seed of every random stream; a signed 64-bit integer, as PyTorch takes it."""
     model: ModelConfig = ModelConfig()
     engine: EngineConfig = EngineConfig()
     tools: ToolsConfig = ToolsConfig()

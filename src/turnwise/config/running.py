@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from turnwise.config.playing import STRICT
+from turnwise.config.sampling import Temperature
 
 
 class RunConfig(BaseModel):
@@ -63,7 +64,7 @@ class EvaluationConfig(BaseModel):
     """Number of tasks of the file, drawn evenly across families; none: all."""
     num_samples: int = Field(default=4, ge=1)
     """Episodes per task."""
-    temperature: float = Field(default=1.0, ge=0)
+    temperature: Temperature = 1.0
     """Sampling temperature; 1: the policy as it is trained; 0: greedy."""
     is_before_and_after: bool = True
     """Whether the held-out tasks are played before the first step and after the last."""

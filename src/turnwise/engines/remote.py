@@ -26,6 +26,7 @@ from turnwise.engines.wire import (
     read_state,
     write_asks,
 )
+from turnwise.line_splitter import LineSplitter
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Sampling
 
@@ -281,14 +282,9 @@ class RemoteEngine:
             ) as response:
                 if response.status_code != httpx.codes.OK:
                     _refuse(response.status_code, await _beginning(response))
-                rest = b""
-                async for part in response.aiter_raw():
-                    *whole, rest = (rest + part).split(b"\n")
-                    if len(rest) > MAX_LINE_BYTES:
-                        raise EngineDown(f"{self._url} answers with more than {MAX_LINE_BYTES} bytes")
-                    for each in whole:
-                        if each:  # else a sign of life
-                            yield read_line(each)
+                async with contextlib.aclosing(read_lines(response.aiter_raw())) as lines:
+                    async for line in lines:
+                        yield line
         except httpx.TransportError as error:
             raise _Away(_words(error)) from error
         except RuntimeError as error:  # httpx's word for a client that was closed
@@ -302,6 +298,19 @@ class RemoteEngine:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
         await self._client.aclose()
+
+
+async def read_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
+    """The answers in a response body, whatever the size of its parts. EngineDown for a line that is too long."""
+    splitter = LineSplitter(MAX_LINE_BYTES)
+    async for part in parts:
+        for line in splitter.feed(part):
+            if line.is_cut:
+                raise EngineDown(f"the engine's server sent a line of {line.num_bytes:,} bytes")
+            if not line.is_blank:  # a blank line is a sign of life
+                yield read_line(line.data)
+        if splitter.num_skipped_bytes:
+            raise EngineDown(f"the engine's server sent a line of more than {MAX_LINE_BYTES:,} bytes")
 
 
 def _settle(futures: "list[asyncio.Future[Completion]]", line: Line) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from turnwise.devices import choose_device, memory_of
+from turnwise.engines.adapter_checks import check_adapter
 from turnwise.engines.continuous.attention import NAME, register
 from turnwise.engines.continuous.beside import Beside
 from turnwise.engines.continuous.request import Request, new_request
@@ -159,17 +160,16 @@ class TransformersEngine:
         if self._beside is not None:
             raise ValueError("weights: a quantised base is never written over: publish an adapter")
         if isinstance(weights, Adapter):
-            weights = self._merged(weights)
-        else:
-            self._base.clear()
-        check_weights(self._model, weights)
+            await self._send_quiet(self._merged(weights), version)
+            return
+        check_weights(self._model, weights)  # first: refused weights leave the adapter's base as it was
+        self._base.clear()
         await self._send_quiet(weights, version)
 
     def _merged(self, adapter: Adapter) -> dict[str, Any]:
         own = {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+        check_adapter(adapter, {name: parameter.shape for name, parameter in own.items()})
         for name in changed_by(adapter):
-            if name not in own:
-                raise ValueError(f"weights: the adapter changes {name!r}, which the model does not have")
             if name not in self._base:
                 self._base[name] = own[name].clone()
         return own | self._base | merge(self._base, adapter)

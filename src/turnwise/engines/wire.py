@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from turnwise.engines.limits import check_sampling
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
@@ -28,6 +29,7 @@ MAX_LINE_BYTES = 16 * 2**20
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _Id = Annotated[int, Field(ge=0, lt=2**31)]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
+_Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class _Asked(BaseModel):
@@ -40,7 +42,7 @@ class _Asked(BaseModel):
     temperature: _Number
     top_p: _Number
     stop_ids: tuple[_Id, ...] = Field(strict=False)
-    seed: int
+    seed: _Seed
 
 
 class _Request(BaseModel):
@@ -124,9 +126,13 @@ def read_asks(content: bytes) -> tuple[list[Ask], str]:
     except ValidationError as error:
         raise ValueError(_first_mistake(error)) from None
     asks = []
-    for each in request.asks:
-        sampling = Sampling(each.max_tokens, each.temperature, each.top_p, frozenset(each.stop_ids))
-        asks.append(Ask(each.prompt_ids, sampling, each.seed))
+    for number, asked in enumerate(request.asks):
+        sampling = Sampling(asked.max_tokens, asked.temperature, asked.top_p, frozenset(asked.stop_ids))
+        try:
+            check_sampling(sampling)
+        except ValueError as error:
+            raise ValueError(f"asks.{number}.{error}") from None
+        asks.append(Ask(asked.prompt_ids, sampling, asked.seed))
     return asks, request.holding
 
 
@@ -164,8 +170,9 @@ def read_state(content: bytes) -> State:
 
 
 def _first_mistake(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"[:300]
+    first = error.errors(include_url=False)[0]
+    got = "" if first["type"] in ("missing", "json_invalid") else f", got {first['input']!r:.80}"
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']:.300}{got}"
 
 
 # --- weights -----------------------------------------------------------------------------------------------
@@ -241,10 +248,36 @@ def unpack(content: bytes) -> Unpacked:
     header = content[8 : 8 + int.from_bytes(content[:8], "little")]
     facts = json.loads(header).get("__metadata__") or {}
     try:
-        version = int(facts["version"])
+        version = _whole_number(facts, "version")
         if "rank" not in facts:
-            return Unpacked(tensors, version, "")
-        adapter = Adapter(tensors, int(facts["rank"]), float(facts["alpha"]))
-        return Unpacked(adapter, version, facts["over"])
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"weights: no version, or no rank and alpha: {error}") from None
+            found = Unpacked(tensors, version, "")
+        else:
+            adapter = Adapter(tensors, _whole_number(facts, "rank"), float(facts["alpha"]))
+            found = Unpacked(adapter, version, facts["over"])
+    except KeyError as error:
+        raise ValueError(f"weights: the header's __metadata__ has no {error}") from None
+    except ValueError as error:
+        raise ValueError(f"weights: the header's __metadata__: {error}") from None
+    _check_finite(tensors)
+    return found
+
+
+def _whole_number(facts: Mapping[str, str], name: str) -> int:
+    text = facts[name]
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ValueError(f"{name} must be a whole number below 10^18, not {text[:40]!r}")
+    return int(text)
+
+
+def _check_finite(tensors: Mapping[str, Any]) -> None:
+    """ValueError for tensors that are no weights: of another kind of number, NaN or infinite."""
+    import torch
+
+    known = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+    for name, tensor in tensors.items():
+        if tensor.dtype not in known:
+            raise ValueError(f"weights: {name!r} is of {tensor.dtype}, not of a floating point type in use")
+        # A sum in fp64 is one pass without a copy, and shows every NaN and infinity.
+        total = tensor.sum(dtype=torch.float64)
+        if not total.isfinite() and not tensor.isfinite().all():
+            raise ValueError(f"weights: {name!r} holds NaN or infinity")

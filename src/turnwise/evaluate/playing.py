@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.config import Recipe
+from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
 from turnwise.environment import environment
@@ -98,6 +99,7 @@ async def evaluate_recipe(
 
     `model` replaces the recipe's model, and `name` is its name in the report.
     """
+    check_temperature(temperature)
     model_name = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
     async with (
         open_workbench(recipe, tasks, with_engine=not endpoint, model=model) as bench,

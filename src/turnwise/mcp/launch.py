@@ -23,6 +23,7 @@ import mcp_types as wire
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from turnwise.line_splitter import Line, LineSplitter
 from turnwise.mcp.private_folders import Namespace
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,6 @@ UNREADABLE_CODE = -32902
 """JSON-RPC error code put in place of a reply that was not JSON-RPC."""
 
 _CHUNK_BYTES = 1 << 16
-_EDGE_BYTES = 256
 _STDERR_LINES = 20
 _STDERR_LINE_BYTES = 500
 _EXIT_POLL_SECONDS = 0.5
@@ -161,10 +161,11 @@ async def _read_stdout(
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         while chunk := await process.stdout.read(_CHUNK_BYTES):
             for line in lines.feed(chunk):
-                message = _parse(line)
+                # A blank line is skipped before the parser raises over it; it still counts towards a flood.
+                message = None if line.is_blank else _parse(line)
                 if message is None:
                     vitals.num_junk_lines += 1
-                    num_junk_bytes += line.num_bytes
+                    num_junk_bytes += line.num_bytes + 1
                 else:
                     num_junk_bytes = 0
                     await inbox.send(SessionMessage(message))
@@ -174,59 +175,6 @@ async def _read_stdout(
                 break
         vitals.close("closed its stdout")
     inbox.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of stdout; of one over the limit only the two ends are kept."""
-
-    data: bytes
-    num_bytes: int
-    is_cut: bool
-
-
-class LineSplitter:
-    """Joins chunks into lines in linear time, holding at most `max_bytes` of an unfinished one."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._parts: list[bytes] = []
-        self._held_bytes = 0
-        self._head = b""
-        self._tail = b""
-        self.num_skipped_bytes = 0
-        """Bytes dropped of the line now being read; 0 while it is within bounds."""
-
-    def feed(self, chunk: bytes) -> list[Line]:
-        *finished, rest = chunk.split(b"\n")
-        lines = []
-        for part in finished:
-            self._hold(part)
-            lines.append(self._take())
-        self._hold(rest)
-        return lines
-
-    def _hold(self, part: bytes) -> None:
-        if self.num_skipped_bytes:
-            self.num_skipped_bytes += len(part)
-            self._tail = (self._tail + part)[-_EDGE_BYTES:]
-            return
-        self._parts.append(part)
-        self._held_bytes += len(part)
-        if self._held_bytes > self._max_bytes:
-            joined = b"".join(self._parts)
-            self._head, self._tail = joined[:_EDGE_BYTES], joined[-_EDGE_BYTES:]
-            self.num_skipped_bytes = len(joined)
-            self._parts, self._held_bytes = [], 0
-
-    def _take(self) -> Line:
-        if self.num_skipped_bytes:
-            line = Line(self._head + b"\n" + self._tail, self.num_skipped_bytes, is_cut=True)
-            self.num_skipped_bytes = 0
-        else:
-            line = Line(b"".join(self._parts), self._held_bytes, is_cut=False)
-        self._parts, self._held_bytes = [], 0
-        return line
 
 
 def _parse(line: Line) -> wire.JSONRPCMessage | None:

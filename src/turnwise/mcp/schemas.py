@@ -85,17 +85,17 @@ class Schema:
         # An empty registry: a schema's $ref is never fetched from anywhere.
         return _budgeted(kind, self._step)(schema, registry=Registry())
 
-    def _step(self, by: int) -> None:
-        self._depth += by
-        self._num_steps += by > 0
-        if by > 0 and (self._num_steps > _MAX_STEPS or self._depth > _MAX_DEPTH):
+    def _step(self, num_levels: int, num_steps: int) -> None:
+        self._depth += num_levels
+        self._num_steps += num_steps
+        if num_steps and (self._num_steps > _MAX_STEPS or self._depth > _MAX_DEPTH):
             raise _Spent
 
 
-def _budgeted(kind: Any, step: Callable[[int], None], *, keep_all: bool = False) -> Any:
+def _budgeted(kind: Any, step: Callable[[int, int], None], *, keep_all: bool = False) -> Any:
     """The validator class with every keyword counted, and those that may take for ever left out."""
     keywords = {
-        name: _counted(function, step)
+        name: _counted(_OWN_KEYWORDS.get(name, function), step)
         for name, function in kind.VALIDATORS.items()
         if keep_all or name not in _LEFT_TO_THE_SERVER
     }
@@ -113,15 +113,41 @@ def _budgeted(kind: Any, step: Callable[[int], None], *, keep_all: bool = False)
 Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 
-def _counted(function: Keyword, step: Callable[[int], None]) -> Keyword:
+def _counted(function: Keyword, step: Callable[[int, int], None]) -> Keyword:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        step(1)
+        # A long enum or list of properties is walked for every instance; eight entries cost about a step.
+        step(1, 1 + len(value) // 8 if isinstance(value, list | dict) else 1)
         try:
             yield from function(validator, value, instance, schema) or ()
         finally:
-            step(-1)
+            step(-1, 0)
 
     return check
+
+
+def _unique_items(
+    validator: Any, is_asked: Any, instance: Any, schema: Any
+) -> Iterator[ValidationError] | None:
+    """jsonschema compares every two objects of an array, which takes quadratic time."""
+    if not is_asked or not isinstance(instance, list) or len(set(map(_hashable, instance))) == len(instance):
+        return None
+    return iter([ValidationError(f"{instance!r} has non-unique elements")])
+
+
+def _hashable(value: Any) -> Any:
+    """Equal for values that JSON Schema calls equal: 1 and 1.0 are, 1 and true are not."""
+    match value:
+        case bool():
+            return "bool", value
+        case list():
+            return "list", *map(_hashable, value)
+        case dict():
+            return frozenset((key, _hashable(item)) for key, item in value.items())
+        case _:
+            return value
+
+
+_OWN_KEYWORDS: Mapping[str, Keyword] = {"uniqueItems": _unique_items}
 
 
 def _unless_patterned(function: Keyword) -> Keyword:

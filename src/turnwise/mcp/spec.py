@@ -21,8 +21,10 @@ EPISODE_DIR = "EPISODE_DIR"
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INPUT = re.compile(r"\$\{input:([^}]*)\}")
-_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+# A string that never ends is taken to the end of the text: else every quote in it is tried as a beginning.
+_STRING = r'("(?:\\.|[^"\\])*+(?:"|\Z))'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -47,7 +49,7 @@ class Data(StrEnum):
 class ServerOptions(BaseModel):
     """The `turnwise` block of a server in `mcp.json`: how training uses it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     isolation: Isolation = Isolation.AUTO
     """shared (stateless) | keyed (state per episode id inside one server) | process (one process per
@@ -240,7 +242,9 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
         return [_expand(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
     if not isinstance(value, str):
         return value
-    if asked := _INPUT.search(value):
+    # Past the last brace no variable ends. Left out, every opening is closed, and no search is in vain.
+    end = value.rfind("}") + 1
+    if asked := _INPUT.search(value, 0, end):
         raise ValueError(
             f"{field}: ${{input:{asked[1][:40]}}} is asked for by an editor; write ${{NAME}} and set NAME"
         )
@@ -255,7 +259,7 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
             return str(default)
         raise ValueError(f"{field}: ${{{variable}}} is not set in the environment or .env")
 
-    return _VARIABLE.sub(substitute, value)
+    return _VARIABLE.sub(substitute, value[:end]) + value[end:]
 
 
 def _readable(error: ValueError, block: Mapping[str, Any]) -> str:

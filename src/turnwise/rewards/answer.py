@@ -4,12 +4,12 @@ import json
 import logging
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it ships no types; unlike `re` it can be given a time limit
 
+from turnwise.rewards.characters import compatible
 from turnwise.rewards.numbers import LABEL, MAX_CHARS, SCALES, UNITS, canonical_unit, is_close, stated_number
 from turnwise.types import Answer, Matcher, Trajectory
 
@@ -83,8 +83,7 @@ def _is_number(truth: Answer, text: str, given: str) -> bool:
 
 def normalise(text: str) -> str:
     """One form for texts that differ in case, spacing, punctuation, Unicode spelling or 1,000 for 1000."""
-    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    text = "".join(char for char in text if unicodedata.category(char) != "Cf")
+    text = compatible(compatible(text).casefold())
     text = re.sub(r"[−–—‒―]", "-", text)
     text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)
     # A point before a digit, a sign before a number, % and $ carry meaning; they stay.
@@ -140,19 +139,33 @@ def _has_json(value: object, text: str) -> bool:
 
 
 _OPENING = re.compile(r"[{\[]")
-_FENCE = re.compile(r"^```[a-zA-Z]*[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_FENCE_OPENING = re.compile(r"```[a-zA-Z]*[ \t]*")
+_FENCE_CLOSING = re.compile(r"```[ \t]*")
 
 
 def _documents(text: str) -> Iterator[Any]:
     """The JSON of a message: what its fences hold, else all of it, else what stands in its prose."""
     decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_constant=_refuse)
-    blocks = _FENCE.findall(text)
+    blocks = list(_fenced(text))
     for block in blocks or [text]:
         try:
             yield decoder.decode(block.strip())
         except (ValueError, RecursionError):
             if not blocks:
                 yield from _documents_in_prose(text, decoder)
+
+
+def _fenced(text: str) -> Iterator[str]:
+    """What stands between an opening and the next closing fence; a fence that is never closed holds nothing."""
+    block: list[str] | None = None
+    for line in text.split("\n"):
+        if block is None:
+            block = [] if _FENCE_OPENING.fullmatch(line) else None
+        elif _FENCE_CLOSING.fullmatch(line):
+            yield "\n".join(block)
+            block = None
+        else:
+            block.append(line)
 
 
 def _documents_in_prose(text: str, decoder: json.JSONDecoder) -> Iterator[Any]:

@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -133,9 +132,8 @@ def read_verdict(reply: str) -> Verdict:
 
     A verdict is never looked for inside a longer reply: there it may be a quotation of the agent's.
     """
-    fenced = re.fullmatch(r"```(?:json)?\s*\n(.*)\n\s*```", reply.strip(), re.DOTALL)
     try:
-        parsed = json.loads(fenced[1] if fenced else reply)
+        parsed = json.loads(_unfenced(reply.strip()))
     except (ValueError, RecursionError) as error:
         raise ValueError("the reply is not one JSON object") from error
     match parsed:
@@ -146,6 +144,14 @@ def read_verdict(reply: str) -> Verdict:
                 raise ValueError("its score is not from 0 to 1")
             return Verdict(float(score), reason)
     raise ValueError('the reply is not {"score": …, "reason": …}')
+
+
+def _unfenced(reply: str) -> str:
+    """What a fence around the whole reply holds; the reply itself if there is none."""
+    opening, _, rest = reply.partition("\n")
+    body, _, closing = rest.rpartition("\n")
+    is_fenced = opening.rstrip() in ("```", "```json") and closing.strip() == "```"
+    return body if is_fenced else reply
 
 
 class VerdictCache:

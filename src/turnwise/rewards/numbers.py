@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from turnwise.rewards.characters import compatible
+
 MAX_CHARS = 20_000
 """A longer message states nothing: an answer is short."""
 
@@ -131,10 +133,11 @@ def stated_number(text: str, *, given: str = "") -> Stated | None:
     A last line that is a number and nothing else, or `Answer: number`, is the claim, unless another such line
     claims another. In any other message all numbers must be the same one.
     """
-    if len(text) > MAX_CHARS or len(_DIGITS.findall(text)) > MAX_NUMBERS:
+    if len(text) > MAX_CHARS:
         return None
     lines = lines_of(text)
-    if not lines:
+    # Counted in the plain lines: ½ is one character there and two numbers here.
+    if not lines or sum(len(_DIGITS.findall(line)) for line in lines) > MAX_NUMBERS:
         return None
     claims = [(is_labelled, stated) for line in lines for is_labelled, stated in _claim(line)]
     last = list(_claim(lines[-1]))
@@ -152,8 +155,7 @@ def lines_of(text: str) -> list[str]:
     """The lines that say something, plain: one form of each character, no markup, no bullets."""
     # ² and ½ would become digits of the number before them; apart, they make it ambiguous.
     text = "".join(f" {char} " if unicodedata.category(char) == "No" else char for char in text)
-    text = unicodedata.normalize("NFKC", text).replace("−", "-")
-    text = "".join(char for char in text if unicodedata.category(char) != "Cf")
+    text = compatible(text).replace("−", "-")
     text = re.sub(r"\\boxed\{([^{}]*)\}", r" \1 ", text)
     text = re.sub(r"\\([$%])", r"\1", text)
     text = re.sub(r"[*`]|(?<![a-zA-Z0-9])_+|_+(?![a-zA-Z0-9])", " ", text)

@@ -86,7 +86,9 @@ def _read(messages: Iterator[Mapping[str, Any]]) -> Recording:
 def _calls(message: Mapping[str, Any]) -> Iterator[RecordedCall]:
     content = message.get("content")
     content = content if isinstance(content, str) else ""
-    found = [_json(text) for text in _CALL.findall(content)]
+    # Past the last closing tag no call ends. Left out, every opening is closed, and no search is in vain.
+    end = content.rfind("</tool_call>") + len("</tool_call>")
+    found = [_json(text) for text in _CALL.findall(content, 0, end)]
     whole = _json(content)
     if isinstance(whole, Mapping):
         found.append(whole.get("function_call"))

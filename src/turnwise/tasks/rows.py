@@ -40,7 +40,7 @@ def shown(value: object) -> str:
 
 class _Row(BaseModel):
     # Strict: "3" is no number of turns, and 0 is no text; a file says what it means.
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class _MessageRow(_Row):

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from turnwise.engines.adapter_checks import check_adapter
 from turnwise.engines.continuous.weights import changed_by
 from turnwise.protocols import Adapter
 
@@ -19,11 +20,12 @@ class Beside:
         self._hooks: list[Any] = []
 
     def check(self, adapter: Adapter) -> None:
-        """ValueError names the first module that the model does not have."""
-        known = dict(self._model.named_modules())
-        for name in changed_by(adapter):
-            if name.removesuffix(".weight") not in known:
-                raise ValueError(f"weights: the adapter changes {name!r}, which the model does not have")
+        """ValueError names the first part of the adapter that does not fit the model."""
+        linear = (item for item in self._model.named_modules() if isinstance(item[1], torch.nn.Linear))
+        # Not the weight's own shape: a quantised one is packed.
+        check_adapter(
+            adapter, {f"{name}.weight": (module.out_features, module.in_features) for name, module in linear}
+        )
 
     def take(self, adapter: Adapter) -> None:
         """In the place of the one before; copied, since its owner goes on learning."""

@@ -20,14 +20,26 @@ def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
         if tensor.shape != known[name].shape:
             expected, given = tuple(known[name].shape), tuple(tensor.shape)
             raise ValueError(f"weights: {name!r} has shape {given}, the model's is {expected}")
+        if known[name].is_floating_point():
+            _check_range(name, tensor, known[name].dtype)
     given_parameters = {id(known[name]) for name in weights}
     for name, parameter in known.items():
         if id(parameter) not in given_parameters:
             raise ValueError(f"weights: {name!r} is missing")
 
 
+def _check_range(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> None:
+    """ValueError if the numbers are of another kind, or become infinite in the model's own type."""
+    if not tensor.is_floating_point():
+        raise ValueError(f"weights: {name!r} is of {tensor.dtype}, the model's is of {dtype}")
+    # Twice: bfloat16 and float32 have almost the same range, and this check reads every number.
+    is_wider = torch.finfo(tensor.dtype).max > 2 * torch.finfo(dtype).max
+    if is_wider and not tensor.to(dtype).isfinite().all():
+        raise ValueError(f"weights: {name!r} holds numbers too large for the model's {dtype}")
+
+
 def merge(base: Mapping[str, torch.Tensor], adapter: Adapter) -> dict[str, torch.Tensor]:
-    """The weights that an adapter changes, as they are with it."""
+    """The weights that an adapter changes, as they are with it; ValueError if one is not finite then."""
     merged = {}
     with torch.no_grad():
         for name in changed_by(adapter):
@@ -36,6 +48,8 @@ def merge(base: Mapping[str, torch.Tensor], adapter: Adapter) -> dict[str, torch
             up_DR, down_RD = (tensor.to(base[name].device, torch.float32) for tensor in pair)
             delta_DD = up_DR @ down_RD * (adapter.alpha / adapter.rank)
             merged[name] = (base[name].float() + delta_DD).to(base[name].dtype)
+            if not merged[name].isfinite().all():
+                raise ValueError(f"weights: with the adapter, {name!r} is no longer finite")
     return merged
 
 

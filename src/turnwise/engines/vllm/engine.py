@@ -17,6 +17,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from turnwise.engines.adapter_checks import check_adapter
 from turnwise.engines.handover import lay_out, write_adapter
 from turnwise.engines.limits import check_request
 from turnwise.engines.vllm.calls import (
@@ -133,6 +134,10 @@ class VllmEngine:
         if isinstance(weights, Adapter) != bool(rank):
             wanted = f"adapters up to rank {rank}" if rank else "whole weights"
             raise ValueError(f"weights: the engine was started for {wanted}")
+        if isinstance(weights, Adapter):
+            check_adapter(weights)
+            if weights.rank > rank:
+                raise ValueError(f"weights: an adapter of rank {weights.rank}; the engine takes up to {rank}")
         async with self._changing:
             await self._wake(await self._started())
             if isinstance(weights, Adapter):

@@ -1,0 +1,1 @@
+"""Input handling grows linearly with its input."""
