@@ -80,7 +80,7 @@ def test_a_rollout_keeps_every_episode_and_prints_some(
         "success 0.500 by the tasks' ground truth, mean reward +0.500",
         "stops: answered 4",
         "tool calls: 4, of which 0 failed because of the model and 0 because of infrastructure",
-        "lost to infrastructure: 0 episodes, all replayed; 0 groups dropped",
+        "lost to infrastructure: 0 episodes, 0 groups dropped",
         f"trajectories: {out}",
     ]
 

@@ -26,8 +26,8 @@ ROWS = {
     "gpu_lora": ("cuda", "Qwen3-0.6B", QWEN3_06B),
     "gpu_vllm": ("cuda", "Qwen3-0.6B", QWEN3_06B),
     "gpu_qlora": ("cuda", "Qwen3-0.6B", QWEN3_06B),
-    "gpu_qlora of 7B": ("cuda", "7.6 billion weights in its place", SEVEN_B),
-    "multi_gpu_fsdp": ("cuda", "Qwen3-0.6B, every parameter, on each of four GPUs", QWEN3_06B),
+    "gpu_qlora of 7B": ("cuda", "a model of 7.6 billion weights instead", SEVEN_B),
+    "multi_gpu_fsdp": ("cuda", "Qwen3-0.6B, full tuning, per GPU of four", QWEN3_06B),
 }
 """By recipe: device, description of the model, and the shape used in place of a model from the hub."""
 

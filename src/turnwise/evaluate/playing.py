@@ -77,8 +77,7 @@ def _played_lines(played: Sequence[Played], progress: Progress, seconds: float) 
         f"{faults[Fault.INFRA]} because of infrastructure"
     )
     yield (
-        f"lost to infrastructure: {progress.num_lost} episodes, all replayed; "
-        f"{progress.num_groups_dropped} groups dropped"
+        f"lost to infrastructure: {progress.num_lost} episodes, {progress.num_groups_dropped} groups dropped"
     )
 
 

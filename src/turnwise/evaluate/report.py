@@ -35,7 +35,7 @@ class Report:
     seconds: float
     num_tasks_asked: int
     num_lost: int
-    """Episodes lost to infrastructure, which were replayed or dropped; they never count as failures."""
+    """Episodes lost to infrastructure, which were retried or dropped; they never count as failures."""
     episodes: tuple[EpisodeRecord, ...]
     prices: tuple[float, float] = (0.0, 0.0)
     """Dollars per million prompt tokens and per million sampled tokens; 0 for a local model."""
@@ -115,7 +115,7 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
         )
     if report.num_lost or report.num_tasks_missing:
         console.print(
-            f"{report.num_lost} episodes were lost to infrastructure and replayed; "
+            f"{report.num_lost} episodes were lost to infrastructure; "
             f"{report.num_tasks_missing} tasks could not be played and are not counted",
             style="yellow",
         )

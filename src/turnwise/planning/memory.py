@@ -158,7 +158,7 @@ def _measured_policy(recipe: Recipe) -> SizedModel:
 
 @contextlib.contextmanager
 def _unplannable_on_error(model: Any, *, but: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """Raise Unplannable for any exception but `but`: the model's own code runs inside, on meta tensors."""
+    """Raise Unplannable for every exception except `but`: the model's own code runs here, on meta tensors."""
     try:
         yield
     except but:
