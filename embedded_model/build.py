@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from embedded_model.drills import make_drills, make_questions, practice
-from embedded_model.lessons import Teacher, is_readable, make_lesson_tasks
+from embedded_model.lessons import LessonCounts, LessonTasks, Teacher, is_readable, make_lesson_tasks
 from embedded_model.slips import Slip, slips
 from embedded_model.stages import Course, Learner, Part, Say, Stage, digest_of
 from embedded_model.tokenizer import MARKUP, SPECIAL, make_tokenizer
