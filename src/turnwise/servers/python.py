@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from turnwise.mcp.serve import Service, ToolError, Unavailable
 from turnwise.sandbox import Execution, NoIsolation, Sandbox, SandboxDown
+from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
 from turnwise.servers.contract import service_of
 
 MAX_CODE_BYTES = 100_000
@@ -22,6 +23,7 @@ MAX_KEPT_BYTES = 1 << 20
 _SHOWN_VALUE_BYTES = 32 << 10
 _SHOWN_STDOUT_CHARS = 2000
 """Of the output before an error: the error is what the model must read."""
+_TOO_DEEP = f"{{}} is not usable JSON: nested deeper than {MAX_DEPTH} levels"
 _NOTE = "the code printed nothing and its last line has no value: print it, or end with an expression"
 
 
@@ -193,11 +195,14 @@ def _parse(name: str, text: str) -> Any:
     if len(text) > MAX_DATA_BYTES:
         raise ToolError(f"{name} is longer than {MAX_DATA_BYTES} characters")
     try:
-        return json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_no_number)
     except ValueError as error:
         raise ToolError(f"{name} is not valid JSON: {error}") from error
-    except RecursionError as error:
-        raise ToolError(f"{name} is not usable JSON: nested too deeply") from error
+    except RecursionError:
+        raise ToolError(_TOO_DEEP.format(name)) from None
+    if is_deeper(value, MAX_DEPTH):
+        raise ToolError(_TOO_DEEP.format(name))
+    return value
 
 
 def _no_number(name: str) -> None:
