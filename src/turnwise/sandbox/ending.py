@@ -13,8 +13,8 @@ from turnwise.sandbox.inside.report import Reason, Report
 from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
 
 _CPU_SHARE = 0.5
-"""Of the CPU limit, past which a SIGKILL is the limit's: the kernel counts whole ticks, so a process on a busy
-machine gets fewer seconds than are counted."""
+"""Of the CPU limit, past which a SIGKILL is the limit's. The kernel counts whole ticks, so on a busy machine
+a process gets fewer seconds than are counted."""
 
 
 def execution_of(

@@ -138,4 +138,3 @@ class _Drain:
             self._is_open = False
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
-

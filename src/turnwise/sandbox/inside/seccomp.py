@@ -19,8 +19,8 @@ _X32_BIT = 0x40000000
 _CLONE_NEW = 0x7E020000  # every CLONE_NEW* that clone takes
 _CLONE_THREAD = 0x00010000
 _IOCTLS = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""The only ones that interpreters use: TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX. Others
-change file attributes or push keys into a terminal."""
+"""TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: all that interpreters use. Others change
+a file's attributes or push keys into a terminal."""
 _F_GETLK, _F_SETLK, _F_SETLKW, _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 5, 6, 7, 8, 10, 15
 _FCNTLS_ON_SHARED_FILES = (
     *(_F_GETLK, 36, 37, 38),  # the F_OFD_ locks: on a read-only file any lock is only a signal to others
