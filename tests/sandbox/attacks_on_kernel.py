@@ -135,7 +135,8 @@ _TRICKS = [
         if not IS_X86:
             os.kill(os.getpid(), 31); os._exit(0)
         import mmap
-        page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        flags, prot = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
+        page = mmap.mmap(-1, 4096, flags=flags, prot=prot)
         page.write(bytes.fromhex('b814000000 cd80 c3'.replace(' ', '')))  # getpid by int 0x80
         call = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
         print('trying', flush=True)

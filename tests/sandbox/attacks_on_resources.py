@@ -211,6 +211,50 @@ _BOUNDS = [
         kinds=NAMESPACES,
     ),
     Attack(
+        "shares memory between many processes",
+        """
+        import mmap
+        def fill():
+            page = mmap.mmap(-1, 100 << 20)
+            return sum(page.write(bytes(1 << 20)) for _ in range(100))
+        for _ in range(8):
+            if os.fork() == 0:
+                attempt(fill)
+                os._exit(0)
+        for _ in range(8):
+            os.wait()
+        """,
+        kinds=NAMESPACES,
+    ),
+    Attack(
+        "shares the memory of a device between many processes",
+        """
+        import mmap
+        def fill(name):
+            with open('/dev/' + name, 'r+b', buffering=0) as device:
+                page = mmap.mmap(device.fileno(), 100 << 20)
+                return sum(page.write(bytes(1 << 20)) for _ in range(100))
+        for name in ('zero', 'null', 'full', 'random'):
+            attempt(fill, name)
+        """,
+        kinds=NAMESPACES,
+    ),
+    Attack(
+        "shares memory through files",
+        """
+        from multiprocessing import shared_memory
+        blocks = []
+        def fill():
+            for _ in range(64):
+                blocks.append(shared_memory.SharedMemory(create=True, size=3 << 20))
+                with open('/dev/shm/' + blocks[-1].name, 'wb', buffering=0) as file:
+                    if file.write(bytes(3 << 20)) < 3 << 20:
+                        raise OSError(errno.ENOSPC, 'short')
+        attempt(fill)
+        """,
+        kinds=NAMESPACES,
+    ),
+    Attack(
         "maps more than it may",
         "import mmap\nattempt(mmap.mmap, -1, 1 << 40)",
     ),

@@ -1,8 +1,6 @@
 """Checks what ordinary code gets, that executions are apart, and that the sandbox survives its own faults."""
 
 import asyncio
-import contextlib
-import functools
 import json
 import os
 import shutil
@@ -11,13 +9,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.sandbox.attack import BOTH
+from tests.sandbox.boxes import both_kinds, failure_of, sandboxed
 from tests.sandbox.processes import descendants, is_of_a_sandbox
 from turnwise.sandbox import (
     Isolation,
@@ -33,24 +30,6 @@ from turnwise.sandbox.isolation import trial
 from turnwise.sandbox.layout import PACKAGES
 
 SOURCE = str(Path(__file__).parents[2] / "src")
-both_kinds = pytest.mark.parametrize("kind", BOTH, ids=str)
-
-
-@functools.cache
-def failure_of(kind: Kind) -> str:
-    return trial(kind)
-
-
-@contextlib.asynccontextmanager
-async def sandboxed(
-    kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, packages: tuple[str, ...] = (), **limits: Any
-) -> AsyncIterator[Sandbox]:
-    if failure := failure_of(kind):
-        # In CI a wall that does not stand is a failure: a broken sandbox must not pass.
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{kind}: {failure}")
-    walls = Isolation(kind, "")
-    async with Sandbox(Limits(**limits), num_workers=num_workers, walls=walls, packages=packages) as sandbox:
-        yield sandbox
 
 
 def zygote_pids() -> list[int]:

@@ -17,7 +17,7 @@ both_machines = pytest.mark.parametrize("machine", ARCHES)
 
 
 def verdict(program: bytes, arch: int, number: int, *arguments: int) -> int:
-    """What the kernel would answer: a BPF machine of the six instructions the filter uses."""
+    """What the kernel would answer: a BPF machine of the seven instructions the filter uses."""
     words = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("=IIQ6Q", number, arch, 0, *[word & 0xFFFFFFFFFFFFFFFF for word in words])
     position, accumulator = 0, 0
@@ -26,6 +26,8 @@ def verdict(program: bytes, arch: int, number: int, *arguments: int) -> int:
         position += 1
         if code == 0x20:
             (accumulator,) = struct.unpack_from("=I", data, value)
+        elif code == 0x54:
+            accumulator &= value
         elif code == 0x06:
             return int(value)
         else:
@@ -65,6 +67,7 @@ def test_a_foreign_architecture_is_killed_and_later_calls_are_absent(machine: st
 @both_machines
 def test_arguments_decide_where_a_call_has_two_sides(machine: str) -> None:
     clone, socketpair, kill, prlimit = {"x86_64": (56, 53, 62, 302), "aarch64": (220, 199, 129, 261)}[machine]
+    ioctl, fcntl, mmap = {"x86_64": (16, 72, 9), "aarch64": (29, 25, 222)}[machine]
     arch = ARCHES[machine]
     caged = seccomp.build(machine, shares_host=False, pid=PID)
     on_host = seccomp.build(machine, shares_host=True, pid=PID)
@@ -78,6 +81,21 @@ def test_arguments_decide_where_a_call_has_two_sides(machine: str) -> None:
         assert verdict(program, arch, socketpair, 1, 2) == REFUSE
         assert verdict(program, arch, socketpair, 1, 5) == REFUSE
         assert verdict(program, arch, socketpair, 2, 1) == REFUSE
+        for request in (0x5401, 0x5421, 0x5451):
+            assert verdict(program, arch, ioctl, 0, request) == ALLOW
+        for request in (0x5412, 0x541C, 0x40086602, 0x401C5820, 0x8901, 0):
+            assert verdict(program, arch, ioctl, 0, request) == REFUSE
+        for command in (0, 1, 2, 3, 4, 1030):
+            assert verdict(program, arch, fcntl, 0, command) == ALLOW
+        for command in (5, 36, 37, 38, 1024, 1025, 1026, 1035, 1036, 1037, 1038):
+            assert verdict(program, arch, fcntl, 0, command) == REFUSE
+        assert verdict(program, arch, mmap, 0, 4096, 3, 0x22) == ALLOW
+        assert verdict(program, arch, mmap, 0, 4096, 3, 0x01) == ALLOW
+        assert verdict(program, arch, mmap, 0, 4096, 3, 0x40022) == REFUSE
+    assert verdict(caged, arch, mmap, 0, 4096, 3, 0x21) == REFUSE
+    assert verdict(on_host, arch, mmap, 0, 4096, 3, 0x21) == ALLOW
+    assert verdict(caged, arch, fcntl, 0, 6) == ALLOW
+    assert verdict(on_host, arch, fcntl, 0, 6) == REFUSE
     assert verdict(on_host, arch, kill, PID, 9) == ALLOW
     for pid in (PID + 1, 0, -1, -PID):
         assert verdict(on_host, arch, kill, pid, 9) == REFUSE

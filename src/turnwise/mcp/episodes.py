@@ -6,6 +6,9 @@ EXTENSION = "io.turnwise/episodes"
 STATELESS = {"state": "none"}
 """The extension's settings of a server that keeps nothing between calls: all episodes may share it."""
 
+CONCURRENCY = "concurrency"
+"""The extension's setting for how many calls the server works on at once; a client then sends no more."""
+
 EPISODE_KEY = "io.turnwise/episode"
 """`_meta` key of a tool call: the id of the episode that made it."""
 

@@ -14,7 +14,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import turnwise
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
+from turnwise.mcp.episodes import CONCURRENCY, DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ class Service:
     name: str
     tools: Sequence[ServedTool]
     drop: Callable[[str], Awaitable[None]] | None = None
+    concurrency: int | None = None
+    """Calls that it works on at once, where more would wait for each other; clients then queue them."""
     instructions: str | None = None
     """What a client is told about the server as a whole when it connects."""
 
@@ -131,8 +133,9 @@ def build(service: Service) -> Server[Any]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
+    queueing = {} if service.concurrency is None else {CONCURRENCY: service.concurrency}
     if service.drop is None:
-        server.extensions[EXTENSION] = STATELESS
+        server.extensions[EXTENSION] = {**STATELESS, **queueing}
     else:
         drop = service.drop
 
@@ -141,7 +144,7 @@ def build(service: Service) -> Server[Any]:
             known.gone(params.episode)
             return wire.EmptyResult()
 
-        server.extensions[EXTENSION] = {}
+        server.extensions[EXTENSION] = queueing
         server.add_request_handler(DROP_METHOD, _DropParams, forget)
     return server
 

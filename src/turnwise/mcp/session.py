@@ -14,7 +14,7 @@ from mcp.client._transport import Transport
 from pydantic import ValidationError
 
 import turnwise
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
+from turnwise.mcp.episodes import CONCURRENCY, DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
 from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
@@ -101,6 +101,8 @@ class Session:
         """Whether the server keeps each episode's state apart, and drops it on request."""
         self.is_stateless = False
         """Whether the server promises to keep nothing from one call to the next."""
+        self._slots = asyncio.Semaphore(spec.options.max_concurrency)
+        """For the calls that the server works on at once; the others wait here."""
         self.protocol_version = ""
         self._vitals = Vitals()
         self._rest_seconds: float | None = None
@@ -176,7 +178,16 @@ class Session:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, episode: str
     ) -> tuple[wire.CallToolResult, Cause]:
-        """One call; raises CallFailed for everything that is not the tool's own answer."""
+        """One call; raises CallFailed for everything that is not the tool's own answer.
+
+        The time-out is about the server: while a call waits for others of ours, its clock does not run.
+        """
+        async with self._slots:
+            return await self._call_now(tool, arguments, episode)
+
+    async def _call_now(
+        self, tool: str, arguments: Mapping[str, Any], episode: str
+    ) -> tuple[wire.CallToolResult, Cause]:
         client = self._client
         if client is None or self._vitals.closed.is_set():
             raise CallFailed(Cause.CLOSED, describe(self.loss), was_sent=False)
@@ -248,8 +259,9 @@ class Session:
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         self.protocol_version = client.protocol_version
         promise = (client.server_capabilities.extensions or {}).get(EXTENSION)
-        self.is_stateless = promise == STATELESS
+        self.is_stateless = promise is not None and STATELESS.items() <= promise.items()
         self.is_keyed = promise is not None and not self.is_stateless
+        self._slots = asyncio.Semaphore(_concurrency(promise or {}, self.spec.options.max_concurrency))
 
     def _check_output(self, tool: str, result: wire.CallToolResult) -> None:
         """Structured content that breaks the tool's own output schema is a bad reply."""
@@ -330,6 +342,12 @@ def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | 
         max_message_bytes=spec.options.max_message_bytes,
         namespace=namespace,
     )
+
+
+def _concurrency(promise: Mapping[str, Any], most: int) -> int:
+    """Calls to have in flight: what the server says that it works on at once, within our own limit."""
+    said = promise.get(CONCURRENCY)
+    return min(said, most) if isinstance(said, int) and said >= 1 else most
 
 
 async def _accept(name: str, result: wire.CallToolResult) -> None:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from turnwise.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
 from turnwise.sandbox.execution import Limits, NoIsolation
 from turnwise.sandbox.fallback import landlock_launch
+from turnwise.sandbox.inside.report import read_report
 from turnwise.sandbox.launch import Launch, send_run, start
 from turnwise.sandbox.layout import find_layout
 
@@ -89,14 +90,12 @@ def trial(kind: Kind) -> str:
         if not zygote.control.recv(4096):
             return zygote.last_words() or "it died at its start"
         request = {"sources": ["6 * 7"], "variables": {}, "result_names": []}
-        send_run(zygote.control, 0, json.dumps(request).encode(), null, null)
+        send_run(zygote.control, json.dumps(request).encode(), null, null)
         answer = zygote.control.recv(4096)
         if not answer:
             return zygote.last_words() or "it died at its first line"
-        report = json.loads(answer)
-        return (
-            "" if report["exit_code"] == 0 and report["signal"] == 0 else f"its first line ended in {report}"
-        )
+        report = read_report(answer)
+        return "" if report.exit_code == report.signal == 0 else f"its first line ended in {report}"
     except OSError as error:
         return zygote.last_words() or str(error)
     finally:

@@ -106,7 +106,7 @@ def start(launch: Launch, limits: Limits, packages: Sequence[str] = PACKAGES) ->
     return zygote
 
 
-def send_run(control: socket.socket, number: int, request: bytes, output_fd: int, result_fd: int) -> None:
+def send_run(control: socket.socket, request: bytes, output_fd: int, result_fd: int) -> None:
     """Order an execution: the request travels in a sealed memory file, the answers through the pipes."""
     import fcntl
 
@@ -117,4 +117,9 @@ def send_run(control: socket.socket, number: int, request: bytes, output_fd: int
         file.seek(0)
         seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
         fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
-        socket.send_fds(control, [b"run %d" % number], [memory, output_fd, result_fd])
+        socket.send_fds(control, [b"run"], [memory, output_fd, result_fd])
+
+
+def send_kill(control: socket.socket) -> None:
+    """Order the end of the execution; without effect once it is over, since orders keep their sequence."""
+    control.send(b"kill")

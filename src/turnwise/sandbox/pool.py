@@ -33,6 +33,11 @@ class Sandbox:
         self._idle: asyncio.Queue[Worker | None] = asyncio.Queue()
         """None is a place whose worker was lost and could not be replaced yet."""
 
+    @property
+    def num_workers(self) -> int:
+        """Executions at once; one more waits."""
+        return self._num_workers
+
     async def __aenter__(self) -> Self:
         walls = await asyncio.to_thread(isolation) if self._walls is None else self._walls
         if walls.kind is Kind.NONE:

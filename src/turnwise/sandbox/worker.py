@@ -1,16 +1,17 @@
-"""Takes sources and variables, gives the `Execution`: one zygote process, one execution at a time."""
+"""A worker: one zygote process, which runs one execution at a time."""
 
 import asyncio
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from turnwise.sandbox.execution import Execution, Limits, SandboxDown, Stop
+from turnwise.sandbox.ending import execution_of
+from turnwise.sandbox.execution import Execution, Limits, SandboxDown
+from turnwise.sandbox.inside.report import read_report
 from turnwise.sandbox.isolation import Kind, launch_behind
-from turnwise.sandbox.launch import Zygote, send_run, start
+from turnwise.sandbox.launch import Zygote, send_kill, send_run, start
 
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
@@ -22,7 +23,6 @@ class Worker:
 
     def __init__(self, kind: Kind, limits: Limits, packages: Sequence[str]) -> None:
         self._limits = limits
-        self._number = 0
         self._is_warm = False
         try:
             with launch_behind(kind) as launch:
@@ -57,7 +57,6 @@ class Worker:
         if not self._is_warm:
             await self._receive(_START_SECONDS)
             self._is_warm = True
-        self._number += 1
         output_fd, output_end = os.pipe()
         result_fd, result_end = os.pipe()
         limits = self._limits
@@ -67,25 +66,27 @@ class Worker:
         started = time.perf_counter()
         try:
             try:
-                send_run(self._zygote.control, self._number, request, output_end, result_end)
+                send_run(self._zygote.control, request, output_end, result_end)
             except OSError as error:
                 raise SandboxDown(f"the sandbox died: {self._zygote.last_words() or error}") from error
             finally:
                 os.close(output_end)
                 os.close(result_end)
-            report = await self._receive(limits.wall_seconds + _GRACE_SECONDS)
+            report = read_report(await self._receive(limits.wall_seconds + _GRACE_SECONDS))
             seconds = time.perf_counter() - started
             output.finish()
             result.finish()
         finally:
             output.close()
             result.close()
-        return _judge(report, output, result, limits, seconds)
+        return execution_of(
+            report, bytes(output.data), bytes(result.data), limits, seconds, is_output_full=output.overflowed
+        )
 
     def _order_kill(self) -> None:
-        self._zygote.control.send(b"kill %d" % self._number)
+        send_kill(self._zygote.control)
 
-    async def _receive(self, seconds: float) -> dict[str, Any]:
+    async def _receive(self, seconds: float) -> bytes:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(seconds):
@@ -96,8 +97,7 @@ class Worker:
             raise SandboxDown(f"the sandbox died: {self._zygote.last_words() or error}") from error
         if not message:
             raise SandboxDown(f"the sandbox died: {self._zygote.last_words() or 'no reason given'}")
-        parsed: dict[str, Any] = json.loads(message)
-        return parsed
+        return message
 
 
 class _Drain:
@@ -138,67 +138,3 @@ class _Drain:
             self._is_open = False
             self._loop.remove_reader(self._fd)
             os.close(self._fd)
-
-
-def _judge(
-    report: dict[str, Any], output: _Drain, result: _Drain, limits: Limits, seconds: float
-) -> Execution:
-    stdout = output.data.decode("utf-8", "replace")
-    stopped, error = _stopped(report, limits, is_output=output.overflowed)
-    outcome = _parse_outcome(bytes(result.data)) if stopped is Stop.NONE else None
-    if stopped is Stop.NONE and outcome is None:
-        stopped, error = Stop.EXITED, f"the process ended with status {report['exit_code']} before a result"
-    if outcome is None:
-        return Execution(stdout, "", None, error, stopped, seconds)
-    return Execution(
-        stdout=stdout,
-        value=_text(outcome.get("value")),
-        value_json=_json_text(outcome.get("value_json")),
-        error=_text(outcome.get("error")),
-        stopped=Stop.MEMORY if outcome.get("is_memory") is True else Stop.NONE,
-        seconds=seconds,
-    )
-
-
-def _stopped(report: dict[str, Any], limits: Limits, *, is_output: bool) -> tuple[Stop, str]:
-    reasons = {
-        "timeout": (Stop.TIMEOUT, f"stopped: ran longer than {limits.wall_seconds:g} s"),
-        "cpu": (Stop.CPU, f"stopped: used more than {limits.cpu_seconds} s of CPU"),
-        "memory": (Stop.MEMORY, f"stopped: used more than {limits.memory_bytes >> 20} MiB of memory"),
-        "killed": (Stop.KILLED, "stopped: its result was too large"),
-    }
-    # an execution may print its last byte too many and end before the order to kill arrives
-    if is_output:
-        return Stop.OUTPUT, f"stopped: printed more than {limits.output_bytes} bytes"
-    if report["reason"]:
-        return reasons[report["reason"]]
-    if report["signal"]:
-        return Stop.KILLED, f"killed by {signal.Signals(report['signal']).name}"
-    return Stop.NONE, ""
-
-
-def _parse_outcome(data: bytes) -> dict[str, Any] | None:
-    try:
-        parsed = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-    return parsed if isinstance(parsed, dict) else None
-
-
-def _text(value: object) -> str:
-    """Lone surrogates go: they cannot be sent on."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
-
-
-def _json_text(value: object) -> str | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        json.loads(value, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        return None
-    return _text(value)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

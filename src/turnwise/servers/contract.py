@@ -27,12 +27,13 @@ def service_of(
     *,
     drop: Callable[[str], Awaitable[None]] | None = None,
     may_write: bool = True,
+    concurrency: int | None = None,
 ) -> Service:
     """Bind each tool to the backend's async method of the same name.
 
     A method takes the schema's properties as keyword arguments (defaults filled in from the schema), and
     `episode` too where the service keeps state per episode. Without `may_write` the tools in WRITES refuse
-    every call before the backend sees it.
+    every call before the backend sees it. `concurrency` is how many calls the backend works on at once.
     """
     tools = [
         ServedTool(
@@ -47,7 +48,7 @@ def service_of(
         )
         for tool in contract()["servers"][name]["tools"]
     ]
-    return Service(name=name, tools=tools, drop=drop)
+    return Service(name=name, tools=tools, drop=drop, concurrency=concurrency)
 
 
 def _refusal(tool: str) -> Handler:

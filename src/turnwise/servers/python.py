@@ -1,14 +1,16 @@
-"""Takes the Python tools' arguments, gives their answers: code runs sandboxed, values stay by episode."""
+"""The Python tools: code runs in the sandbox, and an episode's stored values stay its own."""
 
+import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turnwise.mcp.serve import Service, ToolError, Unavailable
 from turnwise.sandbox import Execution, NoIsolation, Sandbox, SandboxDown
+from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
 from turnwise.servers.contract import service_of
 
 MAX_CODE_BYTES = 100_000
@@ -18,10 +20,14 @@ MAX_KEYS = 64
 """Values one episode may keep."""
 MAX_KEPT_BYTES = 1 << 20
 """Of all the values one episode keeps."""
+MAX_EPISODE_SECONDS = 60.0
+"""Of all the code one episode runs: six calls that time out. An episode whose wall time ran out would count
+as lost to infrastructure, so its code must not be able to use that time up."""
 
 _SHOWN_VALUE_BYTES = 32 << 10
 _SHOWN_STDOUT_CHARS = 2000
 """Of the output before an error: the error is what the model must read."""
+_TOO_DEEP = f"{{}} is not usable JSON: nested deeper than {MAX_DEPTH} levels"
 _NOTE = "the code printed nothing and its last line has no value: print it, or end with an expression"
 
 
@@ -42,8 +48,12 @@ class PythonTools:
     """The backend: one method per tool of tools.json."""
 
     runner: Runner
+    slots: asyncio.Semaphore
+    """As many as the runner has executions at once: a call that waits here has not used any time."""
     kept: dict[str, dict[str, str]] = field(default_factory=dict)
     """JSON text by name, by episode."""
+    used_seconds: dict[str, float] = field(default_factory=dict)
+    """Run time of an episode's code so far; calls that name no episode are not counted."""
 
     async def execute_python(self, *, code: str, episode: str, description: str = "") -> dict[str, Any]:
         return _answer(await self._run(code, episode, {}))
@@ -83,9 +93,7 @@ class PythonTools:
         variables = {"data": _parse("input_data", input_data), "context": self._context(episode)}
         for step in steps:
             _check_code(step)
-        async with _infrastructure():
-            execution = await self.runner.run_steps(steps, variables)
-        return _answer(execution)
+        return _answer(await self._timed(episode, lambda: self.runner.run_steps(steps, variables)))
 
     async def store_execution_result(
         self, *, context_key: str, data: str, episode: str, description: str = ""
@@ -115,15 +123,28 @@ class PythonTools:
 
     async def drop(self, episode: str) -> None:
         self.kept.pop(episode, None)
+        self.used_seconds.pop(episode, None)
 
     async def _run(
         self, code: str, episode: str, variables: Mapping[str, Any], result_names: Sequence[str] = ()
     ) -> Execution:
         _check_code(code)
-        async with _infrastructure():
-            return await self.runner.run(
-                code, {**variables, "context": self._context(episode)}, result_names=result_names
-            )
+        values = {**variables, "context": self._context(episode)}
+        return await self._timed(episode, lambda: self.runner.run(code, values, result_names=result_names))
+
+    async def _timed(self, episode: str, run: Callable[[], Awaitable[Execution]]) -> Execution:
+        """Run code within the episode's time; what it uses is the episode's, whatever became of it."""
+        async with self.slots:
+            used_seconds = self.used_seconds.get(episode, 0.0)
+            if used_seconds >= MAX_EPISODE_SECONDS:
+                raise ToolError(
+                    f"no more code is run: it has used the {MAX_EPISODE_SECONDS:g} s there are in all"
+                )
+            async with _infrastructure():
+                execution = await run()
+            if episode:
+                self.used_seconds[episode] = self.used_seconds.get(episode, 0.0) + execution.seconds
+            return execution
 
     def _context(self, episode: str) -> dict[str, Any]:
         return {key: json.loads(text) for key, text in self.kept.get(episode, {}).items()}
@@ -148,15 +169,14 @@ class _Refusing:
 async def serve_python(sandbox: Sandbox | None = None) -> AsyncIterator[Service]:
     """The service and the sandbox beneath it; without isolation every run is refused, by name and reason."""
     async with contextlib.AsyncExitStack() as stack:
+        sandbox = sandbox or Sandbox(num_workers=min(4, os.cpu_count() or 1))
         runner: Runner
         try:
-            runner = await stack.enter_async_context(
-                sandbox or Sandbox(num_workers=min(4, os.cpu_count() or 1))
-            )
+            runner = await stack.enter_async_context(sandbox)
         except (NoIsolation, SandboxDown) as error:
             runner = _Refusing(str(error))
-        tools = PythonTools(runner)
-        yield service_of("python", tools, drop=tools.drop)
+        tools = PythonTools(runner, asyncio.Semaphore(sandbox.num_workers))
+        yield service_of("python", tools, drop=tools.drop, concurrency=sandbox.num_workers)
 
 
 @contextlib.asynccontextmanager
@@ -193,11 +213,14 @@ def _parse(name: str, text: str) -> Any:
     if len(text) > MAX_DATA_BYTES:
         raise ToolError(f"{name} is longer than {MAX_DATA_BYTES} characters")
     try:
-        return json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_no_number)
     except ValueError as error:
         raise ToolError(f"{name} is not valid JSON: {error}") from error
-    except RecursionError as error:
-        raise ToolError(f"{name} is not usable JSON: nested too deeply") from error
+    except RecursionError:
+        raise ToolError(_TOO_DEEP.format(name)) from None
+    if is_deeper(value, MAX_DEPTH):
+        raise ToolError(_TOO_DEEP.format(name))
+    return value
 
 
 def _no_number(name: str) -> None:

@@ -33,6 +33,11 @@ def mount_tmpfs(target: str, flags: int, options: str) -> None:
     _checked(f"mount on {target}", _libc.mount(b"tmpfs", target.encode(), b"tmpfs", flags, options.encode()))
 
 
+def wait4(pid: int, status_address: int, usage_address: int) -> None:
+    """Reap a child; the kernel writes its status (int) and resource usage to these addresses."""
+    _checked("wait4", _libc.wait4(pid, ctypes.c_void_p(status_address), 0, ctypes.c_void_p(usage_address)))
+
+
 def syscall(number: int, *arguments: int | bytes) -> int:
     """A system call by number, every argument passed as a machine word or a pointer."""
     words = [

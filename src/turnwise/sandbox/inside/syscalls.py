@@ -1,4 +1,4 @@
-"""Gives the numbers of the system calls that model-written code may not make, for x86_64 and aarch64."""
+"""The numbers of the system calls that model-written code may not make, on x86_64 and aarch64."""
 
 LAST_KNOWN = 450
 """set_mempolicy_home_node (Linux 5.17), numbered alike on both machines; whatever came later is refused."""
@@ -45,6 +45,27 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "lookup_dcookie": (212, 18),
     "open_by_handle_at": (304, 265),
     "name_to_handle_at": (303, 264),
+    # what passes between executions, or lasts: events and locks on files that all of them see, system-wide
+    # counts, the disks' queues
+    "inotify_init": (253, None),
+    "inotify_init1": (294, 26),
+    "inotify_add_watch": (254, 27),
+    "inotify_rm_watch": (255, 28),
+    "flock": (73, 32),
+    "io_setup": (206, 0),
+    "io_destroy": (207, 1),
+    "io_submit": (209, 2),
+    "io_cancel": (210, 3),
+    "io_getevents": (208, 4),
+    "io_pgetevents": (333, 292),
+    "sync": (162, 81),
+    "syncfs": (306, 267),
+    # a process of low priority takes long to die on a busy machine, and its end is waited for
+    "setpriority": (141, 140),
+    "sched_setscheduler": (144, 119),
+    "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30),
     # the machine
     "kexec_load": (246, 104),
     "kexec_file_load": (320, 294),
@@ -122,12 +143,7 @@ DENIED_ON_HOST: dict[str, tuple[int | None, int | None]] = {
     "rt_tgsigqueueinfo": (297, 240),
     "pidfd_open": (434, 434),
     "pidfd_send_signal": (424, 424),
-    "setpriority": (141, 140),
     "sched_setaffinity": (203, 122),
-    "sched_setscheduler": (144, 119),
-    "sched_setparam": (142, 118),
-    "sched_setattr": (314, 274),
-    "ioprio_set": (251, 30),
     # what Landlock leaves open on files that belong to the same user
     "chmod": (90, None),
     "fchmod": (91, 52),
@@ -147,9 +163,6 @@ DENIED_ON_HOST: dict[str, tuple[int | None, int | None]] = {
     "lremovexattr": (198, 15),
     "fremovexattr": (199, 16),
     "truncate": (76, 45),
-    "inotify_init": (253, None),
-    "inotify_init1": (294, 26),
-    "inotify_add_watch": (254, 27),
 }
 
 JUDGED: dict[str, tuple[int, int]] = {
@@ -162,5 +175,6 @@ JUDGED: dict[str, tuple[int, int]] = {
     "prlimit64": (302, 261),
     "fcntl": (72, 25),
     "prctl": (157, 167),
+    "mmap": (9, 222),
 }
 """Allowed or not by their arguments (seccomp.py says how)."""

@@ -1,4 +1,4 @@
-"""Takes executions from the host over one socket, gives each to a freshly confined child, reports its end.
+"""The zygote: forks a confined child for each execution that the host orders, and reports how it ended.
 
 The child is forked and confined before its code arrives, so that the wait for a result is the code's own.
 The zygote itself never reads a byte that a child wrote: code goes in and results come out through
@@ -15,34 +15,19 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 from . import snippet
 from .confine import confine
 from .kernel import NEWPID, PR_SET_PDEATHSIG, prctl, setns, unshare
+from .memory import Memory, bytes_together, memory_of
+from .report import Reason, ReportBuffer
 from .settings import Settings
 
 _TICK_SECONDS = 0.05
 _NUM_HAND_OVERS = 3
-_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How an execution ended; `reason` is empty when the code came to its own end."""
-
-    number: int
-    reason: str
-    exit_code: int
-    signal: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    total_bytes: int
-    private_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +63,46 @@ def main() -> None:
     own_pids = -1 if settings.shares_host else os.open("/proc/self/ns/pid", os.O_RDONLY)
     kept = _open_directories(settings) if settings.shares_host else frozenset()
     control.send(json.dumps({"packages": found}).encode())
-    base = _memory("self")
-    while True:
+    base = memory_of("self")
+    buffer = ReportBuffer()
+    while _serve_one(settings, control, own_pids, base, kept, buffer):
+        pass
+
+
+def _serve_one(
+    settings: Settings,
+    control: socket.socket,
+    own_pids: int,
+    base: Memory,
+    kept: frozenset[int],
+    buffer: ReportBuffer,
+) -> bool:
+    """Run one execution; False when the host has closed the socket.
+
+    The next child inherits every live frame, so what belongs to one execution is local to this call.
+    """
+    child = _spawn(settings, own_pids, base, kept)
+    fds = _next_run(control)
+    if not fds:
+        return False  # the child dies with us
+    for _ in range(_NUM_HAND_OVERS):
+        if _hand_over(child, fds):
+            break
+        os.waitpid(child.pid, 0)  # killed while it waited, by the OOM killer for one: it had no code yet
+        os.close(child.pidfd)
         child = _spawn(settings, own_pids, base, kept)
-        number, fds = _next_run(control)
-        if number < 0:
-            return  # the child dies with us
-        for _ in range(_NUM_HAND_OVERS):
-            if _hand_over(child, fds):
-                break
-            os.waitpid(child.pid, 0)  # killed while it waited, by the OOM killer for one: it had no code yet
-            os.close(child.pidfd)
-            child = _spawn(settings, own_pids, base, kept)
-        else:
-            sys.exit("children die before they take code")
-        for fd in fds:
-            os.close(fd)
-        report = _attend(settings, control, child, number, base)
-        control.send(json.dumps(asdict(report)).encode())
+    else:
+        sys.exit("children die before they take code")
+    for fd in fds:
+        os.close(fd)
+    reason = _watch(settings, control, child, base)
+    if reason is not Reason.NONE:
+        # the first process of its pid namespace: the kernel takes every other with it
+        os.kill(child.pid, signal.SIGKILL)
+    buffer.reap(child.pid)
+    os.close(child.pidfd)
+    buffer.send(control, reason)
+    return True
 
 
 def _read_settings(control: socket.socket) -> Settings:
@@ -140,18 +147,16 @@ def _open_directories(settings: Settings) -> frozenset[int]:
     return frozenset(kept)
 
 
-def _next_run(control: socket.socket) -> tuple[int, list[int]]:
+def _next_run(control: socket.socket) -> list[int]:
+    """The descriptors of the next execution; none when the host is gone."""
     while True:
         order, fds, _, _ = socket.recv_fds(control, 64, 3)
-        if not order:
-            return -1, []
-        word, number = order.split()
-        if word == b"run":
-            return int(number), list(fds)
-        # a kill that crossed our report on its way: that execution is over
+        if order != b"kill":
+            return list(fds)
+        # it crossed our report on its way: that execution is over
 
 
-def _spawn(settings: Settings, own_pids: int, base: _Memory, kept: frozenset[int]) -> _Child:
+def _spawn(settings: Settings, own_pids: int, base: Memory, kept: frozenset[int]) -> _Child:
     """A child that is confined and waits for its code."""
     status = 0
     for _ in range(_NUM_HAND_OVERS):
@@ -172,7 +177,7 @@ def _spawn(settings: Settings, own_pids: int, base: _Memory, kept: frozenset[int
     sys.exit(f"the child could not be confined (wait status {status})")
 
 
-def _be_the_child(settings: Settings, channel: socket.socket, base: _Memory, kept: frozenset[int]) -> None:
+def _be_the_child(settings: Settings, channel: socket.socket, base: Memory, kept: frozenset[int]) -> None:
     """Confine, take one piece of code, run it, send the outcome, end. Never returns."""
     status = 70  # EX_SOFTWARE
     try:
@@ -243,26 +248,8 @@ def _hand_over(child: _Child, fds: list[int]) -> bool:
             return False
 
 
-def _attend(settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory) -> Report:
-    """Wait for the end of the code, or bring it about."""
-    reason = _watch(settings, control, child, number, base)
-    if reason:
-        # the first process of its pid namespace: the kernel takes every other with it
-        os.kill(child.pid, signal.SIGKILL)
-    _, status, usage = os.wait4(child.pid, 0)
-    os.close(child.pidfd)
-    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    # half, because the kernel judges by ticks and a busy machine gives fewer seconds than it counts
-    if (
-        not reason
-        and killed_by == signal.SIGKILL
-        and usage.ru_utime + usage.ru_stime >= 0.5 * settings.cpu_seconds
-    ):
-        reason = "cpu"
-    return Report(number, reason, os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0, killed_by)
-
-
-def _watch(settings: Settings, control: socket.socket, child: _Child, number: int, base: _Memory) -> str:
+def _watch(settings: Settings, control: socket.socket, child: _Child, base: Memory) -> Reason:
+    """Wait until the code ends, or until there is a reason to end it."""
     deadline = time.monotonic() + settings.wall_seconds
     poll = select.poll()
     poll.register(control, select.POLLIN)
@@ -270,37 +257,20 @@ def _watch(settings: Settings, control: socket.socket, child: _Child, number: in
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
-            return "timeout"
+            return Reason.TIMEOUT
         ready = {fd for fd, _ in poll.poll(1000 * min(left, _TICK_SECONDS))}
         if child.pidfd in ready:
-            return ""
+            return Reason.NONE
         if control.fileno() in ready:
-            order = control.recv(64).split()
-            if not order:
-                return "host gone"
-            if order == [b"kill", str(number).encode()]:
-                return "killed"
-        if _tree_bytes(settings, child, base) > settings.memory_bytes:
-            return "memory"
+            control.recv(64)
+            return Reason.ORDERED  # the only order there is now; without a host its end is the same
+        if bytes_together(_pids_of(settings, child), base) > settings.memory_bytes:
+            return Reason.MEMORY
 
 
-def _tree_bytes(settings: Settings, child: _Child, base: _Memory) -> int:
-    """Private memory of everything the code started, beyond what the fork shares with us.
-
-    RLIMIT_AS holds for one process at a time; this bounds them together, at every tick.
-    """
+def _pids_of(settings: Settings, child: _Child) -> list[str]:
+    """The execution's processes; RLIMIT_AS bounds one process, and memory is bounded for all together."""
     if settings.shares_host:
-        return max(0, _memory(str(child.pid)).private_bytes - base.private_bytes)
+        return [str(child.pid)]
     ours = {"1", str(os.getpid())}
-    pids = [name for name in os.listdir("/proc") if name.isdigit() and name not in ours]  # noqa: PTH208
-    return sum(max(0, _memory(pid).private_bytes - base.private_bytes) for pid in pids)
-
-
-def _memory(pid: str) -> _Memory:
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:  # noqa: PTH123 (called every tick)
-            pages = [int(word) for word in file.read().split()]
-    except OSError:
-        return _Memory(0, 0)  # it ended between the listing and now
-    total, resident, shared = pages[:3]
-    return _Memory(total * _PAGE_BYTES, (resident - shared) * _PAGE_BYTES)
+    return [name for name in os.listdir("/proc") if name.isdigit() and name not in ours]  # noqa: PTH208

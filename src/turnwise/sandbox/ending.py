@@ -1,0 +1,91 @@
+"""What became of an execution: its `Execution`, from the zygote's report and what the code wrote.
+
+Everything the code can bring about becomes an `Execution` here, and never an exception: an exception would
+count as the sandbox's own fault.
+"""
+
+import json
+import signal
+from typing import Any
+
+from turnwise.sandbox.execution import Execution, Limits, Stop
+from turnwise.sandbox.inside.report import Reason, Report
+from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
+
+_CPU_SHARE = 0.5
+"""Of the CPU limit, past which a SIGKILL is the limit's. The kernel counts whole ticks, so on a busy machine
+a process gets fewer seconds than are counted."""
+
+
+def execution_of(
+    report: Report, output: bytes, result: bytes, limits: Limits, seconds: float, *, is_output_full: bool
+) -> Execution:
+    """`result` is what came through the result pipe; the code can write to that pipe as well."""
+    stdout = output.decode("utf-8", "replace")
+    stopped, error = _stopped(report, limits, is_output_full=is_output_full)
+    outcome = _parse_outcome(result) if stopped is Stop.NONE else None
+    if stopped is Stop.NONE and outcome is None:
+        stopped, error = Stop.EXITED, f"the process ended with status {report.exit_code} before a result"
+    if outcome is None:
+        return Execution(stdout, "", None, error, stopped, seconds)
+    return Execution(
+        stdout=stdout,
+        value=_text(outcome.get("value")),
+        value_json=_json_text(outcome.get("value_json")),
+        error=_text(outcome.get("error")),
+        stopped=Stop.MEMORY if outcome.get("is_memory") is True else Stop.NONE,
+        seconds=seconds,
+    )
+
+
+def _stopped(report: Report, limits: Limits, *, is_output_full: bool) -> tuple[Stop, str]:
+    # first: the code may print its last byte too many and end before the order to kill it arrives
+    if is_output_full:
+        return Stop.OUTPUT, f"stopped: printed more than {limits.output_bytes} bytes"
+    reasons = {
+        Reason.TIMEOUT: (Stop.TIMEOUT, f"stopped: ran longer than {limits.wall_seconds:g} s"),
+        Reason.MEMORY: (Stop.MEMORY, f"stopped: used more than {limits.memory_bytes >> 20} MiB of memory"),
+        Reason.ORDERED: (Stop.KILLED, "stopped: its result was too large"),
+    }
+    if report.reason in reasons:
+        return reasons[report.reason]
+    if report.signal == signal.SIGKILL and report.cpu_seconds >= _CPU_SHARE * limits.cpu_seconds:
+        return Stop.CPU, f"stopped: used more than {limits.cpu_seconds} s of CPU"
+    if report.signal:
+        return Stop.KILLED, f"killed by {_signal_name(report.signal)}"
+    return Stop.NONE, ""
+
+
+def _signal_name(number: int) -> str:
+    """Python names no signal between SIGRTMIN and SIGRTMAX, nor the two that glibc keeps for itself."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _parse_outcome(data: bytes) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _text(value: object) -> str:
+    """Without lone surrogates, which cannot be sent on."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _json_text(value: object) -> str | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        parsed = json.loads(value, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    return None if is_deeper(parsed, MAX_DEPTH) else _text(value)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,36 @@
+"""Opens a sandbox of either kind for a test."""
+
+import contextlib
+import functools
+import os
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.sandbox.attack import BOTH
+from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
+from turnwise.sandbox.isolation import trial
+
+both_kinds = pytest.mark.parametrize("kind", BOTH, ids=str)
+
+
+@functools.cache
+def failure_of(kind: Kind) -> str:
+    return trial(kind)
+
+
+def require(kind: Kind) -> None:
+    """Skip where that wall does not stand; in CI a broken sandbox must not pass."""
+    if failure := failure_of(kind):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{kind}: {failure}")
+
+
+@contextlib.asynccontextmanager
+async def sandboxed(
+    kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, packages: tuple[str, ...] = (), **limits: Any
+) -> AsyncIterator[Sandbox]:
+    require(kind)
+    walls = Isolation(kind, "")
+    async with Sandbox(Limits(**limits), num_workers=num_workers, walls=walls, packages=packages) as sandbox:
+        yield sandbox

@@ -1,0 +1,48 @@
+"""Checks that an ending which code can bring about is its own fault, and unknown to the next execution."""
+
+import asyncio
+import textwrap
+
+from tests.sandbox.boxes import both_kinds, sandboxed
+from turnwise.sandbox import Kind, Stop
+
+
+@both_kinds
+def test_no_frame_knows_how_the_execution_before_ended(kind: Kind) -> None:
+    search = """
+    import gc, sys
+    frame, found = sys._getframe(), []
+    gc.unfreeze()
+    waiting = [value for value in gc.get_objects() if type(value).__module__.startswith('inside')]
+    while frame is not None:
+        waiting += frame.f_locals.items()
+        frame = frame.f_back
+    for _, value in [item if isinstance(item, tuple) else ('', item) for item in waiting]:
+        parts = [getattr(value, name, None) for name in getattr(type(value), '__slots__', ())]
+        found += [part for part in (value, *parts) if type(part) is int]
+    173 in found, len(found) > 3
+    """
+
+    async def play() -> None:
+        async with sandboxed(kind) as sandbox:
+            ended = await sandbox.run("import os\nos._exit(173)")
+            assert "status 173" in ended.error
+            after = await sandbox.run(textwrap.dedent(search))
+            assert (after.value, after.error) == ("(False, True)", "")
+
+    asyncio.run(play())
+
+
+@both_kinds
+def test_every_signal_that_code_sends_itself_ends_it_as_its_own_fault(kind: Kind) -> None:
+    async def play() -> None:
+        async with sandboxed(kind, wall_seconds=0.5) as sandbox:
+            for number in range(1, 65):
+                code = f"import os, signal\nsignal.pthread_sigmask(1, [])\nos.kill(os.getpid(), {number})"
+                execution = await sandbox.run(code)
+                assert execution.stopped in (Stop.NONE, Stop.KILLED, Stop.TIMEOUT), number
+            if kind is Kind.LANDLOCK:
+                assert execution.error == "killed by SIGRTMAX"
+                assert (await sandbox.run(code.replace("64", "35"))).error == "killed by signal 35"
+
+    asyncio.run(play())
