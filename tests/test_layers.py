@@ -13,6 +13,7 @@ LAYERS = (
     {
         *("types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"),
         "secret_values",
+        "regular_files",
     },
     {"admission", "protocols", "distributed", "requirements"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},

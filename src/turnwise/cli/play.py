@@ -71,7 +71,7 @@ def evaluate(
 
     if compare is not None:
         try:
-            print_comparison(*(read_report(path) for path in compare), as_json=as_json)
+            print_comparison(*(read_report(path.resolve()) for path in compare), as_json=as_json)
         except ValueError as error:
             fail(str(error))
         return
