@@ -21,7 +21,16 @@ LAYERS = (
     {"planning"},
     {"workbench"},
     {"readiness"},
-    {"evaluate", "lessons", "successes", "trained", "inspection", "demonstrations", "tickers"},
+    {
+        "evaluate",
+        "lessons",
+        "successes",
+        "trained",
+        "inspection",
+        "demonstrations",
+        "tickers",
+        "trusted_runs",
+    },
     {"run", "dashboard", "doctor", "embedded", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )

@@ -8,6 +8,7 @@ import typer
 from turnwise.cli import several
 from turnwise.cli.options import AsJson, Overrides, fail
 from turnwise.cli.recipes import Best, Step, announce_servers, read_agent, read_recipe, run_async
+from turnwise.cli.trust import Trust
 
 if TYPE_CHECKING:
     from turnwise.types import Task
@@ -58,6 +59,7 @@ def evaluate(
     ] = None,
     best: Best = False,
     step: Step = None,
+    trust: Trust = False,
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
@@ -78,7 +80,11 @@ def evaluate(
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
     agent = read_agent(
-        recipe, best=best, step=step, overrides=[*overrides, *(["engine.kind=scripted"] if script else [])]
+        recipe,
+        best=best,
+        step=step,
+        trust=trust,
+        overrides=[*overrides, *(["engine.kind=scripted"] if script else [])],
     )
     several.alone(agent.recipe, "eval")
     announce_servers(agent.recipe)

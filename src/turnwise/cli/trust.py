@@ -1,0 +1,65 @@
+"""Ask before a run's recipe starts what it names, unless the run is known to be the user's own."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from turnwise.cli.options import fail
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Start what the recipe of a run from elsewhere names (commands, modules) without asking.",
+    ),
+]
+
+
+def require_trust(
+    run: Path, recipe: "Recipe", changed: "Recipe", overrides: Sequence[str], *, is_given: bool
+) -> None:
+    """Ask on a terminal, refuse elsewhere, if the run's recipe names what this user has not agreed to.
+
+    `changed` is the run's recipe with the overrides. What an override names is not asked about.
+    """
+    from turnwise.printable import printable
+    from turnwise.trusted_runs import is_agreed_to, is_made_here, named_in, remember_agreed
+
+    if is_given or is_made_here(recipe):
+        return
+    keys = [override.partition("=")[0].strip() for override in overrides]
+    try:
+        named = [each for each in named_in(changed) if not _is_replaced(each.key, keys)]
+    except ValueError as error:
+        fail(str(error))
+    if is_agreed_to(named):
+        return
+    lines = "\n".join(f"  {each.key}: {each.words}" for each in named)
+    question = f"{run} was not made by you on this machine. Its recipe would start or use:\n{lines}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        fail(f"{question}\nNothing was started. --trust goes on with it.")
+    typer.echo(printable(question), err=True)
+    if not typer.confirm("Go on?", err=True):
+        fail("nothing was started")
+    remember_agreed(named)
+
+
+def keep_trust(before: "Recipe", after: "Recipe") -> None:
+    """The user changed the recipe of a run: the run is known, or not, as it was before."""
+    from turnwise.trusted_runs import is_agreed_to, is_made_here, named_in, remember_agreed, remember_made
+
+    if is_made_here(before):
+        remember_made(after)
+    elif is_agreed_to(named_in(before)):
+        remember_agreed(named_in(after))
+
+
+def _is_replaced(key: str, overridden: Sequence[str]) -> bool:
+    """Whether an override gives this key, or the section that it is in."""
+    return any(key == other or key.startswith(f"{other}.") for other in overridden)
