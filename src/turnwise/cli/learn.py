@@ -9,7 +9,7 @@ import typer
 from turnwise.cli import several
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async, run_recipe
-from turnwise.cli.trust import Trust, keep_trust
+from turnwise.cli.trust import Trust, keep_agreement
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -208,7 +208,6 @@ def _folder(
 ) -> "RunFolder":
     from turnwise.config import changed_recipe
     from turnwise.tracking.folder import RunFolder
-    from turnwise.trusted_runs import remember_made
 
     try:
         if resume is not None:
@@ -216,12 +215,10 @@ def _folder(
             folder = RunFolder.open(resume)
             before = folder.recipe
             folder.change_recipe(changed_recipe(before, overrides))
-            keep_trust(before, folder.recipe)
+            keep_agreement(before, folder.recipe)
             return folder
         assert recipe is not None
         run = settings.run
-        folder = RunFolder.create(run.folder, run.name or recipe.stem, settings, is_dated=not run.name)
-        remember_made(settings)
-        return folder
+        return RunFolder.create(run.folder, run.name or recipe.stem, settings, is_dated=not run.name)
     except ValueError as error:
         fail(str(error))

@@ -29,12 +29,13 @@ def require_trust(
     `changed` is the run's recipe with the overrides. What an override names is not asked about.
     """
     from turnwise.printable import printable
-    from turnwise.trusted_runs import is_agreed_to, is_made_here, named_in, remember_agreed
+    from turnwise.tracking.run_marks import is_agreed_to, is_made_here, remember_agreed
+    from turnwise.trusted_runs import named_in
 
-    if is_given or is_made_here(recipe):
-        return
     keys = [override.partition("=")[0].strip() for override in overrides]
     try:
+        if is_given or is_made_here(recipe):
+            return
         named = [each for each in named_in(changed) if not _is_replaced(each.key, keys)]
     except ValueError as error:
         fail(str(error))
@@ -50,13 +51,12 @@ def require_trust(
     remember_agreed(named)
 
 
-def keep_trust(before: "Recipe", after: "Recipe") -> None:
-    """The user changed the recipe of a run: the run is known, or not, as it was before."""
-    from turnwise.trusted_runs import is_agreed_to, is_made_here, named_in, remember_agreed, remember_made
+def keep_agreement(before: "Recipe", after: "Recipe") -> None:
+    """The user changed the recipe of a run from elsewhere: what was agreed to before still is."""
+    from turnwise.tracking.run_marks import is_agreed_to, is_made_here, remember_agreed
+    from turnwise.trusted_runs import named_in
 
-    if is_made_here(before):
-        remember_made(after)
-    elif is_agreed_to(named_in(before)):
+    if not is_made_here(before) and is_agreed_to(named_in(before)):
         remember_agreed(named_in(after))
 
 

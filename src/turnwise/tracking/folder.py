@@ -32,6 +32,7 @@ from turnwise.tracking.environment import known_secrets, redacted
 from turnwise.tracking.lines import Lines
 from turnwise.tracking.lock import Lock
 from turnwise.tracking.run_log import RunLog
+from turnwise.tracking.run_marks import is_made_here, remember_made
 from turnwise.tracking.tracker import check
 from turnwise.tracking.trackers import NO_TRACKERS, start_trackers
 from turnwise.tracking.versions import changed, read_versions, versions_now
@@ -61,6 +62,7 @@ class RunFolder:
         for part in ("checkpoints", "evaluations", "tokens", "trajectories"):
             (path / part).mkdir()
         folder = cls(path, Lock(path / "lock"))
+        remember_made(recipe)
         write_json(path / "versions.json", versions_now(recipe.seed))
         write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: with it, it is a run
         return folder
@@ -151,7 +153,10 @@ class RunFolder:
 
     def change_recipe(self, recipe: Recipe) -> None:
         """Go on with another one, such as more steps."""
-        if recipe != self.recipe:
+        before = self.recipe
+        if recipe != before:
+            if is_made_here(before):
+                remember_made(recipe)
             write_json(self.path / "recipe.json", recipe.model_dump(mode="json"))
 
     # --- as the run goes ---------------------------------------------------------------------------------
