@@ -156,7 +156,9 @@ def test_a_run_of_ones_own_is_never_asked_about(place: Path) -> None:
     run = place / "own" / "runs" / "run"
     moved = run.rename(place / "kept")
     file = place / "own" / "mcp.json"
-    file.write_text(file.read_text().replace("notebook", "renamed"))  # one's own file may change
+    servers = json.loads(file.read_text())["mcpServers"]
+    servers["notebook"]["env"] = {"MORE": "1"}  # one's own file may change
+    file.write_text(json.dumps({"mcpServers": servers}))
     chat = turnwise("chat", moved, place / "own")
     assert (chat.returncode, "was not made" in chat.stderr) == (0, False), chat.stderr
     more = turnwise("resume", moved, place / "own", "--set", "run.num_steps=1")

@@ -1,5 +1,6 @@
 """Ask before a run's recipe starts what it names, unless the run is known to be the user's own."""
 
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,8 @@ from turnwise.cli.options import fail
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
+
+logger = logging.getLogger(__name__)
 
 Trust = Annotated[
     bool,
@@ -41,7 +44,8 @@ def require_trust(
         fail(str(error))
     if is_agreed_to(named):
         return
-    lines = "\n".join(f"  {each.key}: {each.words}" for each in named)
+    # one line each: a line break in a command could pass for the end of the list
+    lines = "\n".join(f"  {each.key}: {each.words}".replace("\n", "\\n") for each in named)
     question = f"{run} was not made by you on this machine. Its recipe would start or use:\n{lines}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         fail(f"{question}\nNothing was started. --trust goes on with it.")
@@ -56,8 +60,11 @@ def keep_agreement(before: "Recipe", after: "Recipe") -> None:
     from turnwise.tracking.run_marks import is_agreed_to, is_made_here, remember_agreed
     from turnwise.trusted_runs import named_in
 
-    if not is_made_here(before) and is_agreed_to(named_in(before)):
-        remember_agreed(named_in(after))
+    try:
+        if not is_made_here(before) and is_agreed_to(named_in(before)):
+            remember_agreed(named_in(after))
+    except ValueError as error:  # an override replaced an mcp.json that is not there
+        logger.info("nothing was agreed to: %s", error)
 
 
 def _is_replaced(key: str, overridden: Sequence[str]) -> bool:
