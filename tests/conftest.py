@@ -5,6 +5,7 @@ Files with few tests that take long come first: left to the end, they would run 
 
 import gc
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Threads that spin at every barrier make the same work take up to ten times as long on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# The runs of tests are not the user's own.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="turnwise-state-")
 
 LONG = (
     "engines/test_vllm.py",

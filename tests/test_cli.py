@@ -51,6 +51,7 @@ def turnwise(
     if python is None:
         python = warm.light if args[0] in ("tools", "call") else warm.heavy
     inherited = {"PATH": os.environ["PATH"], "HOME": str(cwd), "COLUMNS": str(columns)}
+    inherited["XDG_STATE_HOME"] = os.environ["XDG_STATE_HOME"]  # runs that the tests made are this user's
     done = subprocess.run(
         [python(), "-m", "turnwise", *args],
         cwd=cwd,

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 LAYERS = (
     {
         *("types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"),
-        *("line_splitter", "secret_values"),
+        *("line_splitter", "regular_files", "secret_values"),
     },
     {"admission", "protocols", "distributed", "requirements"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
@@ -20,7 +20,10 @@ LAYERS = (
     {"planning"},
     {"workbench"},
     {"readiness"},
-    {"evaluate", "lessons", "successes", "trained", "inspection", "demonstrations", "tickers"},
+    {
+        *("evaluate", "lessons", "successes", "trained", "inspection", "demonstrations", "tickers"),
+        "trusted_runs",
+    },
     {"run", "dashboard", "doctor", "export", "talk", "warm_start", "served", "integrations"},
     {"cli", "__main__"},
 )

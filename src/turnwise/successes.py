@@ -7,10 +7,12 @@ import hashlib
 import json
 from array import array
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from turnwise.protocols import RewardDown
+from turnwise.regular_files import Damaged, names_in, read_bytes
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import Played, read_sound
 from turnwise.training.samples import Sample, samples_of
@@ -76,7 +78,7 @@ def successes_of(run: Path, tokenizer_json: str, *, samples_per_task: int) -> Su
 
     `tokenizer_json` is that of the model that is to learn from them.
     """
-    files = sorted((run / "trajectories").glob("step-*.jsonl"))
+    files = _episode_files(run)
     if not files:
         raise ValueError(f"--from {run}: not the folder of a run with episodes (trajectories/step-….jsonl)")
     max_id = _check_tokens(run, tokenizer_json)
@@ -97,6 +99,17 @@ def successes_of(run: Path, tokenizer_json: str, *, samples_per_task: int) -> Su
     num_repeated = latest.num_added - latest.num_different
     num_over = latest.num_different - len(samples)
     return Successes(samples, num_episodes, latest.num_added, num_repeated, num_over, tuple(unusable))
+
+
+def _episode_files(run: Path) -> list[Path]:
+    folder = run / "trajectories"
+    try:
+        names = names_in(folder)
+    except FileNotFoundError:
+        return []
+    except Damaged as error:
+        raise ValueError(f"--from {error}") from None
+    return [folder / name for name in names if fnmatch(name, "step-*.jsonl")]
 
 
 def _succeeded(played: Played) -> bool:
@@ -135,7 +148,7 @@ def _check_tokens(run: Path, tokenizer_json: str) -> int:
     """The largest token id; ValueError if the run's ids stand for other tokens than the model's."""
     file = run / "tokenizer.json"
     try:
-        of_run = _tokens(file.read_text("utf-8"))
+        of_run = _tokens(read_bytes(file).decode())
     except FileNotFoundError:
         raise ValueError(f"--from {run}: it has no tokenizer.json to say what its ids stand for") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from turnwise.config import Recipe
+from turnwise.regular_files import names_in
 from turnwise.tracking.folder import RunFolder
 from turnwise.training import checkpoint
 from turnwise.training.policy import Policy
@@ -40,15 +41,22 @@ def _found(folder: RunFolder, which: int | Literal["best"] | None) -> checkpoint
             raise ValueError(f"{folder.path}: no checkpoint was saved yet")
         if which is None:
             return last
-        step = last.facts["standing"]["best_step"] if which == "best" else which
+        step = _best_step(last) if which == "best" else which
         if step is None:
             raise ValueError(
                 f"{folder.path}: there was no validation (evaluation.every), so there is no best checkpoint"
             )
         path = checkpoint.at_step(folder.checkpoints, step)
         if path is None:
-            kept = ", ".join(sorted(path.name for path in folder.checkpoints.glob("step-*")))
+            kept = ", ".join(name for name in names_in(folder.checkpoints) if name.startswith("step-"))
             raise ValueError(f"{folder.path}: no checkpoint of step {step} is kept; there is {kept}")
         return checkpoint.load(path)
     except checkpoint.Unreadable as error:
         raise ValueError(str(error)) from None
+
+
+def _best_step(last: checkpoint.Checkpoint) -> int | None:
+    match last.facts:
+        case {"standing": {"best_step": int() | None as step}}:
+            return step
+    raise checkpoint.Unreadable(f"{last.path}: facts.json does not say which step was the best")

@@ -75,7 +75,7 @@ async def warm_up(
         **({} if successes is None else {"from": {"run": str(run), **successes.counts()}}),
         "steps": [asdict(step) for step in steps],
     }
-    write_json(out / METRICS, figures)
+    write_json(out / METRICS, figures, is_private=False)  # a model's folder is often shared
     return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps)
 
 

@@ -26,12 +26,13 @@ from tests.dashboard.recorded import (
     turn,
     write_run,
 )
+from turnwise import regular_files
 from turnwise.config import Recipe
-from turnwise.dashboard import growing
 from turnwise.dashboard.conversation import conversation, side_by_side, tokens
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, choices, members, of_task, page
 from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.traffic import traffic
 from turnwise.rollout.store import Played
@@ -103,7 +104,7 @@ def test_a_growing_file_is_read_from_where_it_was_left(
     play_step(folder, 0, [good(task("a"))])
     index = index_of(folder.path)
     read: list[tuple[str, int]] = []
-    before = growing.lines_from
+    before = regular_files.lines_from
 
     def watched(path: Path, offset: int) -> object:
         read.append((path.name, offset))
@@ -291,7 +292,7 @@ def test_success_is_what_the_run_counts_where_no_part_says_it(folder: RunFolder)
 def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -> None:
     index = index_of(write_run(tmp_path))
     [_, second] = page(index, Filter(task="ace", first=2, last=2))["rows"]
-    found = tokens(index, second["id"], {}, Pieces(Path("nowhere"), "nothing"))
+    found = tokens(index, second["id"], ShownRecipe(), Pieces(Path("nowhere"), "nothing"))
     assert found["is_traced"]
     first, last = [turn["update"] for turn in found["turns"]]
     assert (first["ratios"], last["ratios"]) == (RATIOS[:4], RATIOS[4:])
@@ -308,7 +309,7 @@ def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -
     ],
 )
 def test_of_tokens_that_were_not_kept_it_is_said_why(recorded: Index, wanted: Filter, words: str) -> None:
-    recipe = Recipe().model_dump(mode="json")
+    recipe = ShownRecipe.model_validate(Recipe().model_dump(mode="json"))
     for row in page(recorded, wanted)["rows"]:
         found = tokens(recorded, row["id"], recipe, Pieces(Path("nowhere"), "nothing"))
         assert not found["is_traced"]
@@ -327,9 +328,11 @@ def test_tokens_that_do_not_fit_their_episode_are_not_shown(
     play_step(folder, 0, [good(task("a"))])
     trace_step(folder, 0, ["a/0.0"])
     path = folder.tokens(0)
-    assert tokens(index_of(folder.path), 1, {}, Pieces(Path("nowhere"), "nothing"))["is_traced"]
+    assert tokens(index_of(folder.path), 1, ShownRecipe(), Pieces(Path("nowhere"), "nothing"))["is_traced"]
     path.write_text(json.dumps({**json.loads(path.read_text()), **lie}) + "\n")
-    assert not tokens(index_of(folder.path), 1, {}, Pieces(Path("nowhere"), "nothing"))["is_traced"]
+    assert not tokens(index_of(folder.path), 1, ShownRecipe(), Pieces(Path("nowhere"), "nothing"))[
+        "is_traced"
+    ]
 
 
 def test_a_reward_that_fails_is_a_fault_and_no_failure(folder: RunFolder) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import Best, Step, read_agent
+from turnwise.cli.trust import Trust
 
 
 def engine(
@@ -23,6 +24,7 @@ def engine(
     ] = 16.0,
     best: Best = False,
     step: Step = None,
+    trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Serve the recipe's engine over HTTP, to sample on another GPU or machine than the one that learns.
@@ -35,7 +37,7 @@ def engine(
     """
     import os
 
-    agent = read_agent(recipe, best=best, step=step, overrides=overrides)
+    agent = read_agent(recipe, best=best, step=step, trust=trust, overrides=overrides)
     from turnwise.engines.remote import TOKEN_VARIABLE
     from turnwise.served import serve_engine
 

@@ -8,7 +8,8 @@ import typer
 
 from turnwise.cli import several
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async
+from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async, run_recipe
+from turnwise.cli.trust import Trust, keep_agreement
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -36,6 +37,7 @@ def train(
     engine: Annotated[
         str, typer.Option(help="skyrl: the recipe's episodes in SkyRL's trainer on Ray; see docs/scaling.md.")
     ] = "",
+    trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Train a policy by playing tasks with real tools: GRPO, PPO and their kin, as the recipe says.
@@ -64,10 +66,11 @@ def train(
     if dry:
         _dry_run(recipe, overrides)
         return
-    settings = _settings(recipe, resume, overrides)
+    settings = _settings(recipe, resume, overrides, trust=trust)
     if several.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
-        source = [str(recipe)] if resume is None else ["--resume", str(resume)]
+        # whoever is to be asked has been
+        source = [str(recipe)] if resume is None else ["--resume", str(resume), "--trust"]
         # as settled here, where it was said if nothing can be quantised
         settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
         options = [word for override in (*overrides, *settled) for word in ("--set", override)]
@@ -86,17 +89,12 @@ def train(
         raise typer.Exit(3)
 
 
-def _settings(recipe: Path | None, resume: Path | None, overrides: list[str]) -> "Recipe":
+def _settings(recipe: Path | None, resume: Path | None, overrides: list[str], *, trust: bool) -> "Recipe":
     """The recipe, or the run's own, which is read again once its folder is held."""
-    from turnwise.config import changed_recipe
-    from turnwise.tracking.folder import RunFolder
-
     if resume is None:
         return read_recipe(recipe, overrides)
-    try:
-        return changed_recipe(RunFolder.read(resume).recipe, overrides)
-    except ValueError as error:
-        fail(str(error))
+    prepare()
+    return run_recipe(resume, overrides, trust=trust)
 
 
 def _train_elsewhere(
@@ -215,7 +213,9 @@ def _folder(
         if resume is not None:
             prepare()
             folder = RunFolder.open(resume)
-            folder.change_recipe(changed_recipe(folder.recipe, overrides))
+            before = folder.recipe
+            folder.change_recipe(changed_recipe(before, overrides))
+            keep_agreement(before, folder.recipe)
             return folder
         assert recipe is not None
         run = settings.run

@@ -7,6 +7,7 @@ import typer
 
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import Best, Step, announce_servers, check_run, chosen, read_agent, run_async
+from turnwise.cli.trust import Trust
 
 
 def export(
@@ -39,6 +40,7 @@ def chat(
     path: Annotated[Path, typer.Argument(help="A run's folder, or a recipe (TOML) for its model as it is.")],
     best: Best = False,
     step: Step = None,
+    trust: Trust = False,
     temperature: Annotated[float, typer.Option(help="0 is greedy: always the likeliest token.")] = 0.0,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
@@ -48,7 +50,7 @@ def chat(
     """
     from rich.console import Console
 
-    agent = read_agent(path, best=best, step=step, overrides=overrides)
+    agent = read_agent(path, best=best, step=step, trust=trust, overrides=overrides)
     announce_servers(agent.recipe)
     from turnwise.talk import lines_of, talk
 

@@ -8,6 +8,7 @@ import typer
 from turnwise.cli import several
 from turnwise.cli.options import AsJson, Overrides, fail
 from turnwise.cli.recipes import Best, Step, announce_servers, read_agent, read_recipe, run_async
+from turnwise.cli.trust import Trust
 
 if TYPE_CHECKING:
     from turnwise.types import Task
@@ -58,6 +59,7 @@ def evaluate(
     ] = None,
     best: Best = False,
     step: Step = None,
+    trust: Trust = False,
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
@@ -71,14 +73,18 @@ def evaluate(
 
     if compare is not None:
         try:
-            print_comparison(*(read_report(path) for path in compare), as_json=as_json)
+            print_comparison(*(read_report(path.resolve()) for path in compare), as_json=as_json)
         except ValueError as error:
             fail(str(error))
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
     agent = read_agent(
-        recipe, best=best, step=step, overrides=[*overrides, *(["engine.kind=scripted"] if script else [])]
+        recipe,
+        best=best,
+        step=step,
+        trust=trust,
+        overrides=[*overrides, *(["engine.kind=scripted"] if script else [])],
     )
     several.alone(agent.recipe, "eval")
     announce_servers(agent.recipe)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 import typer
 
 from turnwise.cli.options import fail, print_notes
+from turnwise.cli.trust import require_trust
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -68,8 +69,13 @@ def read_unsettled(path: Path | None, overrides: Sequence[str]) -> "Recipe":
         fail(str(error))
 
 
-def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str]) -> Agent:
-    """A run's recipe and what it has learned; or a recipe, whose model is as it is."""
+def read_agent(
+    path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str], trust: bool
+) -> Agent:
+    """A run's recipe and what it has learned; or a recipe, whose model is as it is.
+
+    `trust` is for a run from elsewhere: what its recipe names is started without asking.
+    """
     which = chosen(best, step)
     if path is None or not path.is_dir():
         if which is not None:
@@ -79,16 +85,29 @@ def read_agent(path: Path | None, *, best: bool, step: int | None, overrides: Se
         return Agent(read_recipe(path, overrides))
     prepare()
     check_run(path)
-    from turnwise.config import changed_recipe
+    recipe = run_recipe(path, overrides, trust=trust)
     from turnwise.trained import load_trained
     from turnwise.training.model_folder import plain_model
 
     try:
         trained = load_trained(path, which)
-        recipe = changed_recipe(trained.recipe, overrides)
     except ValueError as error:
         fail(str(error))
     return Agent(recipe, plain_model(trained.policy), f"{path}, step {trained.step}")
+
+
+def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
+    """The recipe of a run with the overrides, once the user trusts what it names."""
+    from turnwise.config import changed_recipe
+    from turnwise.tracking.folder import RunFolder
+
+    try:
+        kept = RunFolder.read(run).recipe
+        changed = changed_recipe(kept, overrides)
+    except ValueError as error:
+        fail(str(error))
+    require_trust(run, kept, changed, overrides, is_given=trust)
+    return changed
 
 
 def check_run(path: Path) -> None:

@@ -14,7 +14,7 @@ from turnwise.config.learning import (
     UpdateConfig,
     ValueConfig,
 )
-from turnwise.config.load import changed_recipe, load_recipe
+from turnwise.config.load import changed_recipe, load_recipe, stored_recipe
 from turnwise.config.playing import (
     EngineConfig,
     ModelConfig,
@@ -57,4 +57,5 @@ __all__ = [
     "ValueConfig",
     "changed_recipe",
     "load_recipe",
+    "stored_recipe",
 ]

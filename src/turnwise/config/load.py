@@ -90,6 +90,14 @@ def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
         raise ValueError(_readable(error)) from None
 
 
+def stored_recipe(data: Mapping[str, Any], where: str) -> Recipe:
+    """The recipe that a run's folder keeps, resolved when the run was begun."""
+    try:
+        return Recipe.model_validate(data)
+    except ValidationError as error:
+        raise ValueError(f"{where}: {_readable(error)}") from None
+
+
 def _check_one_length(num_steps: Any, num_epochs: Any) -> None:
     if num_epochs is not None:
         raise ValueError(

@@ -1,6 +1,7 @@
 """Takes what `turnwise view` was told, serves the page until it is stopped, or writes it to one file."""
 
 import contextlib
+import math
 import secrets
 import socket
 from collections.abc import Callable, Sequence
@@ -45,9 +46,9 @@ def address(host: str, port: int, token: str) -> str:
 def write_export(runs: Runs, out: Path) -> int:
     """How many bytes went there."""
     for run in runs:
-        run.index.refresh()
+        run.refresh(seconds=math.inf)
     content = export(runs)
-    write_whole(out, content)
+    write_whole(out, content, is_private=False)  # made to be given to others
     return len(content)
 
 

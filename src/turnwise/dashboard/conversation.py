@@ -8,6 +8,7 @@ from turnwise.dashboard.episodes import fault_of
 from turnwise.dashboard.index import Index, offer
 from turnwise.dashboard.listing import members, of_task
 from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.traced import group_advantage, traced, why_not
 
 
@@ -59,7 +60,7 @@ def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[st
     return found
 
 
-def tokens(index: Index, episode: int, recipe: Mapping[str, Any], pieces: Pieces) -> dict[str, Any]:
+def tokens(index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces) -> dict[str, Any]:
     """Each turn's tokens: ids, their text where it can be had, log-probs, and their part in the update.
 
     [prompt: mask 0] [sampled: mask 1], as the trainer sees them.

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import itertools
 import json
+import logging
 import re
 from typing import Any
 
@@ -11,8 +12,10 @@ from turnwise.dashboard import conversation, listing, measured, series
 from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.runs import Run, Runs
 from turnwise.dashboard.script import PAGE, bundle
-from turnwise.dashboard.server import as_json
+from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
 from turnwise.dashboard.traffic import traffic
+
+logger = logging.getLogger(__name__)
 
 NUM_EPISODES = 200
 """Of each run, whole: failures of evaluations first, then the last steps of training."""
@@ -81,7 +84,7 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
 
 def _episodes(run: Run) -> dict[str, Any]:
     """As many as fit, with all of their groups' members that are among them."""
-    index, pieces = run.index, Pieces(run.folder, run.model)
+    index, pieces = run.index, Pieces(run.folder, run.recipe.model.path)
     failures = listing.Filter(is_success=False)
     sources = [each["value"] for each in listing.choices(index)["source"] if each["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}
@@ -91,9 +94,13 @@ def _episodes(run: Run) -> dict[str, Any]:
     kept: dict[str, Any] = {"rows": [], "trajectory": {}, "group": {}, "tokens": {}}
     num_bytes = 0
     for number, row in list(rows.items())[:NUM_EPISODES]:
-        whole = conversation.conversation(index, number)
-        tokens = conversation.tokens(index, number, run.recipe, pieces)
-        size = len(json.dumps(whole)) + len(json.dumps(tokens))
+        try:
+            whole = conversation.conversation(index, number)
+            tokens = conversation.tokens(index, number, run.recipe, pieces)
+            size = len(json.dumps(whole)) + len(json.dumps(tokens))
+        except (LookupError, ValueError, *OF_DAMAGED_FILES) as error:
+            logger.warning("%s: episode %d is left out: %s", run.name, number, type(error).__name__)
+            continue
         if num_bytes + size > MAX_BYTES:  # a smaller one may still fit
             continue
         num_bytes += size

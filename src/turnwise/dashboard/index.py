@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -20,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.dashboard.episodes import episode_of, text, tools_of
-from turnwise.dashboard.growing import Line, Mark, is_same, lines_from, mark_at, read_at
+from turnwise.dashboard.growing import Mark, is_same, mark_at, read_at
+from turnwise.dashboard.tables import NEW_FILE, connect, forget, new_row, prepare, transaction
+from turnwise.regular_files import Damaged, Line, lines_from, names_in
 from turnwise.tracking.lines import plain
 from turnwise.types import Tool
 
 logger = logging.getLogger(__name__)
-
-VERSION = 4
-"""Of the tables: an index of another version is made anew."""
 
 _LINES_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 16 << 20
@@ -35,7 +35,12 @@ _FOLDERS = ("evaluations", "trajectories", "tokens")
 _NUM_LAST = 64
 """Of each folder, files that may still grow: those of the last steps. The others are looked at seldom."""
 
-_NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}\.jsonl")
+"""What a run calls its files. Others may not even be text that a database can hold."""
+
+_MAX_STEP = 2**53
+"""What a page's numbers can hold."""
+
 _NOT_OURS = (
     ValueError,
     LookupError,
@@ -46,41 +51,13 @@ _NOT_OURS = (
     sqlite3.DataError,
 )
 
-_TABLES = """
-CREATE TABLE files (id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER, offset INTEGER, tail TEXT,
-  num_bad INTEGER);
-CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE figures (name INTEGER, step INTEGER, value REAL, PRIMARY KEY (name, step)) WITHOUT ROWID;
-CREATE TABLE times (step INTEGER PRIMARY KEY, time REAL);
-CREATE TABLE histograms (name TEXT, step INTEGER, edges TEXT, counts TEXT, PRIMARY KEY (name, step));
-CREATE TABLE alarms (step INTEGER, name TEXT, level TEXT, value REAL, threshold REAL, message TEXT);
-CREATE TABLE offers (file INTEGER, digest TEXT, offset INTEGER, length INTEGER, PRIMARY KEY (file, digest));
-CREATE TABLE episodes (id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, length INTEGER, digest TEXT,
-  source TEXT, step INTEGER, task TEXT, family TEXT, difficulty TEXT, episode TEXT, reward REAL,
-  is_success INTEGER, stop TEXT, fault TEXT, num_turns INTEGER, num_calls INTEGER, num_tokens INTEGER,
-  seconds REAL, engine_seconds REAL, tool_seconds REAL);
-CREATE INDEX episodes_step ON episodes (step);
-CREATE INDEX episodes_task ON episodes (task, step);
-CREATE INDEX episodes_file ON episodes (file);
-CREATE TABLE calls (episode INTEGER, file INTEGER, source TEXT, step INTEGER, tool TEXT, server TEXT,
-  cause TEXT, seconds REAL, num_retries INTEGER);
-CREATE INDEX calls_tool ON calls (source, tool, seconds, step, cause, num_retries, server);
-CREATE INDEX calls_server ON calls (source, server, seconds, step);
-CREATE INDEX calls_name ON calls (tool, episode);
-CREATE INDEX calls_episode ON calls (episode, tool);
-CREATE INDEX calls_file ON calls (file);
-CREATE TABLE traces (step INTEGER, episode TEXT, file INTEGER, offset INTEGER, length INTEGER,
-  PRIMARY KEY (step, episode)) WITHOUT ROWID;
-CREATE INDEX traces_file ON traces (file);
-"""
-
 
 class Index:
     """What is known of one run; `refresh` reads what is new, from any thread, one at a time."""
 
     def __init__(self, run: Path, cache: Path) -> None:
         self.run = run.resolve()
-        name = hashlib.blake2b(str(self.run).encode(), digest_size=12).hexdigest()
+        name = hashlib.blake2b(os.fsencode(self.run), digest_size=12).hexdigest()
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path = cache / f"{name}.sqlite"
         self._lock = threading.Lock()
@@ -94,7 +71,24 @@ class Index:
         self._folders: list[int] = []
         self._known_files: list[str] = []
         self._offers: dict[tuple[int, str], tuple[Tool, ...]] = {}
-        self._prepare()
+        self._damaged: dict[str, str] = {}
+        self._fault = ""
+        prepare(self.path)
+
+    @property
+    def problems(self) -> list[str]:
+        """One line for each file that could not be read, or not all of it."""
+        found = [f"{name}: {reason}" for name, reason in sorted(self._damaged.copy().items())]
+        with self.reading() as connection:
+            rows = connection.execute("SELECT name, num_bad FROM files WHERE num_bad > 0 ORDER BY name")
+            found += [f"{row['name']}: {row['num_bad']} of its lines cannot be read" for row in rows]
+        return [*found, self._fault] if self._fault else found
+
+    def give_up(self, reason: str) -> bool:
+        """The folder could not be read for this reason, until a refresh succeeds; whether that is news."""
+        fault = f"the folder could not be read: {reason}"
+        is_news, self._fault, self.is_behind = fault != self._fault, fault, False
+        return is_news
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -109,18 +103,21 @@ class Index:
     def refresh(self, *, seconds: float = math.inf) -> bool:
         """Read what was written since, for about so long; whether that was anything."""
         deadline = time.monotonic() + seconds
-        with self._lock, contextlib.closing(self._connect()) as connection:
+        with self._lock, contextlib.closing(connect(self.path)) as connection:
             files, is_changed = self._listed(connection)
             if not self._num_refreshed:  # what another process of ours has read already
                 rows = connection.execute("SELECT name, inode, offset FROM files")
                 self._seen = {row["name"]: (row["inode"], row["offset"]) for row in rows}
             due, self.is_behind = self._due(files), False
             for number, (file, seen) in enumerate(due):
-                is_changed |= self._read(connection, file, seen)
-                self.is_behind = number + 1 < len(due)
+                has_new, is_done = self._read(connection, file, seen, deadline)
+                is_changed |= has_new
+                self.is_behind = not is_done or number + 1 < len(due)
                 if time.monotonic() > deadline:
                     break
             self._num_refreshed += not self.is_behind
+            is_changed |= bool(self._fault)
+            self._fault = ""
             self.num_changes += is_changed
             return is_changed
 
@@ -131,38 +128,19 @@ class Index:
         if row is None:
             raise LookupError("the file is no longer in the run")
         try:
-            record: dict[str, Any] = json.loads(read_at(self.run / row["name"], offset, length))
-        except (OSError, ValueError) as error:
+            record = json.loads(read_at(self.run / row["name"], offset, length))
+        except (OSError, ValueError, RecursionError) as error:
             raise LookupError(f"the line is no longer there: {type(error).__name__}") from None
+        if not isinstance(record, dict):
+            raise LookupError("the line is no longer there: it is another one")
         return record
-
-    # --- the database --------------------------------------------------------------------------------------
-
-    def _prepare(self) -> None:
-        try:
-            with contextlib.closing(self._connect()) as connection:
-                if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
-                    return
-        except sqlite3.DatabaseError:
-            logger.warning("%s: not readable, so it is made anew", self.path)
-        for file in self.path.parent.glob(f"{self.path.name}*"):
-            file.unlink(missing_ok=True)
-        with contextlib.closing(self._connect()) as connection:
-            connection.executescript(f"{_TABLES} PRAGMA user_version = {VERSION};")
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-        connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")  # a cache: lost, it is made anew
-        return connection
 
     # --- which files ---------------------------------------------------------------------------------------
 
     def _listed(self, connection: sqlite3.Connection) -> tuple[list[str], bool]:
         """The files, and whether some that were known are gone; looked up anew where a folder has changed."""
         folders = [self.run, *(self.run / name for name in _FOLDERS)]
-        now = [folder.stat().st_mtime_ns if folder.is_dir() else 0 for folder in folders]
+        now = [_changed_at(folder) for folder in folders]
         if now == self._folders and self._num_refreshed % 30:
             return self._known_files, False
         # the time first: what comes while we look is then seen the next time
@@ -171,11 +149,15 @@ class Index:
 
     def _files(self) -> list[str]:
         """The figures first, so that the page has something to show; then episodes by step; tokens last."""
-        found = ["metrics.jsonl"] if (self.run / "metrics.jsonl").exists() else []
+        found = ["metrics.jsonl"] if os.path.lexists(self.run / "metrics.jsonl") else []
         for folder in _FOLDERS:
-            with contextlib.suppress(FileNotFoundError):
-                names = sorted(entry.name for entry in os.scandir(self.run / folder))
-                found += [f"{folder}/{name}" for name in names if name.endswith(".jsonl")]
+            self._damaged.pop(folder, None)
+            try:
+                found += [f"{folder}/{name}" for name in names_in(self.run / folder) if _NAME.fullmatch(name)]
+            except FileNotFoundError:
+                continue
+            except Damaged as error:
+                self._damaged[folder] = error.reason
         return found
 
     def _due(self, files: list[str]) -> list[tuple[str, tuple[int, int]]]:
@@ -187,7 +169,11 @@ class Index:
         for file in files:
             if is_sweep or file in late or file not in self._seen:
                 with contextlib.suppress(FileNotFoundError):  # cut by a resume since it was listed
-                    status = (self.run / file).stat()
+                    try:
+                        status = (self.run / file).lstat()
+                    except PermissionError as error:
+                        self._damaged[file] = f"cannot be read: {error.strerror}"
+                        continue
                     now = (status.st_ino, status.st_size)
                     if self._seen.get(file) != now:
                         due.append((file, now))
@@ -197,46 +183,64 @@ class Index:
         known = {row["name"]: row["id"] for row in connection.execute("SELECT id, name FROM files")}
         lost = known.keys() - set(files)
         for name in lost:
-            with _transaction(connection):
-                _forget(connection, known[name], name)
+            with transaction(connection):
+                forget(connection, known[name], name)
             self._seen.pop(name, None)
+        for name in self._damaged.keys() - set(files) - set(_FOLDERS):
+            del self._damaged[name]
         return bool(lost)
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    def _read(self, connection: sqlite3.Connection, name: str, seen: tuple[int, int]) -> bool:
+    def _read(
+        self, connection: sqlite3.Connection, name: str, seen: tuple[int, int], deadline: float
+    ) -> tuple[bool, bool]:
+        """Whether something was new, and whether the file was read to its end."""
+        before, self._damaged = self._damaged, {**self._damaged}
+        self._damaged.pop(name, None)
         is_changed = False
         try:
             while self._read_part(connection, name):
                 is_changed = True
+                if name not in self._damaged and time.monotonic() > deadline:
+                    return True, False
             self._seen[name] = seen
         except FileNotFoundError:  # cut by a resume between the look and the reading
             self._seen.pop(name, None)
-        return is_changed
+        except Damaged as error:
+            self._damaged[name], self._seen[name] = error.reason, seen
+        return is_changed or self._damaged != before, True
 
     def _read_part(self, connection: sqlite3.Connection, name: str) -> bool:
-        """Some lines, and the mark after them, in one transaction; whether there were any."""
+        """Some lines, and the mark after them, in one transaction; whether there may be more."""
         path = self.run / name
-        with _transaction(connection):
+        with transaction(connection):
             self._names.clear()
             row = connection.execute("SELECT * FROM files WHERE name = ?", (name,)).fetchone()
             mark = Mark(row["inode"], row["offset"], row["tail"]) if row else Mark()
             if row and not is_same(path, mark):
-                _forget(connection, row["id"], name)
+                forget(connection, row["id"], name)
                 row, mark = None, Mark()
-            file = row["id"] if row else _new_row(connection, _NEW_FILE, name)
-            num_bad, end = 0, mark.offset
-            for number, line in enumerate(lines_from(path, mark.offset)):
-                num_bad += not self._keep(connection, file, name, line)
-                end = line.end
-                if number >= _LINES_AT_ONCE or end - mark.offset > _BYTES_AT_ONCE:
-                    break
+            file = row["id"] if row else new_row(connection, NEW_FILE, name)
+            num_bad, end, damage = 0, mark.offset, ""
+            try:
+                for number, line in enumerate(lines_from(path, mark.offset)):
+                    if not line.is_ended:
+                        break
+                    num_bad += not self._keep(connection, file, name, line)
+                    end = line.end
+                    if number >= _LINES_AT_ONCE or end - mark.offset > _BYTES_AT_ONCE:
+                        break
+            except Damaged as error:  # what stood before it is kept
+                damage = error.reason
             now = mark_at(path, end)
             connection.execute(
                 "UPDATE files SET inode = ?, offset = ?, tail = ?, num_bad = num_bad + ? WHERE id = ?",
                 (now.inode, now.offset, now.tail, num_bad, file),
             )
-        return end > mark.offset
+        if damage:
+            self._damaged[name] = damage
+        return end > mark.offset and not damage
 
     def _keep(self, connection: sqlite3.Connection, file: int, name: str, line: Line) -> bool:
         """Whether the line was one of ours."""
@@ -259,7 +263,7 @@ class Index:
         return True
 
     def _keep_figures(self, connection: sqlite3.Connection, record: Mapping[str, Any]) -> None:
-        step = int(record["step"])
+        step = _step(record["step"])
         connection.execute("INSERT OR REPLACE INTO times VALUES (?, ?)", (step, float(record["time"])))
         rows = [
             (self._name(connection, text(name)), step, _number(value))
@@ -268,7 +272,8 @@ class Index:
         # a name that rollouts and update both have is the rollouts': they come first and cover every episode
         connection.executemany("INSERT OR IGNORE INTO figures VALUES (?, ?, ?)", rows)
         for name, histogram in record.get("histograms", {}).items():
-            values = (text(name), step, json.dumps(histogram["edges"]), json.dumps(histogram["counts"]))
+            edges, counts = _numbers(histogram["edges"]), _numbers(histogram["counts"])
+            values = (text(name), step, json.dumps(edges), json.dumps(counts))
             connection.execute("INSERT OR REPLACE INTO histograms VALUES (?, ?, ?, ?)", values)
         for alarm in record.get("alarms", ()):
             words = (text(alarm["name"]), text(alarm["level"]))
@@ -282,7 +287,7 @@ class Index:
         if not self._names:
             self._names |= {row["name"]: row["id"] for row in connection.execute("SELECT * FROM names")}
         if name not in self._names:
-            self._names[name] = _new_row(connection, "INSERT INTO names (name) VALUES (?)", name)
+            self._names[name] = new_row(connection, "INSERT INTO names (name) VALUES (?)", name)
         return self._names[name]
 
     def _keep_played(
@@ -301,7 +306,7 @@ class Index:
         source, step = _source(connection, name, found.step)
         row = (file, *place, digest, source, step, *astuple(found)[1:-1])
         marks = ", ".join("?" * (len(row) + 1))
-        number = _new_row(connection, f"INSERT INTO episodes VALUES ({marks})", None, *row)  # noqa: S608
+        number = new_row(connection, f"INSERT INTO episodes VALUES ({marks})", None, *row)  # noqa: S608
         connection.executemany(
             "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(number, file, source, step, *astuple(call)) for call in found.calls],
@@ -326,7 +331,7 @@ def _keep_traced(connection: sqlite3.Connection, file: int, line: Line, record: 
     """Where it stands; the tokens themselves are read when they are looked at."""
     if record["kind"] != "tokens":
         raise ValueError("not a line of tokens")
-    values = (int(record["step"]), text(record["episode"]), file, line.offset, len(line.content))
+    values = (_step(record["step"]), text(record["episode"]), file, line.offset, len(line.content))
     connection.execute("INSERT OR REPLACE INTO traces VALUES (?, ?, ?, ?, ?)", values)
 
 
@@ -343,33 +348,28 @@ def _source(connection: sqlite3.Connection, name: str, step: int) -> tuple[str, 
     return stem, int(number) if number.isdecimal() else None
 
 
+def _step(value: Any) -> int:
+    step = int(value)
+    if not 0 <= step <= _MAX_STEP:
+        raise ValueError(f"no step has the number {step}")
+    return step
+
+
+def _numbers(values: Any) -> list[float]:
+    """ValueError or TypeError if one is not a finite number."""
+    found = [float(value) for value in values]
+    if not all(map(math.isfinite, found)):
+        raise ValueError("not a finite number")
+    return [int(value) if value.is_integer() else value for value in found]
+
+
+def _changed_at(folder: Path) -> int:
+    """When something was added to or removed from a folder; 0 if that cannot be seen."""
+    try:
+        return folder.lstat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 def _number(value: Any) -> float | None:
     return None if value is None or plain(float(value)) is None else float(value)
-
-
-def _new_row(connection: sqlite3.Connection, statement: str, *values: Any) -> int:
-    number = connection.execute(statement, values).lastrowid
-    assert number is not None
-    return number
-
-
-def _forget(connection: sqlite3.Connection, file: int, name: str) -> None:
-    """All that came from a file."""
-    if name == "metrics.jsonl":
-        for table in ("figures", "times", "histograms", "alarms"):
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
-    else:
-        for table in ("episodes", "calls", "offers", "traces"):
-            connection.execute(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608
-    connection.execute("DELETE FROM files WHERE id = ?", (file,))
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")  # two processes may look at one run
-    try:
-        yield
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")

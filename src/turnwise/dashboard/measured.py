@@ -9,6 +9,7 @@ from typing import Any
 from turnwise.evaluate.report import Report, figures, read_report
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import rates_by_task
+from turnwise.regular_files import Damaged, names_in
 
 
 def evaluations(run: Path) -> list[dict[str, Any]]:
@@ -21,22 +22,29 @@ def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
     paths = {path.stem: path for path in _files(run)}
     if before not in paths or after not in paths:
         raise LookupError(f"no evaluations {before!r} and {after!r}")
-    marks = [(path, path.stat().st_mtime_ns) for path in (paths[before], paths[after])]
+    marks = [(path, path.lstat().st_mtime_ns) for path in (paths[before], paths[after])]
     return _compared(*marks[0], *marks[1])
 
 
 def _files(run: Path) -> list[Path]:
     """before, step by step, after."""
     order = {"before": 0, "after": 2}
-    found = (run / "evaluations").glob("*.json")
+    try:
+        names = [name for name in names_in(run / "evaluations") if name.endswith(".json")]
+    except (FileNotFoundError, Damaged):  # the run's problems name it
+        return []
+    found = [run / "evaluations" / name for name in names]
     return sorted(found, key=lambda path: (order.get(path.stem, 1), path.stem))
 
 
 def _figures(path: Path) -> dict[str, Any]:
     try:
-        report = _read(path, path.stat().st_mtime_ns)
-    except (ValueError, OSError):
-        return {"name": path.stem, "error": "not readable as an evaluation"}
+        changed = path.lstat().st_mtime_ns
+        report, summaries = _read(path, changed), _summaries(path, changed)
+    except Damaged as error:
+        return {"name": path.stem, "error": f"not readable as an evaluation: {path.name} {error.reason}"}
+    except (ValueError, OSError, ArithmeticError) as error:
+        return {"name": path.stem, "error": f"not readable as an evaluation: {type(error).__name__}"}
     return {
         "name": path.stem,
         "model": report.model,
@@ -46,7 +54,7 @@ def _figures(path: Path) -> dict[str, Any]:
         "num_tasks_asked": report.num_tasks_asked,
         "num_tasks_missing": report.num_tasks_missing,
         "num_lost": report.num_lost,
-        **_summaries(path, path.stat().st_mtime_ns),
+        **summaries,
     }
 
 

@@ -1,11 +1,13 @@
 """Takes a run's folder and its model, gives the text of each token id, where the tokenizer is here."""
 
 import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from turnwise.chat.tokenizer import EMBEDDED, EMBEDDED_FOLDER
+from turnwise.regular_files import read_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +37,16 @@ def _open(run: Path, model: str) -> Any:
     if file is None:
         return None
     try:
+        # a model of the hub's cache is a link; the run's own file is none
+        content = read_bytes(file, follows_links=file.parent != run)
         from tokenizers import Tokenizer
 
-        return Tokenizer.from_file(str(file))
+        return Tokenizer.from_buffer(content)
     except ImportError:
         return None
-    except Exception as error:  # noqa: BLE001 (the library raises nothing more special)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 (the library raises Exception itself; a panic is not even one)
         logger.warning("%s: not readable as a tokenizer: %s", file, type(error).__name__)
         return None
 
@@ -48,7 +54,7 @@ def _open(run: Path, model: str) -> Any:
 def _file(run: Path, model: str) -> Path | None:
     """The run's own first: a model of the same name may have become another since."""
     for folder in (run, EMBEDDED_FOLDER if model == EMBEDDED else Path(model)):
-        if (folder / "tokenizer.json").is_file():
+        if os.path.lexists(folder / "tokenizer.json"):
             return folder / "tokenizer.json"
     try:
         from huggingface_hub import try_to_load_from_cache

@@ -1,7 +1,5 @@
-"""Takes paths, gives the runs found there, each with its index and its standing; new ones as they appear."""
+"""The runs under some paths, each with its index and what the page shows of it; new ones as they appear."""
 
-import contextlib
-import json
 import logging
 import os
 import tempfile
@@ -10,18 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.config import CLIP_BOUNDS
 from turnwise.dashboard.index import Index
+from turnwise.dashboard.run_facts import RunFacts, ShownRecipe, read_facts
 from turnwise.dashboard.series import last_step, latest
-from turnwise.tracking.ending import read_ending
-from turnwise.tracking.lock import holder_elsewhere, is_held
 
 logger = logging.getLogger(__name__)
-
-DIED = (
-    "its process ended without recording why: it was killed (kill -9, out of memory), or the machine went "
-    "down; training.log ends with the last line it wrote"
-)
 
 _SHOWN = ("success/rate", "reward/mean", "validation/success")
 
@@ -35,42 +26,44 @@ class Run:
     index: Index
 
     @property
-    def recipe(self) -> dict[str, Any]:
-        """As the file has it: a run of another version may not fit today's recipe, and can still be seen."""
-        return _json(self.folder / "recipe.json")
+    def facts(self) -> RunFacts:
+        return read_facts(self.folder)
 
     @property
-    def model(self) -> str:
-        return str(self.recipe.get("model", {}).get("path", ""))
+    def recipe(self) -> ShownRecipe:
+        return self.facts.recipe
 
-    @property
-    def state(self) -> str:
-        """`running`, `finished`, `stopped`, `halted` or `crashed`; `died` or `unknown` without a record."""
-        return self.ended()[0]
-
-    def ended(self) -> tuple[str, str]:
-        """The state, and the reason for it."""
-        return _state(self.folder, _json(self.folder / "summary.json"))
+    def refresh(self, *, seconds: float) -> bool:
+        """Read for about `seconds`; whether there was anything new. A failure becomes one of its problems."""
+        try:
+            is_changed = self.index.refresh(seconds=seconds)
+        except Exception as error:  # whatever one folder holds, the others are still read
+            words = error.strerror if isinstance(error, OSError) else error  # without the folder's own place
+            is_changed = self.index.give_up(f"{type(error).__name__}: {words}")
+            if is_changed:
+                logger.warning("%s could not be read", self.folder, exc_info=error)
+        return is_changed
 
     def standing(self) -> dict[str, Any]:
         """What the page shows of every run, whichever is chosen."""
-        recipe, summary = self.recipe, _json(self.folder / "summary.json")
-        state, reason = self.ended()
+        facts, index = self.facts, self.index
+        recipe, summary = facts.recipe, facts.summary
         return {
             "name": self.name,
             "folder": str(self.folder),
-            "state": state,
-            "reason": reason,
-            "last_step": last_step(self.index),
-            "num_steps": recipe.get("run", {}).get("num_steps"),
-            "heldout": summary.get("heldout_success", {}),
-            "gain": summary.get("heldout_gain"),
-            "seconds": summary.get("seconds"),
-            "latest": latest(self.index, _SHOWN),
-            "model": self.model,
-            "algorithm": _algorithm(recipe),
-            "health": recipe.get("health", {}),
-            "clip": _clip(recipe),
+            "state": facts.state,
+            "reason": facts.reason,
+            "problems": [*facts.problems, *index.problems],
+            "last_step": last_step(index),
+            "num_steps": recipe.run.num_steps,
+            "heldout": summary.heldout_success,
+            "gain": None if summary.heldout_gain is None else summary.heldout_gain.model_dump(),
+            "seconds": summary.seconds,
+            "latest": latest(index, _SHOWN),
+            "model": recipe.model.path,
+            "algorithm": recipe.algorithm.words,
+            "health": {name: rule.model_dump() for name, rule in recipe.health.items()},
+            "clip": recipe.algorithm.clip,
         }
 
 
@@ -87,7 +80,7 @@ class Runs:
 
     def look(self) -> bool:
         """Whether there are others than before."""
-        found = [folder.resolve() for path in self._paths for folder in _folders(path)]
+        found = [Path(os.path.realpath(folder)) for path in self._paths for folder in _folders(path)]
         before = set(self._runs)
         self._runs = {name: run for name, run in self._runs.items() if run.folder in found}
         known = {run.folder for run in self._runs.values()}
@@ -122,51 +115,26 @@ def _writable(cache: Path) -> Path:
 
 
 def _folders(path: Path) -> list[Path]:
-    if (path / "recipe.json").is_file():
+    """The path itself if it is a run's folder, else the runs' folders in it."""
+    if _is_run(path):
         return [path]
-    if not path.is_dir():
+    try:
+        return sorted(each for each in path.iterdir() if _is_run(each))
+    except OSError:
         return []
-    return sorted(each for each in path.iterdir() if (each / "recipe.json").is_file())
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it has anything called recipe.json. A folder that cannot be looked into may be one."""
+    try:
+        (folder / "recipe.json").lstat()
+    except PermissionError:
+        return folder.is_dir()
+    except OSError:  # none, or no folder
+        return False
+    return True
 
 
 def _free_name(name: str, taken: Mapping[str, Run]) -> str:
     names = [name, *(f"{name}~{number}" for number in range(2, len(taken) + 3))]
     return next(each for each in names if each not in taken)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text("utf-8"))
-        if isinstance(found, dict):
-            return found
-    return {}
-
-
-def _state(folder: Path, summary: Mapping[str, Any]) -> tuple[str, str]:
-    """The state, and why it is so; a run of a version without ended.json is judged by its summary."""
-    lock = folder / "lock"
-    if is_held(lock):
-        return "running", ""
-    ending = read_ending(folder / "ended.json")
-    if ending is not None:
-        return ending.how.value, ending.why
-    if summary:
-        stopped = str(summary.get("stopped") or "")
-        return ("stopped" if stopped else "finished"), stopped
-    if holder := holder_elsewhere(lock):
-        return "unknown", f"held by {holder}; whether that still runs cannot be seen from here"
-    return "died", DIED
-
-
-def _algorithm(recipe: Mapping[str, Any]) -> str:
-    algorithm = recipe.get("algorithm", {})
-    words = (algorithm.get("preset"), algorithm.get("advantage"), algorithm.get("loss"))
-    return " · ".join(str(word) for word in words if word)
-
-
-def _clip(recipe: Mapping[str, Any]) -> list[float]:
-    """The ratio's boundaries."""
-    algorithm = recipe.get("algorithm", {})
-    low, high = CLIP_BOUNDS.get(str(algorithm.get("loss", "clip")), CLIP_BOUNDS["clip"])
-    given = (algorithm.get("clip_low"), algorithm.get("clip_high"))
-    return [1 - (low if given[0] is None else given[0]), 1 + (high if given[1] is None else given[1])]

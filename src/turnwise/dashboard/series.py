@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from turnwise.dashboard.index import Index
@@ -143,8 +144,15 @@ def _measured(index: Index, name: str) -> list[tuple[int, float]]:
             f"WHERE file IN (SELECT id FROM files WHERE name LIKE 'evaluations/%') AND {which} "
             "GROUP BY source ORDER BY step, source = 'after'",
         ).fetchall()
-    done = [row for row in rows if (index.run / "evaluations" / f"{row['source']}.json").is_file()]
+    done = [row for row in rows if _is_finished(index.run / "evaluations" / f"{row['source']}.json")]
     return [(row["step"], row["value"]) for row in done if None not in (row["step"], row["value"])]
+
+
+def _is_finished(report: Path) -> bool:
+    try:
+        return report.is_file()
+    except OSError:  # a folder that may not be looked into
+        return False
 
 
 def _column(rows: Sequence[sqlite3.Row]) -> dict[str, Any]:

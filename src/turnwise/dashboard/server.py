@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import logging
+import sqlite3
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,20 @@ from turnwise.tracking.lines import plain
 
 _HEARTBEAT_SECONDS = 15.0
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
+
+
+OF_DAMAGED_FILES = (
+    OSError,
+    sqlite3.Error,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RecursionError,
+)
+"""What reading an episode of another shape than ours ends with. Only the request fails, with these words."""
+
+logger = logging.getLogger(__name__)
 
 
 class Asked:
@@ -136,7 +152,7 @@ class Answers:
     def tokens(self, asked: Asked) -> Any:
         run = asked.run
         if run.folder not in self._pieces:
-            self._pieces[run.folder] = Pieces(run.folder, run.model)
+            self._pieces[run.folder] = Pieces(run.folder, run.recipe.model.path)
         return conversation.tokens(run.index, asked.episode, run.recipe, self._pieces[run.folder])
 
     def tools(self, asked: Asked) -> Any:
@@ -193,6 +209,9 @@ def _answering(answer: Callable[[Asked], Any], runs: Runs) -> Any:
                 return as_json({"error": str(error)}), 400
             except LookupError as error:
                 return as_json({"error": f"not found: {error}"}), 404
+            except OF_DAMAGED_FILES as error:
+                logger.info("%s: not answered", request.url.path, exc_info=error)
+                return as_json({"error": f"the run's files are damaged: {type(error).__name__}"}), 422
 
         content, status = await run_in_threadpool(work)
         return Response(content, status, media_type="application/json")

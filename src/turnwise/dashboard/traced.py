@@ -5,6 +5,7 @@ from typing import Any
 
 from turnwise.algorithms import advantages
 from turnwise.dashboard.index import Index
+from turnwise.dashboard.run_facts import ShownRecipe
 
 _OF_A_GROUP = {
     "mean": advantages.mean,
@@ -36,12 +37,12 @@ def traced(index: Index, row: Mapping[str, Any], lengths: Sequence[int]) -> list
         return None
 
 
-def why_not(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+def why_not(row: Mapping[str, Any], recipe: ShownRecipe) -> str:
     """What to say of an episode whose tokens were not kept."""
     if row["source"] != "train":
         return "episodes of an evaluation are not learned from"
-    num = recipe.get("run", {}).get("num_token_groups")
-    if not isinstance(num, int):
+    num = recipe.run.num_token_groups
+    if num is None:
         return "this run kept no tokens"
     return (
         f"kept of the first {num} groups that each step learns from (run.num_token_groups), not of this one"
@@ -49,12 +50,11 @@ def why_not(row: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
 
 
 def group_advantage(
-    rows: Sequence[Mapping[str, Any]], episode: int, recipe: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]], episode: int, recipe: ShownRecipe
 ) -> tuple[float | None, str]:
     """The advantage that the rewards of its group give, and how; none where that takes more than rewards."""
-    algorithm = recipe.get("algorithm", {})
-    kind = str(algorithm.get("advantage", ""))
-    if kind not in _OF_A_GROUP or algorithm.get("kl", {}).get("placement") == "reward":
+    kind = recipe.algorithm.advantage
+    if kind not in _OF_A_GROUP or recipe.algorithm.kl.placement == "reward":
         return None, ""
     [values] = _OF_A_GROUP[kind]([[row["reward"] for row in rows]])
     note = f"{kind}: from the rewards of its group of {len(rows)}, the same for every token"

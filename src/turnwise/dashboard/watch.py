@@ -47,13 +47,13 @@ class Watch:
             try:
                 if number % _LOOK_EVERY == 0:
                     self.version += self._runs.look()
-                for run in self._runs:
-                    self.version += run.index.refresh(seconds=self._seconds)
-                states = {run.name: run.state for run in self._runs}
-                self.version += states != self._states  # a run's end is no line of its files
-                self._states = states
             except (OSError, sqlite3.Error) as error:  # a folder that went away, a disk that is full
-                logger.warning("the runs were not read whole this time: %s", error)
+                logger.warning("new runs were not looked for this time: %s", error)
+            for run in self._runs:
+                self.version += run.refresh(seconds=self._seconds)
+            states = {run.name: run.facts.state for run in self._runs}
+            self.version += states != self._states  # a run's end is no line of its files
+            self._states = states
             is_behind = any(run.index.is_behind for run in self._runs)
             if not self.is_whole and not is_behind:
                 self.is_whole = True

@@ -1,7 +1,6 @@
 """The report of an evaluation: `eval.json`, the table in the terminal, and paired comparisons."""
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +21,9 @@ from turnwise.evaluate.summary import (
     summarise_by,
 )
 from turnwise.printable import printable
+from turnwise.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.rollout.tables import figure_table
+from turnwise.tracking.whole import write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +82,17 @@ def write_report(report: Report, path: Path) -> None:
         raise ValueError("no task could be played: every group was lost to infrastructure")
     document = {"report": _REPORT.dump_python(report, mode="json"), "figures": figures(report)}
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(document, indent=1), "utf-8")
-    os.replace(part, path)  # noqa: PTH105 (the one call whose atomicity is documented)
+    write_json(path, document)
 
 
 def read_report(path: Path) -> Report:
+    """An eval.json; ValueError says why it is none."""
     try:
-        return _REPORT.validate_python(json.loads(path.read_text("utf-8"))["report"])
-    except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"{path}: not an eval.json: {type(error).__name__}") from None
+        return _REPORT.validate_python(read_table(path, MAX_FILE_BYTES)["report"])
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    except (KeyError, ValidationError) as error:
+        raise Damaged(path, f"is not an eval.json: {type(error).__name__}") from None
 
 
 def print_report(report: Report, *, as_json: bool = False, console: Console | None = None) -> None:

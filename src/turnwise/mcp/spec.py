@@ -159,16 +159,12 @@ class ServerSpec(BaseModel):
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
     """Read the file; every mistake is a ValueError that names the server, the field and the value."""
     try:
-        parsed = _parse_jsonc(path.read_text("utf-8-sig"))
+        content = path.read_bytes()
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
-    servers = parsed.get("mcpServers", parsed.get("servers")) if isinstance(parsed, dict) else None
-    if not isinstance(servers, dict):
-        raise ValueError(f'{path}: expected an object {{"mcpServers": {{...}}}}, or VS Code\'s "servers"')
+    servers = blocks_of(content, str(path))
     folder = path.resolve().parent
     editors = {
         "workspaceFolder": str(folder.parent if folder.name == ".vscode" else folder),
@@ -176,6 +172,18 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[Server
     }
     variables = {**editors, **(environment() if variables is None else variables)}
     return parse(servers, variables, directory=folder, where=str(path))
+
+
+def blocks_of(content: bytes, where: str) -> dict[str, Any]:
+    """The servers of a file by name, as written: nothing is expanded or checked yet."""
+    try:
+        parsed = _parse_jsonc(content.decode("utf-8-sig"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{where}: not JSON: {error}") from None
+    servers = parsed.get("mcpServers", parsed.get("servers")) if isinstance(parsed, dict) else None
+    if not isinstance(servers, dict):
+        raise ValueError(f'{where}: expected an object {{"mcpServers": {{...}}}}, or VS Code\'s "servers"')
+    return servers
 
 
 def parse(

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from turnwise.regular_files import Damaged, lines_from, open_to_append
 from turnwise.types import Reward, Tool, Trajectory
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class TrajectoryWriter:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab", buffering=0)
+        self._file = open_to_append(path)
         self._known_tools: set[str] = set()
         if path.stat().st_size and not _ends_a_line(path):
             self._file.write(b"\n")
@@ -79,31 +80,40 @@ class TrajectoryWriter:
 def read(path: Path) -> Iterator[Played]:
     """All stored episodes, in order; an incomplete line is skipped and logged, any other line is an error."""
     tools: dict[str, tuple[Tool, ...]] = {}
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                record = json.loads(line)
-            except ValueError:
-                logger.warning("%s:%d: skipped an incomplete line", path, number)
-                continue
-            played = _played(record, tools, f"{path}:{number}")
-            if played is not None:
-                yield played
+    for number, line in enumerate(lines_from(path), start=1):
+        try:
+            record = json.loads(line.content)
+        except (ValueError, RecursionError):
+            logger.warning("%s:%d: skipped an incomplete line", path, number)
+            continue
+        played = _played(record, tools, f"{path}:{number}")
+        if played is not None:
+            yield played
 
 
 def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
-    """All stored episodes that can be read; `on_bad` gets the place and the error of every other line."""
+    """All stored episodes that can be read; `on_bad` gets the place and the error of every other line.
+
+    If the file itself cannot be read, or a line is too long, `on_bad` gets that and reading ends.
+    """
     tools: dict[str, tuple[Tool, ...]] = {}
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                played = _played(json.loads(line), tools, f"{path.name}:{number}")
-            # AttributeError and TypeError: JSON of another shape. AssertionError: inconsistent fields.
-            except (ValueError, KeyError, AttributeError, TypeError, AssertionError, RecursionError) as error:
-                on_bad(f"{path.name}:{number}: {type(error).__name__}: {error!s:.200}")
-                continue
-            if played is not None:
-                yield played
+    lines = enumerate(lines_from(path), start=1)
+    while True:
+        try:
+            number, line = next(lines)
+        except StopIteration:
+            return
+        except Damaged as error:
+            on_bad(f"{path.name}: {error.reason}")
+            return
+        try:
+            played = _played(json.loads(line.content), tools, f"{path.name}:{number}")
+        # AttributeError and TypeError: JSON of another shape. AssertionError: inconsistent fields.
+        except (ValueError, KeyError, AttributeError, TypeError, AssertionError, RecursionError) as error:
+            on_bad(f"{path.name}:{number}: {type(error).__name__}: {error!s:.200}")
+            continue
+        if played is not None:
+            yield played
 
 
 def _played(record: Any, tools: dict[str, tuple[Tool, ...]], place: str) -> Played | None:

@@ -303,8 +303,8 @@ class Run:
         if found is None:
             self.folder.cut(0)
             return Standing(0, State(seed=self.recipe.seed))
+        standing = standing_of(found.facts.get("standing", {}))
         self.trainer.restore(found.tensors, found.facts["trainer"])
-        standing = standing_of(found.facts["standing"])
         self.folder.cut(standing.next_step)
         self.screen.resumed(standing.next_step)
         return standing

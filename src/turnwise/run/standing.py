@@ -38,7 +38,10 @@ class Standing:
 
 
 def standing_of(saved: Mapping[str, Any]) -> Standing:
-    """The inverse of `Standing.as_json`."""
-    return Standing(
-        saved["next_step"], state_of(saved["curriculum"]), saved["best_step"], saved["best_success"]
-    )
+    """The inverse of `Standing.as_json`; ValueError if the value has another shape."""
+    try:
+        return Standing(
+            saved["next_step"], state_of(saved["curriculum"]), saved["best_step"], saved["best_success"]
+        )
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"a checkpoint's standing is damaged: {type(error).__name__}: {error}") from None

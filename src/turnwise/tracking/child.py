@@ -24,6 +24,7 @@ _RECORD: TypeAdapter[Any] = TypeAdapter(Record)
 
 def main() -> None:
     lines, answers = _own_pipes()
+    os.umask(0o077)  # what a library writes into the run's folder is as private as the rest of it
     os.nice(10)  # on a small machine the cores are the training's
     for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or a cluster: the run says when it is over
         signal.signal(number, signal.SIG_IGN)

@@ -1,13 +1,13 @@
 """How a run ended, as `ended.json` in its folder says; a run that goes on has none."""
 
-import json
 import time
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
+from turnwise.regular_files import Damaged, read_table
 from turnwise.tracking.whole import write_json
 
 
@@ -45,8 +45,12 @@ def write_ending(path: Path, ending: Ending) -> None:
 
 
 def read_ending(path: Path) -> Ending | None:
-    """None where there is no file, or one that cannot be read."""
+    """None where there is no file. Damaged if there is one that cannot be read."""
     try:
-        return _ENDING.validate_python(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, RecursionError):
+        return _ENDING.validate_python(read_table(path))
+    except FileNotFoundError:
         return None
+    except ValidationError as error:
+        raise Damaged(
+            path, f"is not a record of how a run ended: {error.error_count()} wrong fields"
+        ) from None

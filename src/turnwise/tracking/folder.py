@@ -15,20 +15,24 @@ No secret is written here: a recipe holds none, and the environment of mcp.json'
 
 import datetime
 import logging
+import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, stored_recipe
 from turnwise.printable import printable
+from turnwise.regular_files import Damaged, names_in, read_table
 from turnwise.tracking.ending import Ending, read_ending, write_ending
 from turnwise.tracking.environment import known_secrets, redacted
 from turnwise.tracking.lines import Lines
 from turnwise.tracking.lock import Lock
 from turnwise.tracking.run_log import RunLog
+from turnwise.tracking.run_marks import is_made_here, remember_made
 from turnwise.tracking.tracker import check
 from turnwise.tracking.trackers import NO_TRACKERS, start_trackers
 from turnwise.tracking.versions import changed, read_versions, versions_now
@@ -58,6 +62,7 @@ class RunFolder:
         for part in ("checkpoints", "evaluations", "tokens", "trajectories"):
             (path / part).mkdir()
         folder = cls(path, Lock(path / "lock"))
+        remember_made(recipe)
         write_json(path / "versions.json", versions_now(recipe.seed))
         write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: with it, it is a run
         return folder
@@ -66,6 +71,7 @@ class RunFolder:
     def open(cls, path: Path) -> Self:
         """A run to go on with. ValueError if there is none, or if another process writes to it."""
         _check_run(path)
+        _check_writable(path)
         folder = cls(path, Lock(path / "lock"))
         before = read_versions(path / "versions.json")
         differences = changed(before, versions_now(before.get("seed", 0)))
@@ -142,11 +148,15 @@ class RunFolder:
     @property
     def recipe(self) -> Recipe:
         """As it was resolved when the run was begun."""
-        return Recipe.model_validate_json((self.path / "recipe.json").read_text("utf-8"))
+        file = self.path / "recipe.json"
+        return stored_recipe(read_table(file), str(file))
 
     def change_recipe(self, recipe: Recipe) -> None:
         """Go on with another one, such as more steps."""
-        if recipe != self.recipe:
+        before = self.recipe
+        if recipe != before:
+            if is_made_here(before):
+                remember_made(recipe)
             write_json(self.path / "recipe.json", recipe.model_dump(mode="json"))
 
     # --- as the run goes ---------------------------------------------------------------------------------
@@ -170,7 +180,12 @@ class RunFolder:
 
     @property
     def ending(self) -> Ending | None:
-        return read_ending(self._ended)
+        """None while it runs, and where the record cannot be read."""
+        try:
+            return read_ending(self._ended)
+        except Damaged as error:
+            logger.warning("how the run ended is unknown: %s", error)
+            return None
 
     @property
     def _ended(self) -> Path:
@@ -206,10 +221,10 @@ class RunFolder:
         self._lines.cut(num_steps)
         self.trackers.cut(num_steps)
         self.summary.unlink(missing_ok=True)
-        for file in [*(self.path / "trajectories").iterdir(), *(self.path / "tokens").glob("*")]:
+        for file in [*_files_in(self.path / "trajectories"), *_files_in(self.path / "tokens")]:
             if (step := _step_of(file)) is None or step >= num_steps:
                 file.unlink()
-        for file in self.evaluations.iterdir():
+        for file in _files_in(self.evaluations):
             # an evaluation after n steps bears the number n; one without its report was never finished
             step = _step_of(file)
             is_later = step > num_steps if step is not None else not file.name.startswith("before.")
@@ -223,8 +238,30 @@ def _step_of(file: Path) -> int | None:
 
 
 def _check_run(path: Path) -> None:
-    if not (path / "recipe.json").is_file():
+    if not os.path.lexists(path / "recipe.json"):
         raise ValueError(f"{path}: not a run's folder: it has no recipe.json")
+
+
+def _check_writable(path: Path) -> None:
+    """Damaged if a name in the folder is no file or folder: what is written there could go anywhere."""
+    for entry in os.scandir(path):
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            raise Damaged(Path(entry.path), "is a symbolic link, and a run's folder has none")
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise Damaged(Path(entry.path), "is neither a file nor a folder")
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Everything in a folder of the run; none if it is not there. Damaged if a part of it is no file."""
+    try:
+        files = [folder / name for name in names_in(folder)]
+    except FileNotFoundError:
+        return []
+    for file in files:
+        if not stat.S_ISREG(file.lstat().st_mode):
+            raise Damaged(file, "is not a file")
+    return files
 
 
 def _new_folder(root: Path, name: str) -> Path:

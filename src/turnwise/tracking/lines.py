@@ -10,6 +10,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.regular_files import MAX_LINE_BYTES, Damaged, lines_from, open_to_append
 from turnwise.tracking.whole import write_whole
 
 logger = logging.getLogger(__name__)
@@ -20,8 +21,8 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = path.open("ab", buffering=0)
-        _mend(path)
+        self._file = open_to_append(path)
+        _cut_torn_line(path)
 
     def close(self) -> None:
         self._file.close()
@@ -45,17 +46,17 @@ class Lines:
 
     def cut(self, num_steps: int) -> None:
         """Drop the lines of step `num_steps` and later."""
-        lines = self._path.read_bytes().splitlines(keepends=True)
+        lines = [line.content for line in lines_from(self._path)]
         kept = [line for line in lines if self._is_before(line, num_steps)]
         if len(kept) < len(lines):
             self._file.close()
-            write_whole(self._path, b"".join(kept))
-            self._file = self._path.open("ab", buffering=0)
+            write_whole(self._path, b"".join(line + b"\n" for line in kept))
+            self._file = open_to_append(self._path)
 
     def _is_before(self, line: bytes, num_steps: int) -> bool:
         try:
             return bool(json.loads(line)["step"] < num_steps)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             logger.warning("%s: dropped a line that is none of ours", self._path)
             return False
 
@@ -73,10 +74,15 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _mend(path: Path) -> None:
-    content = path.read_bytes()
-    end = content.rfind(b"\n") + 1
-    if end < len(content):
+def _cut_torn_line(path: Path) -> None:
+    """Remove the last line if it has no end. Damaged if it is longer than any line of ours."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(max(0, size - MAX_LINE_BYTES))
+        end = file.tell() + file.read().rfind(b"\n") + 1
+        if end == size:
+            return
+        if end == size - MAX_LINE_BYTES:
+            raise Damaged(path, f"ends with a line of more than {MAX_LINE_BYTES:,} bytes")
         logger.warning("%s: cut off a torn line", path)
-        with path.open("r+b") as file:
-            file.truncate(end)
+        file.truncate(end)

@@ -14,12 +14,18 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
+from turnwise.regular_files import read_bytes
+
+_MAX_BYTES = 4_096
+_MAX_PROCESS = 2**31 - 1
+"""What the system's calls can take for a process id."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
     """Whose lock it is."""
 
-    process: Annotated[int, Field(gt=0)]
+    process: Annotated[int, Field(gt=0, le=_MAX_PROCESS)]
     host: str
     since: str
 
@@ -32,7 +38,7 @@ class Lock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -81,6 +87,6 @@ def _named(path: Path) -> str:
 def _holder(path: Path) -> _Holder | None:
     """As it has written itself down; None if that cannot be read."""
     try:
-        return _HOLDER.validate_json(path.read_bytes())
+        return _HOLDER.validate_json(read_bytes(path, _MAX_BYTES))
     except (OSError, ValueError):
         return None

@@ -1,13 +1,14 @@
 """A run's training.log: every line that turnwise's loggers write, with its time, until the run is over."""
 
 import faulthandler
+import io
 import logging
-import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
 
 from turnwise.printable import printable
+from turnwise.regular_files import open_to_append
 from turnwise.tracking.environment import redacted
 
 ON_SCREEN = {"is_on_screen": True}
@@ -28,8 +29,7 @@ class RunLog:
     """
 
     def __init__(self, path: Path, secrets: Iterable[str]) -> None:
-        opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._stream = os.fdopen(opened, "a", encoding="utf-8")
+        self._stream = io.TextIOWrapper(io.BufferedWriter(open_to_append(path)), encoding="utf-8")
         self._handler = logging.StreamHandler(self._stream)
         self._handler.setFormatter(_Formatter(secrets))
         package = logging.getLogger("turnwise")

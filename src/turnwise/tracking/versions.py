@@ -1,13 +1,14 @@
 """Gives what a run was run by: Python, platform, packages, the commit it was started from, the seed."""
 
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from turnwise.regular_files import Damaged, read_table
 
 
 def versions_now(seed: int) -> dict[str, Any]:
@@ -33,9 +34,11 @@ def _packages() -> dict[str, str]:
 
 def read_versions(path: Path) -> dict[str, Any]:
     try:
-        versions: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: not readable: {type(error).__name__}") from None
+        versions = read_table(path)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such file") from None
+    if not isinstance(versions.get("packages", {}), dict) or not isinstance(versions.get("seed", 0), int):
+        raise Damaged(path, "`packages` must be an object and `seed` a whole number")
     return versions
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import wandb
 
+from turnwise.regular_files import read_bytes
 from turnwise.tracking.records import Episode, Evaluation, Histogram
 from turnwise.tracking.tracker import Start
 from turnwise.tracking.transcript import transcript
@@ -103,9 +104,9 @@ class WandbTracker:
     def _files(self) -> wandb.Artifact:
         files = wandb.Artifact(f"run-{self._run.id}", type="run")
         for name in ("recipe.json", "versions.json", "metrics.jsonl", "summary.json"):
-            if (self._folder / name).is_file():
+            if _is_regular(self._folder / name):
                 files.add_file(str(self._folder / name))
-        for report in sorted(self._folder.glob("evaluations/*.json")):
+        for report in filter(_is_regular, sorted(self._folder.glob("evaluations/*.json"))):
             files.add_file(str(report), name=f"evaluations/{report.name}")
         return files
 
@@ -121,7 +122,12 @@ def _run_id(folder: Path) -> str:
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
         write_whole(file, uuid.uuid4().hex[:12].encode())
-    return file.read_text()
+    return read_bytes(file, 1_024).decode()
+
+
+def _is_regular(path: Path) -> bool:
+    """A link could lead to a file that is not the run's, and must not leave the machine with it."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _ignore() -> None:

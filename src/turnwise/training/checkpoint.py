@@ -29,6 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from turnwise.distributed import ALONE, RankFailed, Ranks, is_first, of_first
+from turnwise.regular_files import Damaged, names_in, open_to_read, read_table
 from turnwise.training.shards import Shard
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ _NAME = re.compile(r"step-(\d{6,})(?:-(\d+))?")
 """A step that is saved once more gets a number after it: the first is not touched until the second stands."""
 _TENSORS, _FACTS, _MANIFEST = "tensors.safetensors", "facts.json", "manifest.json"
 _PARTS = "parts-{:05d}.safetensors"
+_PART_NAME = re.compile(r"parts-\d{5,}\.safetensors")
 
 
 class Unreadable(Exception):
@@ -138,18 +140,21 @@ def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
     is_checked: false where another rank has found that it is.
     """
     try:
-        manifest = json.loads((path / _MANIFEST).read_text("utf-8"))
+        manifest = read_table(path / _MANIFEST)
         if manifest["format"] != FORMAT:
             raise Unreadable(f"{path}: written in format {manifest['format']}, this reads {FORMAT}")
-        for name in (_TENSORS, _FACTS, *sorted(manifest["files"].keys() - {_TENSORS, _FACTS})):
+        parts = sorted(manifest["files"].keys() - {_TENSORS, _FACTS})
+        if wrong := [name for name in parts if not _PART_NAME.fullmatch(name)]:
+            raise Unreadable(f"{path}: no file of a checkpoint is called {wrong[0]!r}")
+        for name in (_TENSORS, _FACTS, *parts):
             if is_checked and manifest["files"][name] != _entry(path / name):
                 raise Unreadable(f"{path / name}: not what was written: its digest differs")
         whole = load_file(path / _TENSORS)
-        parts = sorted(name for name in manifest["files"] if name.startswith("parts-"))
         tensors = _Joined(whole, [path / name for name in parts]) if parts else whole
-        facts = json.loads((path / _FACTS).read_text("utf-8"))
-        return Checkpoint(path, manifest["step"], tensors, facts)
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        return Checkpoint(path, int(manifest["step"]), tensors, read_table(path / _FACTS))
+    except Damaged as error:
+        raise Unreadable(str(error)) from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise Unreadable(f"{path}: {type(error).__name__}: {error}") from None
 
 
@@ -265,9 +270,13 @@ def prune(folder: Path, keep: int, best: int | None) -> None:
 
 def _paths(folder: Path) -> list[Path]:
     """Every checkpoint, oldest first."""
-    if not folder.is_dir():
+    try:
+        names = names_in(folder)
+    except FileNotFoundError:
         return []
-    return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_order)
+    except Damaged as error:
+        raise Unreadable(str(error)) from None
+    return sorted((folder / name for name in names if _NAME.fullmatch(name)), key=_order)
 
 
 def _order(path: Path) -> tuple[int, int]:
@@ -298,9 +307,9 @@ def _storable(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _entry(file: Path) -> dict[str, Any]:
-    with file.open("rb") as content:
+    with open_to_read(file) as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return {"sha256": digest, "num_bytes": file.stat().st_size}
+        return {"sha256": digest, "num_bytes": os.fstat(content.fileno()).st_size}
 
 
 def _sync(path: Path) -> None:

@@ -14,7 +14,7 @@ import { trajectories } from "./trajectories.js";
 
 const VIEWS = { overview, health, trajectories, tools, evaluations, trajectory: conversation };
 const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations" };
-const ENDED_BADLY = ["crashed", "died", "halted"];
+const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
 const main = document.getElementById("main");

@@ -6,6 +6,8 @@ import { OVERVIEW } from "./figures.js";
 import { panelsOf, settingsOf } from "./panels.js";
 import { go } from "./place.js";
 
+const MAX_PROBLEMS = 20;
+
 export async function overview(runs, settings) {
   const panels = [...OVERVIEW];
   const extra = (settings.extra || "").split(",").filter(Boolean);
@@ -26,16 +28,24 @@ function card({ name, standing, colour }) {
       fact("reward, last step", number(standing.latest["reward/mean"]), "reward"),
       held.before !== null && held.before !== undefined ? fact("held-out success", [percent(held.before), " → ", percent(held.after)], "heldout") : "",
       standing.seconds ? fact("took", seconds(standing.seconds), "seconds") : ""
-    ), ended(standing));
+    ), ended(standing), problems(standing));
 }
 
 // Why a run is no longer running, unless it is because it has finished.
 function ended({ state, reason }) {
   if (!reason) return "";
-  const isBad = ["crashed", "died", "halted"].includes(state);
+  const isBad = ["crashed", "died", "halted", "damaged"].includes(state);
   const more = state === "crashed" ? make("p", { class: "note" }, "training.log in the run's folder has the traceback.") : "";
   return make("div", { class: "ended", "data-state": state },
     badge(state, isBad ? "bad" : "warn"), make("pre", { class: "text" }, reason), more);
+}
+
+// Files of the run's folder that cannot be used, each with the reason.
+function problems({ problems: found }) {
+  if (!found || !found.length) return "";
+  return make("div", { class: "ended", "data-problems": found.length }, badge("damaged files", "bad"),
+    make("pre", { class: "text" }, found.slice(0, MAX_PROBLEMS).join("\n")),
+    found.length > MAX_PROBLEMS ? make("p", { class: "note" }, number(found.length - MAX_PROBLEMS) + " more") : "");
 }
 
 function anyFigure(names, extra) {

@@ -1,0 +1,200 @@
+"""What the page shows of a run besides its figures: its recipe, its summary, its state, and what is damaged.
+
+Each file is checked here once. A run of another version may not fit today's recipe and can still be shown, so
+only the fields that the page uses are checked, and unknown ones are ignored.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from turnwise.config import CLIP_BOUNDS
+from turnwise.regular_files import Damaged, damage_of, names_in, read_table
+from turnwise.tracking.ending import Ending, read_ending
+from turnwise.tracking.lock import holder_elsewhere, is_held
+
+DIED = (
+    "its process ended without recording why: it was killed (kill -9, out of memory), or the machine went "
+    "down; training.log ends with the last line it wrote"
+)
+
+DAMAGED = "damaged"
+"""The state of a run whose recipe cannot be read: nothing else in the folder can be relied on."""
+
+_LENIENT = ConfigDict(extra="ignore", frozen=True)
+_Count = Annotated[int, Field(ge=0, le=2**53)]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class ShownModel(BaseModel):
+    """`model` of a recipe."""
+
+    model_config = _LENIENT
+
+    path: str = ""
+
+
+class ShownLoop(BaseModel):
+    """`run` of a recipe."""
+
+    model_config = _LENIENT
+
+    num_steps: _Count | None = None
+    num_token_groups: _Count | None = None
+
+
+class ShownKl(BaseModel):
+    """`algorithm.kl` of a recipe."""
+
+    model_config = _LENIENT
+
+    placement: str = ""
+
+
+class ShownAlgorithm(BaseModel):
+    """`algorithm` of a recipe."""
+
+    model_config = _LENIENT
+
+    preset: str = ""
+    advantage: str = ""
+    loss: str = ""
+    clip_low: _Finite | None = None
+    clip_high: _Finite | None = None
+    kl: ShownKl = ShownKl()
+
+    @property
+    def words(self) -> str:
+        return " · ".join(word for word in (self.preset, self.advantage, self.loss) if word)
+
+    @property
+    def clip(self) -> list[float]:
+        """The bounds that the ratio is clipped to."""
+        low, high = CLIP_BOUNDS.get(self.loss, CLIP_BOUNDS["clip"])
+        return [
+            1 - (low if self.clip_low is None else self.clip_low),
+            1 + (high if self.clip_high is None else self.clip_high),
+        ]
+
+
+class ShownRule(BaseModel):
+    """One alarm of `health` of a recipe."""
+
+    model_config = _LENIENT
+
+    action: str = "off"
+    threshold: _Finite = 0.0
+
+
+class ShownRecipe(BaseModel):
+    """recipe.json."""
+
+    model_config = _LENIENT
+
+    model: ShownModel = ShownModel()
+    run: ShownLoop = ShownLoop()
+    algorithm: ShownAlgorithm = ShownAlgorithm()
+    health: dict[str, ShownRule] = {}
+
+
+class ShownGain(BaseModel):
+    """`heldout_gain` of a summary."""
+
+    model_config = _LENIENT
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class ShownSummary(BaseModel):
+    """summary.json."""
+
+    model_config = _LENIENT
+
+    stopped: str | None = None
+    heldout_success: dict[str, float | None] = {}
+    heldout_gain: ShownGain | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """All of it, read at one moment."""
+
+    recipe: ShownRecipe
+    summary: ShownSummary
+    state: str
+    """running, finished, stopped, halted, crashed or damaged; without a record, died or unknown."""
+    reason: str
+    """Why it is in that state; empty where the state says it all."""
+    problems: tuple[str, ...]
+    """One line for each file that cannot be used."""
+
+
+def read_facts(folder: Path) -> RunFacts:
+    """What can be read; what cannot is in `problems`."""
+    problems = [
+        f"{name}: {reason}" for name in ("lock", "tokenizer.json") if (reason := damage_of(folder / name))
+    ]
+    problems += _damaged_reports(folder)
+    recipe, summary, ending = None, None, None
+    reason = "recipe.json is not there"
+    try:
+        recipe = _checked(folder / "recipe.json", ShownRecipe)
+    except Damaged as error:
+        reason = f"recipe.json {error.reason}"
+    try:
+        summary = _checked(folder / "summary.json", ShownSummary)
+    except Damaged as error:
+        problems.append(f"summary.json: {error.reason}")
+    try:
+        ending = read_ending(folder / "ended.json")
+    except Damaged as error:
+        problems.append(f"ended.json: {error.reason}")
+    shown = summary or ShownSummary()
+    if recipe is None:
+        return RunFacts(ShownRecipe(), shown, DAMAGED, reason, tuple(problems))
+    return RunFacts(recipe, shown, *_state(folder / "lock", ending, summary), tuple(problems))
+
+
+_Shown = TypeVar("_Shown", bound=BaseModel)
+
+
+def _checked(path: Path, kind: type[_Shown]) -> _Shown | None:
+    """None if there is no such file."""
+    try:
+        return kind.model_validate(read_table(path))
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False, include_input=False)
+        where = ".".join(str(part) for part in first["loc"])
+        raise Damaged(path, f"has a field of the wrong kind: {where}: {first['msg']}") from None
+
+
+def _damaged_reports(folder: Path) -> list[str]:
+    """Evaluations that cannot be opened. One that can, and is none, is named in the view of evaluations."""
+    try:
+        names = [name for name in names_in(folder / "evaluations") if name.endswith(".json")]
+    except FileNotFoundError:
+        return []
+    except Damaged as error:
+        return [f"evaluations: {error.reason}"]
+    found = {name: damage_of(folder / "evaluations" / name) for name in names}
+    return [f"evaluations/{name}: {reason}" for name, reason in found.items() if reason]
+
+
+def _state(lock: Path, ending: Ending | None, summary: ShownSummary | None) -> tuple[str, str]:
+    """The state, and why it is so; a run of a version without ended.json is judged by its summary."""
+    if is_held(lock):
+        return "running", ""
+    if ending is not None:
+        return ending.how.value, ending.why
+    if summary is not None:
+        return ("stopped" if summary.stopped else "finished"), summary.stopped or ""
+    if holder := holder_elsewhere(lock):
+        return "unknown", f"held by {holder}; whether that still runs cannot be seen from here"
+    return "died", DIED

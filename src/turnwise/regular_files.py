@@ -1,0 +1,192 @@
+"""Open files whose content and kind somebody else may have chosen.
+
+A run's folder may come from anywhere, so a name in it can lead to a FIFO that never answers, to a device
+without an end, to a link out of the folder, or to a line of gigabytes. Every file of a run's folder is opened
+here: regular files only, links not followed, and never more bytes than the caller can use. Files that we make
+are readable by their owner alone.
+"""
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedWriter, FileIO
+from pathlib import Path
+from typing import Any
+
+MAX_TABLE_BYTES = 4 << 20
+"""Of a recipe, a summary and the like, which have a few kilobytes."""
+
+MAX_FILE_BYTES = 64 << 20
+"""Of a file that is read whole. Large tokenizers have 40 MB, a report of 100,000 episodes 30."""
+
+MAX_LINE_BYTES = 64 << 20
+"""Of one JSON line. An episode of a million tokens has about 30 MB."""
+
+_BLOCK_BYTES = 1 << 20
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISLNK, "a symbolic link"),
+)
+
+
+class Damaged(ValueError):
+    """A file that is there and cannot be used: the reason, and which file it is."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, without its line break."""
+
+    content: bytes
+    offset: int
+    """Of its first byte."""
+    is_ended: bool = True
+    """False for the last line of a file that does not end with a line break."""
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.content) + self.is_ended
+
+
+def open_to_read(path: Path, *, follows_links: bool = False) -> FileIO:
+    """A regular file. FileNotFoundError if there is none, Damaged for anything else that cannot be read."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    return os.fdopen(_opened(path, flags if follows_links else flags | os.O_NOFOLLOW), "rb", buffering=0)
+
+
+def open_to_append(path: Path) -> FileIO:
+    """A regular file to append to, made with mode 0600 if there is none. Damaged if it is anything else."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(_opened(path, flags), "ab", buffering=0)
+
+
+def open_new(path: Path, *, is_private: bool = True) -> BufferedWriter:
+    """A new file in the place of whatever has that name. is_private: false for the mode of the umask."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o600 if is_private else 0o666), "wb")
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES, *, follows_links: bool = False) -> bytes:
+    """The whole file. FileNotFoundError if there is none, Damaged if it is larger or cannot be read."""
+    with open_to_read(path, follows_links=follows_links) as file:
+        if os.fstat(file.fileno()).st_size > max_bytes:
+            raise Damaged(path, f"has more than {max_bytes:,} bytes")
+        blocks, num_bytes = [], 0
+        while block := _read(path, file, _BLOCK_BYTES):
+            blocks.append(block)
+            num_bytes += len(block)
+            if num_bytes > max_bytes:  # it has grown since
+                raise Damaged(path, f"has more than {max_bytes:,} bytes")
+    return b"".join(blocks)
+
+
+def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:
+    """The JSON object in a file. FileNotFoundError if there is no file, Damaged if it holds anything else."""
+    try:
+        found = json.loads(read_bytes(path, max_bytes).decode())
+    except UnicodeDecodeError as error:
+        raise Damaged(path, f"is not UTF-8 text: {error.reason} at byte {error.start}") from None
+    except RecursionError:
+        raise Damaged(path, "is JSON that is nested too deeply") from None
+    except Damaged:
+        raise
+    except ValueError as error:
+        raise Damaged(path, f"is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Damaged(path, f"is not a JSON object but of type {type(found).__name__}")
+    return found
+
+
+def lines_from(path: Path, offset: int = 0) -> Iterator[Line]:
+    """Every line from the offset on. Damaged, after the lines before it, for one over MAX_LINE_BYTES."""
+    with open_to_read(path) as file:
+        file.seek(offset)
+        pieces: list[bytes] = []
+        start, num_bytes = offset, 0
+        while block := _read(path, file, _BLOCK_BYTES):
+            *whole, rest = block.split(b"\n")
+            for content in whole:
+                line = Line(b"".join([*pieces, content]), start)
+                pieces, num_bytes, start = [], 0, line.end
+                yield line
+            pieces.append(rest)
+            num_bytes += len(rest)
+            if num_bytes > MAX_LINE_BYTES:
+                raise Damaged(path, f"has a line of more than {MAX_LINE_BYTES:,} bytes, at byte {start}")
+        if num_bytes:
+            yield Line(b"".join(pieces), start, is_ended=False)
+
+
+def names_in(folder: Path) -> list[str]:
+    """What a folder holds, sorted. FileNotFoundError if there is none, Damaged for anything else."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        opened = os.open(folder, flags)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Damaged(folder, _reason(folder, error, "a folder")) from None
+    try:
+        return sorted(os.listdir(opened))  # noqa: PTH208 (a descriptor has no iterdir)
+    finally:
+        os.close(opened)
+
+
+def damage_of(path: Path) -> str:
+    """Why a file could not be opened; empty for one that can, and for one that is not there."""
+    try:
+        open_to_read(path).close()
+    except FileNotFoundError:
+        return ""
+    except Damaged as error:
+        return error.reason
+    return ""
+
+
+def _opened(path: Path, flags: int) -> int:
+    try:
+        opened = os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Damaged(path, _reason(path, error)) from None
+    mode = os.fstat(opened).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(opened)
+        raise Damaged(path, f"is {_kind(mode)}, not a file")
+    return opened
+
+
+def _reason(path: Path, error: OSError, wanted: str = "a file") -> str:
+    """What is wrong with a name that could not be opened; a link is named as such, wherever it leads."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return f"cannot be read: {error.strerror}"
+    if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR):
+        return f"cannot be read: {error.strerror}"
+    return f"is {_kind(mode)}, not {wanted}"
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return "a file"
+    return next((words for is_kind, words in _KINDS if is_kind(mode)), "a device")
+
+
+def _read(path: Path, file: FileIO, num_bytes: int) -> bytes:
+    try:
+        return file.read(num_bytes) or b""
+    except OSError as error:  # a disk or a network that fails
+        raise Damaged(path, f"cannot be read: {error.strerror}") from None

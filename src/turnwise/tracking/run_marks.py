@@ -1,0 +1,132 @@
+"""Marks of the runs that this user made or agreed to, kept where no run's folder can bring them along.
+
+A run's folder may come from somebody else, and its recipe names what would be started: files with commands,
+Python modules, addresses that get keys. A mark is a digest of what a recipe names.
+"""
+
+import hashlib
+import importlib.machinery
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from turnwise.config import Recipe
+from turnwise.regular_files import open_to_append
+
+logger = logging.getLogger(__name__)
+
+_OF_A_JUDGE = ("base_url", "key_variable", "cache_dir")
+"""Options of the judge that say where a key goes and where files are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One thing that a recipe would start or use."""
+
+    key: str
+    """The key of the recipe that names it."""
+    words: str
+    """What it is, in full."""
+
+
+def is_made_here(recipe: Recipe) -> bool:
+    """Whether it names nothing, or this user made a run that names the same files, modules and addresses.
+
+    What stands in the mcp.json may have changed since: that file is the user's own.
+    """
+    sources = _sources(recipe)
+    return not sources or _has_mark(_digest("made", sources))
+
+
+def is_agreed_to(named: Sequence[Named]) -> bool:
+    """Whether this user was asked about exactly these before, and agreed."""
+    return not named or _has_mark(_digest("agreed", named))
+
+
+def remember_made(recipe: Recipe) -> None:
+    """This user makes a run by this recipe. Where no mark can be kept, the run will be asked about."""
+    if sources := _sources(recipe):
+        _keep_mark(_digest("made", sources))
+
+
+def remember_agreed(named: Sequence[Named]) -> None:
+    _keep_mark(_digest("agreed", named))
+
+
+def named_besides_servers(recipe: Recipe) -> tuple[Named, ...]:
+    """What a recipe itself would start or use; the commands of servers stand in its mcp.json."""
+    return (*_live_and_recorded(recipe), *_modules(recipe), *_addresses(recipe))
+
+
+def _sources(recipe: Recipe) -> list[Named]:
+    mcp = [] if recipe.tools.mcp is None else [Named("tools.mcp", str(recipe.tools.mcp))]
+    return [*mcp, *named_besides_servers(recipe)]
+
+
+def _digest(why: str, named: Iterable[Named]) -> str:
+    facts = sorted({(each.key, each.words) for each in named})
+    return hashlib.sha256(json.dumps([why, facts]).encode()).hexdigest()
+
+
+def _has_mark(name: str) -> bool:
+    folder = _folder()
+    return folder is not None and os.path.lexists(folder / name)
+
+
+def _keep_mark(name: str) -> None:
+    folder = _folder()
+    try:
+        if folder is not None:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            open_to_append(folder / name).close()
+    except (OSError, ValueError) as error:
+        logger.warning("no mark can be kept that this run is yours, so it will be asked about: %s", error)
+
+
+def _folder() -> Path | None:
+    """`$XDG_STATE_HOME/turnwise/trusted`, or under `~/.local/state`; None for a user without a home."""
+    configured = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        root = Path(configured) if configured else Path("~/.local/state").expanduser()
+    except RuntimeError:
+        return None
+    return root / "turnwise" / "trusted"
+
+
+def _live_and_recorded(recipe: Recipe) -> Iterator[Named]:
+    tools = recipe.tools
+    if tools.cassette is not None and tools.cassette_mode != "replay":
+        yield Named("tools.cassette", f"appends tool calls to {tools.cassette}")
+    for name in () if tools.is_replayed else tools.live:
+        may_write = " and may write to it" if name in tools.live_writes else ""
+        yield Named("tools.live", f"server {name!r} uses your account at its provider{may_write}")
+
+
+def _modules(recipe: Recipe) -> Iterator[Named]:
+    own = [("rewards", part.name) for part in recipe.rewards if ":" in part.name]
+    own += [("trackers", tracker.kind) for tracker in recipe.trackers if ":" in tracker.kind]
+    for key, name in own:
+        module = name.partition(":")[0]
+        place = _found_in(module)
+        yield Named(key, f"{name}, a Python module from {place or 'nowhere: it is not found'}")
+
+
+def _found_in(module: str) -> str:
+    """The file or folder that a module's first part would be imported from. Nothing is imported."""
+    spec = importlib.machinery.PathFinder.find_spec(module.partition(".")[0])
+    place = "" if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), "")
+    return os.path.realpath(place) if place else ""
+
+
+def _addresses(recipe: Recipe) -> Iterator[Named]:
+    if recipe.engine.kind == "remote":
+        url = recipe.engine.remote.url
+        yield Named("engine.remote.url", f"the engine at {url} gets TURNWISE_ENGINE_TOKEN")
+    for part in recipe.rewards:
+        given = {name: part.options[name] for name in _OF_A_JUDGE if name in part.options}
+        if part.name == "judge" and given:
+            words = ", ".join(f"{name} {value}" for name, value in given.items())
+            yield Named("rewards", f"a judge with {words}")
