@@ -146,7 +146,7 @@ def test_a_dataset_that_asks_for_tavily_filter_is_told_the_nearest_real_name(tmp
             replace(
                 GOOD,
                 demonstration=(
-                    replace(GOOD.demonstration[0], results=(ToolResult("2", "of another call"),)),
+                    replace(GOOD.demonstration[0], results=(ToolResult("2", "{}", Cause.OK, 0.0),)),
                     DemoTurn("x"),
                 ),
             ),
