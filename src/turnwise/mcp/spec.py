@@ -5,6 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -154,10 +155,25 @@ class ServerSpec(BaseModel):
         return secret_values(given, also=self.options.secret, never=self.options.public)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFile:
+    """The servers of an `mcp.json`, and why the other entries cannot be used."""
+
+    specs: tuple[ServerSpec, ...]
+    mistakes: Mapping[str, str]
+    """By server: the file, its line and the reason."""
+
+
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
-    """Read the file; every mistake is a ValueError that names the server, the field and the value."""
+    """The servers of the file. A bad entry costs a warning; ValueError if the file has no good one."""
+    return read_file(path, variables).specs
+
+
+def read_file(path: Path, variables: Mapping[str, str] | None = None) -> ServerFile:
+    """Read the file; ValueError, with the file and the reason, if it has no server that can be used."""
     try:
-        parsed = _parse_jsonc(path.read_text("utf-8-sig"))
+        text = path.read_text("utf-8-sig")
+        parsed = _parse_jsonc(text)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such file") from None
     except OSError as error:
@@ -173,7 +189,13 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[Server
         "userHome": str(Path.home()),
     }
     variables = {**editors, **(environment() if variables is None else variables)}
-    return parse(servers, variables, directory=folder, where=str(path))
+    return _parse_all(servers, variables, folder, {name: _place(path, text, name) for name in servers})
+
+
+def _place(path: Path, text: str, server: str) -> str:
+    """The file and the line of a server's entry; without a line where the name stands there several times."""
+    found = [number for number, line in enumerate(text.splitlines(), 1) if f"{json.dumps(server)}:" in line]
+    return f"{path}:{found[0]}" if len(found) == 1 else str(path)
 
 
 def parse(
@@ -184,7 +206,13 @@ def parse(
     A block with a mistake is left out with a warning, so that it costs only the tasks that need its server;
     ValueError if no server is left.
     """
-    specs, mistakes = [], []
+    return _parse_all(servers, variables, directory, dict.fromkeys(servers, where)).specs
+
+
+def _parse_all(
+    servers: Mapping[str, Any], variables: Mapping[str, str], directory: Path, places: Mapping[str, str]
+) -> ServerFile:
+    specs, mistakes = [], dict[str, str]()
     for name, block in servers.items():
         if isinstance(block, dict) and block.get("disabled") is True:
             continue
@@ -193,12 +221,12 @@ def parse(
                 raise ValueError(f"expected an object, got {_kind(block)}")
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
-            mistakes.append(f"{where}: server {name!r}: {_readable(error, block)}")
+            mistakes[name] = f"{places[name]}: server {name!r}: {_readable(error, block)}"
     if mistakes and not specs:
-        raise ValueError("; ".join(mistakes))
-    for mistake in mistakes:
+        raise ValueError("; ".join(mistakes.values()))
+    for mistake in mistakes.values():
         logger.warning("%s; it is left out", mistake)
-    return tuple(specs)
+    return ServerFile(tuple(specs), mistakes)
 
 
 def _parse_jsonc(text: str) -> Any:
