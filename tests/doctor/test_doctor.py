@@ -103,10 +103,7 @@ def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_ta
         [tickets], [far] = of([*findings], "server tickets"), of([*findings], "server far")
         assert (tickets.level, far.level) == (level, level)
         line = (folder / "mcp.json").read_text().splitlines().index('  "tickets": {') + 1
-        assert (
-            f"mcp.json:{line}: server 'tickets': env.TOKEN: ${{NO_SUCH_VARIABLE}} is not set"
-            in tickets.detail
-        )
+        assert f"mcp.json:{line}: env.TOKEN: ${{NO_SUCH_VARIABLE}} is not set" in tickets.detail
         assert "'sse' is the retired HTTP+SSE transport" in far.detail
 
 

@@ -80,7 +80,7 @@ async def reach_servers(servers: Servers, needed: Collection[str] | None = None)
         return Finding(f"server {server}", Level.WARNING, f"{detail}; no task uses it", advice)
 
     findings += [
-        bad(name, mistake, "change its entry; until then it is left out")
+        bad(name, mistake, "correct its entry; until then the server is left out")
         for name, mistake in servers.mistakes.items()
     ]
     async with Pool(servers.specs) as pool:

@@ -26,8 +26,10 @@ class Exposure:
     """Folders of which every episode has its own copy."""
     is_allowed: bool = False
     """Whether the user has said that episodes may change it."""
+    is_enclosed: bool = False
+    """Whether all folders that the server's process can reach are private or read-only."""
     leak: str = ""
-    """Why the server's process can write to folders that are not private; empty if it cannot."""
+    """Why the server's process can write to folders that are not private, where it should not."""
 
     @property
     def is_refused(self) -> bool:
@@ -39,9 +41,10 @@ class Exposure:
         if self.outside:
             agreed = "as mcp.json allows" if self.is_allowed else "without leave"
             return f"episodes could change {' and '.join(self.outside)}, {agreed}"
-        leak = (
-            f"; what the server writes elsewhere by itself is not contained: {self.leak}" if self.leak else ""
-        )
+        if self.is_enclosed:
+            private = f"private copies of {', '.join(self.private)}" if self.private else "none of your files"
+            return f"episodes change {private}; all other folders are private or read-only"
+        leak = f"; its writes to other folders are not contained: {self.leak}" if self.leak else ""
         if self.private:
             return f"episodes change private copies of {', '.join(self.private)}{leak}"
         return f"mcp.json names nothing that its tools could change{leak}"
@@ -54,13 +57,21 @@ def exposure(
     is_own: bool,
     private: Sequence[str] = (),
     not_private: str = "",
+    is_enclosed: bool = False,
     leak: str = "",
 ) -> Exposure:
     """What a server's tools could change. `is_own`: it keeps episodes apart by itself, as our servers do."""
     is_real = spec.options.data is Data.REAL
     outside = () if is_own else tuple(_outside(spec, not_private, is_real=is_real))
-    leak = "" if is_own else leak
-    return Exposure(spec.name, tuple(writers), outside, tuple(private), is_allowed=is_real, leak=leak)
+    return Exposure(
+        spec.name,
+        tuple(writers),
+        outside,
+        tuple(private),
+        is_allowed=is_real,
+        is_enclosed=is_enclosed,
+        leak="" if is_own else leak,
+    )
 
 
 def refusal(exposed: Exposure) -> str:

@@ -140,6 +140,7 @@ class Pool:
             is_own=supply.keeps_episodes_apart,
             private=stock.private_folders(supply.spec),
             not_private=stock.not_private,
+            is_enclosed=stock.encloses(supply.spec),
             leak=stock.enclosure.leak,
         )
 

@@ -212,7 +212,7 @@ def parse(
 def _parse_all(
     servers: Mapping[str, Any], variables: Mapping[str, str], directory: Path, places: Mapping[str, str]
 ) -> ServerFile:
-    specs, mistakes = [], dict[str, str]()
+    specs, mistakes, told = [], dict[str, str](), []
     for name, block in servers.items():
         if isinstance(block, dict) and block.get("disabled") is True:
             continue
@@ -221,10 +221,12 @@ def _parse_all(
                 raise ValueError(f"expected an object, got {_kind(block)}")
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
-            mistakes[name] = f"{places[name]}: server {name!r}: {_readable(error, block)}"
-    if mistakes and not specs:
-        raise ValueError("; ".join(mistakes.values()))
-    for mistake in mistakes.values():
+            reason = _readable(error, block)
+            mistakes[name] = f"{places[name]}: {reason}"
+            told.append(f"{places[name]}: server {name!r}: {reason}")
+    if told and not specs:
+        raise ValueError("; ".join(told))
+    for mistake in told:
         logger.warning("%s; it is left out", mistake)
     return ServerFile(tuple(specs), mistakes)
 

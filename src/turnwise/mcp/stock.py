@@ -64,6 +64,10 @@ class Stock:
         """What the processes of a set can change; empty before the first set was made."""
         return self._enclosure or Enclosure()
 
+    def encloses(self, spec: ServerSpec) -> bool:
+        """Whether all folders that the server can reach are private or read-only."""
+        return is_enclosed(spec) and bool(self.enclosure.mounts) and not self.enclosure.leak
+
     def private_folders(self, spec: ServerSpec) -> list[str]:
         """The server's data folders that are private to every set; a copy is said to be one, for its cost."""
         copied = {mount.folder for mount in self.enclosure.mounts if mount.way is Way.COPY}
