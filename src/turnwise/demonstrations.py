@@ -1,28 +1,30 @@
-"""Demonstrations from recorded conversations: every call is made again, and only what still holds is kept."""
+"""Demonstrations made on the servers: from recorded conversations, or from calls without results."""
 
 import asyncio
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from turnwise.mcp.pool import Pool
-from turnwise.protocols import Toolbox
-from turnwise.rewards import is_success
+from turnwise.mcp.session import ConnectFailed
+from turnwise.protocols import RewardDown, Toolbox
+from turnwise.rewards import Rewards, is_success, succeeded
 from turnwise.rewards.numbers import SCALES
 from turnwise.rewards.outcome import asks_something
 from turnwise.rollout.episode import Limits, act, numbered, settle
 from turnwise.tasks.load import PlacedTask
 from turnwise.tasks.make import Rejected
 from turnwise.tasks.plan import ToolsDown
-from turnwise.tasks.recording import RecordedCall, Recording
+from turnwise.tasks.recording import Recording
 from turnwise.types import (
     Completion,
     DemoTurn,
     Fault,
     Finish,
+    LiveServer,
     Parsed,
     Stop,
     Task,
@@ -53,32 +55,69 @@ class Demonstrated:
         return sum(bool(task.demonstration) for task in self.tasks)
 
 
+OnProgress = Callable[[int, int], None]
+Verify = Callable[[PlacedTask, str], Awaitable[Task | Rejected]]
+"""Play a task's demonstration under this episode id: the task with today's results, or why not."""
+
+
 async def demonstrated(
-    placed: Sequence[PlacedTask], pool: Pool, *, on_progress: Callable[[int, int], None] | None = None
+    placed: Sequence[PlacedTask], pool: Pool, *, on_progress: OnProgress | None = None
 ) -> Demonstrated:
     """Play every recording again on the pool's servers. Raises ToolsDown where a server fails."""
-    outcomes: dict[int, Task | Rejected] = {}
+
+    async def verify(item: PlacedTask, episode_id: str) -> Task | Rejected:
+        assert item.recording is not None
+        return await _verified(item.task, item.recording, pool, episode_id)
+
     recorded = [index for index, item in enumerate(placed) if item.recording is not None]
+    return await _play_all(placed, recorded, verify, on_progress)
+
+
+async def fill_results(
+    placed: Sequence[PlacedTask],
+    pool: Pool,
+    rewards: Rewards,
+    live: Sequence[LiveServer] = (),
+    *,
+    on_progress: OnProgress | None = None,
+) -> Demonstrated:
+    """Make the calls of demonstrations that have no results, and keep those that earn their reward.
+
+    A call that could change something real is not made. Raises ToolsDown where a server fails.
+    """
+
+    async def verify(item: PlacedTask, episode_id: str) -> Task | Rejected:
+        why = _why_not_made(item.task, pool, live)
+        return Rejected(item.task.id, why) if why else await _filled(item.task, pool, rewards, episode_id)
+
+    empty = [index for index, item in enumerate(placed) if item.task.lacks_results]
+    return await _play_all(placed, empty, verify, on_progress)
+
+
+async def _play_all(
+    placed: Sequence[PlacedTask], chosen: Sequence[int], verify: Verify, on_progress: OnProgress | None
+) -> Demonstrated:
+    """Verify the chosen tasks, some at a time; a rejected one stays as a task without a demonstration."""
+    outcomes: dict[int, Task | Rejected] = {}
     slots = asyncio.Semaphore(_NUM_PARALLEL)
 
-    async def verify(index: int) -> None:
+    async def play(index: int) -> None:
         item = placed[index]
-        assert item.recording is not None
         async with slots:
-            outcomes[index] = await _verified(item.task, item.recording, pool, f"{item.row}/{item.task.id}")
+            outcomes[index] = await verify(item, f"{item.row}/{item.task.id}")
         if on_progress is not None:
-            on_progress(len(outcomes), len(recorded))
+            on_progress(len(outcomes), len(chosen))
 
     try:
         async with asyncio.TaskGroup() as group:
-            for index in recorded:
-                group.create_task(verify(index))
+            for index in chosen:
+                group.create_task(play(index))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures  # the others failed on the same server
     found = [outcomes.get(index, item.task) for index, item in enumerate(placed)]
     return Demonstrated(
         tasks=tuple(
-            outcome if isinstance(outcome, Task) else item.task
+            outcome if isinstance(outcome, Task) else replace(item.task, demonstration=())
             for outcome, item in zip(found, placed, strict=True)
         ),
         dropped=tuple(outcome for outcome in found if isinstance(outcome, Rejected)),
@@ -88,37 +127,81 @@ async def demonstrated(
 async def _verified(task: Task, recording: Recording, pool: Pool, episode_id: str) -> Task | Rejected:
     """The task with the recording as its demonstration, or the first reason against it."""
     # A call that failed in the recording is left out: the rest must stand without it.
-    turns = [calls for turn in recording.turns if (calls := [call for call in turn if not call.has_failed])]
+    turns = [
+        DemoTurn("", tuple(ToolCall("", call.name, call.arguments) for call in calls))
+        for turn in recording.turns
+        if (calls := [call for call in turn if not call.has_failed])
+    ]
     if not recording.answer:
         return Rejected(task.id, "the recording ends without an answer")
     if len(turns) + 1 > task.turn_limit:
         return Rejected(task.id, f"it takes {len(turns) + 1} turns, the task allows {task.turn_limit}")
-    servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
-    async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
-        trajectory = await _replayed(task, turns, recording.answer, toolbox, episode_id)
-    why = _why_false(trajectory, recording)
-    if why is not None:
-        return Rejected(task.id, why if len(why) <= _REASON_CHARS else f"{why[:_REASON_CHARS]}…")
+    trajectory = await _replayed(task, [*turns, DemoTurn(recording.answer)], pool, episode_id)
+    why = _why_failing(trajectory)
+    if why is None and not asks_something(task.truth):
+        why = "its truth asks for nothing that the replay could verify"
+    why = why or _why_unsuccessful(trajectory) or _why_false(trajectory, recording)
+    return _demonstrating(trajectory, why)
+
+
+async def _filled(task: Task, pool: Pool, rewards: Rewards, episode_id: str) -> Task | Rejected:
+    """The task with today's results in its demonstration, or the first reason against it."""
+    trajectory = await _replayed(task, task.demonstration, pool, episode_id)
+    why = _why_failing(trajectory)
+    if why is None and asks_something(task.truth):
+        why = _why_unsuccessful(trajectory)
+    elif why is None:
+        why = await _why_unrewarded(trajectory, rewards)
+    return _demonstrating(trajectory, why)
+
+
+def _demonstrating(trajectory: Trajectory, why_not: str | None) -> Task | Rejected:
+    task = trajectory.task
+    if why_not is not None:
+        is_short = len(why_not) <= _REASON_CHARS
+        return Rejected(task.id, why_not if is_short else f"{why_not[:_REASON_CHARS]}…")
     return replace(task, demonstration=tuple(_demo_turn(turn) for turn in trajectory.turns))
 
 
-async def _replayed(
-    task: Task, recorded: Sequence[Sequence[RecordedCall]], answer: str, toolbox: Toolbox, episode_id: str
-) -> Trajectory:
-    """The recorded calls as an episode of today, up to the first that fails."""
-    turns: list[Turn] = []
+def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | None:
+    """Why its calls must not be made: a tool among them may write to what is real. None if no tool does.
 
-    async def play() -> Stop:
-        for number, calls in enumerate(recorded):
-            asked = tuple(ToolCall("", call.name, call.arguments) for call in calls)
-            turn, stop = await act(_turn(numbered(Parsed(calls=asked), number)), toolbox)
+    What mcp.json and the recipe allow is allowed for training, not for filling a file.
+    """
+    servers = {tool.name: tool.server for tool in pool.tools}
+    services = {server.name: server.service for server in live}
+    called = [call.name for turn in task.demonstration for call in turn.calls]
+    for name in (*called, *(probe.tool for probe in task.truth.probes)):
+        server = servers.get(name)
+        if server is None or name not in pool.exposure(server).writers:
+            continue
+        outside = pool.exposure(server).outside or ((services[server],) if server in services else ())
+        if outside:
+            return f"not run: {name} could change {' and '.join(outside)}"
+    return None
+
+
+async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_id: str) -> Trajectory:
+    """The script as an episode of today in a lease of its own, up to the first call that fails."""
+    turns: list[Turn] = []
+    servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
+
+    async def play(toolbox: Toolbox) -> Stop:
+        for number, shown in enumerate(script):
+            parsed = numbered(Parsed(text=shown.text, calls=shown.calls), number)
+            turn, stop = await act(_turn(parsed), toolbox)
             turns.append(turn)
             if stop is not None or any(result.is_error for result in turn.results):
                 return stop or Stop.MAX_TURNS
-        turns.append(_turn(Parsed(text=answer)))
-        return Stop.ANSWERED
+        return Stop.MAX_TURNS
 
-    trajectory = await settle(play(), turns, task, toolbox, episode_id=episode_id, seed=0, limits=Limits())
+    try:
+        async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
+            trajectory = await settle(
+                play(toolbox), turns, task, toolbox, episode_id=episode_id, seed=0, limits=Limits()
+            )
+    except ConnectFailed as error:
+        raise ToolsDown(str(error)) from None
     for call, result in trajectory.calls:
         if result.fault is Fault.INFRA:
             raise ToolsDown(f"{call.name}: {result.content}")
@@ -130,15 +213,31 @@ def _turn(parsed: Parsed) -> Turn:
     return Turn((), Completion((), (), Finish.STOP, 0), parsed)
 
 
-def _why_false(trajectory: Trajectory, recording: Recording) -> str | None:
-    """Why the episode must not be imitated; None if it may."""
+def _why_failing(trajectory: Trajectory) -> str | None:
+    """The first call that fails, and what the server says; None if all succeed."""
     for call, result in trajectory.calls:
         if result.is_error:
             return f"{call.name} {json.dumps(dict(call.arguments))} fails now: {result.content}"
-    if not asks_something(trajectory.task.truth):
-        return "its truth asks for nothing that the replay could verify"
-    if not is_success(trajectory):
-        return f"its truth does not hold: {_missing(trajectory)}"
+    return None
+
+
+def _why_unsuccessful(trajectory: Trajectory) -> str | None:
+    if is_success(trajectory):
+        return None
+    return f"its truth does not hold: {_missing(trajectory)}"
+
+
+async def _why_unrewarded(trajectory: Trajectory, rewards: Rewards) -> str | None:
+    """By the user's own reward, where the truth asks for nothing."""
+    try:
+        reward = await rewards.score(trajectory)
+    except RewardDown as error:
+        return f"its reward cannot be computed: {error}"
+    return None if succeeded(trajectory, reward) else f"its reward is {reward.total:g}, a success earns 1"
+
+
+def _why_false(trajectory: Trajectory, recording: Recording) -> str | None:
+    """What the recording says that holds no more; None if there is nothing."""
     return _false_figure(trajectory) or _old_quote(trajectory, recording)
 
 

@@ -209,6 +209,11 @@ class DemoTurn:
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
 
+    @property
+    def lacks_results(self) -> bool:
+        """Whether it lists calls and none of their results."""
+        return bool(self.calls) and not self.results
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -232,6 +237,11 @@ class Task:
     @property
     def turn_limit(self) -> int:
         return self.max_turns or MAX_TURNS[self.difficulty]
+
+    @property
+    def lacks_results(self) -> bool:
+        """Whether its demonstration has calls whose results are not in the file."""
+        return any(turn.lacks_results for turn in self.demonstration)
 
 
 @dataclass(frozen=True, slots=True)

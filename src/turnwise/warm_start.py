@@ -86,6 +86,8 @@ def _successes(recipe: Recipe, run: Path) -> Successes:
 
 async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
     tasks = _demonstrated(recipe)
+    if not is_verified:
+        _require_results(recipe, tasks)
     gathered = await _gather(recipe, tasks, is_verified=is_verified)
     if not gathered.lessons:
         reasons = ", ".join(sorted(set(gathered.dropped.values())))
@@ -99,6 +101,18 @@ def _demonstrated(recipe: Recipe) -> list[Task]:
     if not tasks:
         raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
     return tasks
+
+
+def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
+    """ValueError if results to learn from are not in the file, with the command that fills them in."""
+    num_lacking = sum(task.lacks_results for task in tasks)
+    if num_lacking:
+        file = recipe.tasks.to_learn_from()
+        raise ValueError(
+            f"--no-verify: {num_lacking} of {len(tasks)} demonstrations of {file} have no results; "
+            f"`turnwise tasks check {file} --fill filled{file.suffix}` makes their calls and writes them. "
+            "Without --no-verify the calls are made now"
+        )
 
 
 async def _gather(recipe: Recipe, tasks: Sequence[Task], *, is_verified: bool) -> Verified:

@@ -28,6 +28,7 @@ from turnwise.doctor.setup import (
     check_remote,
     check_rollout,
     check_tasks,
+    needed_servers,
     reach_servers,
     some_task,
 )
@@ -86,6 +87,35 @@ def test_a_server_that_cannot_start_is_bad_and_nothing_is_blamed_on_its_tasks(fo
     assert [finding.level for finding in of(findings, "tasks")] == [Level.WARNING]
     assert of(findings, "rollout")[0].detail.startswith("not tried")
     assert SECRET not in repr(findings)
+
+
+def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_task_uses_it(
+    folder: Path,
+) -> None:
+    servers = json.loads((folder / "mcp.json").read_text())["mcpServers"]
+    servers["tickets"] = {"command": "tickets", "env": {"TOKEN": "${NO_SUCH_VARIABLE}"}}
+    servers["far"] = {"type": "sse", "url": "https://example.com/sse"}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=1))
+    loaded = load_servers(folder / "mcp.json", variables={})
+    used = needed_servers(recipe_in(folder), loaded)
+    for needed, level in ((None, Level.BAD), (used, Level.WARNING)):
+        findings = asyncio.run(reach_servers(loaded, needed)).findings
+        [tickets], [far] = of([*findings], "server tickets"), of([*findings], "server far")
+        assert (tickets.level, far.level) == (level, level)
+        line = (folder / "mcp.json").read_text().splitlines().index('  "tickets": {') + 1
+        assert f"mcp.json:{line}: env.TOKEN: ${{NO_SUCH_VARIABLE}} is not set" in tickets.detail
+        assert "'sse' is the retired HTTP+SSE transport" in far.detail
+
+
+def test_a_server_that_is_refused_and_that_no_task_uses_only_warns(folder: Path) -> None:
+    servers = json.loads((folder / "mcp.json").read_text())["mcpServers"]
+    write_servers(folder, **servers, other={**servers["notebook"], "env": {"OTHER_TOKEN": "x"}})
+    loaded = load_servers(folder / "mcp.json", variables={})
+    for needed, level in ((None, Level.BAD), (needed_servers(recipe_in(folder), loaded), Level.WARNING)):
+        findings = asyncio.run(reach_servers(loaded, needed)).findings
+        [other] = of([*findings], "server other")
+        assert other.level is level
+        assert "what OTHER_TOKEN gives access to" in other.detail
 
 
 def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(folder: Path) -> None:

@@ -123,6 +123,13 @@ def test_the_one_unknown_name_is_taken_for_the_one_missing_parameter_it_fits() -
     assert checked.repairs == ("company->symbol",)
 
 
+def test_a_name_is_not_guessed_for_a_tool_that_may_write_and_a_synonym_is_still_mended() -> None:
+    checker = ArgumentChecker("quote", QUOTE, may_guess=False)
+    with pytest.raises(BadArguments, match="unknown argument 'company'; missing required 'symbol'"):
+        checker.check({"company": "ACME"})
+    assert checker.check({"ticker": "ACME"}).repairs == ("ticker->symbol",)
+
+
 def test_two_repairs_of_one_call_are_both_recorded() -> None:
     checked = ArgumentChecker("quote", QUOTE).check({"company": "ACME", "count": 3})
     assert checked.arguments == {"symbol": "ACME", "limit": 3}

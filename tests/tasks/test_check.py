@@ -143,7 +143,13 @@ def test_a_dataset_that_asks_for_tavily_filter_is_told_the_nearest_real_name(tmp
             "offered no tool",
         ),
         (
-            replace(GOOD, demonstration=(replace(GOOD.demonstration[0], results=()), DemoTurn("x"))),
+            replace(
+                GOOD,
+                demonstration=(
+                    replace(GOOD.demonstration[0], results=(ToolResult("2", "{}", Cause.OK, 0.0),)),
+                    DemoTurn("x"),
+                ),
+            ),
             "demonstration.0.results",
             "one each",
         ),
@@ -158,6 +164,11 @@ def test_each_mistake_is_found_once_and_at_its_field(task: Task, field: str, wor
     [(where, message)] = found(task)
     assert where == field
     assert word in message
+
+
+def test_a_demonstration_without_any_results_is_no_problem() -> None:
+    bare = replace(GOOD.demonstration[0], results=())
+    assert found(replace(GOOD, demonstration=(bare, GOOD.demonstration[1]))) == []
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,18 @@
 """`turnwise tasks make|check|convert`: task files, from the command line."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from turnwise.cli.options import McpOption, fail, servers_in
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+    from turnwise.servers.backends import Servers
+    from turnwise.tasks.load import Problem
 
 app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -79,37 +85,72 @@ def check(
     recipe: Annotated[
         Path | None, typer.Option(help="Check for this recipe's reward and servers; else for `outcome`.")
     ] = None,
+    fill: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make the calls of demonstrations that have no results, and write the tasks with them to "
+            "this new file."
+        ),
+    ] = None,
 ) -> None:
     """Check task files against the servers' real tools before a run finds out; exit code 1 on problems.
 
-    A ticker that the embedded world lacks is a warning: a task may ask about it and still be played.
+    A ticker that the embedded world lacks is a warning: a task may ask about it and still be played. With
+    --fill, a demonstration that fails or does not earn its reward is a problem, and its task is written
+    without it. A call that could change something real is not made.
 
     Example: turnwise tasks check tasks/*.jsonl --mcp mcp.json
     """
     from turnwise.cli.recipes import read_recipe
-    from turnwise.mcp.pool import Pool
-    from turnwise.printable import printable
-    from turnwise.rewards import parts_of, why_unscorable_by
     from turnwise.servers.backends import servers_of
-    from turnwise.tasks.check import check_files
-    from turnwise.tasks.load import PlacedTask, Problem, read
-    from turnwise.tickers import unknown_tickers
+    from turnwise.tasks.load import check_new
+    from turnwise.tasks.plan import ToolsDown
 
+    if fill is not None and len(files) > 1:
+        fail(f"--fill {fill}: give one task file, not {len(files)}")
     settings = read_recipe(recipe, [])
     try:
+        if fill is not None:
+            check_new(fill)
         servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
-    except ValueError as error:
+        problems, warnings = asyncio.run(_find_problems(files, settings, servers, fill))
+    except (ValueError, ToolsDown) as error:
         fail(str(error))
+    if fill is not None and not fill.exists():
+        print(f"{fill}: not written")
+    _report(problems, warnings)
 
-    async def find() -> tuple[list[Problem], list[Problem]]:
-        async with Pool(servers.specs) as pool:
-            for error in (await pool.connect()).values():
-                fail(str(error))
-            placed = [item for file in files for item in read(file) if isinstance(item, PlacedTask)]
-            problems = check_files(files, pool.tools, why_unscorable_by(parts_of(settings)), servers.live)
-            return problems, await unknown_tickers(placed, servers, pool)
 
-    problems, warnings = asyncio.run(find())
+async def _find_problems(
+    files: Sequence[Path], settings: "Recipe", servers: "Servers", fill: Path | None
+) -> "tuple[list[Problem], list[Problem]]":
+    """The problems and the warnings; a file without problems is filled where `fill` names the new one."""
+    from turnwise.cli.fill import fill_file, offer_to_fill
+    from turnwise.mcp.pool import Pool
+    from turnwise.rewards import parts_of, why_unscorable_by
+    from turnwise.tasks.check import check_files
+    from turnwise.tasks.load import PlacedTask, read
+    from turnwise.tickers import unknown_tickers
+
+    tools = settings.tools
+    async with Pool(
+        servers.specs, max_result_tokens=tools.max_result_tokens, is_mending=tools.mend_arguments
+    ) as pool:
+        for error in (await pool.connect()).values():
+            fail(str(error))
+        placed = [item for file in files for item in read(file) if isinstance(item, PlacedTask)]
+        problems = check_files(files, pool.tools, why_unscorable_by(parts_of(settings)), servers.live)
+        if fill is not None and not problems:
+            problems = await fill_file(placed, fill, pool, settings, servers)
+        elif fill is None:
+            offer_to_fill(placed)
+        return problems, await unknown_tickers(placed, servers, pool)
+
+
+def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> None:
+    """Print what was found; exit code 1 on problems."""
+    from turnwise.printable import printable
+
     for warning in warnings:
         print(printable(f"warning: {warning}"))
     for problem in problems:

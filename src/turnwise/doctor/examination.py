@@ -33,7 +33,8 @@ async def examine(
     yield await asyncio.to_thread(machine.check_sandbox)
     for finding in live.check_keys(servers, environ, recipe):
         yield finding
-    reached = await setup.reach_servers(servers)
+    needed = None if recipe is None else setup.needed_servers(recipe, servers)
+    reached = await setup.reach_servers(servers, needed)
     for finding in reached.findings:
         yield finding
     if recipe is not None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,14 @@ from turnwise.rollout.collector import CollectionFailed
 from turnwise.servers.backends import Servers, describe_live
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
-from turnwise.workbench import load_model, offered_tools, open_workbench, remote_engine, transformers_engine
+from turnwise.workbench import (
+    load_model,
+    offered_tools,
+    open_workbench,
+    remote_engine,
+    transformers_engine,
+    used_servers,
+)
 
 _NUM_TOKENS = 8
 """Sampled to see that the model can."""
@@ -55,9 +62,27 @@ async def check_remote(recipe: Recipe) -> Finding:
     return Finding("engine", Level.GOOD, f"one answers at {recipe.engine.remote.url}")
 
 
-async def reach_servers(servers: Servers) -> Reached:
-    """Start or reach every server of the file, list its tools, and try the keys of the live ones."""
+def needed_servers(recipe: Recipe, servers: Servers) -> set[str]:
+    """The servers that the recipe's tasks use; all of them where a task names none, or without tasks."""
+    return used_servers(_tasks(recipe, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
+
+
+async def reach_servers(servers: Servers, needed: Collection[str] | None = None) -> Reached:
+    """Start or reach every server of the file, list its tools, and try the keys of the live ones.
+
+    What is wrong with a server that is not `needed` only warns; None: all are needed.
+    """
     findings, live = list[Finding](), {server.name: server for server in servers.live}
+
+    def bad(server: str, detail: str, advice: str) -> Finding:
+        if needed is None or server in needed:
+            return Finding(f"server {server}", Level.BAD, detail, advice)
+        return Finding(f"server {server}", Level.WARNING, f"{detail}; no task uses it", advice)
+
+    findings += [
+        bad(name, mistake, "correct its entry; until then the server is left out")
+        for name, mistake in servers.mistakes.items()
+    ]
     async with Pool(servers.specs) as pool:
         try:
             failures = await pool.connect()
@@ -66,14 +91,16 @@ async def reach_servers(servers: Servers) -> Reached:
         for spec in servers.specs:
             if spec.name in failures:
                 advice = "run its command by hand, or see docs/troubleshooting.md"
-                findings.append(Finding(f"server {spec.name}", Level.BAD, str(failures[spec.name]), advice))
+                findings.append(bad(spec.name, str(failures[spec.name]), advice))
                 continue
             num_tools = sum(tool.server == spec.name for tool in pool.tools)
             exposure = pool.exposure(spec.name)
             detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
             changes = describe_live(live[spec.name]) if spec.name in live else str(exposure)
-            level, advice = (Level.BAD, refusal(exposure)) if exposure.is_refused else (Level.GOOD, "")
-            findings.append(Finding(f"server {spec.name}", level, f"{detail}; {changes}", advice))
+            if exposure.is_refused:
+                findings.append(bad(spec.name, f"{detail}; {changes}", refusal(exposure)))
+            else:
+                findings.append(Finding(f"server {spec.name}", Level.GOOD, f"{detail}; {changes}"))
             if spec.name in live:
                 findings.append(await try_key(pool, spec))
         return Reached(tuple(pool.tools), tuple(findings), servers.live)

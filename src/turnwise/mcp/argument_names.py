@@ -1,8 +1,9 @@
 """Repair argument names that mean a parameter of the tool's schema but are spelled in another way.
 
 An unknown name becomes a parameter's name in two cases. It is a synonym of exactly one parameter. Or it is
-the only unknown name and exactly one required parameter is missing, so that it can mean nothing else. In both
-cases the value must fit the parameter's own schema, and no argument that was given is overwritten.
+the only unknown name and exactly one required parameter is missing. This second case is a guess, so it is not
+made for a tool that may write: a wrong guess there changes something. In both cases the value must fit the
+parameter's own schema, and no argument that was given is overwritten.
 """
 
 import difflib
@@ -65,7 +66,9 @@ class ArgumentNames:
         similar = difflib.get_close_matches(name[:100], self.known, n=1)
         return self._synonym(name) or next(iter(similar), None)
 
-    def repaired(self, given: Mapping[str, Any], fits: Fits) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def repaired(
+        self, given: Mapping[str, Any], fits: Fits, *, may_guess: bool = True
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The arguments under the tool's own names, and the repairs as `given->used`."""
         renamed: dict[str, str] = {}
         for name in self.unknown(given):
@@ -74,7 +77,7 @@ class ArgumentNames:
             if is_free and fits(target, given[name]):
                 renamed[name] = target
         arguments = {renamed.get(name, name): value for name, value in given.items()}
-        name, target = self._only_one_left(arguments)
+        name, target = self._only_one_left(arguments) if may_guess else ("", "")
         if name and fits(target, arguments[name]):
             renamed[name] = target
             arguments = {renamed.get(each, each): value for each, value in given.items()}

@@ -31,12 +31,16 @@ class Checked:
 class ArgumentChecker:
     """Repairs and validates the arguments of one tool; the schema is compiled once."""
 
-    def __init__(self, tool: str, schema: Mapping[str, Any], *, is_mending: bool = True) -> None:
+    def __init__(
+        self, tool: str, schema: Mapping[str, Any], *, is_mending: bool = True, may_guess: bool = True
+    ) -> None:
         """is_mending: repair names that can only mean one parameter, and name the others in the error; if
-        not, the error is the schema's own."""
+        not, the error is the schema's own. may_guess: also repair the only unknown name to the only missing
+        parameter."""
         self._tool = tool
         self._names = ArgumentNames(schema)
         self._is_mending = is_mending
+        self._may_guess = may_guess
         self._schema = Schema(tool, schema)
 
     def check(self, given: Mapping[str, Any]) -> Checked:
@@ -50,7 +54,9 @@ class ArgumentChecker:
         return Checked(arguments, repairs)
 
     def _mended(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-        return self._names.repaired(given, self._schema.fits) if self._is_mending else (dict(given), ())
+        if not self._is_mending:
+            return dict(given), ()
+        return self._names.repaired(given, self._schema.fits, may_guess=self._may_guess)
 
     def _first_error(self, arguments: dict[str, Any]) -> str | None:
         error = self._schema.first_error(arguments)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from turnwise.mcp.named_data import container_folders
 from turnwise.mcp.spec import Data, ServerSpec
 from turnwise.secret_values import is_secret_name
 
@@ -25,6 +26,10 @@ class Exposure:
     """Folders of which every episode has its own copy."""
     is_allowed: bool = False
     """Whether the user has said that episodes may change it."""
+    is_enclosed: bool = False
+    """Whether all folders that the server's process can reach are private or read-only."""
+    leak: str = ""
+    """Why the server's process can write to folders that are not private, where it should not."""
 
     @property
     def is_refused(self) -> bool:
@@ -36,9 +41,13 @@ class Exposure:
         if self.outside:
             agreed = "as mcp.json allows" if self.is_allowed else "without leave"
             return f"episodes could change {' and '.join(self.outside)}, {agreed}"
+        if self.is_enclosed:
+            private = f"private copies of {', '.join(self.private)}" if self.private else "none of your files"
+            return f"episodes change {private}; all other folders are private or read-only"
+        leak = f"; its writes to other folders are not contained: {self.leak}" if self.leak else ""
         if self.private:
-            return f"episodes change private copies of {', '.join(self.private)}"
-        return "mcp.json names nothing that its tools could change"
+            return f"episodes change private copies of {', '.join(self.private)}{leak}"
+        return f"mcp.json names nothing that its tools could change{leak}"
 
 
 def exposure(
@@ -48,11 +57,21 @@ def exposure(
     is_own: bool,
     private: Sequence[str] = (),
     not_private: str = "",
+    is_enclosed: bool = False,
+    leak: str = "",
 ) -> Exposure:
     """What a server's tools could change. `is_own`: it keeps episodes apart by itself, as our servers do."""
     is_real = spec.options.data is Data.REAL
     outside = () if is_own else tuple(_outside(spec, not_private, is_real=is_real))
-    return Exposure(spec.name, tuple(writers), outside, tuple(private), is_allowed=is_real)
+    return Exposure(
+        spec.name,
+        tuple(writers),
+        outside,
+        tuple(private),
+        is_allowed=is_real,
+        is_enclosed=is_enclosed,
+        leak="" if is_own else leak,
+    )
 
 
 def refusal(exposed: Exposure) -> str:
@@ -74,6 +93,8 @@ def _outside(spec: ServerSpec, not_private: str, *, is_real: bool) -> Iterator[s
         return
     if not_private:
         yield f"the real files ({not_private})"
+    elif mounted := container_folders(spec):
+        yield f"the real files under {', '.join(mounted)}, which {spec.command} mounts into its container"
     elif is_real:
         yield "the real files that its command names"
     names = [name for name, value in spec.env.items() if value and is_secret_name(name)]

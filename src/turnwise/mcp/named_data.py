@@ -20,6 +20,9 @@ _CODE_VARIABLES = {
 }
 """Variables that say where programs are; what they name is not the user's data."""
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
+_CONTAINER_PROGRAMS = {"docker", "podman", "nerdctl"}
+_VOLUME = re.compile(r"^(?:--volume=|-v=?)?([~/.][^:]*):/|(?:^|[=,])(?:source|src)=([^,]+)")
+"""`-v /host:/inside` or `--mount type=bind,source=/host,target=/inside`."""
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=/)")
 _MAX_CHARS = 4096
 """Longer than any path: a text of this size is not one."""
@@ -56,6 +59,14 @@ def named_data(spec: ServerSpec) -> NamedData:
     data = outermost(folder for folder, is_data in found.items() if is_data)
     code = (folder for folder, is_data in found.items() if not is_data)
     return NamedData(data, outermost(folder for folder in code if not _is_within(folder, data)))
+
+
+def container_folders(spec: ServerSpec) -> tuple[str, ...]:
+    """Folders that the command mounts into a container; empty if it starts none."""
+    if Path(spec.command or "").name not in _CONTAINER_PROGRAMS:
+        return ()
+    matches = (_VOLUME.search(argument) for argument in spec.args)
+    return tuple(match[1] or match[2] for match in matches if match)
 
 
 def outermost(folders: Iterable[Path]) -> tuple[Path, ...]:

@@ -18,7 +18,6 @@ from turnwise.mcp.arguments import ArgumentChecker
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.exposure import Exposure, exposure
 from turnwise.mcp.gate import Breaker
-from turnwise.mcp.named_data import named_data
 from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens
 from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
@@ -134,12 +133,15 @@ class Pool:
     def exposure(self, server: str) -> Exposure:
         """What an episode could change through a connected server."""
         supply = self._supplies[server]
+        stock = supply.stock
         return exposure(
             supply.spec,
             [tool.name for tool in self._listed[server] if not tool.is_read_only],
             is_own=supply.keeps_episodes_apart,
-            private=[str(folder) for folder in named_data(supply.spec).data] if supply.stock.mounts else (),
-            not_private=supply.stock.not_private,
+            private=stock.private_folders(supply.spec),
+            not_private=stock.not_private,
+            is_enclosed=stock.encloses(supply.spec),
+            leak=stock.enclosure.leak,
         )
 
     @property
@@ -233,7 +235,9 @@ class Pool:
         """Settle names over all servers, so that a tool's name never depends on the task."""
         self._listed = namespaced(listed)
         self._checkers = {
-            tool.name: ArgumentChecker(tool.name, tool.input_schema, is_mending=self._is_mending)
+            tool.name: ArgumentChecker(
+                tool.name, tool.input_schema, is_mending=self._is_mending, may_guess=tool.is_read_only
+            )
             for tool in self.tools
         }
         if self._cassette is not None and self._cassette.mode is not Mode.REPLAY:

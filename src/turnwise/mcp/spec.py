@@ -4,7 +4,8 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -25,6 +26,8 @@ _INPUT = re.compile(r"\$\{input:([^}]*)\}")
 _STRING = r'("(?:\\.|[^"\\])*+(?:"|\Z))'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_KEY = re.compile(r'"([^"\\]*)"\s{0,20}:')
+"""A key of an object. One with an escape is not found: its server is then named without a line."""
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -156,8 +159,22 @@ class ServerSpec(BaseModel):
         return secret_values(given, also=self.options.secret, never=self.options.public)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFile:
+    """The servers of an `mcp.json`, and why the other entries cannot be used."""
+
+    specs: tuple[ServerSpec, ...]
+    mistakes: Mapping[str, str]
+    """By server: the file, its line and the reason."""
+
+
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
-    """Read the file; every mistake is a ValueError that names the server, the field and the value."""
+    """The servers of the file. A bad entry costs a warning; ValueError if the file has no good one."""
+    return read_file(path, variables).specs
+
+
+def read_file(path: Path, variables: Mapping[str, str] | None = None) -> ServerFile:
+    """Read the file; ValueError, with the file and the reason, if it has no server that can be used."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -171,7 +188,16 @@ def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[Server
         "userHome": str(Path.home()),
     }
     variables = {**editors, **(environment() if variables is None else variables)}
-    return parse(servers, variables, directory=folder, where=str(path))
+    return _parse_all(servers, variables, folder, _places(path, content.decode("utf-8-sig"), servers))
+
+
+def _places(path: Path, text: str, servers: Iterable[str]) -> dict[str, str]:
+    """The file and line of each server's entry; the file alone if its name is a key more than once."""
+    lines: dict[str, list[int]] = {name: [] for name in servers}
+    for number, line in enumerate(text.splitlines(), 1):
+        for name in {key for key in _KEY.findall(line) if key in lines}:
+            lines[name].append(number)
+    return {name: f"{path}:{found[0]}" if len(found) == 1 else str(path) for name, found in lines.items()}
 
 
 def blocks_of(content: bytes, where: str) -> dict[str, Any]:
@@ -194,7 +220,13 @@ def parse(
     A block with a mistake is left out with a warning, so that it costs only the tasks that need its server;
     ValueError if no server is left.
     """
-    specs, mistakes = [], []
+    return _parse_all(servers, variables, directory, dict.fromkeys(servers, where)).specs
+
+
+def _parse_all(
+    servers: Mapping[str, Any], variables: Mapping[str, str], directory: Path, places: Mapping[str, str]
+) -> ServerFile:
+    specs, mistakes, told = [], dict[str, str](), []
     for name, block in servers.items():
         if isinstance(block, dict) and block.get("disabled") is True:
             continue
@@ -203,12 +235,14 @@ def parse(
                 raise ValueError(f"expected an object, got {_kind(block)}")
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
-            mistakes.append(f"{where}: server {name!r}: {_readable(error, block)}")
-    if mistakes and not specs:
-        raise ValueError("; ".join(mistakes))
-    for mistake in mistakes:
+            reason = _readable(error, block)
+            mistakes[name] = f"{places[name]}: {reason}"
+            told.append(f"{places[name]}: server {name!r}: {reason}")
+    if told and not specs:
+        raise ValueError("; ".join(told))
+    for mistake in told:
         logger.warning("%s; it is left out", mistake)
-    return tuple(specs)
+    return ServerFile(tuple(specs), mistakes)
 
 
 def _parse_jsonc(text: str) -> Any:

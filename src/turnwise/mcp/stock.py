@@ -8,17 +8,20 @@ from pathlib import Path
 
 from turnwise.mcp.named_data import named_data, outermost
 from turnwise.mcp.private_folders import (
+    Enclosure,
     Mount,
     Namespace,
     NotPrivate,
     Way,
-    find_mounts,
+    find_enclosure,
     open_namespace,
     try_mounts,
+    with_real,
 )
 from turnwise.mcp.scratch import Scratch, episode_path
 from turnwise.mcp.session import ConnectFailed, Session
 from turnwise.mcp.spec import EPISODE_DIR, Data, ServerSpec
+from turnwise.mcp.surroundings import caches, is_enclosed, surroundings
 from turnwise.types import ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -46,8 +49,8 @@ class Stock:
         self._max_sets = min(spec.options.max_processes for spec in specs)
         self._tasks = tasks
         self._scratch = scratch
-        self._mounts: tuple[Mount, ...] | None = None
-        self._finding_mounts = asyncio.Lock()
+        self._enclosure: Enclosure | None = None
+        self._finding_enclosure = asyncio.Lock()
         self._members: dict[str, Member] = {}
         self._sets: set[ProcessSet] = set()
         self._ready: asyncio.Queue[ProcessSet | ConnectFailed] = asyncio.Queue()
@@ -57,9 +60,23 @@ class Stock:
         self._is_closing = False
 
     @property
-    def mounts(self) -> tuple[Mount, ...]:
-        """The folders that are private to each set; none before the first set was made."""
-        return self._mounts or ()
+    def enclosure(self) -> Enclosure:
+        """What the processes of a set can change; empty before the first set was made."""
+        return self._enclosure or Enclosure()
+
+    def encloses(self, spec: ServerSpec) -> bool:
+        """Whether all folders that the server can reach are private or read-only."""
+        return is_enclosed(spec) and bool(self.enclosure.mounts) and not self.enclosure.leak
+
+    def private_folders(self, spec: ServerSpec) -> list[str]:
+        """The server's data folders that are private to every set; a copy is said to be one, for its cost."""
+        copied = {mount.folder for mount in self.enclosure.mounts if mount.way is Way.COPY}
+        if not self.enclosure.mounts:
+            return []
+        return [
+            f"{folder} (copied for every episode)" if folder in copied else str(folder)
+            for folder in named_data(spec).data
+        ]
 
     def add(self, member: "Member", first: ProcessSet) -> None:
         """From now on sets have a process of this server; the one that listed its tools is in `first`."""
@@ -68,20 +85,33 @@ class Stock:
         self._ready.put_nowait(first)
         self._top_up()
 
-    async def new_set(self) -> ProcessSet:
-        """Private folders, and no process yet. Raises ConnectFailed."""
-        async with self._finding_mounts:
-            if self._mounts is None:
-                self._mounts = await self._find_mounts()
+    async def new_set(self, real: Sequence[Path] = ()) -> ProcessSet:
+        """Private folders, but for those that are to be `real`, and no process yet. Raises ConnectFailed."""
+        async with self._finding_enclosure:
+            if self._enclosure is None:
+                self._enclosure = await self._find_enclosure()
         made = ProcessSet()
-        if self._mounts:
+        if self._enclosure.mounts:
             try:
-                made.namespace = await open_namespace(self._mounts, self._scratch)
+                made.namespace = await open_namespace(with_real(self._enclosure, real), self._scratch)
             except (NotPrivate, OSError) as error:
                 reason = f"has no private copy of its data: {error}"
                 raise ConnectFailed(ServerLoss(self.name, reason)) from None
         self._sets.add(made)
         return made
+
+    async def install(self, spec: ServerSpec, start: Callable[[ProcessSet], Awaitable[Session]]) -> None:
+        """Let `npx`, `uvx` and the like fill their caches once: in private ones they would do so every time.
+
+        This is what the command does whenever it is run. No tool is called in this set.
+        """
+        if not is_enclosed(spec) or not caches(spec):
+            return
+        made = await self.new_set(real=caches(spec))
+        try:
+            await start(made)
+        finally:
+            await self.discard(made)
 
     async def take(self) -> ProcessSet:
         """The next fresh set; waits for one to be spawned, or to be given back when all are out."""
@@ -116,19 +146,24 @@ class Stock:
         self._is_closing = True
         await asyncio.gather(*(self.discard(made) for made in tuple(self._sets)))
 
-    async def _find_mounts(self) -> tuple[Mount, ...]:
-        protected = [spec for spec in self._specs if spec.options.data is Data.PRIVATE]
-        folders = outermost(folder for spec in protected for folder in named_data(spec).folders)
-        fresh = [spec for spec in self._specs if uses_scratch(spec)]
+    async def _find_enclosure(self) -> Enclosure:
+        enclosed = [spec for spec in self._specs if is_enclosed(spec)]
+        named = outermost(folder for spec in enclosed for folder in named_data(spec).folders)
+        around = [folder for spec in enclosed for folder in surroundings(spec)]
         try:
-            mounts = await find_mounts(folders, self._scratch)
-            own = [Mount(episode_path(spec.name), Way.FRESH, spec.options.template) for spec in fresh]
-            if own:
-                await try_mounts(own, self._scratch)
+            fresh = [
+                Mount(episode_path(spec.name), Way.FRESH, spec.options.template)
+                for spec in self._specs
+                if uses_scratch(spec)
+            ]
+            if enclosed:
+                return await find_enclosure(named, around, fresh, self._scratch)
+            if fresh:
+                await try_mounts(fresh, self._scratch)
+            return Enclosure(tuple(fresh))
         except (NotPrivate, OSError) as error:
-            self.not_private = str(error) if folders else ""
-            return ()
-        return (*mounts, *own)
+            self.not_private = str(error) if named else ""
+            return Enclosure(leak=str(error) if enclosed else "")
 
     def _top_up(self) -> None:
         """Start as many spawns as waiting episodes and the warm stock ask for, up to the limit."""

@@ -84,6 +84,8 @@ class Supply:
         async with self._connecting:
             if self._first is not None and (self._first.is_open or self.isolation is Isolation.PROCESS):
                 return self._first  # leases that came together: one of them was here before
+            if self._first is None:
+                await self.stock.install(self.spec, self._open)
             first = await self.stock.new_set()
             try:
                 session = await self._open(first)

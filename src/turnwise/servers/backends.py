@@ -5,12 +5,12 @@ is merely set changes nothing, and does not reach the process of a server that i
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.environment import environment
-from turnwise.mcp.spec import ServerSpec, load
+from turnwise.mcp.spec import ServerSpec, read_file
 from turnwise.servers.contract import WRITES, contract
 from turnwise.servers.live.providers import ACCESS, Access
 from turnwise.servers.services import DEFAULT_FILE, SERVERS, Backend
@@ -30,6 +30,8 @@ class Servers:
     live: tuple[LiveServer, ...]
     unused_keys: Mapping[str, str]
     """By the name of a server that is not live: the variable that holds its provider's key."""
+    mistakes: Mapping[str, str] = field(default_factory=dict)
+    """By the name of an entry that cannot be used: the file, the line and the reason."""
 
     @property
     def embedded(self) -> set[str]:
@@ -67,7 +69,8 @@ def load_servers(
     `live` and `live_writes` are names of the file, as in `tools.live` and `tools.live_writes`.
     """
     variables = environment() if variables is None else variables
-    specs = load(path, variables)
+    file = read_file(path, variables)
+    specs = file.specs
     ours = {spec.name: name for spec in specs if (name := served_name(spec)) is not None}
     for server in live:
         _check_can_be_live(server, ours, path)
@@ -86,7 +89,7 @@ def load_servers(
         if spec.name not in alive and (key := _key_of(ours.get(spec.name)))
         if spec.env.get(key) or variables.get(key)
     }
-    return Servers(tuple(spec for spec, _ in found), servers, unused)
+    return Servers(tuple(spec for spec, _ in found), servers, unused, file.mistakes)
 
 
 def served_name(spec: ServerSpec) -> str | None:

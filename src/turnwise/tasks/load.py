@@ -86,6 +86,13 @@ def save(tasks: Sequence[Task], path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def check_new(path: Path) -> None:
+    """ValueError unless a task file can be written here without replacing another one."""
+    _suffix(path)
+    if path.exists():
+        raise ValueError(f"{path}: exists already; name a new file")
+
+
 def _task(row: Any, path: Path, number: int, tool_servers: Mapping[str, str]) -> Task:
     if not isinstance(row, Mapping):
         raise RowError("", f"expected an object, got {shown(row)}")

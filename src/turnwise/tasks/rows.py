@@ -102,12 +102,12 @@ class _TruthRow(_Row):
 
 
 class _CallRow(_Row):
-    id: str
+    id: str = ""
     name: str
     arguments: dict[str, Any]
 
-    def build(self) -> ToolCall:
-        return ToolCall(self.id, self.name, self.arguments)
+    def build(self, default_id: str) -> ToolCall:
+        return ToolCall(self.id or default_id, self.name, self.arguments)
 
 
 class _ResultRow(_Row):
@@ -132,14 +132,13 @@ class _ResultRow(_Row):
 
 
 class _DemoTurnRow(_Row):
-    text: str
+    text: str = ""
     calls: list[_CallRow] = []
     results: list[_ResultRow] = []
 
-    def build(self) -> DemoTurn:
-        return DemoTurn(
-            self.text, tuple(row.build() for row in self.calls), tuple(row.build() for row in self.results)
-        )
+    def build(self, number: int) -> DemoTurn:
+        calls = tuple(row.build(f"{number}.{position}") for position, row in enumerate(self.calls))
+        return DemoTurn(self.text, calls, tuple(row.build() for row in self.results))
 
 
 def _messages(prompt: Any) -> Any:
@@ -174,7 +173,7 @@ class _TaskRow(_Row):
             family=self.family,
             split=self.split,
             world=self.world,
-            demonstration=tuple(row.build() for row in self.demonstration),
+            demonstration=tuple(row.build(number) for number, row in enumerate(self.demonstration)),
         )
 
 

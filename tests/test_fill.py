@@ -1,0 +1,137 @@
+"""`tasks check --fill`: calls without results are made on real servers, and only what succeeds is written."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mcp.test_http_faults import http_server
+from tests.test_cli import turnwise
+from turnwise.tasks.load import load
+
+SERVER = """
+import sys
+from pathlib import Path
+from mcp.server.mcpserver import MCPServer
+
+server = MCPServer("files")
+root = Path(sys.argv[1])
+
+@server.tool()
+def add_line(name: str, line: str) -> str:
+    path = root / name
+    path.write_text((path.read_text() if path.exists() else "") + line + "\\n")
+    return f"{len(path.read_text().splitlines())} lines"
+
+@server.tool()
+def read(name: str) -> str:
+    return (root / name).read_text()
+
+server.run()
+"""
+
+
+def turn(tool: str, text: str = "", **arguments: Any) -> dict[str, Any]:
+    return {"text": text, "calls": [{"name": tool, "arguments": arguments}]}
+
+
+def task(number: int, *turns: dict[str, Any], answer: str = "2 lines") -> dict[str, Any]:
+    return {
+        "id": f"t{number}",
+        "prompt": f"Add a line, please ({number}).",
+        "servers": ["files"],
+        "truth": {"answer": {"value": answer}},
+        "demonstration": [*turns, {"text": "2 lines"}],
+    }
+
+
+ADD = turn("add_line", "First the line.", name="a.txt", line="two")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("one\n")
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "files.py").write_text(SERVER)
+    command = {"command": sys.executable, "args": ["server/files.py", "data"], "cwd": "."}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": command}}))
+    return tmp_path
+
+
+def write(folder: Path, *rows: dict[str, Any]) -> None:
+    (folder / "tasks.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def test_check_says_how_many_demonstrations_lack_results_and_what_fills_them(folder: Path) -> None:
+    write(folder, task(1, ADD), {**task(2), "demonstration": [{"text": "2 lines"}]})
+    ran = turnwise("tasks", "check", "tasks.jsonl", cwd=folder)
+    assert ran.code == 0, ran
+    assert "tasks.jsonl: 1 of 2 demonstrations have no results; " in ran.out
+    assert "turnwise tasks check tasks.jsonl --fill NEW_FILE" in ran.out
+
+
+def test_filled_demonstrations_have_the_servers_results_and_the_files_stay_as_they_were(folder: Path) -> None:
+    write(folder, task(1, ADD, turn("read", name="a.txt")), task(2, ADD))
+    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+    assert ran.code == 0, ran
+    assert "filled.jsonl: 2 tasks; 2 of 2 demonstrations filled" in ran.out
+    first, second = load(folder / "filled.jsonl")
+    assert [turn.text for turn in first.demonstration] == ["First the line.", "", "2 lines"]
+    assert first.demonstration[1].results[0].content == "one\ntwo\n"
+    assert second.demonstration[0].results[0].content == "2 lines", "every demonstration has its own copy"
+    assert (folder / "data" / "a.txt").read_text() == "one\n"
+    again = turnwise("tasks", "check", "filled.jsonl", cwd=folder)
+    assert (again.code, again.out) == (0, "no problems\n")
+
+
+def test_what_fails_is_named_with_its_row_and_its_task_is_written_without_it(folder: Path) -> None:
+    write(
+        folder,
+        task(1, ADD),
+        task(2, turn("read", name="none.txt")),
+        task(3, ADD, answer="7 lines"),
+    )
+    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+    assert ran.code == 1, ran
+    assert "filled.jsonl: 3 tasks; 1 of 3 demonstrations filled" in ran.out
+    assert 'tasks.jsonl: row 2: demonstration: read {"name": "none.txt"} fails now: ' in ran.out
+    assert "tasks.jsonl: row 3: demonstration: its truth does not hold: " in ran.out
+    assert [bool(task.demonstration) for task in load(folder / "filled.jsonl")] == [True, False, False]
+
+
+def test_no_file_is_replaced_and_none_is_written_from_a_file_with_problems(folder: Path) -> None:
+    write(folder, task(1, ADD))
+    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "tasks.jsonl", cwd=folder)
+    assert (ran.code, ran.err) == (2, "turnwise: tasks.jsonl: exists already; name a new file\n")
+    write(folder, task(1, turn("add_lin", name="a.txt", line="two")))
+    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+    assert ran.code == 1, ran
+    assert "no server has a tool 'add_lin'" in ran.out
+    assert "filled.jsonl: not written" in ran.out
+    assert not (folder / "filled.jsonl").exists()
+
+
+def test_a_call_that_could_change_something_real_is_not_made(folder: Path) -> None:
+    row = task(1, turn("do"))
+    write(folder, {**row, "servers": []})
+    for options in ({}, {"data": "real"}):
+        with http_server() as url:
+            block = {"url": url, "turnwise": options}
+            (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"far": block}}))
+            ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+        assert ran.code == 1, ran
+        assert "not run: do could change what the server at 127.0.0.1 keeps" in ran.out
+        (folder / "filled.jsonl").unlink()
+
+
+def test_sft_without_verifying_says_which_command_fills_the_results(folder: Path) -> None:
+    write(folder, task(1, ADD))
+    recipe = '[model]\npath = "embedded"\n[tasks]\ntrain = "tasks.jsonl"\n[tools]\nmcp = "mcp.json"\n'
+    (folder / "recipe.toml").write_text(recipe)
+    ran = turnwise("sft", "recipe.toml", "--out", "warm", "--no-verify", cwd=folder)
+    assert ran.code == 2, ran
+    assert "1 of 1 demonstrations of" in ran.err
+    assert "tasks.jsonl --fill filled.jsonl` makes their calls" in ran.err
