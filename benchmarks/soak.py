@@ -41,7 +41,7 @@ from turnwise.types import Sampling, Task
 from turnwise.workbench import Workbench, open_workbench
 
 NUM_POINTS = 10
-NUM_PARALLEL = 16
+NUM_PARALLEL = 32
 LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds=120)
 
 
