@@ -1,6 +1,6 @@
 """Kills one training run 50 times, resumes it each time, and compares its end with an unbroken run's.
 
-    python benchmarks/kills.py [--kills 50] [--steps 16] [--seed 0] [--keep FOLDER]
+    python benchmarks/kills.py [--kills 50] [--steps 24] [--seed 0] [--keep FOLDER]
 
 The run trains the embedded model on real calls to two servers, in lockstep on the CPU. Every life is the
 command a user would type, ended by SIGKILL at a random moment: the trainer alone, whose servers must then end
@@ -8,37 +8,51 @@ by themselves, or all of its processes at once. Exit code 1 if anything but the 
 or a scratch folder is left over.
 """
 
+import sys
+
+sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+
 import argparse
 import contextlib
 import hashlib
+import importlib
 import json
 import os
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import turnwise.cli
+
 ROOT = Path(__file__).resolve().parents[1]
 FAMILIES = ("quote_figure", "figure_by_name", "price_difference")
 SERVERS = ("fmp", "python")
+IMPORTED = (
+    "peft",
+    "transformers.models.qwen3.modeling_qwen3",
+    "transformers.models.auto.modeling_auto",
+    "turnwise.run.opened",
+    "turnwise.run.loop",
+)
+"""By a training run; imported once, before the forks."""
 MEASURED = ("time/", "memory/", "tools/seconds", "rollout/tokens_per_second")
 """Figures that a clock or the machine measures."""
 PHASES = {
-    "": "starting",
+    "": "starting, or playing its first group",
     "trajectories": "playing",
     "metrics.jsonl": "learning",
     "tokens": "learning",
-    "checkpoints": "after a checkpoint",
+    "checkpoints": "saving, or playing the next step's first group",
 }
-"""By what the run wrote last."""
+"""By what the life wrote last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +72,21 @@ class Kill:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--keep", type=Path, help="leave both runs in this folder, which must not exist")
     options = parser.parse_args()
+    for module in IMPORTED:
+        importlib.import_module(module)
     with tempfile.TemporaryDirectory(prefix="kills-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(exist_ok=options.keep is None)
         recipe = write_recipe(folder, options.steps)
         unbroken, killed = folder / "runs" / "unbroken", folder / "runs" / "killed"
-        first_save = run_whole(folder, unbroken, ["train", str(recipe), "--set", "run.name=unbroken"])
-        print(f"unbroken run done; its first checkpoint came after {first_save:.1f} s", flush=True)
-        kills = kill_and_resume(folder, recipe, options.kills, random.Random(options.seed), first_save)
+        run_whole(folder, ["train", str(recipe), "--set", "run.name=unbroken"])
+        seconds = step_seconds_of(unbroken)
+        print(f"the unbroken run is done; a step took {seconds:.1f} s", flush=True)
+        kills = kill_and_resume(folder, recipe, options.kills, random.Random(options.seed), seconds)
         problems = [
             *(f"processes left over: {kill}" for kill in kills if kill.seconds_to_end < 0),
             *differences(unbroken, killed),
@@ -108,57 +125,78 @@ def write_recipe(folder: Path, num_steps: int) -> Path:
     return recipe
 
 
-def started(folder: Path, arguments: list[str]) -> "subprocess.Popen[bytes]":
-    """`turnwise …`, in a session of its own, its output kept."""
-    command = [str(Path(sys.executable).with_name("turnwise")), *arguments]
-    own = {**os.environ, "TMPDIR": str(folder / "tmp")}
-    with (folder / "output.log").open("ab") as log:
-        return subprocess.Popen(command, cwd=folder, env=own, stdout=log, stderr=log, start_new_session=True)
+class Life:
+    """A process that runs `turnwise …` in a session of its own, its output kept.
+
+    Most are forks of this one, which has imported everything already: that is most of a start's time, and
+    nothing of a run exists before it.
+    """
+
+    def __init__(self, folder: Path, arguments: list[str], *, is_forked: bool) -> None:
+        command = [str(Path(sys.executable).with_name("turnwise")), *arguments]
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            os.setsid()
+            os.chdir(folder)
+            os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
+            log = os.open(folder / "output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            if is_forked:
+                sys.argv = command
+                turnwise.cli.main()
+            else:
+                os.execv(command[0], command)
+        except SystemExit as end:
+            os._exit(end.code if isinstance(end.code, int) else bool(end.code))
+        except BaseException:  # noqa: BLE001 (never back into the benchmark's own code)
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    def kill(self, others: Iterable[int]) -> None:
+        for pid in (self.pid, *others):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
 
 
-def run_whole(folder: Path, run: Path, arguments: list[str]) -> float:
-    """Let a command end by itself; gives the seconds to its first new checkpoint."""
-    began, clock, first = time.time(), time.monotonic(), 0.0
-    process = started(folder, arguments)
-    while process.poll() is None:
-        if not first and has_saved(run, began):
-            first = time.monotonic() - clock
+def run_whole(folder: Path, arguments: list[str]) -> None:
+    """Let a command end by itself, started as a user would start it."""
+    life = Life(folder, arguments, is_forked=False)
+    while (code := life.exit_code()) is None:
         time.sleep(0.1)
-    if process.returncode:
-        raise SystemExit(f"turnwise {' '.join(arguments)}: exit code {process.returncode}, see output.log")
-    return first
+    if code:
+        raise SystemExit(f"turnwise {' '.join(arguments)}: exit code {code}, see output.log")
 
 
 def checkpoints(run: Path) -> list[Path]:
     return list(run.glob("checkpoints/step-*/manifest.json"))
 
 
-def has_saved(run: Path, began: float) -> bool:
-    """Whether the run has a checkpoint that is newer than this moment."""
-    return any(path.stat().st_mtime > began for path in checkpoints(run))
-
-
 def kill_and_resume(
-    folder: Path, recipe: Path, num_kills: int, luck: random.Random, seconds: float
+    folder: Path, recipe: Path, num_kills: int, luck: random.Random, step_seconds: float
 ) -> list[Kill]:
-    """`seconds`: what a life takes to its first checkpoint; learned again from the lives that get there."""
+    """Ctrl-C ends the killing early; the run is then finished and compared all the same."""
     run = folder / "runs" / "killed"
-    num_steps = json.loads((folder / "runs" / "unbroken" / "recipe.json").read_text())["run"]["num_steps"]
     kills: list[Kill] = []
-    while len(kills) < num_kills:
-        has_begun = (run / "recipe.json").exists()
-        if not has_begun and run.exists():
-            shutil.rmtree(run)  # killed before it was a run: there is nothing to resume
-        arguments = ["--resume", str(run)] if has_begun else [str(recipe), "--set", "run.name=killed"]
-        # near its end a life is kept short, so that the run does not end before the last kill
-        most = seconds * (1.4 if num_steps - next_step(run) > 2 else 0.9)
-        moment, is_alone = luck.uniform(0, most), luck.random() < 0.5
-        kill, first_save = live_and_die(folder, arguments, moment, is_alone=is_alone)
-        if first_save:
-            seconds = 0.7 * seconds + 0.3 * first_save
-        kills.append(kill)
-        print(f"kill {len(kills):>3}/{num_kills}: {kill}", flush=True)
-    run_whole(folder, run, ["train", "--resume", str(run)])
+    with contextlib.suppress(KeyboardInterrupt):
+        while len(kills) < num_kills:
+            has_begun = (run / "recipe.json").exists()
+            if not has_begun and run.exists():
+                shutil.rmtree(run)  # killed before it was a run: there is nothing to resume
+            source = ["--resume", str(run)] if has_begun else [str(recipe), "--set", "run.name=killed"]
+            life = Life(folder, ["train", *source], is_forked=len(kills) % 10 != 0)
+            kills.append(live_and_die(folder, life, luck, step_seconds))
+            print(f"kill {len(kills):>3}/{num_kills}: {kills[-1]}", flush=True)
+    run_whole(folder, ["train", "--resume", str(run)])
     return kills
 
 
@@ -168,35 +206,51 @@ def next_step(run: Path) -> int:
     return max((int(name.removeprefix("step-")) for name in names), default=0)
 
 
-def live_and_die(folder: Path, arguments: list[str], seconds: float, *, is_alone: bool) -> tuple[Kill, float]:
-    """Start the command and kill it after so many seconds; also gives when it made its first checkpoint."""
-    run, began, clock = folder / "runs" / "killed", time.time(), time.monotonic()
-    process = started(folder, ["train", *arguments])
-    first = 0.0
-    while time.monotonic() < clock + seconds:
-        if process.poll() is not None:
-            raise SystemExit(f"it ended by itself with exit code {process.returncode}, see output.log")
-        if not first and has_saved(run, began):
-            first = time.monotonic() - clock
+def live_and_die(folder: Path, life: Life, luck: random.Random, step_seconds: float) -> Kill:
+    """Kill at a random moment: in a quarter of the lives while it starts, else around its first steps."""
+    run, began = folder / "runs" / "killed", time.time()
+    is_alone, is_early = luck.random() < 0.5, luck.random() < 0.25
+    is_near_end = next_step(run) >= num_steps_of(run) - 2  # the run must not end before the last kill
+    seconds = luck.uniform(0, 1.5 * step_seconds)
+    while not (is_early or is_near_end or last_written(run, began)):
+        require_alive(life)
         time.sleep(0.02)
-    below = descendants(process.pid)
-    for pid in [process.pid] if is_alone else [process.pid, *below]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
+    until = time.time() + seconds
+    while time.time() < until:
+        require_alive(life)
+        time.sleep(0.01)
+    below = descendants(life.pid)
+    life.kill(() if is_alone else below)
     phase = PHASES[last_written(run, began)]
-    return Kill(is_alone, phase, next_step(run), len(below), seconds_until_gone(below)), first
+    return Kill(is_alone, phase, next_step(run), len(below), seconds_until_gone(below))
+
+
+def require_alive(life: Life) -> None:
+    if (code := life.exit_code()) is not None:
+        raise SystemExit(f"it ended by itself with exit code {code}, see output.log: give more --steps")
+
+
+def num_steps_of(run: Path) -> int:
+    recipe = run / "recipe.json"
+    return int(json.loads(recipe.read_text())["run"]["num_steps"]) if recipe.exists() else sys.maxsize
+
+
+def step_seconds_of(run: Path) -> float:
+    """What a step took, by the times in its figures."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    times = [line["time"] for line in lines if line["kind"] == "update"]
+    return float((times[-1] - times[0]) / max(1, len(times) - 1))
 
 
 def last_written(run: Path, began: float) -> str:
-    """The part of the run's folder that this life changed last; empty if it changed none."""
-    newest, part = began, ""
+    """The part of the run's folder that this life wrote last; empty before its first group was played."""
+    written: dict[str, float] = {}
     for path in run.rglob("*"):
         with contextlib.suppress(OSError):
-            first = path.relative_to(run).parts[0]
-            if first in PHASES and path.is_file() and path.stat().st_mtime > newest:
-                newest, part = path.stat().st_mtime, first
-    return part
+            part, changed = path.relative_to(run).parts[0], path.stat().st_mtime
+            if part in PHASES and path.is_file() and changed > began:
+                written[part] = max(changed, written.get(part, 0.0))
+    return max(written, key=lambda part: written[part]) if "trajectories" in written else ""
 
 
 def descendants(pid: int) -> dict[int, str]:
@@ -287,9 +341,9 @@ def figures(run: Path) -> list[Any]:
 
 def report(kills: list[Kill], problems: list[str]) -> None:
     counts = Counter((kill.phase, kill.is_alone) for kill in kills)
-    print(f"{'killed while':<20} {'trainer alone':>14} {'all processes':>14}")
+    print(f"{'killed while':<50} {'trainer alone':>14} {'all processes':>14}")
     for phase in dict.fromkeys(PHASES.values()):
-        print(f"{phase:<20} {counts[phase, True]:>14} {counts[phase, False]:>14}")
+        print(f"{phase:<50} {counts[phase, True]:>14} {counts[phase, False]:>14}")
     slowest = max((kill.seconds_to_end for kill in kills), default=0.0)
     num_servers = sum(kill.num_servers for kill in kills)
     print(f"{num_servers} server processes were left behind; all were gone within {slowest:.2f} s")

@@ -31,7 +31,7 @@ from journal import Journal
 from plan import WRITERS
 from rich.console import Console
 from rich.table import Table
-from stage import Rates, missing, servers, tasks
+from stage import TURNWISE, Rates, missing, servers, tasks
 
 from turnwise.config import Recipe
 from turnwise.rollout.collector import Collector, Plan
@@ -40,7 +40,6 @@ from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.types import Sampling, Task
 from turnwise.workbench import Workbench, open_workbench
 
-NUM_POINTS = 10
 NUM_PARALLEL = 32
 LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds=120)
 
@@ -81,29 +80,35 @@ class Soak:
         if last.rss_mib > first.rss_mib * 1.1:
             found.append(f"memory grew from {first.rss_mib:.0f} to {last.rss_mib:.0f} MiB")
         for name in ("num_descriptors", "num_processes", "num_tasks"):
-            most = max(getattr(sample, name) for sample in self.samples[: NUM_POINTS // 2])
+            most = max(getattr(sample, name) for sample in self.samples[: len(self.samples) // 2 + 1])
             if getattr(last, name) > most:
                 found.append(f"{name} grew from at most {most} to {getattr(last, name)}")
         return tuple(found)
 
 
-async def soak(folder: Path, num_episodes: int, seed: int, rates: Rates) -> Soak:
+async def soak(
+    folder: Path, num_episodes: int, *, seed: int = 0, num_points: int = 10, turnwise: str = TURNWISE
+) -> Soak:
+    """Play so many episodes and audit them. `turnwise`: the command that starts our servers."""
     pairs = tasks(num_own=min(240, max(60, num_episodes // 3)))
     distinct = [task for task, _ in pairs]
-    with servers(folder, seed, rates) as mcp, contextlib.closing(Journal(folder)) as journal:
+    rates = Rates.over(num_episodes)
+    with servers(folder, seed, rates, turnwise) as mcp, contextlib.closing(Journal(folder)) as journal:
         recipe = Recipe.model_validate({"tools": {"mcp": mcp}, "engine": {"kind": "scripted"}})
         async with open_workbench(recipe, distinct) as bench:
             started = time.monotonic()
-            num_lost, num_dropped, samples = await _play(bench, journal, folder, num_episodes, distinct)
+            num_lost, num_dropped, samples = await _play(
+                bench, journal, folder, num_episodes, num_points, distinct
+            )
             seconds = time.monotonic() - started
     scores = {task.id: score for task, score in pairs}
     return Soak(audit(folder, num_episodes, scores, WRITERS), samples, num_lost, num_dropped, seconds)
 
 
 async def _play(
-    bench: Workbench, journal: Journal, folder: Path, num_episodes: int, distinct: list[Task]
+    bench: Workbench, journal: Journal, folder: Path, num_episodes: int, num_points: int, distinct: list[Task]
 ) -> tuple[int, int, tuple[Sample, ...]]:
-    """All episodes, in collections like a run's steps; a sample at ten moments between them."""
+    """All episodes, in collections like a run's steps, and samples of the process between them."""
     playing = player(bench.engine, bench.chat, LIMITS, Sampling())
     plan = Plan(group_size=1, num_parallel_episodes=NUM_PARALLEL)
     source = _rounds(distinct)
@@ -111,8 +116,8 @@ async def _play(
     num_lost = num_dropped = num_done = 0
     started = time.monotonic()
     with TrajectoryWriter(folder / "trajectories.jsonl") as writer:
-        for number in range(NUM_POINTS):
-            until = num_episodes * (number + 1) // NUM_POINTS
+        for number in range(num_points):
+            until = num_episodes * (number + 1) // num_points
             while num_done < until:
                 num_wanted = min(200, until - num_done)
                 collector = Collector(playing, journal.around(bench.lease), bench.rewards, plan)
@@ -136,12 +141,12 @@ def _rounds(distinct: list[Task]) -> Iterator[Task]:
 async def _sample(num_episodes: int, started: float) -> Sample:
     """Once the processes that are being replaced have settled."""
     seen = [(-1, -1)]
-    for _ in range(40):
+    for _ in range(80):
         gc.collect()
         seen.append((len(_descendants()), _num_descriptors()))
         if len(seen) > 4 and len(set(seen[-4:])) == 1:
             break
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.25)
     return Sample(
         num_episodes=num_episodes,
         seconds=time.monotonic() - started,
@@ -226,7 +231,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(exist_ok=options.keep is None)
-        done = asyncio.run(soak(folder, options.episodes, options.seed, Rates.over(options.episodes)))
+        done = asyncio.run(soak(folder, options.episodes, seed=options.seed))
     report(done)
     sys.exit(bool(done.problems))
 

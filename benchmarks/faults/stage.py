@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TOOLS = ROOT / ".tools"
 NODE = TOOLS / "node" / "node_modules"
+
+TURNWISE = str(Path(sys.executable).with_name("turnwise"))
 
 OUR_STDIO = ("fmp", "polygon", "tavily", "python")
 THIRD_PARTY_STDIO = ("filesystem", "memory", "sqlite")
@@ -87,14 +90,14 @@ def missing() -> str:
 
 
 @contextlib.contextmanager
-def servers(folder: Path, seed: int, rates: Rates) -> Iterator[Path]:
-    """Start the HTTP servers and write an mcp.json of all nine; gives its path."""
+def servers(folder: Path, seed: int, rates: Rates, turnwise: str) -> Iterator[Path]:
+    """Start the HTTP servers and write an mcp.json of all nine, whose path is yielded."""
     _write_templates(folder)
     with contextlib.ExitStack() as opened:
         blocks: dict[str, Any] = {}
         for name in OUR_STDIO:
             faults = Settings(name, str(folder), seed, rates.own, STDIO_FAULTS, rates.start, START_FAULTS[:2])
-            blocks[name] = _block(faults, [_turnwise(), "serve", name])
+            blocks[name] = _block(faults, [turnwise, "serve", name])
         for name in THIRD_PARTY_STDIO:
             faults = Settings(
                 name, str(folder), seed, rates.third_party, STDIO_FAULTS, rates.start, START_FAULTS
@@ -102,7 +105,10 @@ def servers(folder: Path, seed: int, rates: Rates) -> Iterator[Path]:
             blocks[name] = _block(faults, _third_party(name), **_kept(name, folder))
         for name in HTTP:
             faults = Settings(name, str(folder), seed, rates.http, HTTP_FAULTS)
-            blocks[name] = {"url": f"http://127.0.0.1:{_front(opened, faults)}/mcp", "turnwise": _options()}
+            blocks[name] = {
+                "url": f"http://127.0.0.1:{_front(opened, faults, turnwise)}/mcp",
+                "turnwise": _options(),
+            }
         path = folder / "mcp.json"
         path.write_text(json.dumps({"mcpServers": blocks}, indent=1))
         yield path
@@ -192,8 +198,6 @@ def _write_templates(folder: Path) -> None:
     files = folder / "files"
     (files / "notes").mkdir(parents=True)
     (files / "large.txt").write_text("a large file\n" * (2 * MAX_MESSAGE_BYTES // 13))
-    import sqlite3
-
     with contextlib.closing(sqlite3.connect(folder / "shop.db")) as database, database:
         database.execute("CREATE TABLE words (word TEXT)")
 
@@ -235,14 +239,10 @@ def _third_party(name: str) -> list[str]:
     return [str(bundled) if bundled.exists() else "node", str(script), *last]
 
 
-def _turnwise() -> str:
-    return str(Path(sys.executable).with_name("turnwise"))
-
-
-def _front(opened: contextlib.ExitStack, settings: Settings) -> int:
-    """Start a server behind its HTTP proxy; gives the proxy's port."""
+def _front(opened: contextlib.ExitStack, settings: Settings, turnwise: str) -> int:
+    """Start a server behind its HTTP proxy and return the proxy's port."""
     port, upstream = _free_port(), _free_port()
-    ours = [_turnwise(), "serve", settings.server, "--http", "--port", str(upstream)]
+    ours = [turnwise, "serve", settings.server, "--http", "--port", str(upstream)]
     command = ours if settings.server == "slack" else _third_party(settings.server)
     process = opened.enter_context(
         subprocess.Popen(
