@@ -270,7 +270,7 @@ def test_the_breaker_opens_after_failures_in_a_row_and_closes_again() -> None:
             await asyncio.sleep(0.35)
             assert (await do(toolbox)).cause is Cause.OK
 
-    options = {"breaker_failures": 3, "breaker_seconds": 0.3, "num_retries": 0}
+    options = {"breaker_failures": 3, "breaker_seconds": 0.3, "num_retries": 0, "patience_seconds": 0}
     run_episode(faulty(isolation="shared", **options), episode)
 
 

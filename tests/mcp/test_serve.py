@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -131,6 +132,30 @@ def test_workers_that_share_a_server_keep_episodes_of_one_id_apart(url: str) -> 
             async with second.lease(["notes"], "e") as again:
                 [seen] = await again.call([ToolCall("1", "list_notes", {})])
                 assert names(json.loads(seen.content)["episodes"]) == ["e"], "both are dropped"
+
+    asyncio.run(main())
+
+
+def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it_had_not() -> None:
+    """Between two calls, and the new process has the old one's address: no connection ever fails."""
+
+    async def main() -> None:
+        with contextlib.ExitStack() as first:
+            url = first.enter_context(notes_over_http())
+            async with (
+                Pool([http_spec(url)]) as pool,
+                pool.lease(["notes"], "e") as toolbox,
+                pool.lease(["notes"], "idle") as idle,
+            ):
+                await toolbox.call([ToolCall("1", "add_note", {"text": "kept"})])
+                await asyncio.to_thread(first.close)
+                with notes_over_http("--port", str(urlsplit(url).port)):
+                    [seen] = await toolbox.call([ToolCall("2", "list_notes", {})])
+                    assert (seen.cause, seen.fault) == (Cause.CLOSED, Fault.INFRA)
+                    assert "restarted" in seen.content
+                    assert [loss.is_state_lost for loss in toolbox.losses] == [True]
+                    [unharmed] = await idle.call([ToolCall("1", "list_notes", {})])
+                    assert unharmed.cause is Cause.OK, "it had nothing there yet"
 
     asyncio.run(main())
 

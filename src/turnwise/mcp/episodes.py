@@ -17,3 +17,6 @@ DROP_METHOD = "turnwise/episodes/drop"
 
 FAULT_KEY = "io.turnwise/fault"
 """`_meta` key of a result: `infra` when the provider behind the tool failed, not the call."""
+
+INSTANCE_KEY = "io.turnwise/instance"
+"""`_meta` key of a result over HTTP: which start of a keyed server gave it."""

@@ -110,16 +110,19 @@ class Gate:
         """Send nothing for so long: the server asked for it."""
         self._rests_until = max(self._rests_until, time.monotonic() + min(seconds, _MAX_REST_SECONDS))
 
-    async def patient(self) -> None:
-        """Wait while nothing is to be sent, as long as there is patience: what begins now would only be lost.
+    async def patient(self, *, for_breaker: bool = True) -> None:
+        """Before a lease: wait while the server wants no calls, as long as there is patience.
 
-        Of those that wait, one at a time goes ahead when the breaker lets a call try: it will make that call.
+        `for_breaker`: also while its breaker is open, where the lease itself has to start a process. One of
+        those that wait goes ahead when the breaker lets a trial through. Other leases do not wait for a
+        breaker, since the episode may never call this server; its calls do, in `entered`.
         """
         started = time.monotonic()
         while time.monotonic() < started + self._patience_seconds:
-            if not (self.breaker.is_open or self.rest_seconds):
+            is_open = for_breaker and self.breaker.is_open
+            if not (is_open or self.rest_seconds):
                 return
-            is_due = self.breaker.is_due and not self.rest_seconds
+            is_due = is_open and self.breaker.is_due and not self.rest_seconds
             if is_due and time.monotonic() > self._scouted_at + self._scout_seconds:
                 self._scouted_at = time.monotonic()
                 return
@@ -127,20 +130,33 @@ class Gate:
 
     @contextlib.asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Hold a slot for one call; raises BreakerOpen at once rather than queueing for a dead server."""
-        is_trial = self.breaker.admit()
-        try:
-            async with self._slots:
-                await self._rested()
-                if self._limiter is not None:
-                    await self._limiter.acquire()
+        """Hold a slot for one call; waits for an open breaker. Raises BreakerOpen when patience ends."""
+        until = time.monotonic() + self._patience_seconds
+        is_made = False
+        while not is_made:
+            is_trial = await self._admitted(until)
+            try:
+                async with self._slots:
                     await self._rested()
-                if self.breaker.is_open and not is_trial:
-                    raise BreakerOpen("opened while this call waited its turn")
-                yield
-        finally:
-            if is_trial:
-                self.breaker.withdrawn()
+                    if self._limiter is not None:
+                        await self._limiter.acquire()
+                        await self._rested()
+                    if is_trial or not self.breaker.is_open:
+                        is_made = True
+                        yield
+            finally:
+                if is_trial:
+                    self.breaker.withdrawn()
+
+    async def _admitted(self, until: float) -> bool:
+        """Wait until the breaker lets this call through; True if it is the one that tries an open breaker."""
+        while True:
+            try:
+                return self.breaker.admit()
+            except BreakerOpen:
+                if time.monotonic() >= until:
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _rested(self) -> None:
         """Wait until the server may be called again; raises BreakerOpen if that is past all patience."""

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,7 +15,15 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import turnwise
-from turnwise.mcp.episodes import CONCURRENCY, DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
+from turnwise.mcp.episodes import (
+    CONCURRENCY,
+    DROP_METHOD,
+    EPISODE_KEY,
+    EXTENSION,
+    FAULT_KEY,
+    INSTANCE_KEY,
+    STATELESS,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -93,11 +102,12 @@ class _Known:
         self._heard_at.pop(episode, None)
 
 
-def build(service: Service) -> Server[Any]:
-    """The SDK server for a service; both protocol eras."""
+def build(service: Service, *, instance: str = "") -> Server[Any]:
+    """The SDK server for a service; both protocol eras. `instance`, if given, goes with every result."""
     by_name = {tool.name: tool for tool in service.tools}
     known = _Known(service.drop)
     listing = [_describe(tool) for tool in service.tools]
+    stamp = {INSTANCE_KEY: instance} if instance and service.drop is not None else {}
 
     async def list_tools(
         ctx: ServerRequestContext[Any], params: wire.PaginatedRequestParams | None
@@ -109,22 +119,22 @@ def build(service: Service) -> Server[Any]:
     ) -> wire.CallToolResult:
         tool = by_name.get(params.name)
         if tool is None:
-            return _answer(f"unknown tool {params.name!r}", is_error=True)
+            return _answer(f"unknown tool {params.name!r}", stamp, is_error=True)
         episode = str((ctx.meta or {}).get(EPISODE_KEY, ""))
         await known.heard_of(episode)
         try:
             value = await tool.handler(params.arguments or {}, episode)
             text = value if isinstance(value, str) else _compact(value)
         except ToolError as error:
-            return _answer(str(error), is_error=True)
+            return _answer(str(error), stamp, is_error=True)
         except Unavailable as error:
-            return _answer(str(error), is_error=True, meta={FAULT_KEY: "infra"})
+            return _answer(str(error), {**stamp, FAULT_KEY: "infra"}, is_error=True)
         except Exception as error:
             # A bug of ours is not the model's doing: flag it as infrastructure and keep the traceback.
             logger.exception("%s failed", params.name)
             text = f"{type(error).__name__} in {params.name}"
-            return _answer(text, is_error=True, meta={FAULT_KEY: "infra"})
-        return _answer(text)
+            return _answer(text, {**stamp, FAULT_KEY: "infra"}, is_error=True)
+        return _answer(text, stamp)
 
     server = Server[Any](
         service.name,
@@ -166,7 +176,9 @@ async def serve_http(service: Service, *, host: str, port: int, token: str = "")
     from turnwise.admission import Admission
 
     admission = Admission(host, token)
-    app = build(service).streamable_http_app(host=host, stateless_http=True, json_response=True)
+    # without sessions nothing else tells a client that this server was restarted
+    server = build(service, instance=secrets.token_hex(8))
+    app = server.streamable_http_app(host=host, stateless_http=True, json_response=True)
     config = uvicorn.Config(admission.over(app), host=host, port=port, log_level="warning")
     listener = config.bind_socket()
     bound_host, bound_port = listener.getsockname()[:2]
@@ -185,11 +197,11 @@ def _describe(tool: ServedTool) -> wire.Tool:
     )
 
 
-def _answer(text: str, *, is_error: bool = False, meta: dict[str, Any] | None = None) -> wire.CallToolResult:
+def _answer(text: str, meta: dict[str, str], *, is_error: bool = False) -> wire.CallToolResult:
     # Half characters cannot be sent: the SDK's writer would die of them, and the server with it.
     text = text.encode("utf-8", "replace").decode()
     return wire.CallToolResult(
-        content=[wire.TextContent(type="text", text=text)], is_error=is_error, _meta=meta
+        content=[wire.TextContent(type="text", text=text)], is_error=is_error, _meta=meta or None
     )
 
 

@@ -14,7 +14,15 @@ from mcp.client._transport import Transport
 from pydantic import ValidationError
 
 import turnwise
-from turnwise.mcp.episodes import CONCURRENCY, DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY, STATELESS
+from turnwise.mcp.episodes import (
+    CONCURRENCY,
+    DROP_METHOD,
+    EPISODE_KEY,
+    EXTENSION,
+    FAULT_KEY,
+    INSTANCE_KEY,
+    STATELESS,
+)
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
 from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
@@ -104,6 +112,8 @@ class Session:
         self._slots = asyncio.Semaphore(spec.options.max_concurrency)
         """For the calls that the server works on at once; the others wait here."""
         self.protocol_version = ""
+        self._instance: str | None = None
+        """The start of a keyed HTTP server that answered first."""
         self._vitals = Vitals()
         self._rest_seconds: float | None = None
         self._client: Client | None = None
@@ -115,6 +125,11 @@ class Session:
     @property
     def is_open(self) -> bool:
         return self._client is not None and not self._vitals.closed.is_set()
+
+    @property
+    def reports_faults(self) -> bool:
+        """Whether the server marks its infrastructure faults with FAULT_KEY, as ours do."""
+        return self.is_keyed or self.is_stateless
 
     @property
     def pid(self) -> int | None:
@@ -202,7 +217,9 @@ class Session:
             raise await self._call_failed(error) from None
         except ValidationError as error:
             raise CallFailed(Cause.BAD_REPLY, f"the reply is not a tool result: {_reason(error)}") from None
-        if (result.meta or {}).get(FAULT_KEY) == "infra":
+        meta = result.meta or {}
+        self._check_instance(meta.get(INSTANCE_KEY))
+        if meta.get(FAULT_KEY) == "infra":
             return result, Cause.UPSTREAM
         self._check_output(tool, result)
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
@@ -262,6 +279,13 @@ class Session:
         self.is_stateless = promise is not None and STATELESS.items() <= promise.items()
         self.is_keyed = promise is not None and not self.is_stateless
         self._slots = asyncio.Semaphore(_concurrency(promise or {}, self.spec.options.max_concurrency))
+
+    def _check_instance(self, instance: str | None) -> None:
+        """A keyed HTTP server that was restarted lost every episode's state; nothing else shows it."""
+        self._instance = self._instance or instance
+        if instance != self._instance:
+            self.abandon("was restarted: what episodes kept there is gone")
+            raise CallFailed(Cause.CLOSED, describe(self.loss))
 
     def _check_output(self, tool: str, result: wire.CallToolResult) -> None:
         """Structured content that breaks the tool's own output schema is a bad reply."""

@@ -86,9 +86,9 @@ class ServerOptions(BaseModel):
     breaker_seconds: float = Field(default=10.0, gt=0)
     """How long an open breaker refuses before it lets one call try."""
     patience_seconds: float = Field(default=60.0, ge=0)
-    """How long an episode that is to begin waits while the breaker is open, before it is lost, and a call for
-    a server that asks for a rest (HTTP 429, Retry-After). A minute outlasts a restart, and most trouble of a
-    network."""
+    """How long a call waits while the breaker is open or the server asks for a rest (HTTP 429, Retry-After),
+    before its episode is lost; so does a lease that has to start a process. A minute outlasts a restart, and
+    most trouble of a network."""
     secret: tuple[str, ...] = ()
     """Variables, headers or flags whose value is a secret though neither its name nor its look says so."""
     public: tuple[str, ...] = ()

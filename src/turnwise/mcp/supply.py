@@ -104,7 +104,7 @@ class Supply:
 
         `sets` has the episode's set of processes of each stock, shared by all servers that it holds.
         """
-        await self.gate.patient()
+        await self.gate.patient(for_breaker=self.isolation is Isolation.PROCESS)
         if self.isolation is not Isolation.PROCESS:
             return Holding(self, episode, await self._current(), losses)
         session = await self._take(sets)

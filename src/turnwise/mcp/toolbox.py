@@ -12,9 +12,10 @@ from itertools import groupby
 
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments, Checked
 from turnwise.mcp.cassette import CallKey, Cassette, History, Mode, NotRecorded, Recorded
+from turnwise.mcp.exhaustion import is_exhausted
 from turnwise.mcp.gate import BreakerOpen
 from turnwise.mcp.results import Sanitiser, TokenCounter, cut, render
-from turnwise.mcp.session import CallFailed, ConnectFailed
+from turnwise.mcp.session import CallFailed, ConnectFailed, Session
 from turnwise.mcp.supply import Holding
 from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
 
@@ -260,7 +261,10 @@ class LeasedToolbox:
                 result, cause = await session.call(
                     tool.server_tool, placed.checked.arguments, episode=holding.episode
                 )
-                return _Tried(render(result), cause, tool.is_repeatable)
+                text = render(result)
+                if self._is_exhausted(placed, session, text, cause):
+                    cause = Cause.UPSTREAM
+                return _Tried(text, cause, tool.is_repeatable)
         except BreakerOpen as error:
             return _Tried(f"server {tool.server!r} is not being called: {error}", Cause.BREAKER_OPEN)
         except ConnectFailed as error:
@@ -268,4 +272,17 @@ class LeasedToolbox:
         except CallFailed as error:
             holding.note_death()
             may_repeat = tool.is_repeatable or not error.was_sent
-            return _Tried(str(error), error.cause, may_repeat, error.rest_seconds)
+            is_exhausted = self._is_exhausted(placed, holding.session, str(error), error.cause)
+            cause = Cause.UPSTREAM if is_exhausted else error.cause
+            return _Tried(str(error), cause, may_repeat, error.rest_seconds)
+
+    def _is_exhausted(self, placed: _Placed, session: Session, text: str, cause: Cause) -> bool:
+        """Whether a server says that its machine ran out of something; ours mark such faults themselves."""
+        if session.reports_faults or cause not in (Cause.OK, Cause.TOOL_ERROR):
+            return False
+        return is_exhausted(
+            text,
+            placed.checked.arguments,
+            is_error=cause is not Cause.OK,
+            is_read_only=placed.tool.is_read_only,
+        )

@@ -84,6 +84,12 @@ def call(arguments):
         return text(json.dumps(dict(os.environ)))
     if what == "error":
         return text("no such thing", isError=True)
+    if what == "full_disk":  # the real thing: every write to this device fails
+        try:
+            with open("/dev/full", "w") as full:
+                full.write("one more")
+        except OSError as error:
+            return text(f"Error: {error}", isError=True)
     if what == "wrong_shape":
         return {"content": "not a list"}
     if what == "no_result":
@@ -117,6 +123,8 @@ for line in sys.stdin:
         print(start[:-5], flush=True)
     elif what == "rpc_error":
         send({"id": request["id"], "error": {"code": arguments["code"], "message": "refused by the server"}})
+    elif what == "rpc_full_disk":
+        send({"id": request["id"], "error": {"code": -32603, "message": "ENOSPC: no space left on device"}})
     elif what == "then_die":
         send({"id": request["id"], "result": text("last words")})
         die()

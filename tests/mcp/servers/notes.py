@@ -1,7 +1,7 @@
 """A tiny MCP server on the serving seam: notes kept per episode, and tools that answer oddly on demand.
 
-`notes.py` serves stdio, `notes.py --http` a free port; `--unkeyed` keeps no state per episode, and
-`--hostile-names` has a tool whose name is an escape sequence.
+`notes.py` serves stdio, `notes.py --http` a free port, or that of `--port`; `--unkeyed` keeps no state per
+episode, and `--hostile-names` has a tool whose name is an escape sequence.
 """
 
 import asyncio
@@ -93,7 +93,8 @@ def main() -> None:
     service = Service("notes", tools(), drop=None if "--unkeyed" in sys.argv else forget)
     if "--http" in sys.argv:
         token = sys.argv[sys.argv.index("--token") + 1] if "--token" in sys.argv else ""
-        asyncio.run(serve_http(service, host="127.0.0.1", port=0, token=token))
+        port = int(sys.argv[sys.argv.index("--port") + 1]) if "--port" in sys.argv else 0
+        asyncio.run(serve_http(service, host="127.0.0.1", port=port, token=token))
     else:
         asyncio.run(serve_stdio(service))
 

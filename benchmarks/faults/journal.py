@@ -1,0 +1,73 @@
+"""What the harness itself sees of episodes, written as they are played: every attempt and every call.
+
+Nothing is kept in memory, where it would hide a leak.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.protocols import Toolbox
+from turnwise.rollout.collector import Lease
+from turnwise.types import ServerLoss, Task, Tool, ToolCall, ToolResult
+
+
+class Journal:
+    """Appends one line for each attempt at an episode, each call and each sample of the process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / "journal.jsonl").open("a", buffering=1)
+
+    def line(self, kind: str, **facts: Any) -> None:
+        self._file.write(json.dumps({"kind": kind, **facts}) + "\n")
+
+    def around(self, lease: Lease) -> Lease:
+        """The lease, with every attempt and call written down."""
+
+        @contextlib.asynccontextmanager
+        async def journalled(task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
+            self.line("attempt", episode=episode_id, task=task.id)
+            async with lease(task, episode_id) as toolbox:
+                yield _Journalled(toolbox, episode_id, self)
+
+        return journalled
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Journalled:
+    """A toolbox that writes its calls down."""
+
+    def __init__(self, inner: Toolbox, episode_id: str, journal: Journal) -> None:
+        self._inner = inner
+        self._episode_id = episode_id
+        self._journal = journal
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        return self._inner.tools
+
+    @property
+    def losses(self) -> Sequence[ServerLoss]:
+        return self._inner.losses
+
+    async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
+        started = time.monotonic()
+        results = await self._inner.call(calls)
+        for call, result in zip(calls, results, strict=True):
+            self._journal.line(
+                "call",
+                episode=self._episode_id,
+                tool=call.name,
+                arguments=call.arguments,
+                started=started,
+                ended=time.monotonic(),
+                cause=result.cause,
+                fault=result.fault,
+                num_retries=result.num_retries,
+            )
+        return results

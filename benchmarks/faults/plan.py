@@ -1,0 +1,111 @@
+"""Which fault meets which call, drawn from a seed, and the ledger of calls and faults as the wire saw them.
+
+Standard library only: the proxies start with every server process and must start quickly.
+"""
+
+import fcntl
+import json
+import os
+import random
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+TIMEOUT_SECONDS = 6.0
+"""Of every server in mcp.json; an answer after it is too late."""
+MAX_MESSAGE_BYTES = 1_000_000
+"""Of every server in mcp.json; a larger reply is not taken."""
+
+WRITERS = ("send_slack_message", "write_file", "create_entities", "write_query")
+"""Tools that change something: a call of theirs must reach its server at most once an episode."""
+
+EPISODE_KEY = "io.turnwise/episode"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one server is disturbed."""
+
+    server: str
+    folder: str
+    """Where the ledger is."""
+    seed: int
+    call_rate: float
+    """Share of calls that meet a fault."""
+    call_faults: tuple[str, ...]
+    start_rate: float = 0.0
+    """Share of process starts that meet a fault."""
+    start_faults: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parsed(cls, text: str) -> "Settings":
+        fields = json.loads(text)
+        return cls(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        )
+
+
+class Plan:
+    """Draws faults; the same place draws the same fault for the same seed."""
+
+    def __init__(self, settings: Settings, place: str) -> None:
+        self._settings = settings
+        self._place = place
+        self._num_calls = 0
+
+    def at_start(self) -> str | None:
+        """None for a server's first process: a run does not begin while one of its servers cannot start."""
+        if self._place == f"{self._settings.server} 1":
+            return None
+        return self._drawn("start", self._settings.start_rate, self._settings.start_faults)
+
+    def at_call(self) -> str | None:
+        self._num_calls += 1
+        return self._drawn(f"call {self._num_calls}", self._settings.call_rate, self._settings.call_faults)
+
+    def _drawn(self, moment: str, rate: float, faults: tuple[str, ...]) -> str | None:
+        luck = random.Random(f"{self._settings.seed}/{self._place}/{moment}")
+        return luck.choice(faults) if faults and luck.random() < rate else None
+
+
+class Ledger:
+    """One line for every call that was seen and every fault that was injected, by all proxies."""
+
+    def __init__(self, folder: str, server: str) -> None:
+        self._server = server
+        self._file = os.open(Path(folder) / "ledger.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def call(self, request: dict[str, Any], process: str) -> None:
+        self._line("call", request, process, "")
+
+    def fault(self, fault: str, request: dict[str, Any] | None, process: str) -> None:
+        self._line("fault", request or {}, process, fault)
+
+    def _line(self, kind: str, request: dict[str, Any], process: str, fault: str) -> None:
+        params = request.get("params") or {}
+        record = {
+            "kind": kind,
+            "at": time.monotonic(),
+            "server": self._server,
+            "fault": fault,
+            "tool": params.get("name", ""),
+            "arguments": params.get("arguments", {}),
+            "episode": (params.get("_meta") or {}).get(EPISODE_KEY, ""),
+            "process": process,
+        }
+        os.write(self._file, json.dumps(record).encode() + b"\n")
+
+
+def next_process(settings: Settings) -> str:
+    """The name of one more process of this server: `sqlite 7`."""
+    with (Path(settings.folder) / f"{settings.server}.count").open("a+") as counter:
+        fcntl.flock(counter, fcntl.LOCK_EX)
+        counter.seek(0)
+        number = int(counter.read() or 0) + 1
+        counter.truncate(0)
+        counter.write(str(number))
+    return f"{settings.server} {number}"

@@ -1,0 +1,358 @@
+"""Kills one training run 50 times, resumes it each time, and compares its end with an unbroken run's.
+
+    python benchmarks/kills.py [--kills 50] [--steps 24] [--seed 0] [--keep FOLDER]
+
+The run trains the embedded model on real calls to two servers, in lockstep on the CPU. Every life is the
+command a user would type, ended by SIGKILL at a random moment: the trainer alone, whose servers must then end
+by themselves, or all of its processes at once. Exit code 1 if anything but the times differs, or if a process
+or a scratch folder is left over.
+"""
+
+import sys
+
+sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import turnwise.cli
+
+ROOT = Path(__file__).resolve().parents[1]
+FAMILIES = ("quote_figure", "figure_by_name", "price_difference")
+SERVERS = ("fmp", "python")
+IMPORTED = (
+    "peft",
+    "transformers.models.qwen3.modeling_qwen3",
+    "transformers.models.auto.modeling_auto",
+    "turnwise.run.opened",
+    "turnwise.run.loop",
+)
+"""By a training run; imported once, before the forks."""
+MEASURED = ("time/", "memory/", "tools/seconds", "rollout/tokens_per_second")
+"""Figures that a clock or the machine measures."""
+PHASES = {
+    "": "starting, or playing its first group",
+    "trajectories": "playing",
+    "metrics.jsonl": "learning",
+    "tokens": "learning",
+    "checkpoints": "saving, or playing the next step's first group",
+}
+"""By what the life wrote last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """How one life ended."""
+
+    is_alone: bool
+    phase: str
+    next_step: int
+    """The step that the run was resumed at afterwards."""
+    num_servers: int
+    """Processes below the trainer when it was killed."""
+    seconds_to_end: float
+    """Until the last of them was gone."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--keep", type=Path, help="leave both runs in this folder, which must not exist")
+    options = parser.parse_args()
+    for module in IMPORTED:
+        importlib.import_module(module)
+    with tempfile.TemporaryDirectory(prefix="kills-") as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(exist_ok=options.keep is None)
+        recipe = write_recipe(folder, options.steps)
+        unbroken, killed = folder / "runs" / "unbroken", folder / "runs" / "killed"
+        run_whole(folder, ["train", str(recipe), "--set", "run.name=unbroken"])
+        seconds = step_seconds_of(unbroken)
+        print(f"the unbroken run is done; a step took {seconds:.1f} s", flush=True)
+        kills = kill_and_resume(folder, recipe, options.kills, random.Random(options.seed), seconds)
+        problems = [
+            *(f"processes left over: {kill}" for kill in kills if kill.seconds_to_end < 0),
+            *differences(unbroken, killed),
+            *(f"left over: {path}" for path in left_folders(folder)),
+        ]
+    report(kills, problems)
+    sys.exit(bool(problems))
+
+
+def write_recipe(folder: Path, num_steps: int) -> Path:
+    """The demo's, with fewer steps, tasks and servers."""
+    (folder / "tmp").mkdir()
+    lines = (ROOT / "recipes" / "cpu" / "train.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if row["family"] in FAMILIES]
+    tasks = [json.dumps({**row, "servers": list(SERVERS)}) for row in rows]
+    (folder / "train.jsonl").write_text("\n".join(tasks) + "\n")
+    blocks = {name: {"command": "turnwise", "args": ["serve", name]} for name in SERVERS}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": blocks}))
+    text = (ROOT / "recipes" / "cpu.toml").read_text()
+    changed = {
+        'train = "cpu/train.jsonl"': 'train = "train.jsonl"',
+        'validation = "cpu/validation.jsonl"\n': "",
+        'test = "cpu/test.jsonl"\n': "",
+        "group_size = 8": "group_size = 4",
+        "num_steps = 40": f"num_steps = {num_steps}",
+        "tasks_per_step = 8": "tasks_per_step = 2",
+        "checkpoint_every = 20": "checkpoint_every = 1",
+        "[tools]": '[tools]\nmcp = "mcp.json"',
+        "num_samples = 2": "is_before_and_after = false",
+    }
+    for before, after in changed.items():
+        assert before in text, before
+        text = text.replace(before, after)
+    recipe = folder / "recipe.toml"
+    recipe.write_text(text)
+    return recipe
+
+
+class Life:
+    """A process that runs `turnwise …` in a session of its own, its output kept.
+
+    Most are forks of this one, which has imported everything already: that is most of a start's time, and
+    nothing of a run exists before it.
+    """
+
+    def __init__(self, folder: Path, arguments: list[str], *, is_forked: bool) -> None:
+        command = [str(Path(sys.executable).with_name("turnwise")), *arguments]
+        self.pid = os.fork()
+        if self.pid:
+            return
+        try:
+            os.setsid()
+            os.chdir(folder)
+            os.environ["TMPDIR"] = tempfile.tempdir = str(folder / "tmp")
+            log = os.open(folder / "output.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            if is_forked:
+                sys.argv = command
+                turnwise.cli.main()
+            else:
+                os.execv(command[0], command)
+        except SystemExit as end:
+            os._exit(end.code if isinstance(end.code, int) else bool(end.code))
+        except BaseException:  # noqa: BLE001 (never back into the benchmark's own code)
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    def kill(self, others: Iterable[int]) -> None:
+        for pid in (self.pid, *others):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+def run_whole(folder: Path, arguments: list[str]) -> None:
+    """Let a command end by itself, started as a user would start it."""
+    life = Life(folder, arguments, is_forked=False)
+    while (code := life.exit_code()) is None:
+        time.sleep(0.1)
+    if code:
+        raise SystemExit(f"turnwise {' '.join(arguments)}: exit code {code}, see output.log")
+
+
+def checkpoints(run: Path) -> list[Path]:
+    return list(run.glob("checkpoints/step-*/manifest.json"))
+
+
+def kill_and_resume(
+    folder: Path, recipe: Path, num_kills: int, luck: random.Random, step_seconds: float
+) -> list[Kill]:
+    """Ctrl-C ends the killing early; the run is then finished and compared all the same."""
+    run = folder / "runs" / "killed"
+    kills: list[Kill] = []
+    with contextlib.suppress(KeyboardInterrupt):
+        while len(kills) < num_kills:
+            has_begun = (run / "recipe.json").exists()
+            if not has_begun and run.exists():
+                shutil.rmtree(run)  # killed before it was a run: there is nothing to resume
+            source = ["--resume", str(run)] if has_begun else [str(recipe), "--set", "run.name=killed"]
+            life = Life(folder, ["train", *source], is_forked=len(kills) % 10 != 0)
+            kills.append(live_and_die(folder, life, luck, step_seconds))
+            print(f"kill {len(kills):>3}/{num_kills}: {kills[-1]}", flush=True)
+    run_whole(folder, ["train", "--resume", str(run)])
+    return kills
+
+
+def next_step(run: Path) -> int:
+    """The step that a resumed run begins with: its checkpoints are numbered by steps done."""
+    names = [path.parent.name for path in checkpoints(run)]
+    return max((int(name.removeprefix("step-")) for name in names), default=0)
+
+
+def live_and_die(folder: Path, life: Life, luck: random.Random, step_seconds: float) -> Kill:
+    """Kill at a random moment: in a quarter of the lives while it starts, else around its first steps."""
+    run, began = folder / "runs" / "killed", time.time()
+    is_alone, is_early = luck.random() < 0.5, luck.random() < 0.25
+    is_near_end = next_step(run) >= num_steps_of(run) - 2  # the run must not end before the last kill
+    seconds = luck.uniform(0, 1.5 * step_seconds)
+    while not (is_early or is_near_end or last_written(run, began)):
+        require_alive(life)
+        time.sleep(0.02)
+    until = time.time() + seconds
+    while time.time() < until:
+        require_alive(life)
+        time.sleep(0.01)
+    below = descendants(life.pid)
+    life.kill(() if is_alone else below)
+    phase = PHASES[last_written(run, began)]
+    return Kill(is_alone, phase, next_step(run), len(below), seconds_until_gone(below))
+
+
+def require_alive(life: Life) -> None:
+    if (code := life.exit_code()) is not None:
+        raise SystemExit(f"it ended by itself with exit code {code}, see output.log: give more --steps")
+
+
+def num_steps_of(run: Path) -> int:
+    recipe = run / "recipe.json"
+    return int(json.loads(recipe.read_text())["run"]["num_steps"]) if recipe.exists() else sys.maxsize
+
+
+def step_seconds_of(run: Path) -> float:
+    """What a step took, by the times in its figures."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    times = [line["time"] for line in lines if line["kind"] == "update"]
+    return float((times[-1] - times[0]) / max(1, len(times) - 1))
+
+
+def last_written(run: Path, began: float) -> str:
+    """The part of the run's folder that this life wrote last; empty before its first group was played."""
+    written: dict[str, float] = {}
+    for path in run.rglob("*"):
+        with contextlib.suppress(OSError):
+            part, changed = path.relative_to(run).parts[0], path.stat().st_mtime
+            if part in PHASES and path.is_file() and changed > began:
+                written[part] = max(changed, written.get(part, 0.0))
+    return max(written, key=lambda part: written[part]) if "trajectories" in written else ""
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """All processes below this one, with the time each was started: numbers are used again."""
+    children: dict[int, list[int]] = {}
+    born: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+                born[int(entry.name)] = fields[19]
+    found: dict[int, str] = {}
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), ()):
+            found[child] = born[child]
+            waiting.append(child)
+    return found
+
+
+def seconds_until_gone(processes: dict[int, str]) -> float:
+    """-1 if one of them is still there after a minute."""
+    clock = time.monotonic()
+    while time.monotonic() < clock + 60:
+        if not any(is_alive(pid, born) for pid, born in processes.items()):
+            return time.monotonic() - clock
+        time.sleep(0.02)
+    return -1.0
+
+
+def is_alive(pid: int, born: str) -> bool:
+    with contextlib.suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[19] == born and fields[0] != "Z"
+    return False
+
+
+def left_folders(folder: Path) -> list[Path]:
+    """Scratch folders of killed trainers that the resumed ones did not clear away."""
+    return list((folder / "tmp").glob("turnwise-[0-9]*"))
+
+
+def differences(unbroken: Path, killed: Path) -> Iterator[str]:
+    """What differs between two runs' last checkpoints, episodes, tokens and figures."""
+    for kind in ("checkpoints", "tokens"):
+        left, right = digests(unbroken / kind), digests(killed / kind)
+        names = sorted(left.keys() | right.keys())
+        yield from (f"{kind}/{name} differs" for name in names if left.get(name) != right.get(name))
+    folders = (unbroken / "trajectories", killed / "trajectories")
+    for name in sorted({path.name for folder in folders for path in folder.iterdir()}):
+        left_episodes, right_episodes = (episodes(folder / name) for folder in folders)
+        if left_episodes != right_episodes:
+            yield f"trajectories/{name} differs"
+    if figures(unbroken) != figures(killed):
+        yield "metrics.jsonl differs"
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def episodes(path: Path) -> list[Any]:
+    """Every line of a trajectory file but what a clock measured, sorted: members finish in any order."""
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines()
+    return sorted(json.dumps(timeless(json.loads(line)), sort_keys=True) for line in lines)
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: timeless(inner) for key, inner in value.items() if not key.endswith("seconds")}
+    return [timeless(inner) for inner in value] if isinstance(value, list) else value
+
+
+def figures(run: Path) -> list[Any]:
+    found = []
+    for line in map(json.loads, (run / "metrics.jsonl").read_text().splitlines()):
+        kept = {name: value for name, value in line["metrics"].items() if not name.startswith(MEASURED)}
+        found.append({**line, "time": None, "metrics": kept})
+    return found
+
+
+def report(kills: list[Kill], problems: list[str]) -> None:
+    counts = Counter((kill.phase, kill.is_alone) for kill in kills)
+    print(f"{'killed while':<50} {'trainer alone':>14} {'all processes':>14}")
+    for phase in dict.fromkeys(PHASES.values()):
+        print(f"{phase:<50} {counts[phase, True]:>14} {counts[phase, False]:>14}")
+    slowest = max((kill.seconds_to_end for kill in kills), default=0.0)
+    num_servers = sum(kill.num_servers for kill in kills)
+    print(f"{num_servers} server processes were left behind; all were gone within {slowest:.2f} s")
+    for problem in problems[:40]:
+        print(f"BAD {problem}")
+    print(
+        f"{len(problems)} differences" if problems else "bit for bit what the unbroken run made, times aside"
+    )
+
+
+if __name__ == "__main__":
+    main()
