@@ -4,19 +4,21 @@
     python benchmarks/long_steps.py --device cuda --sides turnwise,trl --latencies 500 --tasks 2
     python benchmarks/long_steps.py                    # a rehearsal on a CPU: tiny sizes, vLLM's CPU build
 
-A step plays 16 tasks × 8 episodes and learns from them. An episode has a prompt of 2,500 tokens with the tool's
-schema and 6 turns of 300 sampled tokens; 700 tokens are observed between two turns. Weights are random, in the
-sizes of a Qwen3 model; long_race/episodes.py says how every side plays the same number of tokens.
+A step plays 16 tasks × 8 episodes and learns from them. An episode has a prompt of 2,500 tokens with the
+tool's schema and 6 turns of 300 sampled tokens; 700 tokens are observed between two turns. Weights are
+random, in the sizes of a Qwen3 model; long_race/episodes.py says how all sides play the same tokens.
 
 Sides run one after the other, each in a process of its own, with vLLM and the same share of the GPU for it:
-`raw` (vLLM's AsyncLLM alone: what rollouts could take at least), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer)
-and `trl-async` (AsyncGRPOTrainer, LoRA only). The GPU's idle share is read from nvidia-smi ten times a second.
+`raw` (vLLM's AsyncLLM alone, the limit for rollouts), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer) and
+`trl-async` (AsyncGRPOTrainer, LoRA only). The GPU's idle share is read from nvidia-smi ten times a second.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -77,9 +79,9 @@ class Measured:
 
 def write_model(name: str, folder: Path, device: str) -> None:
     import torch
+    from benchmarks.long import SIZES
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from benchmarks.long import SIZES
     from turnwise.chat import load_tokenizer
     from turnwise.engines.handover import write_model as write_weights
 
@@ -101,7 +103,7 @@ def write_model(name: str, folder: Path, device: str) -> None:
 
 
 def write_script(terms: LongTerms, num_steps: int) -> None:
-    """The tool's schema, what it answers and the prompts of all steps, each with its exact number of tokens."""
+    """The tool's schema, its answer and the prompts of all steps, with exact numbers of tokens."""
     from transformers import AutoTokenizer
 
     from turnwise.chat import open_chat
@@ -150,16 +152,25 @@ def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[M
     command = [sys.executable, str(HERE / "long_race" / script), *arguments]
     started, looks = time.time(), folder / "looks"
     with figures.open("w") as out, (folder / "log").open("w") as log, looking(looks, options.device):
-        done = subprocess.run(command, env=environment, stdout=out, stderr=log, check=False)
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=log, start_new_session=True)
+        try:
+            status: int | str = process.wait(options.side_seconds)
+        except subprocess.TimeoutExpired:
+            status = f"no result within {options.side_seconds} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # whatever it started ends with it
+                os.killpg(process.pid, signal.SIGKILL)
     lines = [json.loads(line) for line in figures.read_text().splitlines() if line.startswith('{"')]
-    if done.returncode:
-        print(f"{side}: FAILED with {done.returncode}\n{(folder / 'log').read_text()[-3000:]}", flush=True)
+    if status:
+        print(f"{side}: FAILED: {status}\n{(folder / 'log').read_text()[-3000:]}", flush=True)
     print(f"{side}:", *(json.dumps(line) for line in lines), sep="\n  ", flush=True)
     steps = [line["step"] for line in lines if "step" in line]
     return list(measured(side, steps, looks, started, options.warm))
 
 
-def measured(side: str, steps: list[dict[str, float]], looks: Path, started: float, num_warm: int) -> Iterator[Measured]:
+def measured(
+    side: str, steps: list[dict[str, float]], looks: Path, started: float, num_warm: int
+) -> Iterator[Measured]:
     counted = steps[num_warm:]
     for latency in sorted({int(step["latency"]) for step in counted}):
         chosen = [step for step in counted if step["latency"] == latency]
@@ -203,7 +214,9 @@ def report(rows: Sequence[Measured], terms: LongTerms) -> None:
     for row in sorted(rows, key=lambda row: row.latency):
         mean = statistics.fmean(row.seconds)
         spread = (max(row.seconds) - min(row.seconds)) / mean
-        parts = [f"{row.parts[name]:.2f}" if name in row.parts else "" for name in ("rollout", "update", "publish")]
+        parts = [
+            f"{row.parts[name]:.2f}" if name in row.parts else "" for name in ("rollout", "update", "publish")
+        ]
         idle = "" if row.idle is None else f"{row.idle:.0%}"
         cells = [str(row.latency), row.side, f"{mean:.2f} ({spread:.0%})", *parts, idle, f"{row.start:.0f}"]
         print("| " + " | ".join(cells) + " |")
@@ -215,7 +228,10 @@ def report(rows: Sequence[Measured], terms: LongTerms) -> None:
     rollouts = {row.side: row.parts["rollout"] for row in rows if row.latency == 0 and "rollout" in row.parts}
     if {"raw", "turnwise"} <= rollouts.keys():
         print(f"rollouts: {rollouts['raw'] / rollouts['turnwise']:.2f} of raw vLLM, goal 0.95")
-    print(f"{terms.num_episodes} episodes of {terms.prompt_tokens + terms.tail_tokens} tokens per step", flush=True)
+    print(
+        f"{terms.num_episodes} episodes of {terms.prompt_tokens + terms.tail_tokens} tokens per step",
+        flush=True,
+    )
 
 
 def terms_of(options: argparse.Namespace, side: str) -> LongTerms:
@@ -252,6 +268,7 @@ def main() -> None:
     parser.add_argument("--memory-share", type=float, default=0.45, help="of the GPU, for vLLM")
     parser.add_argument("--tokens", type=int, default=32_768, help="turnwise: tokens per micro-batch")
     parser.add_argument("--rows", type=int, default=2, help="TRL: episodes per micro-batch")
+    parser.add_argument("--side-seconds", type=float, default=600, help="most that a side may take")
     parser.add_argument("--out", type=Path, default=Path("runs/long_steps"))
     parser.add_argument("--json", type=Path, help="append every result to this file, one line per side")
     options = parser.parse_args()

@@ -1,9 +1,9 @@
 """The episodes that every side of benchmarks/long_steps.py plays: the same number of tokens in every place.
 
-Weights are random, so nothing that is sampled calls a tool. Every side samples for real, as many tokens as the
-terms say, and then puts a scripted turn of the same length in the place of what was sampled: words, and a call of
-the tool `read`; the last turn is an answer. Parsing, tool calls, rendering and learning are real from there on.
-An engine has the replaced tokens not in its prefix cache and computes them with the next prompt, on all sides alike.
+Weights are random, so nothing that is sampled calls a tool. Every side samples the number of tokens that the
+terms say and then replaces them by a scripted turn of the same length: words and a call of the tool `read`,
+or an answer in the last turn. Parsing, tool calls, rendering and learning work on the scripted tokens. An
+engine's prefix cache does not hold them: it computes them with the next prompt, on all sides alike.
 """
 
 import json
@@ -65,7 +65,9 @@ class LongTerms:
 
     def turn_of(self, num_prompt_tokens: int) -> int:
         """The turn, counted from 0, that a prompt of this length asks for."""
-        turn, rest = divmod(num_prompt_tokens - self.prompt_tokens, self.sampled_tokens + self.observed_tokens)
+        turn, rest = divmod(
+            num_prompt_tokens - self.prompt_tokens, self.sampled_tokens + self.observed_tokens
+        )
         if rest or not 0 <= turn < self.num_turns:
             raise ValueError(f"a prompt has {num_prompt_tokens} tokens, which begins none of the turns")
         return turn

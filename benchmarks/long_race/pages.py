@@ -1,6 +1,6 @@
 """An MCP server for benchmarks/long_steps.py: one tool, `read`, that answers with the same page every time.
 
-    python pages.py SCRIPT.json DELAY     the file DELAY says how many milliseconds a call takes
+python pages.py SCRIPT.json DELAY     the file DELAY says how many milliseconds a call takes
 """
 
 import asyncio
@@ -16,8 +16,11 @@ def service(script: Path, delay: Path) -> Service:
     found = json.loads(script.read_text())
     tool = found["tool"]
 
+    def seconds() -> float:
+        return float(delay.read_text()) / 1000
+
     async def read(_arguments: Any, _episode: str) -> str:
-        await asyncio.sleep(float(delay.read_text()) / 1000)
+        await asyncio.sleep(seconds())
         return str(found["observation"])
 
     return Service(

@@ -1,4 +1,4 @@
-"""Raw vLLM on the episodes of benchmarks/long_steps.py: `AsyncLLM` with its own defaults, no seeds, no log-probs."""
+"""Raw vLLM on the episodes of benchmarks/long_steps.py: `AsyncLLM` without seeds and log-probs."""
 
 import asyncio
 import itertools
@@ -10,7 +10,9 @@ from typing import Any
 from episodes import LongTerms, Script, read_terms, tell
 
 
-async def play(llm: Any, terms: LongTerms, script: Script, prompts: list[list[int]], observed: list[int]) -> None:
+async def play(
+    llm: Any, terms: LongTerms, script: Script, prompts: list[list[int]], observed: list[int]
+) -> None:
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 

@@ -1,7 +1,7 @@
 """TRL's AsyncGRPOTrainer on the episodes of benchmarks/long_steps.py, with a vLLM server on the same GPU.
 
-Weights go to the server as adapters: its transfer over NCCL needs a second GPU. Its attention kernel (FlashAttention
-3) comes from the hub; without a network PyTorch's FlashAttention 2 stands in for it.
+Weights go to the server as adapters: TRL's transfer over NCCL needs a second GPU. Its attention kernel,
+FlashAttention 3, comes from the hub; without a network PyTorch's FlashAttention 2 is used instead.
 """
 
 import contextlib
@@ -87,8 +87,10 @@ def serving(terms: LongTerms) -> Iterator[None]:
         "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         "VLLM_LOGGING_LEVEL": "WARNING",
     }
-    log = Path(terms.folder, "server.log").open("w")
-    with log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server:
+    with (
+        Path(terms.folder, "server.log").open("w") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
+    ):
         try:
             yield
         finally:
@@ -112,7 +114,7 @@ class Reporting(TrainerCallback):
         self._steps.end(
             episodes=self._terms.num_episodes,
             waited=waited,
-            staleness=float(trainer.model_version),
+            version=float(trainer.model_version),
         )
 
 

@@ -1,10 +1,11 @@
-"""turnwise's side of benchmarks/long_steps.py: a run as `turnwise train` makes it, synchronous or asynchronous.
+"""turnwise's side of benchmarks/long_steps.py: a run as `turnwise train` makes it.
 
-    python turnwise_side.py sync|async     LONG_RACE_TERMS names the file with the terms
+python turnwise_side.py sync|async     LONG_RACE_TERMS names the file with the terms
 """
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -53,10 +54,14 @@ class ScriptedTurns:
 
     def __init__(self, engine: Any, script: Script, terms: LongTerms) -> None:
         self._complete, self._script, self._terms = engine.complete, script, terms
+        self._is_first = True
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         # no token ends a turn before its length is reached
         sampled = await self._complete(prompt_ids, replace(sampling, stop_ids=frozenset()), seed)
+        if self._is_first:
+            self._is_first = False
+            tell(first_turn=time.time())
         ids = tuple(self._script.turn(seed, self._terms.turn_of(len(prompt_ids))))
         assert len(sampled.token_ids) == len(ids), f"{len(sampled.token_ids)} tokens were sampled"
         return Completion(ids, sampled.logprobs, Finish.STOP, sampled.version)
@@ -101,7 +106,9 @@ def write_inputs(terms: LongTerms) -> None:
     folder = Path(terms.folder)
     pages = Path(__file__).with_name("pages.py")
     command = [str(pages), str(terms.script_file), str(terms.delay_file)]
-    servers = {"pages": {"command": sys.executable, "args": command}}
+    # a server inherits no PYTHONPATH
+    environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    servers = {"pages": {"command": sys.executable, "args": command, "env": environment}}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
     tasks = [
         Task(
