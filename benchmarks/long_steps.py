@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -142,7 +143,8 @@ def write_script(terms: LongTerms, num_steps: int) -> None:
 def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[Measured]:
     """In a process of its own; empty where it failed."""
     folder = Path(terms.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     file, figures = folder / "terms.json", folder / "figures.jsonl"
     file.write_text(json.dumps(asdict(terms)))
     terms.set_latency(terms.latencies[0])
