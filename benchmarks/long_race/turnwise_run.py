@@ -60,7 +60,7 @@ class ScriptedTurns:
             tell(first_turn=time.time())
         ids = tuple(self._script.turn(seed, self._terms.turn_of(len(prompt_ids))))
         assert len(sampled.token_ids) == len(ids), f"{len(sampled.token_ids)} tokens were sampled"
-        return Completion(ids, sampled.logprobs, Finish.STOP, sampled.version)
+        return replace(sampled, token_ids=ids, finish=Finish.STOP)
 
 
 def recipe_of(terms: LongTerms, mode: str) -> Recipe:
