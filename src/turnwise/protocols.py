@@ -99,6 +99,19 @@ class BatchEngine(Protocol):
 
 
 @runtime_checkable
+class StartingEngine(Protocol):
+    """An engine with a process of its own, which takes a while to start."""
+
+    def begin_start(self) -> None:
+        """Start it in the background; without this the first request or publication does."""
+        ...
+
+    async def wait_started(self) -> None:
+        """Return once it runs. Raises EngineDown."""
+        ...
+
+
+@runtime_checkable
 class SleepingEngine(Protocol):
     """An engine that shares its device with a trainer."""
 

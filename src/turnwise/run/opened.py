@@ -32,6 +32,7 @@ from turnwise.run.garbage import settled
 from turnwise.run.publishing import Publishing
 from turnwise.run.screen import Screen
 from turnwise.run.standing import Standing, standing_of
+from turnwise.run.start_up import Phases, load_beside
 from turnwise.run.tracked import evaluation_figures
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.curriculum import State
@@ -319,6 +320,7 @@ async def open_run(
     A quantised base is loaded once if the engine runs in this process: engine and policy then have an adapter
     each on the same base. Raises ValueError for the user's mistakes.
     """
+    phases = Phases(screen, recipe)
     file = recipe.tasks.to_learn_from()
     recipe.rollout.check_exploring()
     tasks = load(file)
@@ -339,8 +341,11 @@ async def open_run(
         tokenizer = bench.chat.tokenizer_json
         if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
             write_whole(folder.tokenizer, tokenizer.encode())
-        trainer = new_trainer(recipe, None if base is None else twin(base), ranks)
-        logger.info("ready: the model is loaded, the servers offer %d tools", len(bench.pool.tools))
+        phases.ended(f"servers, {len(bench.pool.tools)} tools")
+        check_device_limits(recipe)
+        model = await load_beside(bench.engine, recipe, phases) if base is None else twin(base)
+        trainer = new_trainer(recipe, model, ranks)
+        phases.ended("trainer")
         with GpuMonitor(cuda_reader()) as gpu:
             run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
             with contextlib.closing(run), settled():
@@ -378,12 +383,11 @@ async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, rank
     return verified.lessons
 
 
-def new_trainer(recipe: Recipe, model: Any = None, ranks: Ranks = ALONE) -> Trainer:
-    """The trainer of `model`, or of the recipe's model if none is given."""
-    check_device_limits(recipe)
+def new_trainer(recipe: Recipe, model: Any, ranks: Ranks) -> Trainer:
+    """The trainer of this model, on the recipe's device or devices."""
     shards = STRATEGIES[recipe.hardware.strategy]
     policy = Policy(
-        load_model(recipe.model) if model is None else model,
+        model,
         recipe.policy,
         value=recipe.value if recipe.algorithm.advantage == "gae" else None,
         # a sharded policy moves to the device layer by layer: no rank has room for all of it

@@ -67,8 +67,8 @@ class Kept:
     """A LoRARequest, or none."""
 
 
-def start(model: str, settings: VllmSettings) -> Any:
-    """An AsyncLLM, once its process is ready."""
+def import_vllm() -> tuple[Any, Any]:
+    """`AsyncEngineArgs` and `AsyncLLM`, imported with the environment that vLLM reads once."""
     # The engine's process must not be forked: this one may hold CUDA and runs threads.
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -79,6 +79,12 @@ def start(model: str, settings: VllmSettings) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
 
+    return AsyncEngineArgs, AsyncLLM
+
+
+def start(model: str, settings: VllmSettings) -> Any:
+    """An AsyncLLM, once its process is ready."""
+    engine_args, async_llm = import_vllm()
     options: dict[str, Any] = {"async_scheduling": torch.cuda.is_available()}
     if settings.lora_rank:
         rank = next(each for each in LORA_RANKS if each >= settings.lora_rank)
@@ -87,7 +93,7 @@ def start(model: str, settings: VllmSettings) -> Any:
         # On a CPU a prompt read in parts, of a request with a seed, ends the process: each is read whole.
         budget = max(settings.max_model_len, MIN_STEP_TOKENS)
         options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
-    arguments = AsyncEngineArgs(
+    arguments = engine_args(
         model=model,
         dtype=settings.dtype,  # type: ignore[arg-type, unused-ignore]
         skip_tokenizer_init=True,
@@ -112,7 +118,7 @@ def start(model: str, settings: VllmSettings) -> Any:
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return AsyncLLM.from_engine_args(arguments)
+        return async_llm.from_engine_args(arguments)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

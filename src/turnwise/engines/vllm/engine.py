@@ -25,6 +25,7 @@ from turnwise.engines.vllm.calls import (
     VllmSettings,
     completion_of,
     end,
+    import_vllm,
     load,
     parameters_of,
     start,
@@ -248,6 +249,16 @@ class VllmEngine:
         return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
 
     # --- life --------------------------------------------------------------------------------------------
+
+    def begin_start(self) -> None:
+        """Start vLLM in the background; without this the first request or publication does."""
+        import_vllm()  # here: two threads that import the same packages may see them half initialised
+        if self._standing is None and self._starting is None:
+            self._starting = asyncio.ensure_future(self._start_now())
+
+    async def wait_started(self) -> None:
+        """Return once vLLM runs. Raises EngineDown."""
+        await self._started()
 
     async def close(self) -> None:
         """End the process; whoever still waits gets EngineDown."""

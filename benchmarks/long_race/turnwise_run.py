@@ -1,0 +1,138 @@
+"""turnwise's side of benchmarks/long_steps.py: a run as `turnwise train` makes it."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from episodes import LORA_ALPHA, LORA_RANK, LongTerms, Script, Steps, read_terms, tell
+from rich.console import Console
+
+from turnwise.chat import load_tokenizer
+from turnwise.config import Recipe, load_recipe
+from turnwise.diagnostics.health import Alarm
+from turnwise.run.loop import train
+from turnwise.run.opened import open_run
+from turnwise.run.screen import Figures, Quiet
+from turnwise.run.stopping import Stopping
+from turnwise.tasks.load import save
+from turnwise.tracking.folder import RunFolder
+from turnwise.types import Completion, Finish, Message, Sampling, Task, Truth
+
+
+class Reporting(Quiet):
+    """Prints the figures of every step."""
+
+    def __init__(self, recipe: Recipe, terms: LongTerms) -> None:
+        super().__init__(Console(stderr=True), recipe)
+        self.steps = Steps(terms)
+
+    def learned(self, step: int, figures: Figures, alarms: Sequence[Alarm], skipped: str) -> None:
+        super().learned(step, figures, alarms, skipped)
+        if skipped:
+            raise SystemExit(f"step {step} was skipped: {skipped}")
+        self.steps.end(
+            rollout=figures["time/rollout_seconds"],
+            update=figures["time/update_seconds"],
+            publish=figures["time/publish_seconds"],
+            episodes=figures["episodes/finished"],
+            sampled=figures["length/own_tokens"],
+            computed=figures["update/num_packed_tokens"],
+        )
+
+
+class ScriptedTurns:
+    """An engine's completions with scripted tokens in the place of the sampled ones."""
+
+    def __init__(self, engine: Any, script: Script, terms: LongTerms) -> None:
+        self._complete, self._script, self._terms = engine.complete, script, terms
+        self._is_first = True
+
+    async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
+        # no token ends a turn before its length is reached
+        sampled = await self._complete(prompt_ids, replace(sampling, stop_ids=frozenset()), seed)
+        if self._is_first:
+            self._is_first = False
+            tell(first_turn=time.time())
+        ids = tuple(self._script.turn(seed, self._terms.turn_of(len(prompt_ids))))
+        assert len(sampled.token_ids) == len(ids), f"{len(sampled.token_ids)} tokens were sampled"
+        return replace(sampled, token_ids=ids, finish=Finish.STOP)
+
+
+def recipe_of(terms: LongTerms, mode: str) -> Recipe:
+    folder = Path(terms.folder)
+    keys = {
+        "model.path": terms.model,
+        "model.dtype": terms.dtype,
+        "model.device": terms.device,
+        "engine.kind": "vllm",
+        "engine.max_batch": terms.num_episodes,
+        "engine.vllm.gpu_memory_utilization": terms.memory_share,
+        "tools.mcp": folder / "mcp.json",
+        "tools.max_result_tokens": terms.observed_tokens,
+        "tasks.train": folder / "tasks.jsonl",
+        "rewards": '[{name="own_reward:even_ids"}]',
+        "rollout.group_size": terms.group_size,
+        "rollout.num_parallel_episodes": terms.num_episodes,
+        "rollout.tokens_per_turn": terms.sampled_tokens,
+        "rollout.tokens_per_episode": terms.model_len,
+        "rollout.dynamic_sampling": "false",
+        "policy.tuning": terms.tuning,
+        "policy.lora_rank": LORA_RANK,
+        "policy.lora_alpha": LORA_ALPHA,
+        "update.tokens_per_microbatch": terms.tokens_per_microbatch,
+        "optimizer.learning_rate": 1e-8,
+        "run.mode": mode,
+        "run.num_steps": len(terms.latencies),
+        "run.tasks_per_step": terms.num_tasks,
+        "run.checkpoint_every": len(terms.latencies),
+        "evaluation.is_before_and_after": "false",
+    }
+    if terms.device == "cpu":  # a rehearsal
+        keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}
+    return load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
+
+
+def write_inputs(terms: LongTerms) -> None:
+    """The server file and the tasks."""
+    folder = Path(terms.folder)
+    pages = Path(__file__).with_name("pages.py")
+    command = [str(pages), str(terms.script_file), str(terms.delay_file)]
+    # a server inherits no PYTHONPATH
+    environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    servers = {"pages": {"command": sys.executable, "args": command, "env": environment}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    tasks = [
+        Task(
+            id=f"long-{number}",
+            prompt=(Message("user", task["prompt"]),),
+            servers=("pages",),
+            truth=Truth(),
+            max_turns=terms.num_turns,
+        )
+        for number, task in enumerate(json.loads(terms.script_file.read_text())["tasks"])
+    ]
+    save(tasks, folder / "tasks.jsonl")
+
+
+async def main(mode: str) -> None:
+    terms, started = read_terms(), time.perf_counter()
+    write_inputs(terms)
+    recipe = recipe_of(terms, mode)
+    screen = Reporting(recipe, terms)
+    with RunFolder.create(Path(terms.folder), "turnwise", recipe, is_dated=False) as folder:
+        async with open_run(recipe, folder, screen) as run:
+            found = json.loads(terms.script_file.read_text())["tasks"][0]
+            prompt = (Message("user", found["prompt"]),)
+            assert list(run.bench.chat.open(prompt, run.bench.pool.tools)) == found["ids"], "the same prompt"
+            engine: Any = run.bench.engine
+            script = Script(terms, load_tokenizer(terms.model))
+            engine.complete = ScriptedTurns(engine, script, terms).complete
+            tell(ready=time.perf_counter() - started)
+            screen.steps.begin()
+            await train(run, Stopping())
+            tell(memory=await engine.memory())

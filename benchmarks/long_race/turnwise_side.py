@@ -1,0 +1,12 @@
+"""Starts turnwise_run.py: `python turnwise_side.py sync|async`, with the terms' file in LONG_RACE_TERMS.
+
+vLLM's process imports the script that started it: this one is light, as the `turnwise` command is.
+"""
+
+import asyncio
+import sys
+
+if __name__ == "__main__":
+    from turnwise_run import main
+
+    asyncio.run(main(sys.argv[1]))
