@@ -274,6 +274,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/long_steps"))
     parser.add_argument("--json", type=Path, help="append every result to this file, one line per side")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # a side's processes must not outlive this one
     rows = []
     if not (options.out / "model").exists():
         write_model(options.model, options.out / "model", options.device)
