@@ -1,6 +1,7 @@
 """The seccomp filter of an execution: built as BPF bytes, and loaded."""
 
 import errno
+import functools
 import os
 import struct
 from dataclasses import dataclass
@@ -54,6 +55,15 @@ def build(machine: str, *, shares_host: bool, pid: int) -> bytes:
     """The filter; `shares_host` (no namespaces) also refuses processes, and signals to any but `pid`."""
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"no seccomp table for {machine}")
+    column, _ = _MACHINES[machine]
+    judgements = _judgements(shares_host=shares_host, pid=pid)
+    blocks = [op for name, rules in judgements.items() for op in _block(JUDGED[name][column], rules)]
+    return b"".join([_fixed_part(machine, shares_host=shares_host), *blocks, _op(_RETURN, _ALLOW)])
+
+
+@functools.cache
+def _fixed_part(machine: str, *, shares_host: bool) -> bytes:
+    """What is the same for every process; the zygote builds it once, and its children inherit it."""
     column, arch = _MACHINES[machine]
     program = [
         _op(_LOAD, _ARCH_OFFSET),
@@ -71,9 +81,6 @@ def build(machine: str, *, shares_host: bool, pid: int) -> bytes:
             program += [_op(_EQUAL, number, 0, 1), _op(_RETURN, _ERRNO | errno.EPERM)]
     # glibc falls back from clone3 to clone, whose flags a filter can read, only on ENOSYS
     program += [_op(_EQUAL, JUDGED["clone3"][column], 0, 1), _op(_RETURN, _ERRNO | errno.ENOSYS)]
-    for name, refusals in _judgements(shares_host=shares_host, pid=pid).items():
-        program += _block(JUDGED[name][column], refusals)
-    program.append(_op(_RETURN, _ALLOW))
     return b"".join(program)
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
-from . import snippet
+from . import seccomp, snippet
 from .confine import confine
 from .kernel import NEWPID, PR_SET_PDEATHSIG, prctl, setns, unshare
 from .memory import Memory, bytes_together, memory_of
@@ -130,6 +130,7 @@ def _warm_up(settings: Settings) -> list[str]:
         setattr(builtins, word, _sitebuiltins.Quitter(word, "Ctrl-D"))
     sys.argv = [""]
     os.environ.clear()
+    seccomp.build_here(shares_host=settings.shares_host)  # its larger part is then there for every child
     for stream in (sys.stdout, sys.stderr):
         # whole lines, so that what was printed before a timeout is known
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
