@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from turnwise.distributed import ALONE, RankFailed, Ranks, is_first, of_first
-from turnwise.regular_files import Damaged, names_in, open_to_read, read_table
+from turnwise.regular_files import MAX_FILE_BYTES, Damaged, names_in, open_to_read, read_table
 from turnwise.training.shards import Shard
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,7 @@ def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
                 raise Unreadable(f"{path / name}: not what was written: its digest differs")
         whole = load_file(path / _TENSORS)
         tensors = _Joined(whole, [path / name for name in parts]) if parts else whole
-        return Checkpoint(path, int(manifest["step"]), tensors, read_table(path / _FACTS))
+        return Checkpoint(path, int(manifest["step"]), tensors, read_table(path / _FACTS, MAX_FILE_BYTES))
     except Damaged as error:
         raise Unreadable(str(error)) from None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
