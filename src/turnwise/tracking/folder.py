@@ -244,12 +244,12 @@ def _check_run(path: Path) -> None:
 
 def _check_writable(path: Path) -> None:
     """Damaged if a name in the folder is no file or folder: what is written there could go anywhere."""
-    for entry in os.scandir(path):
-        mode = entry.stat(follow_symlinks=False).st_mode
+    for entry in sorted(path.iterdir()):
+        mode = entry.lstat().st_mode
         if stat.S_ISLNK(mode):
-            raise Damaged(Path(entry.path), "is a symbolic link, and a run's folder has none")
+            raise Damaged(entry, "is a symbolic link, and a run's folder has none")
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise Damaged(Path(entry.path), "is neither a file nor a folder")
+            raise Damaged(entry, "is neither a file nor a folder")
 
 
 def _files_in(folder: Path) -> list[Path]:

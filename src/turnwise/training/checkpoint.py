@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from turnwise.distributed import ALONE, RankFailed, Ranks, is_first, of_first
-from turnwise.regular_files import Damaged, names_in, open_to_read, read_table
+from turnwise.regular_files import MAX_FILE_BYTES, Damaged, names_in, open_to_read, read_table
 from turnwise.training.shards import Shard
 
 logger = logging.getLogger(__name__)
@@ -147,11 +147,11 @@ def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
         if wrong := [name for name in parts if not _PART_NAME.fullmatch(name)]:
             raise Unreadable(f"{path}: no file of a checkpoint is called {wrong[0]!r}")
         for name in (_TENSORS, _FACTS, *parts):
-            if is_checked and manifest["files"][name] != _entry(path / name):
+            if is_checked and not _is_as_written(path / name, manifest["files"][name]):
                 raise Unreadable(f"{path / name}: not what was written: its digest differs")
         whole = load_file(path / _TENSORS)
         tensors = _Joined(whole, [path / name for name in parts]) if parts else whole
-        return Checkpoint(path, int(manifest["step"]), tensors, read_table(path / _FACTS))
+        return Checkpoint(path, int(manifest["step"]), tensors, read_table(path / _FACTS, MAX_FILE_BYTES))
     except Damaged as error:
         raise Unreadable(str(error)) from None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
@@ -304,6 +304,13 @@ def _storable(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         taken.add(whole.untyped_storage().data_ptr())
         stored[name] = whole
     return stored
+
+
+def _is_as_written(file: Path, entry: Mapping[str, Any]) -> bool:
+    with open_to_read(file) as content:  # its size first: a digest of gigabytes takes long
+        if os.fstat(content.fileno()).st_size != entry["num_bytes"]:
+            return False
+    return entry == _entry(file)
 
 
 def _entry(file: Path) -> dict[str, Any]:
