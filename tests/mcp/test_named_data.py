@@ -33,8 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     "argument",
     [
         "{home}/repo",
-        "./repo",
-        "repo",
+        "~/repo",
         "./repo",
         "repo",
         "repo/src/../",
