@@ -94,13 +94,14 @@ async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[s
 
 def _warn_of_copies(pool: Pool, tool: Tool) -> None:
     """A person who calls a tool that writes should know where the change went."""
-    folders = pool.exposure(tool.server).private
-    if folders and not tool.is_read_only:
-        logger.warning(
-            "this call works on a private copy of %s, and its changes are not kept; "
-            '"turnwise": {"data": "real"} in the entry of mcp.json uses the real files',
-            ", ".join(folders),
-        )
+    exposed = pool.exposure(tool.server)
+    if tool.is_read_only or not (exposed.private or exposed.is_enclosed):
+        return
+    logger.warning(
+        "this call works on a private copy of %s, and its changes are not kept; "
+        '"turnwise": {"data": "real"} in the entry of mcp.json uses the real files',
+        ", ".join(exposed.private) or "your files",
+    )
 
 
 def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:

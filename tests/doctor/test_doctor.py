@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BloomConfig, MixtralConfig, PreTrainedConfig
 
 from tests import warm
+from tests.mcp.test_enclosure import SCRIBE
 from tests.rollout.stage import task
 from tests.run.stage import write_model
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
@@ -109,7 +110,8 @@ def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_ta
 
 def test_a_server_that_is_refused_and_that_no_task_uses_only_warns(folder: Path) -> None:
     servers = json.loads((folder / "mcp.json").read_text())["mcpServers"]
-    write_servers(folder, **servers, other={**servers["notebook"], "env": {"OTHER_TOKEN": "x"}})
+    other = {"command": sys.executable, "args": [SCRIBE], "env": {"OTHER_TOKEN": "x"}}
+    write_servers(folder, **servers, other=other)
     loaded = load_servers(folder / "mcp.json", variables={})
     for needed, level in ((None, Level.BAD), (needed_servers(recipe_in(folder), loaded), Level.WARNING)):
         findings = asyncio.run(reach_servers(loaded, needed)).findings

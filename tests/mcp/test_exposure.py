@@ -58,6 +58,28 @@ def test_a_server_over_private_copies_or_without_anything_outside_is_not_refused
     assert not found({}).is_refused
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "-i", "-v", "/home/ada/data:/data", "image"],
+        ["run", "-i", "--mount", "type=bind,source=/home/ada/data,target=/data", "image"],
+    ],
+)
+def test_a_folder_that_a_container_gets_is_real_and_refused(args: list[str]) -> None:
+    exposed = found({"command": "/usr/bin/docker", "args": args})
+    assert exposed.is_refused
+    assert "the real files under /home/ada/data, which /usr/bin/docker mounts" in str(exposed)
+    assert not found({"command": "docker", "args": ["run", "-i", "--rm", "image"]}).is_refused
+
+
+def test_what_a_server_can_change_is_said_in_words() -> None:
+    assert str(found({}, private=["/data"], is_enclosed=True)) == (
+        "episodes change private copies of /data; all other folders are private or read-only"
+    )
+    assert str(found({}, is_enclosed=True)).startswith("episodes change none of your files; ")
+    assert "writes to other folders are not contained: no unshare" in str(found({}, leak="no unshare"))
+
+
 def test_our_own_servers_keep_episodes_apart_whatever_their_env_holds() -> None:
     assert not found({"env": {"FMP_API_KEY": "x"}}, is_own=True).is_refused
 

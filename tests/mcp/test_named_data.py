@@ -35,6 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "{home}/repo",
         "~/repo",
         "./repo",
+        "repo",
         "repo/src/../",
         "--root={home}/repo",
         "root={home}/repo",

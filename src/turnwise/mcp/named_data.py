@@ -121,5 +121,5 @@ def _paths_in(text: str) -> Iterator[str]:
     parts = re.split(r"[:,;]", text)
     if len(parts) > 1 and all(part.startswith(("/", "~")) for part in parts):
         yield from parts
-    elif os.sep in text or text.startswith("~") or "." in text:
+    elif text:  # a plain word counts only where a file or folder of that name is there
         yield text

@@ -87,13 +87,11 @@ class Stock:
 
     async def new_set(self, real: Sequence[Path] = ()) -> ProcessSet:
         """Private folders, but for those that are to be `real`, and no process yet. Raises ConnectFailed."""
-        async with self._finding_enclosure:
-            if self._enclosure is None:
-                self._enclosure = await self._find_enclosure()
+        mounts = with_real(await self._found_enclosure(), real)
         made = ProcessSet()
-        if self._enclosure.mounts:
+        if mounts:
             try:
-                made.namespace = await open_namespace(with_real(self._enclosure, real), self._scratch)
+                made.namespace = await open_namespace(mounts, self._scratch)
             except (NotPrivate, OSError) as error:
                 reason = f"has no private copy of its data: {error}"
                 raise ConnectFailed(ServerLoss(self.name, reason)) from None
@@ -105,8 +103,9 @@ class Stock:
 
         This is what the command does whenever it is run. No tool is called in this set.
         """
-        if not is_enclosed(spec) or not caches(spec):
-            return
+        enclosure = await self._found_enclosure()
+        if with_real(enclosure, caches(spec)) == enclosure.mounts:
+            return  # the caches are real anyway
         made = await self.new_set(real=caches(spec))
         try:
             await start(made)
@@ -145,6 +144,12 @@ class Stock:
     async def close(self) -> None:
         self._is_closing = True
         await asyncio.gather(*(self.discard(made) for made in tuple(self._sets)))
+
+    async def _found_enclosure(self) -> Enclosure:
+        async with self._finding_enclosure:
+            if self._enclosure is None:
+                self._enclosure = await self._find_enclosure()
+            return self._enclosure
 
     async def _find_enclosure(self) -> Enclosure:
         enclosed = [spec for spec in self._specs if is_enclosed(spec)]

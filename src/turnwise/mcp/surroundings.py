@@ -19,7 +19,7 @@ _CACHES = {
 
 def is_enclosed(spec: ServerSpec) -> bool:
     """Whether its process gets private folders. Our own servers keep no files, remote ones are not ours."""
-    is_own = spec.command == OWN_PROGRAM
+    is_own = Path(spec.command or "").name == OWN_PROGRAM
     return spec.command is not None and not is_own and spec.options.data is Data.PRIVATE
 
 
