@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("strategy", ["fsdp2", "zero3"])
 def test_one_process_learns_the_same_sharded_and_unsharded(strategy: str) -> None:
     if strategy == "zero3" and find_spec("deepspeed") is None:
-        pytest.skip("DeepSpeed is not installed")
+        pytest.skip("DeepSpeed is missing: run `make ready`")
     command = [sys.executable, "-m", "tests.distributed.one_rank", strategy, "cpu"]
     updates = ["full", "carried", "frozen reference", "bfloat16"]
     done = subprocess.run(

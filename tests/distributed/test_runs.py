@@ -93,7 +93,7 @@ def settings(**hardware: Any) -> dict[str, Any]:
 
 def skip_without_deepspeed(strategy: str) -> None:
     if strategy == "zero3" and find_spec("deepspeed") is None:
-        pytest.skip("DeepSpeed is not installed")
+        pytest.skip("DeepSpeed is missing: run `make ready`")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def by_two(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
     def outcomes(strategy: str) -> list[Outcomes]:
         if strategy == "zero3" and find_spec("deepspeed") is None:
-            pytest.skip("DeepSpeed is not installed")
+            pytest.skip("DeepSpeed is missing: run `make ready`")
         folder, found = launch(strategy)
         assert found.returncode == 0, found.stdout + found.stderr
         return [torch.load(folder / f"{strategy}-{rank}.pt", weights_only=False) for rank in range(2)]

@@ -18,7 +18,7 @@ UPDATES = ["full", "lora", "carried", "padded", "recomputed", "frozen reference"
 @pytest.mark.parametrize("strategy", ["fsdp2", "zero3"])
 def test_one_rank_learns_the_same_spread_and_whole(strategy: str) -> None:
     if strategy == "zero3" and find_spec("deepspeed") is None:
-        pytest.skip("DeepSpeed is not installed")
+        pytest.skip("DeepSpeed is missing: run `make ready`")
     done = subprocess.run(
         [sys.executable, "-m", "tests.distributed.one_rank", strategy, DEVICE, *UPDATES],
         cwd=ROOT,

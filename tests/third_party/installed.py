@@ -36,7 +36,7 @@ def node() -> str:
         _missing("Node is missing: run `bash tests/third_party/install.sh`")
     version = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").partition(".")[0]) < 22:
-        _missing(f"Node {version} is too old, the conformance suite needs 22")
+        _missing(f"Node {version} is too old, 22 is needed: run `bash tests/third_party/install.sh`")
     return found
 
 

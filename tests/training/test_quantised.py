@@ -27,7 +27,7 @@ from turnwise.training.quantised import DISABLED, plain_weights, settled, twin
 from turnwise.types import Sampling
 from turnwise.workbench import load_model
 
-needs_library = pytest.mark.skipif(bool(quantised.why_not()), reason="bitsandbytes is not installed")
+needs_library = pytest.mark.skipif(bool(quantised.why_not()), reason="no bitsandbytes: run `make ready`")
 CLOSE = 1e-4
 """The largest difference between log-probs of the engine and of the trainer, float32."""
 
