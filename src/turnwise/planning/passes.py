@@ -198,4 +198,5 @@ def sampling_bytes(policy: SizedModel, recipe: Recipe) -> int:
     # logits, probabilities, and their cumulative sums in float64
     width = int(model.dtype.itemsize) + 4 + 4 + 8
     drawing_bytes: int = num_rows * vocab_size * width
-    return max(counter.peak_bytes, drawing_bytes)
+    peak_bytes: int = max(counter.peak_bytes, drawing_bytes)
+    return peak_bytes
