@@ -14,9 +14,7 @@ def measure() -> dict[str, float]:
     statm = Path("/proc/self/statm")
     if statm.exists():  # Linux; elsewhere only the peak is known
         found["memory/resident_gib"] = int(statm.read_text().split()[1]) * resource.getpagesize() / _GIB
-    torch = sys.modules.get(
-        "torch"
-    )  # not imported for this: without torch there is nothing to measure
+    torch = sys.modules.get("torch")  # not imported for this: without torch there is nothing to measure
     return found if torch is None else found | cuda_memory(torch) | mps_memory(torch)
 
 
