@@ -155,13 +155,21 @@ def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) ->
     message = f"HTTP {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
     if 300 <= status < 400:
         # Not followed: its headers, and the keys in them, would go to an address that mcp.json does not name.
-        place = urlsplit(response.headers.get("location", ""))
-        message += f": it redirects to {place.netloc or 'itself'}{place.path}; put that URL into mcp.json"
+        message += f": it redirects to {_place(response)}; put that URL into mcp.json"
     if status == 429:
         return _fault(request, TURNED_AWAY_CODE, message, _UNSAID_SECONDS if asked is None else asked)
     if status == 503 and asked is not None:
         return _fault(request, BUSY_CODE, message, asked)
     return _fault(request, HTTP_CODE, message)
+
+
+def _place(response: httpx2.Response) -> str:
+    """Where a redirect leads, without its query, which may hold a key."""
+    try:
+        place = urlsplit(response.headers.get("location", ""))
+    except ValueError:
+        return "a place that is no URL"
+    return f"{place.netloc or 'itself'}{place.path}"
 
 
 def _fault(request: httpx2.Request, code: int, message: str, data: float | None = None) -> httpx2.Response:

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 _TRAJECTORY = TypeAdapter(Trajectory)
 _REWARD = TypeAdapter(Reward)
 _TOOLS = TypeAdapter(tuple[Tool, ...])
+_OF_ANOTHER_SHAPE = (KeyError, AttributeError, TypeError, AssertionError, RecursionError)
+"""What a foreign line raises; AssertionError where its fields contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,16 @@ def read(path: Path) -> Iterator[Played]:
             except ValueError:
                 logger.warning("%s:%d: skipped a torn line", path, number)
                 continue
-            played = _played(record, tools, f"{path}:{number}")
+            except RecursionError:
+                raise ValueError(
+                    f"{path}:{number}: nested too deeply for a line of a trajectory file"
+                ) from None
+            try:
+                played = _played(record, tools, f"{path}:{number}")
+            except _OF_ANOTHER_SHAPE as error:
+                raise ValueError(
+                    f"{path}:{number}: not a line of a trajectory file: {type(error).__name__}: {error!s:.200}"
+                ) from None
             if played is not None:
                 yield played
 
@@ -98,8 +109,7 @@ def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
         for number, line in enumerate(lines, start=1):
             try:
                 played = _played(json.loads(line), tools, f"{path.name}:{number}")
-            # AttributeError and TypeError: JSON of another shape. AssertionError: fields that contradict.
-            except (ValueError, KeyError, AttributeError, TypeError, AssertionError, RecursionError) as error:
+            except (ValueError, *_OF_ANOTHER_SHAPE) as error:
                 on_bad(f"{path.name}:{number}: {type(error).__name__}: {error!s:.200}")
                 continue
             if played is not None:

@@ -55,7 +55,7 @@ class Lines:
     def _is_before(self, line: bytes, num_steps: int) -> bool:
         try:
             return bool(json.loads(line)["step"] < num_steps)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             logger.warning("%s: dropped a line that is none of ours", self._path)
             return False
 
