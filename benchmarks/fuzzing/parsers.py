@@ -395,7 +395,7 @@ def parsers(folder: Path) -> dict[str, Parser]:
         "Retry-After": Parser(
             lambda inputs: inputs.damaged_text("Mon, 16 Nov 2026 10:00:00 GMT"), asked_seconds
         ),
-        "tool schemas and arguments": Parser(draw_schema, read_schema),
+        "tool schemas and arguments": Parser(draw_schema, read_schema, share=0.3),
         "tool results": Parser(Inputs.text, read_result),
         "cassettes": Parser(
             in_lines(*sound.CASSETTE_LINES),
@@ -419,5 +419,5 @@ def parsers(folder: Path) -> dict[str, Parser]:
         "weights (safetensors)": Parser(draw_weights, wire.unpack, (ValueError,)),
         "engine server over HTTP": engine_server(),
         "stored trajectories": Parser(in_lines(*sound.trajectory_lines()), read_trajectories, (ValueError,)),
-        "files of the page": Parser(shown.draw, shown.read, share=0.3),
+        "files of the page": Parser(shown.draw, shown.read, share=0.2),
     }

@@ -1,5 +1,6 @@
 """Sound inputs of every kind, which the fuzzer damages."""
 
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -184,6 +185,7 @@ CASSETTE_LINES = (
 )
 
 
+@cache
 def trajectory_lines() -> tuple[dict[str, Any], ...]:
     """The two lines of a stored episode, as a run writes them."""
     call, result = ToolCall("c0", "quote", {"symbol": "ACME"}), ToolResult("c0", "3.5", Cause.OK, 0.1)

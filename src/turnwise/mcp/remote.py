@@ -40,7 +40,7 @@ _UNSAID_SECONDS = 1.0
 _PLAIN = {"accept-encoding": "identity"}
 """Sent with every request: a compressed reply can be a thousand times as large as what was received."""
 
-_OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
+_OF_THE_BODY = {b"content-encoding", b"content-length", b"transfer-encoding"}
 _JSON = {"content-type": "application/json"}
 
 
@@ -96,7 +96,8 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
             return _refused(request, response, body)
         if not kind.startswith("application/json"):
             return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
-        kept = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
+        # As bytes: a header of another encoding than ASCII cannot be written back from text.
+        kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
         return httpx2.Response(200, headers=kept, content=body, request=request)
 
     async def _body(self, response: httpx2.Response) -> bytes:

@@ -196,6 +196,8 @@ def parse(
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
             mistakes.append(f"{where}: server {name!r}: {_readable(error, block)}")
+        except RecursionError:
+            mistakes.append(f"{where}: server {name!r}: its values are nested too deeply")
     if mistakes and not specs:
         raise ValueError("; ".join(mistakes))
     for mistake in mistakes:

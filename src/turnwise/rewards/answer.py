@@ -156,7 +156,7 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """What stands between an opening and the next closing fence; a fence that is never closed holds nothing."""
+    """The text between each opening fence and the next closing one; an unclosed fence holds nothing."""
     block: list[str] | None = None
     for line in text.split("\n"):
         if block is None:

@@ -95,9 +95,8 @@ def read(path: Path) -> Iterator[Played]:
             try:
                 played = _played(record, tools, f"{path}:{number}")
             except _OF_ANOTHER_SHAPE as error:
-                raise ValueError(
-                    f"{path}:{number}: not a line of a trajectory file: {type(error).__name__}: {error!s:.200}"
-                ) from None
+                reason = f"{type(error).__name__}: {error!s:.200}"
+                raise ValueError(f"{path}:{number}: not a line of a trajectory file: {reason}") from None
             if played is not None:
                 yield played
 
