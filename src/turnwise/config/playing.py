@@ -180,7 +180,7 @@ class RolloutConfig(BaseModel):
     seconds: float = Field(default=300.0, gt=0)
     """Wall time of an episode."""
     temperature: Temperature = 1.0
-    """1 while training; the trainer divides its logits by the same."""
+    """0, or from 0.01 to 100. 1 while training; the trainer divides its logits by the same."""
     final_temperature: Temperature | None = Field(default=None, gt=0)
     """At the last step of a run, in a straight line from `temperature` at the first; none: it stays."""
     dynamic_sampling: bool = True
