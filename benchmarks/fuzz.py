@@ -43,10 +43,11 @@ class Outcome:
 def fuzz(chosen: Mapping[str, Parser], num_cases: int, seed: int) -> dict[str, Outcome]:
     """Spread the cases over the parsers by their shares."""
     total = sum(parser.share for parser in chosen.values())
-    return {
-        name: _fuzz_one(name, parser, max(1, round(num_cases * parser.share / total)), seed)
-        for name, parser in chosen.items()
-    }
+    outcomes = {}
+    for name, parser in chosen.items():
+        outcomes[name] = _fuzz_one(name, parser, max(1, round(num_cases * parser.share / total)), seed)
+        print(f"{name}: {outcomes[name].num_cases:,} cases", file=sys.stderr, flush=True)
+    return outcomes
 
 
 def _fuzz_one(name: str, parser: Parser, num_cases: int, seed: int) -> Outcome:

@@ -57,15 +57,18 @@ class Parser:
     read: Callable[[Any], object]
     raises: tuple[type[Exception], ...] = ()
     share: float = 1.0
-    """Of the cases that others get: less for those that take milliseconds."""
+    """Of the cases, beside the others: more for a parser that takes microseconds, less for milliseconds."""
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="turnwise-fuzz-")  # one for all cases: making one takes longer
 
 
 def in_file(name: str, read: Callable[[Path], object]) -> Callable[[str], object]:
+    path = Path(FOLDER.name) / name
+
     def read_text(text: str) -> object:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / name
-            path.write_bytes(encoded(text))
-            return read(path)
+        path.write_bytes(encoded(text))
+        return read(path)
 
     return read_text
 
@@ -141,10 +144,11 @@ def readers() -> dict[str, Parser]:
     def draw(inputs: Inputs) -> tuple[list[int], bool]:
         text = inputs.random.choice(CALLS) + inputs.text(2) + inputs.random.choice(CALLS)
         text = inputs.damaged_text(text).encode("utf-8", "replace").decode()
-        return list(tokenizer.encode(text, add_special_tokens=False)), inputs.random.random() < 0.2
+        ids = tokenizer.backend_tokenizer.encode(text, add_special_tokens=False).ids
+        return list(ids), inputs.random.random() < 0.2
 
     def reading(reader: Any) -> Parser:
-        return Parser(draw, lambda given: reader.read(given[0], (1, 2), (tool,), is_cut=given[1]))
+        return Parser(draw, lambda given: reader.read(given[0], (1, 2), (tool,), is_cut=given[1]), share=0.7)
 
     forms = {
         f"turns, {name} form": reading(
@@ -387,26 +391,33 @@ def parsers(folder: Path) -> dict[str, Parser]:
         ),
         **readers(),
         "final answers": Parser(Inputs.text, read_answer),
-        "truths of answers": Parser(draw_truth, lambda truth: matches(truth, '{"a": 1} 3.5'), (ValueError,)),
-        "verdicts of a judge": Parser(documents({"score": 0.5, "reason": "x"}), read_verdict, (ValueError,)),
-        "JSON-RPC over stdio": Parser(draw_stdout, read_stdout),
-        "HTTP answers": Parser(draw_http, read_http),
-        "server-sent events": Parser(draw_events, read_events, (httpx2.SSEError,)),
-        "Retry-After": Parser(
-            lambda inputs: inputs.damaged_text("Mon, 16 Nov 2026 10:00:00 GMT"), asked_seconds
+        "truths of answers": Parser(
+            draw_truth, lambda truth: matches(truth, '{"a": 1} 3.5'), (ValueError,), share=3.0
         ),
-        "tool schemas and arguments": Parser(draw_schema, read_schema, share=0.3),
-        "tool results": Parser(Inputs.text, read_result),
+        "verdicts of a judge": Parser(
+            documents({"score": 0.5, "reason": "x"}), read_verdict, (ValueError,), share=3.0
+        ),
+        "JSON-RPC over stdio": Parser(draw_stdout, read_stdout, share=3.0),
+        "HTTP answers": Parser(draw_http, read_http, share=0.7),
+        "server-sent events": Parser(draw_events, read_events, (httpx2.SSEError,), share=0.7),
+        "Retry-After": Parser(
+            lambda inputs: inputs.damaged_text("Mon, 16 Nov 2026 10:00:00 GMT"), asked_seconds, share=3.0
+        ),
+        "tool schemas and arguments": Parser(draw_schema, read_schema, share=0.15),
+        "tool results": Parser(Inputs.text, read_result, share=3.0),
         "cassettes": Parser(
             in_lines(*sound.CASSETTE_LINES),
             in_file("calls.jsonl", lambda path: Cassette(path, Mode.REPLAY)),
             (ValueError,),
         ),
         "chat completions": Parser(
-            documents(sound.REPLY), lambda text: replies.read_reply(encoded(text), {}), (EngineDown,)
+            documents(sound.REPLY),
+            lambda text: replies.read_reply(encoded(text), {}),
+            (EngineDown,),
+            share=3.0,
         ),
         "engine requests": Parser(
-            documents(sound.ASKS), lambda text: wire.read_asks(encoded(text)), (ValueError,)
+            documents(sound.ASKS), lambda text: wire.read_asks(encoded(text)), (ValueError,), share=3.0
         ),
         "engine answers": Parser(
             lambda inputs: inputs.chunks(encoded(in_lines(sound.ENGINE_LINE)(inputs))),
@@ -414,10 +425,15 @@ def parsers(folder: Path) -> dict[str, Parser]:
             (EngineDown, ValueError),
         ),
         "engine state": Parser(
-            documents(sound.ENGINE_STATE), lambda text: wire.read_state(encoded(text)), (EngineDown,)
+            documents(sound.ENGINE_STATE),
+            lambda text: wire.read_state(encoded(text)),
+            (EngineDown,),
+            share=3.0,
         ),
-        "weights (safetensors)": Parser(draw_weights, wire.unpack, (ValueError,)),
+        "weights (safetensors)": Parser(draw_weights, wire.unpack, (ValueError,), share=3.0),
         "engine server over HTTP": engine_server(),
-        "stored trajectories": Parser(in_lines(*sound.trajectory_lines()), read_trajectories, (ValueError,)),
-        "files of the page": Parser(shown.draw, shown.read, share=0.2),
+        "stored trajectories": Parser(
+            in_lines(*sound.trajectory_lines()), read_trajectories, (ValueError,), share=0.7
+        ),
+        "files of the page": Parser(shown.draw, shown.read, share=0.05),
     }
