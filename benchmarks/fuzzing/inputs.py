@@ -47,6 +47,10 @@ NUMBERS: tuple[float, ...] = (
 )
 
 
+MAX_CHARS = 50_000
+"""Of a text: how time grows with length is for tests/growth to show."""
+
+
 class Inputs:
     """Draws one input after another; the same seed draws the same ones."""
 
@@ -125,14 +129,14 @@ class Inputs:
             text = json.dumps(value, ensure_ascii=self.random.random() < 0.5)
         except (ValueError, RecursionError):
             text = self.text()
-        return text if self.random.random() < 0.6 else self.damaged_text(text)
+        return text[:MAX_CHARS] if self.random.random() < 0.6 else self.damaged_text(text)
 
     def damaged_text(self, text: str) -> str:
         for _ in range(self.random.randrange(1, 4)):
             start = self.random.randrange(len(text) + 1)
             end = min(len(text), start + self.random.choice((0, 0, 1, 3, 20, 10_000)))
             text = text[:start] + self.text(2) + text[end:]
-        return text
+        return text[:MAX_CHARS]
 
     def damaged_bytes(self, content: bytes) -> bytes:
         """With bytes changed, put in and left out; small whole numbers are likely places."""
