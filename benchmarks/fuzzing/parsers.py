@@ -60,15 +60,12 @@ class Parser:
     """Of the cases, beside the others: more for a parser that takes microseconds, less for milliseconds."""
 
 
-FOLDER = tempfile.TemporaryDirectory(prefix="turnwise-fuzz-")  # one for all cases: making one takes longer
-
-
 def in_file(name: str, read: Callable[[Path], object]) -> Callable[[str], object]:
-    path = Path(FOLDER.name) / name
-
     def read_text(text: str) -> object:
-        path.write_bytes(encoded(text))
-        return read(path)
+        with tempfile.TemporaryDirectory(prefix="turnwise-fuzz-") as folder:
+            path = Path(folder) / name
+            path.write_bytes(encoded(text))
+            return read(path)
 
     return read_text
 
@@ -283,7 +280,7 @@ def draw_weights(inputs: Inputs) -> bytes:
     return inputs.damaged_bytes(packed.content) if inputs.random.random() < 0.9 else packed.content
 
 
-def engine_server() -> Parser:
+def engine_server(exits: contextlib.ExitStack) -> Parser:
     """The whole server over a real engine of a tiny model; it must answer, and never with status 500."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -314,6 +311,13 @@ def engine_server() -> Parser:
     server = Server(engine, kind="transformers", model="tiny", max_weights_bytes=1 << 20)
     transport = httpx.ASGITransport(server.application(Admission("127.0.0.1", "")), raise_app_exceptions=True)
     client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+
+    def close() -> None:
+        loop.run_until_complete(client.aclose())
+        loop.run_until_complete(engine.close())
+        loop.close()
+
+    exits.callback(close)
 
     def read(given: tuple[str, bytes]) -> None:
         path, content = given
@@ -378,8 +382,8 @@ def read_trajectories(text: str) -> None:
         in_file("step.jsonl", read)(text)
 
 
-def parsers(folder: Path) -> dict[str, Parser]:
-    """Every parser by name; what some of them write is put into the folder."""
+def parsers(folder: Path, exits: contextlib.ExitStack) -> dict[str, Parser]:
+    """Every parser by name, until `exits` end; the page's files are put into the folder."""
     shown = Page(folder)
     return {
         "mcp.json": Parser(documents(sound.MCP_JSON), in_file("mcp.json", spec.load), (ValueError,)),
@@ -431,7 +435,7 @@ def parsers(folder: Path) -> dict[str, Parser]:
             share=3.0,
         ),
         "weights (safetensors)": Parser(draw_weights, wire.unpack, (ValueError,), share=3.0),
-        "engine server over HTTP": engine_server(),
+        "engine server over HTTP": engine_server(exits),
         "stored trajectories": Parser(
             in_lines(*sound.trajectory_lines()), read_trajectories, (ValueError,), share=0.7
         ),

@@ -1,5 +1,6 @@
 """Every parser reads random and damaged inputs or raises an error that it declares."""
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,8 @@ def _quiet() -> Iterator[None]:
 
 
 def test_no_input_makes_a_parser_raise_what_it_does_not_declare(fuzz: Any, tmp_path: Path) -> None:
-    outcomes = fuzz.fuzz(fuzz.parsers(tmp_path), NUM_CASES, seed=17)
+    with contextlib.ExitStack() as exits:
+        outcomes = fuzz.fuzz(fuzz.parsers(tmp_path, exits), NUM_CASES, seed=17)
     assert [failure for outcome in outcomes.values() for failure in outcome.failures] == []
     assert sum(outcome.num_cases for outcome in outcomes.values()) >= 0.9 * NUM_CASES
 
