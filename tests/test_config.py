@@ -272,3 +272,63 @@ def test_trackers_are_named_or_given_as_blocks(tmp_path: Path) -> None:
 def test_a_mistake_in_a_tracker_is_named(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         load_recipe(write(tmp_path, text + "\n"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (
+            "rollout.temperature=1e-320",
+            "rollout.temperature: temperature must be 0 or from 0.01 to 100, not 1e-320",
+        ),
+        (
+            "rollout.temperature=-1",
+            "rollout.temperature: temperature must be 0 or from 0.01 to 100, not -1.0",
+        ),
+        (
+            "rollout.temperature=1e300",
+            "rollout.temperature: temperature must be 0 or from 0.01 to 100, not 1e+300",
+        ),
+        ("rollout.temperature=nan", "rollout.temperature: Input should be a finite number, got nan"),
+        ("rollout.temperature=inf", "rollout.temperature: Input should be a finite number, got inf"),
+        ("rollout.temperature=true", "rollout.temperature: expected a number, got true"),
+        (
+            "rollout.final_temperature=1e-9",
+            "rollout.final_temperature: temperature must be 0 or from 0.01 to 100",
+        ),
+        ("rollout.final_temperature=0", "rollout.final_temperature: Input should be greater than 0, got 0"),
+        ("rollout.final_temperature=true", "rollout.final_temperature: expected a number, got true"),
+        (
+            "evaluation.temperature=1e-320",
+            "evaluation.temperature: temperature must be 0 or from 0.01 to 100",
+        ),
+        (
+            "rollout.tokens_per_turn=0",
+            "rollout.tokens_per_turn: Input should be greater than or equal to 1, got 0",
+        ),
+        ("rollout.group_size=true", "rollout.group_size: expected a number, got true"),
+        ("rollout.seconds=inf", "rollout.seconds: Input should be a finite number, got inf"),
+        (
+            "engine.remote.wait_seconds=nan",
+            "engine.remote.wait_seconds: Input should be a finite number, got nan",
+        ),
+        ("seed=9223372036854775808", "seed: Input should be less than 9223372036854775808"),
+        ("seed=true", "seed: expected a number, got true"),
+    ],
+)
+def test_a_number_that_nothing_can_compute_with_is_named_with_its_value(setting: str, words: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(words)):
+        load_recipe(None, [setting])
+
+
+def test_a_reward_of_weight_true_and_values_nested_too_deeply_are_mistakes(tmp_path: Path) -> None:
+    path = write(tmp_path, '[[rewards]]\nname = "outcome"\nweight = true\n')
+    with pytest.raises(ValueError, match=r"rewards\.0\.weight: expected a number, got true"):
+        load_recipe(path)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        load_recipe(write(tmp_path, f"seed = {'[' * 5_000}{']' * 5_000}\n"))
+    with pytest.raises(ValueError, match="nested too deeply"):
+        load_recipe(None, [f"seed={'[' * 5_000}{']' * 5_000}"])
+    long_name = "x" * 5_000
+    with pytest.raises(ValueError, match=r"model\.path: .*File name too long"):
+        load_recipe(write(tmp_path, f'[model]\npath = "{long_name}"\n'))

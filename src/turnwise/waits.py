@@ -11,7 +11,7 @@ def asked_seconds(header: str | None, now: datetime | None = None) -> float | No
         return float(text) if len(text) < 20 else None
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
+    except (ValueError, OverflowError):  # OverflowError: a field beyond what a date can hold
         return None
-    at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.chat.test_chat import CALL, PRICE, USER, chat_of, special_ids
 from tests.chat.test_hermes import CALLS, TEXT, same
-from tests.chat.tokenizers import TOKENIZERS
+from tests.chat.tokenizers import TOKENIZERS, bpe
 from turnwise.chat.hermes import TAGS
+from turnwise.chat.library import default_renderer
+from turnwise.chat.reading import LibraryReader
 from turnwise.types import FormatErrorKind, ToolCall
 
 SPELLERS = ["qwen3", "plain ChatML", "end token swallows spaces", "normalising", "smollm2"]
@@ -132,3 +134,14 @@ def test_calls_in_another_form_are_read_with_the_librarys_parser() -> None:
     assert empty.error.kind is FormatErrorKind.EMPTY
     with pytest.raises(ValueError, match="Hermes form"):
         chat.say("", [CALL])
+
+
+def test_a_call_in_deepseeks_form_with_an_endless_name_is_an_error_and_not_a_long_wait() -> None:
+    tags = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
+    tokenizer = bpe(plain=(*tags, "<｜tool▁sep｜>"))
+    reader = LibraryReader(default_renderer(tokenizer, {}, tool_parser="deepseek-v3"))
+    for name, is_read in (("f", True), ("9" * 20_000, False)):
+        text = f"{tags[0]}{tags[2]}function<｜tool▁sep｜>{name}\n```json\n{{}}\n```{tags[3]}{tags[1]}"
+        parsed = reader.read(tokenizer.encode(text, add_special_tokens=False), (), (), is_cut=False)
+        assert [call.name for call in parsed.calls] == (["f"] if is_read else [])
+        assert (parsed.error is None) == is_read

@@ -349,6 +349,13 @@ def test_writers_at_once_never_mix_their_lines(tmp_path: Path) -> None:
             assert cassette.find(CallKey(name, "srv", "read", "{}", str(index))).content == name * 2_000
 
 
+def test_a_line_nested_too_deeply_is_a_mistake_that_names_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    path.write_text("[" * 5_000 + "\n")
+    with pytest.raises(ValueError, match=r"c\.jsonl:1: nested too deeply"):
+        replay(path)
+
+
 def test_blank_lines_are_not_counted_as_torn(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     record(path, (key_of(History("e"), READ), ok("x")))

@@ -141,7 +141,7 @@ def test_a_slow_tool_on_a_healthy_server_times_out_and_keeps_its_server() -> Non
     run_episode(faulty(isolation="shared", timeout_seconds=0.3), episode)
 
 
-@pytest.mark.parametrize("what", ["flood", "flood_lines"])
+@pytest.mark.parametrize("what", ["flood", "flood_lines", "flood_blank"])
 def test_a_server_that_floods_its_stdout_is_ended(what: str) -> None:
     async def episode(pool: Pool) -> None:
         async with pool.lease(["faulty"], "a") as toolbox:

@@ -111,6 +111,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.reply(what, b"<html>no</html>" * arguments.get("times", 1), "text/html")
         if what == "moved":
             return self.reply(307, b"", "text/html", location="https://elsewhere.example.com/mcp?key=x")
+        if what == "moved nowhere":
+            return self.reply(307, b"", "text/html", location="//[")
         if what in ("gzip", "bomb", "br", "bad gzip"):
             message = {"jsonrpc": "2.0", "id": request_id, "result": text("fine" if what != "bomb" else BOMB)}
             body = gzip.compress(json.dumps(message).encode())
@@ -207,6 +209,7 @@ async def do(pool: Pool, tool: str = "do", **arguments: Any) -> ToolResult:
         (206, Cause.CLOSED, "HTTP 206 Partial Content"),
         (418, Cause.CLOSED, "HTTP 418"),
         ("moved", Cause.CLOSED, "it redirects to elsewhere.example.com/mcp; put that URL into mcp.json"),
+        ("moved nowhere", Cause.CLOSED, "it redirects to a place that is no URL"),
         ("br", Cause.BAD_REPLY, "content encoding is 'br'"),
         ("bad gzip", Cause.BAD_REPLY, "cannot be decompressed"),
         ("gzip stream", Cause.BAD_REPLY, "the stream is compressed"),

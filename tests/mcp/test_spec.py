@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,12 @@ def test_no_dotenv_above_the_parent_or_below_is_read(tmp_path: Path, monkeypatch
         ({"command": "x", "turnwise": {"isolation": "shard"}}, ["turnwise.isolation", "'keyed'", '"shard"']),
         ({"command": "x", "turnwise": {"num_warm": -1}}, ["turnwise.num_warm", "-1"]),
         ({"command": "x", "turnwise": {"timeout_seconds": 0}}, ["turnwise.timeout_seconds", "got 0"]),
+        (
+            {"command": "x", "turnwise": {"timeout_seconds": math.inf}},
+            ["turnwise.timeout_seconds", "Infinity"],
+        ),
+        ({"command": "x", "turnwise": {"rate_per_second": math.nan}}, ["turnwise.rate_per_second", "NaN"]),
+        ({"command": "x", "args": reduce(lambda inner, _: [inner], range(2_000), 1)}, ["nested too deeply"]),
         ({"command": "x", "turnwise": {"template": 5}}, ["turnwise.template", "5"]),
         ({"command": "x", "turnwise": {"template": "gone"}}, ["turnwise.template", "/nowhere/gone"]),
         ({"command": "x", "turnwise": {"allow": "get_*"}}, ["turnwise.allow", '"get_*"']),

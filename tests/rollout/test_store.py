@@ -98,6 +98,14 @@ def test_a_file_of_another_kind_is_rejected(tmp_path: Path) -> None:
         list(read(path))
 
 
+@pytest.mark.parametrize("line", ["5", "[]", '{"kind": "tools"}', '{"kind": "trajectory"}', "[" * 5_000])
+def test_a_line_of_another_shape_is_a_value_error_that_names_file_and_line(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "step.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=r"step\.jsonl:1: .*line of a trajectory file"):
+        list(read(path))
+
+
 def test_model_output_is_displayed_as_plain_text() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=200, color_system=None)

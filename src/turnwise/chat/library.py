@@ -16,6 +16,9 @@ from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
 
 from turnwise.chat.quick import quick
 
+_FIRST_LINE_CHARS = 200
+"""Of a call in DeepSeek's form: `function`, a separator and the tool's name."""
+
 __all__ = ["TOOL_PARSERS", "ToolCallParseStatus", "load_tokenizer"]
 
 
@@ -42,4 +45,24 @@ def make_renderer(tokenizer: Any, name: str, *, enable_thinking: bool) -> Any:
 
 def default_renderer(tokenizer: Any, options: Mapping[str, Any], *, tool_parser: str | None = None) -> Any:
     """The one that goes through the tokenizer's own template, which gets the options."""
-    return DefaultRenderer(tokenizer, DefaultRendererConfig(tool_parser=tool_parser, **options))
+    renderer = DefaultRenderer(tokenizer, DefaultRendererConfig(tool_parser=tool_parser, **options))
+    if tool_parser == "deepseek-v3":
+        renderer._tool_parser = _ShortFirstLines(renderer._tool_parser, tokenizer)
+    return renderer
+
+
+class _ShortFirstLines:
+    """Refuses calls whose first line is long, where the library's pattern for the name takes cubic time."""
+
+    def __init__(self, parser: Any, tokenizer: Any) -> None:
+        self._parser, self._tokenizer = parser, tokenizer
+        self._opening = tokenizer.convert_tokens_to_ids("<｜tool▁call▁begin｜>")
+
+    def extract(self, ids: list[int]) -> Any:
+        for place, token in enumerate(ids):
+            if token == self._opening:
+                # a token spells at least a character, but for pieces of one
+                block = self._tokenizer.decode(ids[place + 1 : place + 1 + 4 * _FIRST_LINE_CHARS])
+                if len(block.partition("\n")[0]) > _FIRST_LINE_CHARS:
+                    raise ValueError(f"a call's first line has more than {_FIRST_LINE_CHARS} characters")
+        return self._parser.extract(ids)

@@ -59,7 +59,7 @@ def _refuse_bools_for_numbers(section: type[BaseModel], data: Mapping[str, Any],
 
 
 def _types_in(annotation: Any) -> set[Any]:
-    """The types that a field may have, those of `int | None` and of Annotated ones too; none if a bool is one."""
+    """The types that a field may have, also those inside `int | None` and Annotated; none if bool is one."""
     found = {annotation, *(part for inner in get_args(annotation) for part in _types_in(inner))}
     return set() if bool in found else found
 

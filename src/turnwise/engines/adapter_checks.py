@@ -12,7 +12,7 @@ _PARTS = ("lora_A", "lora_B")
 def check_adapter(adapter: Adapter, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
     """ValueError names the first thing that is wrong with the adapter.
 
-    `shapes`: of the weights that an adapter can change, by name; without it only the adapter itself is checked.
+    `shapes`: of the weights that an adapter can change, by name. Without it only the adapter is checked.
     """
     if adapter.rank < 1:
         raise ValueError(f"weights: the adapter's rank must be at least 1, not {adapter.rank}")

@@ -301,7 +301,7 @@ class RemoteEngine:
 
 
 async def read_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
-    """The answers in a response body, whatever the size of its parts. EngineDown for a line that is too long."""
+    """The answers in a response body, whatever the size of its parts; EngineDown for a line too long."""
     splitter = LineSplitter(MAX_LINE_BYTES)
     async for part in parts:
         for line in splitter.feed(part):

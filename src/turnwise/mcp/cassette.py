@@ -171,6 +171,8 @@ class Cassette:
                 except ValueError:
                     self.num_torn += 1
                     continue
+                except RecursionError:
+                    raise ValueError(f"{self.path}:{number}: nested too deeply for a cassette") from None
                 try:
                     self._take(record)
                 except (KeyError, TypeError, ValueError) as error:

@@ -49,6 +49,7 @@ _TERM_GRACE_SECONDS = 0.5
 _FLOOD_MESSAGES = 16
 """Junk worth this many largest messages, with no valid one in between, is a flood and ends the server."""
 
+_OBJECT = re.compile(rb"\s*\{")
 # The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
 _ID_FIRST = re.compile(rb'^\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*$')
@@ -161,11 +162,10 @@ async def _read_stdout(
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         while chunk := await process.stdout.read(_CHUNK_BYTES):
             for line in lines.feed(chunk):
-                # A blank line is skipped before the parser raises over it; it still counts towards a flood.
-                message = None if line.is_blank else _parse(line)
+                message = _parse(line)
                 if message is None:
                     vitals.num_junk_lines += 1
-                    num_junk_bytes += line.num_bytes + 1
+                    num_junk_bytes += line.num_bytes + 1  # the newline too: blank lines can be a flood
                 else:
                     num_junk_bytes = 0
                     await inbox.send(SessionMessage(message))
@@ -179,6 +179,8 @@ async def _read_stdout(
 
 def _parse(line: Line) -> wire.JSONRPCMessage | None:
     """The message, an error reply standing in for one that cannot be read, or None for junk."""
+    if not _OBJECT.match(line.data):  # cheap: in a flood of junk the parser would raise once a line
+        return None
     if not line.is_cut:
         try:
             return wire.jsonrpc_message_adapter.validate_json(line.data, by_name=False)

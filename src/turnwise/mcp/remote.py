@@ -40,7 +40,7 @@ _UNSAID_SECONDS = 1.0
 _PLAIN = {"accept-encoding": "identity"}
 """Sent with every request: a compressed reply can be a thousand times as large as what was received."""
 
-_OF_THE_BODY = {"content-encoding", "content-length", "transfer-encoding"}
+_OF_THE_BODY = {b"content-encoding", b"content-length", b"transfer-encoding"}
 _JSON = {"content-type": "application/json"}
 
 
@@ -96,7 +96,8 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
             return _refused(request, response, body)
         if not kind.startswith("application/json"):
             return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
-        kept = {name: value for name, value in response.headers.items() if name not in _OF_THE_BODY}
+        # As bytes: a header of another encoding than ASCII cannot be written back from text.
+        kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
         return httpx2.Response(200, headers=kept, content=body, request=request)
 
     async def _body(self, response: httpx2.Response) -> bytes:
@@ -155,13 +156,21 @@ def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) ->
     message = f"HTTP {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
     if 300 <= status < 400:
         # Not followed: its headers, and the keys in them, would go to an address that mcp.json does not name.
-        place = urlsplit(response.headers.get("location", ""))
-        message += f": it redirects to {place.netloc or 'itself'}{place.path}; put that URL into mcp.json"
+        message += f": it redirects to {_place(response)}; put that URL into mcp.json"
     if status == 429:
         return _fault(request, TURNED_AWAY_CODE, message, _UNSAID_SECONDS if asked is None else asked)
     if status == 503 and asked is not None:
         return _fault(request, BUSY_CODE, message, asked)
     return _fault(request, HTTP_CODE, message)
+
+
+def _place(response: httpx2.Response) -> str:
+    """Where a redirect leads, without its query, which may hold a key."""
+    try:
+        place = urlsplit(response.headers.get("location", ""))
+    except ValueError:
+        return "a place that is no URL"
+    return f"{place.netloc or 'itself'}{place.path}"
 
 
 def _fault(request: httpx2.Request, code: int, message: str, data: float | None = None) -> httpx2.Response:

@@ -236,8 +236,12 @@ def _parse_all(
             specs.append(_parse_server(name, block, variables, directory))
         except ValueError as error:
             reason = _readable(error, block)
-            mistakes[name] = f"{places[name]}: {reason}"
-            told.append(f"{places[name]}: server {name!r}: {reason}")
+        except RecursionError:
+            reason = "its values are nested too deeply"
+        else:
+            continue
+        mistakes[name] = f"{places[name]}: {reason}"
+        told.append(f"{places[name]}: server {name!r}: {reason}")
     if told and not specs:
         raise ValueError("; ".join(told))
     for mistake in told:

@@ -63,9 +63,9 @@ def matches(truth: Answer, text: str, *, given: str = "") -> bool:
 
 def _is_number(truth: Answer, text: str, given: str) -> bool:
     value, tolerance = truth.value, truth.tolerance
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(_as_float(value)):
         raise ValueError(f"answer.value must be a finite number for the numeric matcher, not {value!r}")
-    if not (math.isfinite(tolerance) and tolerance >= 0):
+    if not (math.isfinite(_as_float(tolerance)) and tolerance >= 0):
         raise ValueError(f"answer.tolerance must be 0 or more, not {tolerance!r}")
     if truth.unit.strip().casefold() in SCALES:
         raise ValueError(f"answer.unit {truth.unit!r} is a scale: give answer.value in full")
@@ -156,7 +156,7 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """What stands between an opening and the next closing fence; a fence that is never closed holds nothing."""
+    """The text between each opening fence and the next closing one; an unclosed fence holds nothing."""
     block: list[str] | None = None
     for line in text.split("\n"):
         if block is None:

@@ -3,8 +3,8 @@
 import unicodedata
 
 MAX_MARKS = 30
-"""Combining marks kept in a row, as Unicode's stream-safe format has it. Normalising sorts every row of marks,
-which takes quadratic time on a long one; no word of any language has more than a few."""
+"""Combining marks kept in a row, as in Unicode's stream-safe format. Normalising sorts every row of marks,
+which takes quadratic time on a long row. No word of any language has more than a few."""
 
 
 def compatible(text: str) -> str:

@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 _TRAJECTORY = TypeAdapter(Trajectory)
 _REWARD = TypeAdapter(Reward)
 _TOOLS = TypeAdapter(tuple[Tool, ...])
+_OF_ANOTHER_SHAPE = (KeyError, AttributeError, TypeError, AssertionError, RecursionError)
+"""What a line of another shape raises; AssertionError if its fields contradict each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,16 @@ def read(path: Path) -> Iterator[Played]:
     for number, line in enumerate(lines_from(path), start=1):
         try:
             record = json.loads(line.content)
-        except (ValueError, RecursionError):
+        except ValueError:
             logger.warning("%s:%d: skipped an incomplete line", path, number)
             continue
-        played = _played(record, tools, f"{path}:{number}")
+        except RecursionError:
+            raise ValueError(f"{path}:{number}: nested too deeply for a line of a trajectory file") from None
+        try:
+            played = _played(record, tools, f"{path}:{number}")
+        except _OF_ANOTHER_SHAPE as error:
+            reason = f"{type(error).__name__}: {error!s:.200}"
+            raise ValueError(f"{path}:{number}: not a line of a trajectory file: {reason}") from None
         if played is not None:
             yield played
 
@@ -108,8 +116,7 @@ def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
             return
         try:
             played = _played(json.loads(line.content), tools, f"{path.name}:{number}")
-        # AttributeError and TypeError: JSON of another shape. AssertionError: inconsistent fields.
-        except (ValueError, KeyError, AttributeError, TypeError, AssertionError, RecursionError) as error:
+        except (ValueError, *_OF_ANOTHER_SHAPE) as error:
             on_bad(f"{path.name}:{number}: {type(error).__name__}: {error!s:.200}")
             continue
         if played is not None:

@@ -72,6 +72,8 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
             yield PlacedTask(str(path), number, task, recording_of(row) if is_legacy(row) else None)
         except RowError as error:
             yield Problem(str(path), number, error.field, error.message)
+        except RecursionError:
+            yield Problem(str(path), number, "", "its values are nested too deeply")
 
 
 def save(tasks: Sequence[Task], path: Path) -> None:

@@ -78,6 +78,9 @@ def call(arguments):
     if what == "flood_lines":
         while True:
             sys.stdout.write("junk\n" * 10000)
+    if what == "flood_blank":
+        while True:
+            sys.stdout.write("\n" * 65536)
     if what == "big":
         return text("y" * arguments["size"])
     if what == "environment":

@@ -1,0 +1,1 @@
+"""Random and damaged inputs for every parser."""
