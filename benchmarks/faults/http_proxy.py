@@ -75,6 +75,8 @@ class Front:
         fault = self._plan.at_call() if request else None
         if fault is not None:
             self._ledger.fault(fault, request, self._name)
+        if head.startswith(b"GET "):
+            fault = "HTTP 405"  # no stream for what the server says unasked: it would outlive its client here
         if fault in _STATUSES:
             writer.write(_STATUSES[fault])
             await writer.drain()
@@ -122,6 +124,7 @@ def _refusal(status: bytes, *headers: bytes) -> bytes:
 
 
 _STATUSES = {
+    "HTTP 405": _refusal(b"405 Method Not Allowed"),
     "HTTP 429": _refusal(b"429 Too Many Requests", b"retry-after: 1"),
     "HTTP 503": _refusal(b"503 Service Unavailable", b"retry-after: 1"),
     "HTTP 500": _refusal(b"500 Internal Server Error"),
