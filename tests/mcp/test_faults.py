@@ -142,15 +142,17 @@ def test_a_slow_tool_on_a_healthy_server_times_out_and_keeps_its_server() -> Non
     run_episode(faulty(isolation="shared", timeout_seconds=0.3), episode)
 
 
-@pytest.mark.parametrize("what", ["flood", "flood_lines"])
-def test_a_server_that_floods_its_stdout_is_ended(what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "max_bytes"), [("flood", 100_000), ("flood_lines", 100_000), ("flood_lines", 8_000_000)]
+)
+def test_a_server_that_floods_its_stdout_is_ended(what: str, max_bytes: int) -> None:
     async def episode(pool: Pool) -> None:
         async with pool.lease(["faulty"], "a") as toolbox:
             result = await do(toolbox, "write", what=what)
             assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
             assert "flooded stdout" in result.content
 
-    run_episode(faulty(isolation="process", max_message_bytes=100_000), episode)
+    run_episode(faulty(isolation="process", max_message_bytes=max_bytes), episode)
 
 
 def test_junk_on_stdout_is_skipped() -> None:
