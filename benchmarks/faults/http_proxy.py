@@ -30,6 +30,8 @@ class Front:
         self._num_starts = 0
         self._starting = asyncio.Lock()
         self._child = self._start()
+        self._answering: set[asyncio.Task[None] | None] = set()
+        """Held here, since asyncio itself holds them weakly."""
 
     @property
     def _name(self) -> str:
@@ -61,6 +63,7 @@ class Front:
         raise SystemExit(f"{self._settings.server} does not listen on port {self._upstream}")
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._answering.add(task := asyncio.current_task())
         # cancelled when this proxy ends
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -69,6 +72,7 @@ class Front:
         with contextlib.suppress(OSError):
             writer.close()
             await writer.wait_closed()
+        self._answering.discard(task)
 
     async def _meet(self, head: bytes, body: bytes, writer: asyncio.StreamWriter) -> None:
         request = _request(body)
