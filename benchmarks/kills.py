@@ -1,6 +1,6 @@
 """Kills one training run 50 times, resumes it each time, and compares its end with an unbroken run's.
 
-    python benchmarks/kills.py [--kills 50] [--steps 24] [--seed 0] [--keep FOLDER]
+    python benchmarks/kills.py [--kills 50] [--steps 32] [--seed 0] [--keep FOLDER]
 
 The run trains the embedded model on real calls to two servers, in lockstep on the CPU. Every life is the
 command a user would type, ended by SIGKILL at a random moment: the trainer alone, whose servers must then end
@@ -25,7 +25,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class Kill:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--keep", type=Path, help="leave both runs in this folder, which must not exist")
     options = parser.parse_args()
@@ -210,24 +210,23 @@ def live_and_die(folder: Path, life: Life, luck: random.Random, step_seconds: fl
     """Kill at a random moment: in a quarter of the lives while it starts, else around its first steps."""
     run, began = folder / "runs" / "killed", time.time()
     is_alone, is_early = luck.random() < 0.5, luck.random() < 0.25
-    is_near_end = next_step(run) >= num_steps_of(run) - 2  # the run must not end before the last kill
-    seconds = luck.uniform(0, 1.5 * step_seconds)
-    while not (is_early or is_near_end or last_written(run, began)):
-        require_alive(life)
-        time.sleep(0.02)
-    until = time.time() + seconds
-    while time.time() < until:
-        require_alive(life)
-        time.sleep(0.01)
+    if not is_early:
+        wait(life, lambda: bool(last_written(run, began)))
+    # the run must not end before the last kill: at its end a life gets no further than its first group
+    is_near_end = next_step(run) >= num_steps_of(run) - 2
+    until = time.time() + luck.uniform(0, 1.5 * step_seconds)
+    wait(life, lambda: time.time() >= until or (is_near_end and bool(last_written(run, began))))
     below = descendants(life.pid)
     life.kill(() if is_alone else below)
     phase = PHASES[last_written(run, began)]
     return Kill(is_alone, phase, next_step(run), len(below), seconds_until_gone(below))
 
 
-def require_alive(life: Life) -> None:
-    if (code := life.exit_code()) is not None:
-        raise SystemExit(f"it ended by itself with exit code {code}, see output.log: give more --steps")
+def wait(life: Life, is_over: Callable[[], bool]) -> None:
+    while not is_over():
+        if (code := life.exit_code()) is not None:
+            raise SystemExit(f"it ended by itself with exit code {code}, see output.log: give more --steps")
+        time.sleep(0.01)
 
 
 def num_steps_of(run: Path) -> int:

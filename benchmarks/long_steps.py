@@ -80,9 +80,9 @@ class Measured:
 
 def write_model(name: str, folder: Path, device: str) -> None:
     import torch
-    from benchmarks.long import SIZES
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
+    from benchmarks.long import SIZES
     from turnwise.chat import load_tokenizer
     from turnwise.engines.handover import write_model as write_weights
 

@@ -1,6 +1,6 @@
 """Plays thousands of episodes on nine servers that keep failing, and checks that nothing was lost by it.
 
-    python benchmarks/soak.py [--episodes 10000] [--seed 0] [--keep FOLDER]
+    python benchmarks/soak.py [--episodes 10000] [--minutes 60] [--seed 0] [--keep FOLDER]
 
 Five servers of ours and four third-party ones (`bash tests/third_party/install.sh`) are killed, hang, flood,
 answer late, twice or not at all, refuse, drop connections, fill their disk and run out of memory. A scripted
@@ -20,6 +20,7 @@ import contextlib
 import gc
 import itertools
 import logging
+import math
 import os
 import tempfile
 import time
@@ -87,9 +88,15 @@ class Soak:
 
 
 async def soak(
-    folder: Path, num_episodes: int, *, seed: int = 0, num_points: int = 10, turnwise: str = TURNWISE
+    folder: Path,
+    num_episodes: int,
+    *,
+    seed: int = 0,
+    max_seconds: float = math.inf,
+    num_points: int = 10,
+    turnwise: str = TURNWISE,
 ) -> Soak:
-    """Play so many episodes and audit them. `turnwise`: the command that starts our servers."""
+    """Play this number of episodes and audit them. `turnwise`: the command that starts our servers."""
     pairs = tasks(num_own=min(240, max(60, num_episodes // 3)))
     distinct = [task for task, _ in pairs]
     rates = Rates.over(num_episodes)
@@ -97,39 +104,43 @@ async def soak(
         recipe = Recipe.model_validate({"tools": {"mcp": mcp}, "engine": {"kind": "scripted"}})
         async with open_workbench(recipe, distinct) as bench:
             started = time.monotonic()
-            num_lost, num_dropped, samples = await _play(
-                bench, journal, folder, num_episodes, num_points, distinct
-            )
+            play = _Play(bench, journal, folder, _rounds(distinct))
+            samples = []
+            for number in range(1, num_points + 1):
+                until = started + max_seconds * number / num_points
+                await play.until(num_episodes * number // num_points, until)
+                samples.append(await _sample(play.num_done, started))
+                print(samples[-1], f"{play.num_lost} lost, {play.num_dropped} dropped", flush=True)
             seconds = time.monotonic() - started
     scores = {task.id: score for task, score in pairs}
-    return Soak(audit(folder, num_episodes, scores, WRITERS), samples, num_lost, num_dropped, seconds)
+    found = audit(folder, play.num_done, scores, WRITERS)
+    return Soak(found, tuple(samples), play.num_lost, play.num_dropped, seconds)
 
 
-async def _play(
-    bench: Workbench, journal: Journal, folder: Path, num_episodes: int, num_points: int, distinct: list[Task]
-) -> tuple[int, int, tuple[Sample, ...]]:
-    """All episodes, in collections like a run's steps, and samples of the process between them."""
-    playing = player(bench.engine, bench.chat, LIMITS, Sampling())
-    plan = Plan(group_size=1, num_parallel_episodes=NUM_PARALLEL)
-    source = _rounds(distinct)
-    samples: list[Sample] = []
-    num_lost = num_dropped = num_done = 0
-    started = time.monotonic()
-    with TrajectoryWriter(folder / "trajectories.jsonl") as writer:
-        for number in range(num_points):
-            until = num_episodes * (number + 1) // num_points
-            while num_done < until:
-                num_wanted = min(200, until - num_done)
-                collector = Collector(playing, journal.around(bench.lease), bench.rewards, plan)
-                async with collector.collecting(source, num_wanted) as groups:
+class _Play:
+    """Plays episodes in collections like a run's steps, and writes them to disk."""
+
+    def __init__(self, bench: Workbench, journal: Journal, folder: Path, source: Iterator[Task]) -> None:
+        self._bench = bench
+        self._lease = journal.around(bench.lease)
+        self._path = folder / "trajectories.jsonl"
+        self._source = source
+        self.num_done = self.num_lost = self.num_dropped = 0
+
+    async def until(self, num_episodes: int, moment: float) -> None:
+        """Go on to this number of episodes, or to the first end of a collection after this moment."""
+        playing = player(self._bench.engine, self._bench.chat, LIMITS, Sampling())
+        plan = Plan(group_size=1, num_parallel_episodes=NUM_PARALLEL, num_retries=4)
+        with TrajectoryWriter(self._path) as writer:
+            while self.num_done < num_episodes and time.monotonic() < moment:
+                num_wanted = min(200, num_episodes - self.num_done)
+                collector = Collector(playing, self._lease, self._bench.rewards, plan)
+                async with collector.collecting(self._source, num_wanted) as groups:
                     async for group in groups:
                         writer.write(Played(group.trajectories[0], group.rewards[0]))
-                num_done += num_wanted
-                num_lost += collector.progress.num_lost
-                num_dropped += collector.progress.num_groups_dropped
-            samples.append(await _sample(num_done, started))
-            print(samples[-1], f"{num_lost} lost, {num_dropped} dropped", file=sys.stderr, flush=True)
-    return num_lost, num_dropped, tuple(samples)
+                self.num_done += num_wanted
+                self.num_lost += collector.progress.num_lost
+                self.num_dropped += collector.progress.num_groups_dropped
 
 
 def _rounds(distinct: list[Task]) -> Iterator[Task]:
@@ -222,6 +233,7 @@ def report(done: Soak) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--episodes", type=int, default=10_000)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time, and audit")
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
     parser.add_argument("--keep", type=Path, help="leave all records in this folder, which must not exist")
     options = parser.parse_args()
@@ -231,7 +243,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(exist_ok=options.keep is None)
-        done = asyncio.run(soak(folder, options.episodes, seed=options.seed))
+        done = asyncio.run(
+            soak(folder, options.episodes, seed=options.seed, max_seconds=60 * options.minutes)
+        )
     report(done)
     sys.exit(bool(done.problems))
 

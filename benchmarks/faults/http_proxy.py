@@ -30,6 +30,8 @@ class Front:
         self._num_starts = 0
         self._starting = asyncio.Lock()
         self._child = self._start()
+        self._answering: set[asyncio.Task[None] | None] = set()
+        """Held here, since asyncio itself holds them weakly."""
 
     @property
     def _name(self) -> str:
@@ -61,6 +63,7 @@ class Front:
         raise SystemExit(f"{self._settings.server} does not listen on port {self._upstream}")
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._answering.add(task := asyncio.current_task())
         # cancelled when this proxy ends
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -69,12 +72,15 @@ class Front:
         with contextlib.suppress(OSError):
             writer.close()
             await writer.wait_closed()
+        self._answering.discard(task)
 
     async def _meet(self, head: bytes, body: bytes, writer: asyncio.StreamWriter) -> None:
         request = _request(body)
         fault = self._plan.at_call() if request else None
         if fault is not None:
             self._ledger.fault(fault, request, self._name)
+        if head.startswith(b"GET "):
+            fault = "HTTP 405"  # no stream for what the server says unasked: it would outlive its client here
         if fault in _STATUSES:
             writer.write(_STATUSES[fault])
             await writer.drain()
@@ -122,6 +128,7 @@ def _refusal(status: bytes, *headers: bytes) -> bytes:
 
 
 _STATUSES = {
+    "HTTP 405": _refusal(b"405 Method Not Allowed"),
     "HTTP 429": _refusal(b"429 Too Many Requests", b"retry-after: 1"),
     "HTTP 503": _refusal(b"503 Service Unavailable", b"retry-after: 1"),
     "HTTP 500": _refusal(b"500 Internal Server Error"),

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-TIMEOUT_SECONDS = 6.0
+TIMEOUT_SECONDS = 10.0
 """Of every server in mcp.json; an answer after it is too late."""
 MAX_MESSAGE_BYTES = 1_000_000
 """Of every server in mcp.json; a larger reply is not taken."""

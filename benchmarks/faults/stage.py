@@ -70,7 +70,7 @@ class Rates:
     own: float = 0.01
     """Of calls to our servers over stdio. One process serves all episodes, so a death there hits many."""
     third_party: float = 0.08
-    http: float = 0.05
+    http: float = 0.04
     start: float = 0.12
 
     @classmethod

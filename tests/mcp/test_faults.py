@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.leaks import nothing_leaks
+from tests.mcp.notes import notes_spec
 from turnwise.mcp.cassette import Cassette, History, Mode, Recorded
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
@@ -141,15 +142,18 @@ def test_a_slow_tool_on_a_healthy_server_times_out_and_keeps_its_server() -> Non
     run_episode(faulty(isolation="shared", timeout_seconds=0.3), episode)
 
 
-@pytest.mark.parametrize("what", ["flood", "flood_lines", "flood_blank"])
-def test_a_server_that_floods_its_stdout_is_ended(what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "max_bytes"),
+    [("flood", 100_000), ("flood_lines", 100_000), ("flood_lines", 8_000_000), ("flood_blank", 100_000)],
+)
+def test_a_server_that_floods_its_stdout_is_ended(what: str, max_bytes: int) -> None:
     async def episode(pool: Pool) -> None:
         async with pool.lease(["faulty"], "a") as toolbox:
             result = await do(toolbox, "write", what=what)
             assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
             assert "flooded stdout" in result.content
 
-    run_episode(faulty(isolation="process", max_message_bytes=100_000), episode)
+    run_episode(faulty(isolation="process", max_message_bytes=max_bytes), episode)
 
 
 def test_junk_on_stdout_is_skipped() -> None:
@@ -272,6 +276,19 @@ def test_the_breaker_opens_after_failures_in_a_row_and_closes_again() -> None:
 
     options = {"breaker_failures": 3, "breaker_seconds": 0.3, "num_retries": 0, "patience_seconds": 0}
     run_episode(faulty(isolation="shared", **options), episode)
+
+
+def test_a_broken_server_does_not_hold_up_episodes_that_do_not_call_it() -> None:
+    async def main() -> None:
+        options = {"breaker_failures": 1, "breaker_seconds": 600, "patience_seconds": 600, "num_retries": 0}
+        async with Pool([*faulty(isolation="shared", **options), notes_spec()]) as pool:
+            async with pool.lease(["faulty"], "breaks it") as toolbox:
+                assert (await do(toolbox, what="broken_reply")).cause is Cause.BAD_REPLY
+            assert pool.breakers["faulty"].is_open
+            async with asyncio.timeout(60), pool.lease(["faulty", "notes"], "other") as toolbox:
+                assert (await do(toolbox, "say", text="served")).content == "served"
+
+    asyncio.run(main())
 
 
 def test_a_tools_own_errors_never_open_the_breaker() -> None:

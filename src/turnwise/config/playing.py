@@ -180,7 +180,7 @@ class RolloutConfig(BaseModel):
     seconds: float = Field(default=300.0, gt=0)
     """Maximum wall time of an episode."""
     temperature: Temperature = 1.0
-    """Sampling temperature, 0.01 to 100, or 0; keep 1 for training. The trainer divides its logits by it too."""
+    """Sampling temperature, 0 or 0.01 to 100; keep 1 for training. The trainer divides its logits by it."""
     final_temperature: Temperature | None = Field(default=None, gt=0)
     """Temperature at the last step, reached linearly from `temperature`; none: constant."""
     dynamic_sampling: bool = True

@@ -48,6 +48,8 @@ _EXIT_GRACE_SECONDS = 1.0
 _TERM_GRACE_SECONDS = 0.5
 _FLOOD_MESSAGES = 16
 """Junk worth this many largest messages, with no valid one in between, is a flood and ends the server."""
+_JUNK_LINE_BYTES = 1_000
+"""A line of junk counts as at least this long: it takes as long (5 µs) as a kilobyte of a longer one."""
 
 _OBJECT = re.compile(rb"\s*\{")
 # The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
@@ -165,7 +167,7 @@ async def _read_stdout(
                 message = _parse(line)
                 if message is None:
                     vitals.num_junk_lines += 1
-                    num_junk_bytes += line.num_bytes + 1  # the newline too: blank lines can be a flood
+                    num_junk_bytes += max(line.num_bytes, _JUNK_LINE_BYTES)
                 else:
                     num_junk_bytes = 0
                     await inbox.send(SessionMessage(message))
