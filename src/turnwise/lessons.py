@@ -1,4 +1,4 @@
-"""Takes tasks with demonstrations, gives samples to imitate: the very tokens an episode of it would have."""
+"""Turn demonstrations into training samples with exactly the tokens that an episode would have."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

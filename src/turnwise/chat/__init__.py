@@ -1,4 +1,4 @@
-"""Takes messages, tools and sampled ids, gives prompts that extend each other exactly, and parsed turns."""
+"""Prompts as token ids, exact extensions of them, and the parsing of sampled turns."""
 
 from turnwise.chat.choice import open_chat
 from turnwise.chat.rendered import RenderedChat

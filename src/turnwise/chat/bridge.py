@@ -1,4 +1,4 @@
-"""Takes a hand-written renderer of the `renderers` library, gives prompts and exact extensions through it."""
+"""Prompts and exact extensions by a hand-written renderer of the `renderers` library."""
 
 from collections.abc import Sequence
 from functools import cached_property

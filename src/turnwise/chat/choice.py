@@ -1,4 +1,4 @@
-"""Takes a tokenizer, finds out how its model writes conversations and calls, gives the Chat for it."""
+"""Choose the chat format of a model from its tokenizer."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes text from outside, gives the same text with nothing in it that this tokenizer reads as structure."""
+"""Break special tokens and template tags in text that the model or a server wrote."""
 
 import re
 from collections.abc import Mapping, Sequence

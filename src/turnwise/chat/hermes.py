@@ -1,4 +1,4 @@
-"""Takes one turn's text in the Hermes form, gives its calls, text and thought or a typed error; and back.
+"""The Hermes format: parse one turn into calls, text and reasoning, and write turns in it.
 
     <think>thought</think> text <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>
 

@@ -1,4 +1,4 @@
-"""Takes a tokenizer and a name, gives what the `renderers` library has for it; only this file imports it."""
+"""The one import of the `renderers` library."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes a tokenizer, gives the same ids in a fraction of the time."""
+"""A tokenizer that encodes straight through its Rust library, with the same ids."""
 
 from typing import Any
 

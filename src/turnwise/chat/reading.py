@@ -1,4 +1,4 @@
-"""Takes sampled ids, gives a turn's structure: by the Hermes form, or by a renderer's own parser."""
+"""Parse sampled token ids into a turn, by the Hermes format or by a renderer's own parser."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""Takes a tokenizer, gives the Chat for its model: prompts, exact extensions, and turns as structure."""
+"""The `Chat` of a model: prompts, exact extensions and parsed turns."""
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Takes a tokenizer's own chat template, gives prompts and the exact glue after a sampled turn.
+"""Prompts from a tokenizer's own chat template, and the exact glue after a sampled turn.
 
 The glue is what the template writes between the end of an assistant's turn and the start of the next one:
 

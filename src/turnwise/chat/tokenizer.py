@@ -1,4 +1,4 @@
-"""Takes a model's name, folder or GGUF file, gives its tokenizer."""
+"""Load a tokenizer by model name, folder or GGUF file."""
 
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Takes what `turnwise view` was told, serves the page until it is stopped, or writes it to one file."""
+"""`turnwise view`: serve the page until interrupted, or write it to one file."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""Takes an index and an episode's number, gives the episode to look at: its turns, its group, its tokens."""
+"""One episode in full: its turns, its group and its tokens."""
 
 import json
 from collections.abc import Mapping, Sequence

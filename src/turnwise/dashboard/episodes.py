@@ -1,4 +1,4 @@
-"""Takes a line of a trajectory file, gives what the index keeps of the episode and of each of its calls."""
+"""Parse a line of a trajectory file into the rows that the index keeps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

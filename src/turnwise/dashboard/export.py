@@ -1,4 +1,4 @@
-"""Takes runs, gives one HTML file that needs no server: the page, its code and its answers."""
+"""Write runs and the page into one HTML file that needs no server."""
 
 import base64
 import hashlib

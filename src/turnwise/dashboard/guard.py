@@ -1,4 +1,4 @@
-"""Takes every request before anything else does: who may ask, under which name, and what a browser may do."""
+"""Check every request: its Host, its token and the headers a browser must obey."""
 
 import ipaddress
 import platform

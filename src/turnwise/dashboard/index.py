@@ -1,4 +1,4 @@
-"""Takes a run's folder that may still grow, gives an index of it: small, on disk, outside the run.
+"""The index of one run: an SQLite database outside the run's folder, updated as the run grows.
 
 Files are read once, from where the last reading ended; a line without its end is left for later. A file that
 a resumed run has cut or replaced is dropped from the index and read anew.

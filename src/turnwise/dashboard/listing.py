@@ -1,4 +1,4 @@
-"""Takes an index and a filter, gives a page of the trajectory list, and what there is to filter by."""
+"""The list of trajectories: filters, order and pages."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes a run's folder, gives its evaluations by family and difficulty, and what changed between two."""
+"""A run's evaluations by family and difficulty, and the difference of two."""
 
 import functools
 import json

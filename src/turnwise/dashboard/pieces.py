@@ -1,4 +1,4 @@
-"""Takes a run's folder and its model, gives the text of each token id, where the tokenizer is here."""
+"""The text of single token ids, if the model's tokenizer is on this machine."""
 
 import logging
 import os

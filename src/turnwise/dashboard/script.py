@@ -1,4 +1,4 @@
-"""Takes the page's modules, gives them as one script: a page of one script is there after one request."""
+"""Join the page's JavaScript modules into one script, so that the page loads with one request."""
 
 import re
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Takes an index and names, gives figures over steps: thinned to what a screen can show, never cut short."""
+"""Metrics over steps, reduced to as many points as a screen can show."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""Takes runs, gives the page and its answers over HTTP: JSON, and a stream that says when something grew."""
+"""The page's HTTP server: JSON answers, and a stream that announces changes."""
 
 import contextlib
 import json

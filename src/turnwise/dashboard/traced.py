@@ -1,4 +1,4 @@
-"""Takes an episode and the line that its update left of it, gives each token's part in that update."""
+"""Every token's part in the update: ratio, advantage and clipping."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes an index, gives how each tool and server did: calls, errors by class, latency, retries, breakers."""
+"""Calls by tool and server: errors by class, latency, retries and breakers."""
 
 import math
 import sqlite3

@@ -1,4 +1,4 @@
-"""Takes runs, keeps their indexes up to date in a thread of its own, gives word to whoever waits for it."""
+"""A thread that keeps the indexes up to date and notifies waiting pages."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Takes a setup, gives findings as they are made: what works, what is missing, and what to do about it."""
+"""`turnwise doctor`: check a setup and report findings as they are made."""
 
 from turnwise.doctor.examination import examine
 from turnwise.doctor.findings import Finding, Level, print_finding

@@ -1,4 +1,4 @@
-"""Takes weights, gives them to another process: as a block of memory, or as a model's or adapter's folder."""
+"""Pass weights to another process: as a block of shared memory, or as a model's or adapter's folder."""
 
 import copy
 import json

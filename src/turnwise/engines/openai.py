@@ -1,4 +1,4 @@
-"""Takes messages and tools, gives what an OpenAI-compatible endpoint answers: for evaluation and teachers.
+"""An OpenAI-compatible endpoint as a model that plays episodes, for evaluation and demonstrations.
 
 Token ids cannot cross such an interface and the log-probs of what was sampled do not come back, so an
 endpoint can be evaluated and can give demonstrations, but never be trained on.

@@ -1,4 +1,4 @@
-"""Takes token ids and gives sampled ones: an engine behind HTTP, on another GPU or machine.
+"""The client of an engine behind HTTP, on another GPU or machine.
 
 What was published is kept here. The server says with what it holds whether it is still that, so that one that
 was started again, or that another run has used, gets it anew before anything is sampled. See docs/engines.md.

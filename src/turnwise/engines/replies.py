@@ -1,4 +1,4 @@
-"""Takes the bytes of a chat completion and gives calls or text, checked: whatever the endpoint sent."""
+"""Parse and check the chat completions of an OpenAI-compatible endpoint."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Takes written completions and plays them as if a model had sampled them: for tests and `--script`.
+"""Play written completions as if a model had sampled them, for tests and `--script`.
 
 Either one list played in the order of the requests, or one list for each opening prompt. The second keeps no
 count: which completion is next is read off the prompt, so episodes may run side by side and be retried.

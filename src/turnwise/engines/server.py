@@ -1,4 +1,4 @@
-"""Takes an engine, gives it over HTTP: token ids in, token ids and log-probs out, weights as safetensors.
+"""An engine behind HTTP: token ids in, token ids and log-probs out, weights as safetensors.
 
     GET  /health     what it is and what it holds
     POST /complete   asks; a line for each as it is finished

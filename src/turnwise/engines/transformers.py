@@ -1,4 +1,4 @@
-"""Takes token ids and gives sampled ones: any causal model of transformers, on CPU, CUDA or MPS.
+"""The engine for any causal model of transformers, on CPU, CUDA or MPS.
 
 The event loop only waits: the model runs in one thread of its own, a step at a time, and between two steps
 requests come and go. See docs/engines.md for how a step is made up.

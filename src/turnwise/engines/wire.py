@@ -1,4 +1,4 @@
-"""Takes asks, completions and weights, gives the bytes in which they cross to an engine's server, and back.
+"""The bytes in which requests, completions and weights cross to an engine's server, and their checks.
 
 Numbers cross exactly: a float as the shortest decimals that read back as the same float, tensors as they lie
 in memory. What comes in is checked here, on both sides, and trusted from here on.

@@ -1,4 +1,4 @@
-"""Takes a server's command, gives its JSON-RPC streams: spawned clean, read within bounds, killed whole.
+"""Start a stdio server and read its JSON-RPC lines within bounds; kill its whole process group at the end.
 
 The SDK's own stdio transport joins chunks quadratically, takes lines of any length, logs a traceback per
 line of junk and cannot tell why a server went away; training meets all four, hence this one.

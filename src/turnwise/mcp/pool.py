@@ -1,4 +1,4 @@
-"""Takes server specs, gives episodes their tools: `async with pool.lease(servers, episode_id) as toolbox`."""
+"""The pool of warm server connections: `async with pool.lease(servers, episode_id) as toolbox`."""
 
 import asyncio
 import contextlib

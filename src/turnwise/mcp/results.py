@@ -1,4 +1,4 @@
-"""Takes a server's reply, gives the one text the model reads: flat, sanitised, redacted, cut to a budget."""
+"""Turn a server's reply into the text the model reads: flat, sanitised, redacted and cut to a budget."""
 
 import json
 import re

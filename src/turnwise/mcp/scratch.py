@@ -1,4 +1,4 @@
-"""Gives server processes fresh directories filled from a template, and takes them away again."""
+"""Fresh scratch directories for server processes, filled from a template and removed afterwards."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Takes a `Service` (named tools with handlers), gives an MCP server over stdio or streamable HTTP."""
+"""Serve a `Service` (named tools with handlers) over MCP, by stdio or streamable HTTP."""
 
 import json
 import logging

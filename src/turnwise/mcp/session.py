@@ -1,4 +1,4 @@
-"""Takes a server's spec, gives one live connection to it: its tools, and calls that fail in typed ways."""
+"""One live connection to a server: its tools, and calls that fail in typed ways."""
 
 import asyncio
 import contextlib

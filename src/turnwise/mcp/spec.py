@@ -1,4 +1,4 @@
-"""Takes an `mcp.json` as the ecosystem writes it, gives one checked `ServerSpec` per server."""
+"""Read an `mcp.json` into one checked `ServerSpec` per server."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Takes one turn's calls, gives their results in order: checked, routed, retried, recorded, made readable."""
+"""Execute one turn's calls: checked, routed, retried, recorded, and returned in order."""
 
 import asyncio
 import difflib

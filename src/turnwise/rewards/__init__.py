@@ -1,4 +1,4 @@
-"""Takes a finished trajectory, gives its `Reward`: a weighted sum of named parts, each from 0 to 1."""
+"""Rewards: a weighted sum of named parts, each from 0 to 1, for a finished trajectory."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Takes a truth's answer and the model's final message, gives whether the message says just that."""
+"""Whether the model's final message states the expected answer."""
 
 import json
 import logging

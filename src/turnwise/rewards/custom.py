@@ -1,4 +1,4 @@
-"""Takes `module:function` of the user's own, gives a checked reward function, or says what is wrong."""
+"""Load and check a user's own reward function, given as `module:function`."""
 
 import importlib
 import inspect

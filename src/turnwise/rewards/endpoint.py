@@ -1,4 +1,4 @@
-"""Takes chat messages, gives the reply of an OpenAI-compatible endpoint, or RewardDown saying why not."""
+"""The judge's client: chat completions of an OpenAI-compatible endpoint, with retries."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Takes a trajectory and a rubric, gives a language model's score of it from 0 to 1, cached on disk."""
+"""The `judge` reward: a language model scores a trajectory by a rubric; verdicts are cached on disk."""
 
 import asyncio
 import hashlib

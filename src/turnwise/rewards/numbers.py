@@ -1,4 +1,4 @@
-"""Takes a model's final message, gives the one number it states with its units, or None if it hedges."""
+"""Find the one number that a message states, with its units; None if it hedges."""
 
 import math
 import re

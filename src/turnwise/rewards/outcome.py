@@ -1,4 +1,4 @@
-"""Takes a trajectory, gives 1 for doing everything its task's truth asks, 0 for anything less."""
+"""The `outcome` reward: 1 if everything the task's truth asks for was done, else 0."""
 
 from turnwise.rewards.answer import says_answer
 from turnwise.rewards.state import makes_writes, passes_probes

@@ -1,4 +1,4 @@
-"""Takes a trajectory, gives whether it changed exactly what the truth asks, and left the state asked for."""
+"""Rewards for changes: exactly the expected writes, and probes of the servers' state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

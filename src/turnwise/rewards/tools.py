@@ -1,4 +1,4 @@
-"""Takes a trajectory, gives how it used its tools: those it must, those it may not, and how well."""
+"""Rewards for tool use: required and forbidden tools, milestones, format and errors."""
 
 from turnwise.types import Fault, Trajectory
 

@@ -1,4 +1,4 @@
-"""Takes a `Layout`, gives the launch of a zygote inside bubblewrap."""
+"""Start a zygote inside bubblewrap."""
 
 import os
 import shutil

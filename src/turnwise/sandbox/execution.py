@@ -1,4 +1,4 @@
-"""Gives the words of the sandbox: what code may use (`Limits`) and what became of it (`Execution`)."""
+"""The sandbox's vocabulary: limits, outcomes and errors of an execution."""
 
 from dataclasses import dataclass
 from enum import StrEnum

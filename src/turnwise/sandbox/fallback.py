@@ -1,4 +1,4 @@
-"""Takes a `Layout`, gives the launch of a zygote that confines its children by Landlock alone."""
+"""Start a zygote that confines its children by Landlock alone, where bubblewrap is missing."""
 
 import contextlib
 import os

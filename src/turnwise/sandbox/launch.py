@@ -1,4 +1,4 @@
-"""Gives `Launch`, how a zygote is started, and starts it: a process and the socket that controls it."""
+"""Start a zygote process and the socket that controls it."""
 
 import json
 import os

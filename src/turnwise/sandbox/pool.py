@@ -1,4 +1,4 @@
-"""Takes code and variables, gives `Execution`s: a few warm workers, each execution in a clean process."""
+"""The sandbox: a few warm workers, every execution in a clean process."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Takes a server's name and its backend, gives the `Service` with exactly the tools of tools.json."""
+"""Bind a backend to exactly the tools that tools.json declares for a server."""
 
 import functools
 import json

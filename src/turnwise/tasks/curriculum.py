@@ -1,4 +1,4 @@
-"""Takes tasks, a curriculum and its state, gives the next tasks to play and the state after them.
+"""Draw the next tasks from a curriculum and its state.
 
 Everything that a draw depends on is in the state, so a restored run goes on as if never stopped.
 """

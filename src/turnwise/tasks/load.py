@@ -1,4 +1,4 @@
-"""Takes a JSON, JSONL or Parquet file, gives its tasks; and writes tasks to such a file, the same again."""
+"""Read tasks from a JSON, JSONL or Parquet file, and write them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Takes a world and leases on its servers, gives tasks whose truth its reference plan was seen to produce.
+"""Make tasks over a world whose truth was seen to follow from a reference plan.
 
 Each plan is carried out twice, in two leases; the second time must come to the same truth.
 """

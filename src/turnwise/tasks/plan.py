@@ -1,4 +1,4 @@
-"""Takes a case and a toolbox, gives what came of carrying out its plan: the demonstration, the conclusion."""
+"""Carry out a task's reference plan with real tools and record the demonstration."""
 
 import json
 from collections.abc import Sequence

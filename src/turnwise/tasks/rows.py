@@ -1,4 +1,4 @@
-"""Takes one row of a task file, gives a `Task`, or a `RowError` that names the field; and back."""
+"""Convert one row of a task file to a `Task` and back; a `RowError` names the field."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

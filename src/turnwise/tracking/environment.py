@@ -1,4 +1,4 @@
-"""Takes the environment and `.env`, gives what a tracker's process may know of it, and texts without keys."""
+"""The environment variables a tracker's process may see, and text without secrets."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Takes trajectories and what they earned, gives episodes to look at: texts of bounded length."""
+"""Episodes as trackers show them: texts of bounded length."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Takes a recipe or a path, gives a run's folder: its paths, its figures line by line, its log, one writer.
+"""A run's folder: its paths, its metrics line by line, its log, and one writer at a time.
 
     runs/cpu-20261115-070000/
       recipe.json  versions.json            what is run, and by which packages, commit and seed

@@ -1,4 +1,4 @@
-"""Takes one step's figures at a time, gives JSON lines that are whole, whatever happens to the process."""
+"""Append JSON lines to a file so that a kill leaves no torn line behind."""
 
 import json
 import logging

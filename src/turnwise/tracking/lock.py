@@ -1,4 +1,4 @@
-"""Takes a path, gives the one lock on it; whoever comes second is told who holds it.
+"""A lock file that the kernel releases when its process ends; the error names the holder.
 
 The kernel lets go of it when the process ends, however it ends: no lock is ever left behind.
 """

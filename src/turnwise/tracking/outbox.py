@@ -1,4 +1,4 @@
-"""Takes records without ever waiting, gives them to one tracker's process, and counts what was lost."""
+"""A tracker's queue: never blocks the run, sends records to the tracker's process, counts losses."""
 
 import contextlib
 import json

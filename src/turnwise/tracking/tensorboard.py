@@ -1,4 +1,4 @@
-"""Takes a run's figures and episodes, gives TensorBoard's event files in the run's `tensorboard` folder."""
+"""Write metrics and episodes as TensorBoard event files in the run's folder."""
 
 import json
 import time

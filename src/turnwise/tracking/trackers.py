@@ -1,4 +1,4 @@
-"""Takes a recipe's trackers, gives them as one: each record goes to all of them, and none is waited for."""
+"""All trackers of a recipe as one: every record goes to each, and none is waited for."""
 
 import logging
 import math

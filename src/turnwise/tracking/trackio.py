@@ -1,4 +1,4 @@
-"""Takes a run's figures and episodes, gives a run in trackio: on this machine, or on a Space of the hub."""
+"""Send metrics and episodes to trackio, on this machine or on a Space of the hub."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Takes an episode, gives it as plain text, for trackers that have no view of conversations."""
+"""An episode as plain text, for trackers without a view of conversations."""
 
 from turnwise.tracking.records import Episode, Said
 

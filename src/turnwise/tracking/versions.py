@@ -1,4 +1,4 @@
-"""Gives what a run was run by: Python, platform, packages, the commit it was started from, the seed."""
+"""What a run was run with: Python, platform, packages, commit and seed."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""Takes a run's figures, episodes, recipe and files, gives a W&B run, or files to sync later."""
+"""Send metrics, episodes, recipe and files to a W&B run, online or offline."""
 
 import os
 import uuid

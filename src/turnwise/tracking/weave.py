@@ -1,4 +1,4 @@
-"""Takes a run's episodes and evaluations, gives traces and evaluations on Weave; it keeps no figures."""
+"""Send episodes and evaluations to Weave as traces; it keeps no metrics."""
 
 import logging
 import re

@@ -1,4 +1,4 @@
-"""Takes a causal model, gives it LoRA adapters by name, and merges one of them into plain weights."""
+"""LoRA adapters of a causal model, by name, and merging them into plain weights."""
 
 import warnings
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Takes the queries, keys and values of a packed tree, gives attention along each path, exact both ways.
+"""Exact attention along every path of a packed tree, forward and backward.
 
 Each segment is attended to in two pieces: by itself, causally, and by all its descendants, in full. Pieces
 are merged by their log-sum-exps. The backward pass of a piece under the *merged* output and log-sum-exp gives

@@ -1,4 +1,4 @@
-"""Takes samples, gives them as tensors over the model's own tokens alone, and splits them for the update.
+"""Samples as tensors over the model's own tokens, and their split into minibatches.
 
 A row is a sample, a column one of its own tokens, from the left; prompts and tool output have no columns, so
 "the next token" is always the next one that the model chose.

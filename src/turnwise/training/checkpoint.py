@@ -1,4 +1,4 @@
-"""Takes tensors and facts, gives a checkpoint on disk: whole or not there, checked when it is read.
+"""Checkpoints on disk: complete or absent, verified when read.
 
     checkpoints/
       step-000020/            tensors.safetensors  facts.json  manifest.json (the others' digests)

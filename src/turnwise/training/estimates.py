@@ -1,4 +1,4 @@
-"""Takes a batch and what the models say of it before the update, gives advantages and returns by token."""
+"""Advantages and returns by token, from a batch and the models' scores before the update."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Takes queries, keys and values of a packed tree, gives attention along each path by CUDA's flash kernels.
+"""Attention along every path of a packed tree by CUDA's flash kernels.
 
 As in `attention`, but token by token, [N, heads, dim], which is how the model has them: the kernels take rows
 of many lengths that stand one after the other, so that all segments attend to themselves in one call, and

@@ -1,4 +1,4 @@
-"""Takes a network, gives it spread over ranks by FSDP2: each holds a part of every layer's weights.
+"""Shard a network over ranks by FSDP2.
 
 A layer's weights come together for its turn in the forward and in the backward pass and go again; gradients
 are added up over ranks and each keeps the part that it has the weights of.

@@ -1,4 +1,4 @@
-"""Takes final hidden states, gives the log-probs of chosen tokens and the entropy, without all the logits.
+"""Log-probs of chosen tokens and entropies from hidden states, without materialising all logits.
 
 The head is applied where a token is predicted and nowhere else, to a chunk of positions at a time. Backward
 computes the logits of a chunk again, so that [tokens, vocabulary] never exists; a single chunk is kept.

@@ -1,4 +1,4 @@
-"""Takes demonstrations, gives their cross-entropy as shares of a token mean, and its weight at a step."""
+"""The cross-entropy term on demonstrations, and its weight at a step."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Takes one piece of attention, gives its output with its log-sum-exp, and its gradients under a given one.
+"""One piece of attention: its output and log-sum-exp, and its gradients under given ones.
 
 Queries are [b, h, q, d]; keys and values [b, 1 or h, k, d]. The fused kernels of torch are called by their
 own names because `scaled_dot_product_attention` keeps the log-sum-exp to itself.

@@ -1,4 +1,4 @@
-"""Takes samples, gives what the model runs on: one packed tree of their tokens, or plain padded rows.
+"""The token layout of a micro-batch: one packed tree, or plain padded rows.
 
 The packed row holds every prefix that samples share once (see `tree`). Where all micro-batches of a pass
 begin alike, that prefix is run once for all of them: a row then holds what comes after it (`num_carried`

@@ -1,4 +1,4 @@
-"""Takes what goes into an adapted linear layer, gives what comes out: base and adapter in three products.
+"""A LoRA linear layer computed in the model's own type, base and adapter in three products.
 
 peft has the adapter's part in the adapter's own fp32: a copy of every input in fp32, kept for the backward
 pass, and products that tensor cores do not help with. Here it is in the model's type, as engines compute it;

@@ -1,4 +1,4 @@
-"""Takes samples and a budget of tokens, gives the parts that an update goes over one by one."""
+"""Split samples into micro-batches within a budget of tokens."""
 
 import itertools
 from bisect import bisect_left

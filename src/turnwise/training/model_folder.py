@@ -1,4 +1,4 @@
-"""Takes a trained policy, gives a folder that others load: merged weights, or the adapter alone.
+"""Save a trained policy as a folder that others load: merged weights, or the adapter alone.
 
     config.json  generation_config.json  model.safetensors     what transformers and vLLM read
     tokenizer.json  tokenizer_config.json  chat_template.jinja

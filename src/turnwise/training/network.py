@@ -1,4 +1,4 @@
-"""Takes a causal model and a layout, gives log-probs, entropies and hidden states where they are needed."""
+"""The model as scoring runs it: trunk, then the head where tokens are predicted."""
 
 from contextlib import nullcontext
 from typing import Any, NamedTuple

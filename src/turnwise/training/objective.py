@@ -1,4 +1,4 @@
-"""Takes live scores of some rows and the lesson they are part of, gives their shares of the minibatch's loss.
+"""The loss of a minibatch, computed in shares by micro-batch.
 
 The shares of all micro-batches of a minibatch add up to its loss: every denominator is counted over the whole
 minibatch beforehand.

@@ -1,4 +1,4 @@
-"""Takes named parameters and the gradients of micro-batches, gives AdamW steps with states in fp32.
+"""AdamW with fp32 states over gradients accumulated from micro-batches.
 
 Parameters of fewer than 32 bits have an fp32 twin here that gradients are added up in and steps are taken on:
 in bf16 an update of 1/500 of a weight's size is lost altogether. Of a parameter that is spread over ranks

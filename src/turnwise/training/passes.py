@@ -1,4 +1,4 @@
-"""Takes a policy and a token budget, gives its scores of any number of samples, in micro-batches.
+"""Scores of any number of samples, in micro-batches within a token budget.
 
 With several ranks each runs its share of the micro-batches, and all get the figures of all of them.
 """

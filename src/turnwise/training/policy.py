@@ -1,4 +1,4 @@
-"""Takes samples, gives log-probs, entropies and values of the model's own tokens, gradients or not."""
+"""The policy: log-probs, entropies and values of the model's own tokens."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Takes the keys and values that layers made of a prefix, gives them to micro-batches, and gradients back."""
+"""Keys and values of a prefix, computed once for all micro-batches, and their gradients."""
 
 from collections.abc import Mapping
 

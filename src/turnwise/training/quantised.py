@@ -1,4 +1,4 @@
-"""Takes a model that is to be loaded, gives it a frozen base of 4 bits a weight (NF4), and numbers again.
+"""A frozen base of 4 bits per weight (NF4), and the plain numbers behind it.
 
 A weight is 4 bits and a share of its block's scale; the scales are quantised once more (double quantisation).
 These packed bytes and scales are nobody's business but this machine's: what is published, saved or exported

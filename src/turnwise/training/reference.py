@@ -1,4 +1,4 @@
-"""Takes the policy and a ReferenceConfig, gives the weights of what the policy is held near, and moves them.
+"""The reference policy of the KL term: frozen, copied now and then, or a moving average.
 
 Only tensors that learn are kept twice: with LoRA that is the adapter, never the base. A frozen reference of a
 LoRA policy keeps nothing at all, it is the base with the adapter off. Averaging A and B is not averaging

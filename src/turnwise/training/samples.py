@@ -1,4 +1,4 @@
-"""Takes whole groups, gives samples: token ids, which of them the model chose, and what each earned."""
+"""Samples: a trajectory's token ids, which of them the model chose, and what it earned."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Takes a policy and samples of demonstrations, gives the policy fine-tuned on their own tokens."""
+"""Supervised fine-tuning of a policy on demonstrations."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Takes a strategy by name, gives what spreads a policy's weights over ranks."""
+"""The sharding strategies by name."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Takes a parameter that may be spread over ranks, gives this rank's part of it and where that stands.
+"""A rank's part of a sharded parameter, and where it lies in the full tensor.
 
 A part is a run of the whole tensor's numbers in their order, so its start and its length say all: FSDP2 cuts
 between rows, ZeRO-3 anywhere. What is not spread is one part, the whole of it.

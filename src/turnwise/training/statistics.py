@@ -1,4 +1,4 @@
-"""Takes what an update kept of each token, gives the step's metrics by name and the ratio's histogram.
+"""The metrics of an update, and the histogram of ratios.
 
 All figures are over learnable tokens unless they say otherwise, and over the whole batch: of each sample the
 last pass of the update counts.

@@ -1,4 +1,4 @@
-"""Takes a lesson, gives the optimizer steps taken on it: minibatches of whole groups, epoch by epoch."""
+"""The optimizer steps of an update: minibatches of whole groups, epoch by epoch."""
 
 import math
 from collections import defaultdict

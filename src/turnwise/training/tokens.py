@@ -1,4 +1,4 @@
-"""Takes what an update kept of each token, gives it sample by sample, and lines of a file to look at it by.
+"""What an update computed for every token, by sample, and the file it is written to.
 
 Columns have one entry an own token, in the order they were sampled. A column whose entries are all the same
 is that one number: so it is with the advantages of a group, and the ratios of a single optimizer step.

@@ -1,4 +1,4 @@
-"""Takes samples of whole groups, gives one update of the policy and everything worth knowing about it.
+"""The trainer: one update of the policy from samples of whole groups, with its metrics.
 
 Three distributions, never confused: μ the sampler as it sampled, π_old the policy before the update, π_θ the
 policy while it is being updated; beside them π_ref, what it is held near.

@@ -1,4 +1,4 @@
-"""Takes samples, gives the order and the segments in which what they share stands once.
+"""Arrange samples as a tree in which shared prefixes appear once.
 
 Samples in the order of their ids, each without what it shares with the one before it, are the tree depth
 first: whatever follows a segment is one range.

@@ -1,4 +1,4 @@
-"""Takes the hidden state before each own token, gives the value of the state it was chosen in."""
+"""The value head: a linear layer on the hidden state before every own token."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Takes a network, gives it spread over ranks by DeepSpeed's ZeRO-3: each holds a part of every parameter.
+"""Shard a network over ranks by DeepSpeed's ZeRO-3.
 
 DeepSpeed brings a module's weights together for its turn and lets them go. Gradients are added up here as
 they come, each rank keeping those of its own part, and steps are taken by the optimizer that takes all

@@ -1,4 +1,4 @@
-"""Takes one packed step's queries and gives attention over shared prefixes, own rows and fresh tokens.
+"""Attention of one packed step over shared prefixes, each request's own row and fresh tokens.
 
 A step packs one token of every running row and chunks of prompts into one sequence. Each part of a token's
 context is attended to on its own, and the parts are merged exactly by their log-sum-exps (as in Hydragen,

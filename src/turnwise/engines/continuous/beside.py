@@ -1,4 +1,4 @@
-"""Takes an adapter, runs it beside weights that cannot be changed: how a quantised base samples."""
+"""Apply a LoRA adapter beside weights that cannot be changed, such as a quantised base."""
 
 from collections.abc import Callable
 from typing import Any

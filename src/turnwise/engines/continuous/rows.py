@@ -1,4 +1,4 @@
-"""Takes the running requests' own keys and values, one row each, and gives them as one dense block."""
+"""Keys and values of the running requests, one row each, in one dense block."""
 
 import torch
 

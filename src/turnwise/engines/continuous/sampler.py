@@ -1,4 +1,4 @@
-"""Takes logits and one uniform number a row, gives the sampled id and its log-prob, row by row.
+"""Sample one token per row from logits and one uniform number per row.
 
 A row's number comes from its request alone (seed, prompt, position), so what else is in the batch is no
 part of the draw.

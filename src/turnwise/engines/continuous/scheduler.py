@@ -1,4 +1,4 @@
-"""Takes requests as they come, gives completions as they finish: one forward pass a step for all of them.
+"""Continuous batching: one forward pass per step for all running requests.
 
 A request is admitted when memory for all of it is sure, waits while the unknown part of its prompt is
 computed in chunks beside the others' decoding, then joins the running rows until its last token.

@@ -1,4 +1,4 @@
-"""Takes token ids and gives back the keys and values already computed for their longest known prefix.
+"""A radix tree of computed keys and values, looked up by the longest known prefix.
 
 A radix tree: a node holds some tokens and their keys and values, its ancestors hold what comes before them.
 

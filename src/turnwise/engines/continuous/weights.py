@@ -1,4 +1,4 @@
-"""Takes named tensors and puts them into a model's parameters, all of them or none."""
+"""Load named tensors into a model's parameters, all of them or none."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes what the engine wants, says it as vLLM does: what differs between vLLM 0.22 and 0.32 is here."""
+"""Every call into vLLM; differences between its versions 0.22 and 0.32 are handled here."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Takes token ids and gives sampled ones: vLLM's asynchronous engine, which has a process of its own.
+"""The vLLM engine: vLLM's asynchronous engine in a process of its own.
 
 It is started by the first request, and again, with the weights last published, by the first request after it
 died. See docs/engines.md.

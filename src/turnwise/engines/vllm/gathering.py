@@ -1,4 +1,4 @@
-"""Takes what vLLM's scheduler says of a request step by step, gives it once, as the request ends.
+"""A vLLM scheduler that holds a request's tokens back until the request is finished.
 
 vLLM hands every token of every request from its process to ours by itself, with log-probs in three arrays of
 one entry. Nobody here reads a turn before it is whole, and with a small model that traffic costs more than

@@ -1,4 +1,4 @@
-"""Takes what is told to vLLM's own process: weights to load, what it holds, when to end."""
+"""The part of us that runs inside vLLM's process: it loads weights and reports what it holds."""
 
 import os
 import select

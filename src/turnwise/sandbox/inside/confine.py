@@ -1,4 +1,4 @@
-"""Takes the settings, and gives up in this process everything that model-written code must not have."""
+"""Give up everything that model-written code must not have, for good, in this process."""
 
 import os
 import random

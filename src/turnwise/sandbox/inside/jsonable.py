@@ -1,4 +1,4 @@
-"""Takes any Python value, gives the plain JSON value closest to it, or raises TypeError."""
+"""Convert any Python value to the closest plain JSON value."""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""Takes plain arguments, makes the Linux calls that Python lacks, and raises OSError when one fails."""
+"""Linux calls that Python's standard library lacks."""
 
 import ctypes
 import errno

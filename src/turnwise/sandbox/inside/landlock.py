@@ -1,4 +1,4 @@
-"""Takes the paths that may be read, and shuts this process out of every other file, of TCP and of signals."""
+"""Restrict this process by Landlock: files, TCP and signals."""
 
 import os
 import struct

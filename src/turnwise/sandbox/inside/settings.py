@@ -1,4 +1,4 @@
-"""Gives the `Settings` that the host sends a zygote once, at its start."""
+"""The settings that the host sends to a zygote once, at its start."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Takes source texts and variables, runs them as `__main__`, gives the value or the traceback as text."""
+"""Run source text as `__main__` and return its value or its traceback."""
 
 import ast
 import builtins

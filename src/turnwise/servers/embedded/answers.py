@@ -1,4 +1,4 @@
-"""Takes the market and a question, gives the answer in one sentence, or None when the facts hold none."""
+"""Answer a question about the market in one sentence, or None if the facts do not say."""
 
 import dataclasses
 import re

@@ -1,4 +1,4 @@
-"""Takes a tool's arguments as a model wrote them, gives checked values or a ToolError that says how."""
+"""Check a tool's arguments as the model wrote them; a ToolError says what is wrong."""
 
 from datetime import date, datetime
 

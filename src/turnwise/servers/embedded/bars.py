@@ -1,4 +1,4 @@
-"""Takes the companies, gives their daily bars, and splits a day into hours and minutes that add up to it."""
+"""Daily price bars of all companies, and their exact split into hours and minutes."""
 
 from array import array
 from collections.abc import Mapping, Sequence

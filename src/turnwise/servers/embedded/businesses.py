@@ -1,4 +1,4 @@
-"""Gives the word lists of the embedded world: lines of business, and parts of invented names."""
+"""Word lists of the embedded world: lines of business, and parts of invented names."""
 
 from dataclasses import dataclass
 

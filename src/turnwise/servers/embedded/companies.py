@@ -1,4 +1,4 @@
-"""Takes the world's seed, gives about 200 invented companies with their profiles."""
+"""About 200 invented companies with their profiles, drawn from the world's seed."""
 
 from dataclasses import dataclass
 from datetime import date

@@ -1,4 +1,4 @@
-"""Gives pages that share words with the market's documents and hold no fact of it: (slug, title, text)."""
+"""Web pages that share words with the market's documents but hold no fact of it: (slug, title, text)."""
 
 DISTRACTORS = (
     (

@@ -1,4 +1,4 @@
-"""Takes the market and its news, gives the pages of its web: companies, reports, people, sectors, days."""
+"""The pages of the embedded web: companies, reports, people, sectors and days."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

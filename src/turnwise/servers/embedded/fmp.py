@@ -1,4 +1,4 @@
-"""Takes a world, gives the FMP tools over it."""
+"""Financial Modeling Prep's tools over the embedded world."""
 
 from collections.abc import Mapping
 from typing import Any

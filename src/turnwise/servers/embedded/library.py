@@ -1,4 +1,4 @@
-"""Takes pages, gives a full-text index of them, and for a query the pages that fit best."""
+"""A full-text index of pages, and the search for those that fit a query best."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""Takes companies, daily bars and quarters, gives every derived fact: quotes, movers, statements, hours."""
+"""The market's derived facts: quotes, movers, statements and hours."""
 
 import functools
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Takes what somebody typed for a company, gives the companies it may mean, best match first."""
+"""Find the companies that a typed name or symbol may mean, best match first."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""Takes the market, gives news articles that say only what is true in it, and their sentiment."""
+"""News articles that state only facts of the market, with their sentiment."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Takes a world, gives the Polygon tools over it."""
+"""Polygon's tools over the embedded world."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date

@@ -1,4 +1,4 @@
-"""Takes a question in plain words, gives what it names: companies, a period, a day, a group of companies."""
+"""Recognise what a question names: companies, a period, a day, a group of companies."""
 
 import re
 from collections.abc import Sequence

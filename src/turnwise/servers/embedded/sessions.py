@@ -1,4 +1,4 @@
-"""Gives the frozen clock of the embedded world, its trading sessions and whether the market is open."""
+"""The frozen clock of the embedded world, its trading sessions and the market's status."""
 
 import bisect
 from collections.abc import Sequence

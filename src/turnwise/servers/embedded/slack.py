@@ -1,4 +1,4 @@
-"""Takes a world, gives the Slack tools over a workspace that each episode sees as its own."""
+"""Slack's tools over a workspace that every episode sees as its own."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""Takes a company, gives its income statements; the four quarters of a year add up to the year."""
+"""Income statements of a company; the four quarters of a year add up to the year."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

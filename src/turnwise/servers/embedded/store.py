@@ -1,4 +1,4 @@
-"""Takes a seed, gives the world as a SQLite image, made once and then read from the cache directory."""
+"""The world as an SQLite image, generated once and then read from the cache directory."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""Takes a key of names and numbers, gives one reproducible stream of random values."""
+"""A reproducible stream of random values for a key of names and numbers."""
 
 import random
 from collections.abc import Sequence

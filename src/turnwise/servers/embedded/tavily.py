@@ -1,4 +1,4 @@
-"""Takes a world, gives the Tavily tools over its web."""
+"""Tavily's tools over the embedded web."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes the market, gives the Slack workspace that every episode starts from: channels, members, messages."""
+"""The Slack workspace that every episode starts from: channels, members and messages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

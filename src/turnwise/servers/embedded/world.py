@@ -1,4 +1,4 @@
-"""Takes a seed, gives the embedded world: its market, its news and its searchable web."""
+"""The embedded world of a seed: its market, its news and its searchable web."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Takes arguments as a model wrote them, gives values safe to send to a provider, or a `ToolError`."""
+"""Check arguments as the model wrote them before they are sent to a provider."""
 
 import re
 from datetime import date

@@ -1,4 +1,4 @@
-"""Takes the fmp tools' arguments, gives answers from Financial Modeling Prep's stable API."""
+"""Financial Modeling Prep's tools over its stable API."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes a provider's account, gives its JSON over HTTP or the right fault: `ToolError` or `Unavailable`."""
+"""A provider's JSON API over HTTP, with retries; failures become `ToolError` or `Unavailable`."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""Takes the polygon tools' arguments, gives answers from Polygon's REST API."""
+"""Polygon's tools over its REST API."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Takes a provider's parsed JSON, gives its records and fields as documented, or `Unavailable`."""
+"""Read records and fields from a provider's JSON; another shape than documented is `Unavailable`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

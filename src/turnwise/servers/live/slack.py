@@ -1,4 +1,4 @@
-"""Takes the slack tools' arguments, gives what Slack's Web API does and says in a real workspace."""
+"""Slack's tools over its Web API, in a real workspace."""
 
 import html
 import re

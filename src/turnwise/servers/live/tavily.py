@@ -1,4 +1,4 @@
-"""Takes the tavily tools' arguments, gives answers from Tavily's search API."""
+"""Tavily's tools over its search API."""
 
 from typing import Any
 
