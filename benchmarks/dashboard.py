@@ -17,9 +17,9 @@ import uvicorn
 from turnwise.dashboard import conversation, listing, series
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.listing import Filter
-from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.runs import Run, Runs
 from turnwise.dashboard.server import application
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
 

@@ -39,7 +39,7 @@ IMPORTED = (
     "peft",
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.models.auto.modeling_auto",
-    "turnwise.run.opened",
+    "turnwise.run.training_run",
     "turnwise.run.loop",
 )
 """By a training run; imported once, before the forks."""

@@ -39,12 +39,12 @@ from turnwise.config import PRESETS, load_recipe
 from turnwise.evaluate.statistics import mean, paired_difference
 from turnwise.evaluate.summary import rates_by_task, summarise
 from turnwise.run.loop import train
-from turnwise.run.opened import Run, open_run
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import Run, open_run
 from turnwise.tracking.folder import RunFolder
-from turnwise.training.samples import Sample
-from turnwise.training.trainer import StepResult, Trainer
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.trainer import StepResult, Trainer
 
 GATE = ("true rewards", "learning rate 0", "shuffled")
 SHORT = {"learning rate 0": 10, **dict.fromkeys(PRESETS, 25)}

@@ -110,7 +110,7 @@ QUICK = Shape(2, 2, 100, 2, 6, 14)
 
 
 def make_samples(shape: Shape, vocab_size: int) -> list[Any]:
-    from turnwise.training.samples import Sample
+    from turnwise.training.packing.samples import Sample
 
     source = random.Random(0)
 
@@ -169,8 +169,8 @@ Update = Callable[[list[Any]], int]
 
 def ours(model: Any, options: argparse.Namespace) -> Update:
     from turnwise.config import Recipe
-    from turnwise.training.policy import Policy
-    from turnwise.training.trainer import Trainer
+    from turnwise.training.model.policy import Policy
+    from turnwise.training.update.trainer import Trainer
 
     recipe = Recipe.model_validate(
         {

@@ -84,7 +84,7 @@ def write_model(name: str, folder: Path, device: str) -> None:
 
     from benchmarks.long import SIZES
     from turnwise.chat import load_tokenizer
-    from turnwise.engines.handover import write_model as write_weights
+    from turnwise.engines.weight_transfer import write_model as write_weights
 
     tokenizer = load_tokenizer("embedded")
     rival = find_spec("trl")

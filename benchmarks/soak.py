@@ -34,12 +34,12 @@ from rich.console import Console
 from rich.table import Table
 from stage import TURNWISE, Rates, missing, servers, tasks
 
+from turnwise.assembly.workbench import Workbench, open_workbench
 from turnwise.config import Recipe
 from turnwise.rollout.collector import Collector, Plan
 from turnwise.rollout.episode import Limits, player
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.types import Sampling, Task
-from turnwise.workbench import Workbench, open_workbench
 
 NUM_PARALLEL = 32
 LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds=120)

@@ -140,8 +140,8 @@ def make_model(name: str, device: str) -> Any:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
+    from turnwise.assembly.workbench import load_model
     from turnwise.config import ModelConfig
-    from turnwise.workbench import load_model
 
     dtype = torch.float32 if device == "cpu" else torch.bfloat16
     if name == "smollm2":
@@ -171,9 +171,9 @@ def update_ours(model: Any, shape: Shape, *, is_shared: bool, kernels: str) -> C
 
     from turnwise.algorithms.losses import Bounds, clip
     from turnwise.config.learning import PolicyConfig
-    from turnwise.training.passes import Passes
-    from turnwise.training.policy import Policy
-    from turnwise.training.samples import Sample
+    from turnwise.training.model.policy import Policy
+    from turnwise.training.packing.samples import Sample
+    from turnwise.training.update.scoring import Passes
 
     prefix, own, advantages = make_batch(shape, model.config.vocab_size)
     policy = Policy(model, PolicyConfig(tuning="full", kernels=kernels))

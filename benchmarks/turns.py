@@ -17,8 +17,8 @@ import torch
 
 sys.path[:1] = []  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
 
-from turnwise.beside import run_beside  # noqa: E402
 from turnwise.run.command import SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU  # noqa: E402
+from turnwise.runtime.detached_thread import run_beside  # noqa: E402
 
 PYTHONS_OWN = 5e-3
 SECONDS = 2.0

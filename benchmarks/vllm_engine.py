@@ -32,13 +32,13 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from alone import alone
 
+from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
 from turnwise.config.learning import PolicyConfig
-from turnwise.engines.handover import write_adapter, write_model
 from turnwise.engines.vllm import VllmEngine, VllmSettings
-from turnwise.training.policy import Policy
+from turnwise.engines.weight_transfer import write_adapter, write_model
+from turnwise.training.model.policy import Policy
 from turnwise.types import Completion, Sampling
-from turnwise.workbench import load_model
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 GOAL = 0.85

@@ -18,8 +18,8 @@ from embedded_model.tokenizer import MARKUP, SPECIAL, make_tokenizer
 from turnwise.chat import open_chat
 from turnwise.chat.hermes import write_call
 from turnwise.config import PolicyConfig
-from turnwise.training.policy import Policy
-from turnwise.training.samples import Sample
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
 from turnwise.types import Task, Tool
 
 Item = TypeVar("Item")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from embedded_model.drills import own_sample
 from embedded_model.phrasings import lesson_families
 from embedded_model.slips import Slip, slipped
+from turnwise.assembly.demonstration_samples import lesson_of
 from turnwise.chat import RenderedChat
 from turnwise.config import ToolsConfig
-from turnwise.lessons import lesson_of
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
 from turnwise.servers.embedded.world import open_world
@@ -18,7 +18,7 @@ from turnwise.servers.services import DEFAULT_FILE
 from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES
 from turnwise.tasks.family import NUMBER, Family, plain, split_of
 from turnwise.tasks.make import make_tasks
-from turnwise.training.samples import Sample
+from turnwise.training.packing.samples import Sample
 from turnwise.types import Task, Tool
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from turnwise.training import checkpoint
-from turnwise.training.imitation import cross_entropy, num_own_tokens
-from turnwise.training.optimizer import Optimizer
-from turnwise.training.policy import Policy
-from turnwise.training.samples import Sample
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update import checkpoint
+from turnwise.training.update.imitation import cross_entropy, num_own_tokens
+from turnwise.training.update.optimizer import Optimizer
 
 Say = Callable[[str], None]
 

@@ -23,6 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch's threads share the
 
 import torch
 
+from turnwise.assembly.workbench import load_model
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import ModelConfig
 from turnwise.engines.transformers import TransformersEngine
@@ -30,7 +31,6 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
 from turnwise.servers.services import DEFAULT_FILE
 from turnwise.types import Fault, Finish, Message, Sampling, ToolCall
-from turnwise.workbench import load_model
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")  # real processes that speak MCP over stdio
 TOOLS = (  # what the model is offered of them; the tasks need two, the others are there to be left alone

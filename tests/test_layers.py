@@ -10,21 +10,14 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "turnwise"
 
 LAYERS = (
-    {
-        *("types", "config", "models", "devices", "addresses", "beside", "waits", "environment", "printable"),
-        *("line_splitter", "regular_files", "secret_values"),
-    },
-    {"admission", "protocols", "distributed", "requirements"},
+    {"types", "config", "runtime"},
+    {"protocols", "distributed"},
     {"chat", "tasks", "mcp", "engines", "rewards", "algorithms", "tracking", "sandbox"},
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},
-    {"workbench"},
-    {"readiness"},
-    {
-        *("evaluate", "lessons", "successes", "trained", "inspection", "demonstrations", "tickers"),
-        "trusted_runs",
-    },
-    {"run", "dashboard", "doctor", "export", "talk", "warm_start", "served", "integrations"},
+    {"assembly"},
+    {"evaluate", "commands"},
+    {"run", "dashboard", "doctor", "integrations"},
     {"cli", "__main__"},
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""
@@ -224,8 +217,8 @@ SOUND = {
     "mcp/pool.py": "import mcp, turnwise\nfrom turnwise.mcp import spec\nfrom turnwise.types import Tool",
     "mcp/spec.py": "from ..protocols import Toolbox",
     "servers/fmp.py": "from turnwise.mcp.pool import Pool",
-    "inspection.py": "from turnwise.servers.fmp import x",
-    "cli.py": "def f():\n    from turnwise.inspection import x",
+    "commands/tools.py": "from turnwise.servers.fmp import x",
+    "cli.py": "def f():\n    from turnwise.commands.tools import x",
     "__main__.py": "from turnwise.cli import main",
 }
 
@@ -260,14 +253,14 @@ def test_the_checker_finds_nothing_wrong_with_a_sound_tree(tmp_path: Path) -> No
             "'run'",
         ),
         ("mcp/spec.py", "from importlib import import_module\nimport_module('turnwise.run')", "'run'"),
-        ("servers/fmp.py", "import turnwise.training.trainer", "'training'"),
+        ("servers/fmp.py", "import turnwise.training.update.trainer", "'training'"),
         ("servers/fmp.py", "from turnwise.elsewhere import x", "'elsewhere'"),
         ("servers/fmp.py", "import mcp_types as wire", "only turnwise.mcp may"),
         ("servers/fmp.py", "def f():\n    from httpx2 import Client", "only turnwise.mcp may"),
         ("training/x.py", "import vllm", "only turnwise.engines may"),
         ("engines/x.py", "import wandb", "only turnwise.tracking may"),
-        ("inspection.py", "import turnwise.cli", "'cli'"),
-        ("inspection.py", "import turnwise.evaluate", "'evaluate'"),
+        ("commands/tools.py", "import turnwise.cli", "'cli'"),
+        ("commands/tools.py", "import turnwise.run", "'run'"),
         ("cli.py", "import turnwise.__main__", "'__main__'"),
         ("__init__.py", "from turnwise.types import Tool", "the package itself"),
         ("newroom/x.py", "", "'newroom' stands in no layer"),

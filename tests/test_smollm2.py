@@ -10,11 +10,11 @@ import pytest
 from tests.chat.tokenizers import smollm2
 from tests.engines.models import running, some_ids, worst_gap
 from tests.rollout.test_exactness import check_exact, collected
+from turnwise.assembly.workbench import load_model
 from turnwise.chat import SMOLLM2, open_chat, smollm2_file
 from turnwise.config.playing import ModelConfig
 from turnwise.rollout.episode import Limits
 from turnwise.types import Sampling, Trajectory
-from turnwise.workbench import load_model
 
 CLOSE = 1e-4
 

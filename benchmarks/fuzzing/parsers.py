@@ -19,7 +19,6 @@ from tokenizers import AddedToken
 
 from fuzzing import sound
 from fuzzing.inputs import NUMBERS, Inputs, encoded
-from turnwise.admission import Admission
 from turnwise.chat import hermes, library, load_tokenizer
 from turnwise.chat.guard import Guard
 from turnwise.chat.reading import HermesReader, LibraryReader
@@ -28,13 +27,12 @@ from turnwise.dashboard import series
 from turnwise.dashboard.conversation import conversation, side_by_side, tokens
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, page
-from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.engines import replies, wire
 from turnwise.engines.remote import read_lines
 from turnwise.engines.server import Server
 from turnwise.engines.transformers import TransformersEngine
-from turnwise.line_splitter import LineSplitter
 from turnwise.mcp import launch, remote, results, spec
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments
 from turnwise.mcp.cassette import Cassette, Mode
@@ -43,10 +41,12 @@ from turnwise.protocols import Adapter, EngineDown
 from turnwise.rewards.answer import matches
 from turnwise.rewards.judge import read_verdict
 from turnwise.rollout import store
-from turnwise.secret_values import spellings_of
+from turnwise.runtime.admission import Admission
+from turnwise.runtime.line_splitter import LineSplitter
+from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.secret_values import spellings_of
 from turnwise.tasks import load
 from turnwise.types import Answer, Matcher
-from turnwise.waits import asked_seconds
 
 
 @dataclass(frozen=True, slots=True)

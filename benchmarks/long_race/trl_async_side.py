@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 from trl_turns import ScriptedWorker
 
-from turnwise.training.flash import Rows, backward_rows, forward_rows
+from turnwise.training.kernels.flash import Rows, backward_rows, forward_rows
 
 PORT = 8123
 MAX_STALENESS = 4

@@ -16,9 +16,9 @@ from turnwise.chat import load_tokenizer
 from turnwise.config import Recipe, load_recipe
 from turnwise.diagnostics.health import Alarm
 from turnwise.run.loop import train
-from turnwise.run.opened import open_run
 from turnwise.run.screen import Figures, Quiet
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import open_run
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Completion, Finish, Message, Sampling, Task, Truth

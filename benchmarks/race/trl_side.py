@@ -23,6 +23,7 @@ from terms import Laps, Terms, peak_mib, read_terms, tell
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from turnwise.assembly.workbench import offered_tools
 from turnwise.chat import open_chat
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load as load_servers
@@ -32,7 +33,6 @@ from turnwise.rollout.episode import Limits, settle
 from turnwise.tasks.curriculum import Schedule, State, draw
 from turnwise.tasks.load import load as load_tasks
 from turnwise.types import Completion, Finish, Parsed, Stop, Task, Tool, ToolCall, ToolResult, Turn
-from turnwise.workbench import offered_tools
 
 
 class Servers:

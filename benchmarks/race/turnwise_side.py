@@ -18,9 +18,9 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.diagnostics.health import Alarm
 from turnwise.rollout.collector import Progress
 from turnwise.run.loop import train
-from turnwise.run.opened import open_run
 from turnwise.run.screen import Figures, Quiet
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import open_run
 from turnwise.tracking.folder import RunFolder
 
 

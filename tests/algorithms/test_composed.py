@@ -10,9 +10,8 @@ from torch import Tensor
 
 from turnwise.algorithms.aggregate import AGGREGATIONS, count
 from turnwise.algorithms.correction import CORRECTIONS, Limits
-from turnwise.algorithms.entropy import with_entropy_bonus
 from turnwise.algorithms.kl import KL_LOSSES
-from turnwise.algorithms.losses import LOSSES, Bounds
+from turnwise.algorithms.losses import LOSSES, Bounds, with_entropy_bonus
 
 MASK = torch.tensor([[1, 1, 0, 1, 0], [1, 0, 0, 0, 0], [0, 1, 1, 1, 1], [1, 1, 0, 0, 0]])
 PROMPTS = ["a", "a", "b", "b"]

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical
 
-from turnwise.algorithms.entropy import with_entropy_bonus
+from turnwise.algorithms.losses import with_entropy_bonus
 
 
 def entropy(logits_BTV: Tensor) -> Tensor:

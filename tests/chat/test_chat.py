@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.chat.test_hermes import NOISE
 from tests.chat.tokenizers import HERMES, TOKENIZERS, UNDOING, bpe, qwen3
 from turnwise.chat import RenderedChat, open_chat
+from turnwise.chat.fast_tokenizer import quick
 from turnwise.chat.guard import clean_unicode
-from turnwise.chat.quick import quick
 from turnwise.protocols import Chat
 from turnwise.types import Message, Tool, ToolCall
 

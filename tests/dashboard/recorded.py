@@ -12,9 +12,9 @@ from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.runtime.atomic_write import write_json
 from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.whole import write_json
-from turnwise.training.tokens import TokenFigures, write_tokens
+from turnwise.training.update.tokens import TokenFigures, write_tokens
 from turnwise.types import (
     Answer,
     Cause,

@@ -31,9 +31,9 @@ from tests.dashboard.recorded import (
 from turnwise.cli import app
 from turnwise.config import Recipe
 from turnwise.dashboard.server import PATHS
+from turnwise.runtime.atomic_write import write_json
 from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.whole import write_json
 
 FILES = (
     "recipe.json",

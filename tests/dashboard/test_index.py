@@ -26,16 +26,16 @@ from tests.dashboard.recorded import (
     turn,
     write_run,
 )
-from turnwise import regular_files
 from turnwise.config import Recipe
 from turnwise.dashboard.conversation import conversation, side_by_side, tokens
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, choices, members, of_task, page
-from turnwise.dashboard.pieces import Pieces
 from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.rollout.store import Played
+from turnwise.runtime import regular_files
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Cause, Reward, StateProbe, Tool, Truth
 

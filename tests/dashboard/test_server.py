@@ -28,14 +28,14 @@ from tests.dashboard.recorded import (
 from turnwise.config import Recipe
 from turnwise.dashboard.command import address
 from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.page_script import MODULES, PAGE, bundle
 from turnwise.dashboard.runs import Runs
-from turnwise.dashboard.script import MODULES, PAGE, bundle
 from turnwise.dashboard.server import PATHS, application
 from turnwise.dashboard.watch import Watch
-from turnwise.printable import printable
+from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.terminal import printable
 from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.whole import write_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from torch import Tensor
 from tests.distributed.ranked import outcome
 from tests.distributed.updates import SCENARIOS, Scenario, joined, learn, new_trainer
 from tests.training.updates import some_samples
+from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
 from turnwise.distributed import Ranks, group
-from turnwise.workbench import load_model
 
 
 def of_model(path: str) -> Scenario:

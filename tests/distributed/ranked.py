@@ -14,8 +14,8 @@ from tests.distributed.updates import SCENARIOS, Scenario, joined, learn, new_tr
 from tests.training.updates import recipe_of
 from turnwise.distributed import group
 from turnwise.distributed.ranks import Ranks
-from turnwise.training.sharding import STRATEGIES
-from turnwise.training.shards import Shard
+from turnwise.training.sharding.shards import Shard
+from turnwise.training.sharding.strategies import STRATEGIES
 
 
 def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu") -> dict[str, Any]:

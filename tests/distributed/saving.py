@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from turnwise.distributed import group
-from turnwise.training import checkpoint
-from turnwise.training.shards import Shard
+from turnwise.training.sharding.shards import Shard
+from turnwise.training.update import checkpoint
 
 SHAPE = (3, 5)
 

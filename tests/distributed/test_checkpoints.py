@@ -10,7 +10,7 @@ import torch
 
 from tests.distributed.launched import by_two
 from tests.distributed.saving import whole
-from turnwise.training import checkpoint
+from turnwise.training.update import checkpoint
 
 
 def saved(folder: Path, *more: str, python: str = "") -> int:

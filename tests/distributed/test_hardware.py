@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from turnwise.cli import app
 from turnwise.config import Recipe, load_recipe
-from turnwise.training.sharding import STRATEGIES
+from turnwise.training.sharding.strategies import STRATEGIES
 
 TWO = {"num_processes": 2}
 

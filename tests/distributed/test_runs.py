@@ -20,7 +20,7 @@ from tests.run.test_signals import read_until, training
 from turnwise.evaluate.report import read_report
 from turnwise.rollout.store import read
 from turnwise.tracking.ending import How, read_ending
-from turnwise.training import checkpoint
+from turnwise.training.update import checkpoint
 
 ROOT = Path(__file__).parents[2]
 ACCELERATE = ("-m", "accelerate.commands.launch", "--mixed_precision=no", "--dynamo_backend=no")

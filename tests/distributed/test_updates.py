@@ -13,7 +13,7 @@ import torch
 
 from tests.distributed import launched
 from tests.distributed.updates import FIGURES, SCENARIOS, joined, learn, new_trainer
-from turnwise.training.sharding import STRATEGIES
+from turnwise.training.sharding.strategies import STRATEGIES
 
 Outcomes = dict[str, dict[str, Any]]
 ByTwo = Callable[[str], list[Outcomes]]

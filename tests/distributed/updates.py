@@ -11,10 +11,10 @@ from torch import Tensor
 from tests.training.updates import new_model, recipe_of, some_samples, spoiled
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
-from turnwise.training.policy import Policy
-from turnwise.training.samples import Sample
-from turnwise.training.shards import Shard, Shards
-from turnwise.training.trainer import StepResult, Trainer
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.sharding.shards import Shard, Shards
+from turnwise.training.update.trainer import StepResult, Trainer
 
 UNEVEN = {"tokens_per_microbatch": 1}
 """One sample per micro-batch: of an odd number, one rank has more than the other."""

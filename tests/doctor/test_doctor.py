@@ -24,7 +24,7 @@ from tests.test_cli import SECRET, fresh, is_plain, no_torch, turnwise
 from turnwise.config import Recipe
 from turnwise.doctor import Finding, Level, examine, print_finding
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
-from turnwise.doctor.setup import (
+from turnwise.doctor.recipe import (
     check_model,
     check_remote,
     check_rollout,

@@ -11,12 +11,12 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from tests.engines.models import llama, qwen3
-from turnwise.engines.handover import Block, lay_out, read_block, write_adapter, write_model
+from turnwise.engines.weight_transfer import Block, lay_out, read_block, write_adapter, write_model
 from turnwise.protocols import Adapter
 
 READER = """
 import json, sys
-from turnwise.engines.handover import read_block
+from turnwise.engines.weight_transfer import read_block
 path, table = json.load(sys.stdin)
 print(json.dumps({name: tensor.double().sum().item() for name, tensor in read_block(path, table)}))
 """

@@ -19,7 +19,7 @@ from tests.engines.models import (
 from turnwise.config.learning import PolicyConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.protocols import Adapter
-from turnwise.training.policy import Policy
+from turnwise.training.model.policy import Policy
 from turnwise.types import Sampling
 
 CLOSE = 1e-4

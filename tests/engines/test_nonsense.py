@@ -15,7 +15,7 @@ import torch
 from tests.engines.models import qwen3, running, some_ids, worst_gap
 from tests.engines.served import Serving, adapter, asking, model_recipe, serving
 from turnwise.engines.adapter_checks import check_adapter
-from turnwise.engines.continuous.beside import Beside
+from turnwise.engines.continuous.adapter_layers import Beside
 from turnwise.engines.wire import content_digest, digest_of, pack
 from turnwise.protocols import Adapter
 from turnwise.types import Sampling

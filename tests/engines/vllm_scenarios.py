@@ -26,7 +26,7 @@ from tests.engines.models import plain_logprobs, qwen3, some_ids
 from turnwise.config.learning import PolicyConfig
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.protocols import Adapter, EngineDown
-from turnwise.training.policy import Policy
+from turnwise.training.model.policy import Policy
 from turnwise.types import Completion, Finish, Sampling
 
 IS_HALF = "--bfloat16" in sys.argv

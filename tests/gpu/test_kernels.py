@@ -12,13 +12,13 @@ from tests.training.policies import LORA
 from tests.training.test_attention import DEEP, gap, mask_of, tree_of
 from tests.training.test_flash import run
 from tests.training.test_norms import FUSED
-from turnwise.training import attention
-from turnwise.training.attention import Plan
-from turnwise.training.flash import FlashTreeAttention, plan_flash
-from turnwise.training.norms import FusedNorm
-from turnwise.training.policy import Policy
-from turnwise.training.tree import Segment, Tree
-from turnwise.training.triton_attention import HOPPER, TritonTreeAttention, can_triton, plan_triton
+from turnwise.training.kernels import attention
+from turnwise.training.kernels.attention import Plan
+from turnwise.training.kernels.flash import FlashTreeAttention, plan_flash
+from turnwise.training.kernels.norms import FusedNorm
+from turnwise.training.kernels.triton_attention import HOPPER, TritonTreeAttention, can_triton, plan_triton
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.tree import Segment, Tree
 
 pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="these kernels are a GPU's own")
 GPU = torch.device(DEVICE)

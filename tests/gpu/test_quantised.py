@@ -11,14 +11,14 @@ from tests.distributed.updates import Scenario, learn
 from tests.engines.models import plain_logprobs, qwen3, running, some_ids
 from tests.gpu.device import DEVICE
 from tests.training.updates import some_samples
+from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
-from turnwise.models import is_quantised
-from turnwise.training import quantised
-from turnwise.training.policy import Policy
-from turnwise.training.quantised import plain_weights, twin
-from turnwise.training.trainer import Trainer
+from turnwise.runtime.model_support import is_quantised
+from turnwise.training.model import quantised
+from turnwise.training.model.policy import Policy
+from turnwise.training.model.quantised import plain_weights, twin
+from turnwise.training.update.trainer import Trainer
 from turnwise.types import Sampling
-from turnwise.workbench import load_model
 
 pytestmark = pytest.mark.skipif(bool(quantised.why_not()), reason=quantised.why_not() or "-")
 

@@ -14,7 +14,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.distributed.updates import SCENARIOS, Scenario, joined, learn, new_trainer
 from tests.gpu.device import DEVICE
 from tests.training.updates import some_samples
-from turnwise.training.samples import Sample
+from turnwise.training.packing.samples import Sample
 
 CLOSE = 1e-4
 """fp32, of the largest entry of a tensor."""

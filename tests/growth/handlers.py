@@ -16,26 +16,27 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.chat import tokenizers
-from turnwise import demonstrations, environment, secret_values, tickers
-from turnwise.addresses import host_of
 from turnwise.chat import hermes
 from turnwise.chat.guard import Guard
+from turnwise.commands import replay, unknown_tickers
 from turnwise.config import load_recipe
-from turnwise.dashboard.growing import lines_from
+from turnwise.dashboard.appended_file import lines_from
 from turnwise.engines import remote, replies, wire
-from turnwise.line_splitter import LineSplitter
 from turnwise.mcp import arguments, launch, named_data, results, spec
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.schemas import Schema
-from turnwise.printable import printable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import numbers
 from turnwise.rewards.answer import matches, normalise
 from turnwise.rewards.judge import read_verdict
+from turnwise.runtime import environment, secret_values
+from turnwise.runtime.addresses import host_of
+from turnwise.runtime.line_splitter import LineSplitter
+from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.terminal import printable
 from turnwise.tasks import load, recording
-from turnwise.tracking.lines import Lines
+from turnwise.tracking.json_lines import Lines
 from turnwise.types import Answer, Matcher
-from turnwise.waits import asked_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +219,10 @@ def cuts_figures(path: Path) -> None:
 
 
 def finds_old_quotes(text: str) -> None:
-    known = demonstrations.KnownNumbers(demonstrations.numbers_of(text))
-    for number in demonstrations.numbers_of(text):
+    known = replay.KnownNumbers(replay.numbers_of(text))
+    for number in replay.numbers_of(text):
         assert number in known
-    demonstrations.first_quote(text, f"x{text}", f"y{text}")
+    replay.first_quote(text, f"x{text}", f"y{text}")
 
 
 HANDLERS: Mapping[str, Handler] = {
@@ -270,7 +271,7 @@ HANDLERS: Mapping[str, Handler] = {
     "recording.text": Handler(lambda text: recording._text({"content": text})),
     "recording.result": Handler(recording._result),
     "demonstrations": Handler(finds_old_quotes, 1 << 16),
-    "tickers": Handler(tickers._TICKER.findall),
+    "tickers": Handler(unknown_tickers._TICKER.findall),
     ".env": in_file(".env", lambda path: environment.dotenv_variables(path.parent)),
     "Cassette": in_file("cassette.jsonl", lambda path: Cassette(path, Mode.REPLAY)),
     "the page's lines": in_file("metrics.jsonl", lambda path: list(lines_from(path, 0))),

@@ -12,11 +12,11 @@ from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInt
 from skyrl.train.generators.base import GeneratorInput
 from skyrl.train.generators.utils import prepare_generator_input
 
+from turnwise.assembly.workbench import transformers_engine
 from turnwise.config import Recipe, load_recipe
 from turnwise.integrations.skyrl.experiment import TaskDataset
 from turnwise.tasks.load import load, save
 from turnwise.types import Sampling, Task
-from turnwise.workbench import transformers_engine
 
 ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "recipes" / "cpu" / "train.jsonl"

@@ -18,13 +18,13 @@ from skyrl.train.utils.trainer_utils import validate_generator_output
 
 from tests.integrations.stage import MODEL, ModelClient, batch, write_recipe
 from tests.mcp.leaks import nothing_leaks
+from turnwise.assembly.workbench import open_workbench
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.experiment import new_generator
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
 from turnwise.rollout.collector import CollectionFailed, step_seed
 from turnwise.tasks.load import load
 from turnwise.types import Group, Task
-from turnwise.workbench import open_workbench
 
 
 @contextlib.asynccontextmanager

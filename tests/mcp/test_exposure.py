@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from tests.mcp.notes import http_spec, notes_over_http
 from tests.mcp.test_http_faults import http_server, remote
+from turnwise.assembly.workbench import require_harmless, used_servers
 from turnwise.cli import app
 from turnwise.mcp.exposure import Exposure, exposure, refusal
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec, parse
 from turnwise.types import Message, Task, Truth
-from turnwise.workbench import require_harmless, used_servers
 
 
 def spec(**block: Any) -> ServerSpec:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.line_splitter import Line, LineSplitter
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, _parse
+from turnwise.runtime.line_splitter import Line, LineSplitter
 
 EDGE = 256
 

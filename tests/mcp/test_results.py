@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.mcp.results import Sanitiser, cut, estimate_tokens, render
-from turnwise.secret_values import secret_values, spellings_of
+from turnwise.runtime.secret_values import secret_values, spellings_of
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=80)
 """Lone surrogates too."""

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnwise.environment import environment
 from turnwise.mcp.session import command_of
 from turnwise.mcp.spec import Isolation, ServerSpec, load, parse
+from turnwise.runtime.environment import environment
 
 SECRET = "sk-TOPSECRET-0123456789"
 NOWHERE = Path("/nowhere")

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from tests.planning.shaped import QWEN3_06B, SEVEN_B
 from turnwise.config import load_recipe
-from turnwise.devices import Memory
 from turnwise.doctor.plan import print_plan
 from turnwise.planning import Plan, plan_memory
+from turnwise.runtime.devices import Memory
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "hardware.md"

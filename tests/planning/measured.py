@@ -22,15 +22,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.training.drawn import GIVEN, OWN, sample
+from turnwise.assembly.workbench import load_model, transformers_engine
 from turnwise.config import Recipe, load_recipe
-from turnwise.devices import choose_device
 from turnwise.planning import Plan, load_config, plan_memory
-from turnwise.training.policy import Policy
-from turnwise.training.quantised import twin
-from turnwise.training.samples import Sample
-from turnwise.training.trainer import Trainer
+from turnwise.runtime.devices import choose_device
+from turnwise.training.model.policy import Policy
+from turnwise.training.model.quantised import twin
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.trainer import Trainer
 from turnwise.types import Sampling
-from turnwise.workbench import load_model, transformers_engine
 
 
 def resident(name: str) -> int:

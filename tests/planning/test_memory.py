@@ -15,7 +15,6 @@ from transformers import BloomConfig, GPTNeoXConfig, MambaConfig, MixtralConfig,
 from tests.planning.shaped import QWEN3_06B, SEVEN_B
 from tests.test_cli import turnwise
 from turnwise.config import Recipe, load_recipe
-from turnwise.devices import Memory
 from turnwise.planning import (
     Plan,
     Unplannable,
@@ -24,7 +23,8 @@ from turnwise.planning import (
     plan_anywhere,
     plan_memory,
 )
-from turnwise.planning.held import MemoryCounter
+from turnwise.planning.meta_memory import MemoryCounter
+from turnwise.runtime.devices import Memory
 
 GIB = 2**30
 MIXTRAL = MixtralConfig(

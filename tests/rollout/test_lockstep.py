@@ -14,6 +14,7 @@ import pytest
 from tests import warm
 from tests.mcp.leaks import nothing_leaks
 from tests.rollout.stage import NOTEBOOK, call, leasing, notebook, script, scripted, small_chat, task
+from turnwise.assembly.workbench import Workbench
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import parse
@@ -23,7 +24,6 @@ from turnwise.rollout.collector import CollectionFailed, Collector, Plan, Slots
 from turnwise.rollout.episode import Limits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Group, Sampling, Stop, Task
-from turnwise.workbench import Workbench
 
 CHAT = small_chat()
 COLLECTION = Path(__file__).with_name("collection.py")

@@ -10,6 +10,7 @@ import pytest
 from tests import warm
 from tests.chat.tokenizers import qwen3
 from tests.rollout.stage import leasing
+from turnwise.assembly.workbench import scripted_engine
 from turnwise.chat import RenderedChat, open_chat
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
@@ -20,7 +21,6 @@ from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.family import SPLITS
 from turnwise.tasks.make import make_tasks
 from turnwise.types import DemoTurn, Group, Sampling, Task
-from turnwise.workbench import scripted_engine
 
 LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000)
 

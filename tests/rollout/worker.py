@@ -8,10 +8,10 @@ import json
 import sys
 from pathlib import Path
 
+from turnwise.assembly.workbench import open_workbench
 from turnwise.config import load_recipe
 from turnwise.rollout.store import Played, TrajectoryWriter
 from turnwise.tasks.load import load
-from turnwise.workbench import open_workbench
 
 
 async def main(recipe_file: Path, num_workers: int, out: Path) -> None:

@@ -35,10 +35,10 @@ from tests.run.stage import recipe
 from tests.training.saving import KillAt
 from turnwise.rollout.collector import Collector
 from turnwise.run.loop import train
-from turnwise.run.opened import Run, open_run
+from turnwise.run.progress import Standing
 from turnwise.run.screen import Screen
-from turnwise.run.standing import Standing
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import Run, open_run
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Difficulty, ToolCall, ToolResult

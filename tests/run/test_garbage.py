@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from turnwise.run.garbage import settled
+from turnwise.runtime.garbage import settled
 
 
 class Thing:

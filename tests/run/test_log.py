@@ -68,7 +68,7 @@ def test_the_log_of_a_run_that_went_well_has_every_line_once(
         "the held-out tasks, before: success",
         "step    1/2  success",
         "step    2/2  success",
-        "turnwise.run.opened: saved a checkpoint after step 2",
+        "turnwise.run.training_run: saved a checkpoint after step 2",
         "the held-out tasks, after: success",
         "finished 2 steps in ",
     ):

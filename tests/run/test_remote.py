@@ -14,15 +14,15 @@ from tests.run.stage import write_recipe
 from tests.run.test_train import run_it
 from turnwise.config import Recipe, load_recipe
 from turnwise.doctor import Level
-from turnwise.doctor.setup import check_remote
+from turnwise.doctor.recipe import check_remote
 from turnwise.protocols import Adapter
 from turnwise.rollout.store import read
 from turnwise.run.loop import train
-from turnwise.run.opened import open_run
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import open_run
 from turnwise.tracking.folder import RunFolder
-from turnwise.training import checkpoint
+from turnwise.training.update import checkpoint
 
 NUM_STEPS = 2
 

@@ -11,7 +11,7 @@ import torch
 from tests import warm
 from turnwise.rollout.store import read
 from turnwise.tracking.folder import RunFolder
-from turnwise.training import checkpoint
+from turnwise.training.update import checkpoint
 
 RESUMING = Path(__file__).with_name("resuming.py")
 COMMON = {

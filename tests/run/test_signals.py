@@ -12,7 +12,7 @@ import pytest
 
 from tests import warm
 from tests.run.stage import write_recipe
-from turnwise.training import checkpoint
+from turnwise.training.update import checkpoint
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +100,7 @@ def test_the_second_waits_for_no_update(tmp_path: Path) -> None:
     # an update of an hour, in the real command; a line says that it has begun
     program = f"""
 import time
-from turnwise.training.trainer import Trainer
+from turnwise.training.update.trainer import Trainer
 def update(self, samples, **more):
     print("updating", flush=True)
     time.sleep(3600)

@@ -23,14 +23,14 @@ from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.rollout.store import read
 from turnwise.run.loop import Ended, train
-from turnwise.run.opened import Run, open_run
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import Run, open_run
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
-from turnwise.training import checkpoint
-from turnwise.training.samples import Sample
-from turnwise.training.trainer import StepResult
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update import checkpoint
+from turnwise.training.update.trainer import StepResult
 from turnwise.types import Reward, Trajectory, Truth
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcp.leaks import nothing_leaks
 from tests.third_party.installed import NODE_MODULES, TOOLS, node, require
-from turnwise.inspection import call_tool
+from turnwise.commands.tools import call_tool
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec, parse
 from turnwise.types import Cause, ToolCall, ToolResult

@@ -8,7 +8,7 @@ import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 
 from tests.engines.models import VOCAB, llama, qwen3
-from turnwise.training.samples import Sample
+from turnwise.training.packing.samples import Sample
 
 OWN, GIVEN = 1, 0
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from turnwise.config.learning import PolicyConfig
-from turnwise.training.passes import Passes
-from turnwise.training.policy import Policy, Scores
-from turnwise.training.samples import Sample
+from turnwise.training.model.policy import Policy, Scores
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.scoring import Passes
 
 LORA = PolicyConfig(lora_rank=4, lora_alpha=8)
 FULL = PolicyConfig(tuning="full")

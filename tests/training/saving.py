@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
-from turnwise.training import checkpoint
+from turnwise.training.update import checkpoint
 
 SOURCES = {checkpoint.__file__, shutil.__file__}
 SMALL, LARGE = 1_000, 2_000_000

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.training.drawn import GIVEN, family, sample
-from turnwise.training import attention, kernels
-from turnwise.training.attention import SHORT, Plan
-from turnwise.training.layout import shared
-from turnwise.training.prefix import Prefix
-from turnwise.training.tree import Tree
+from turnwise.training.kernels import attention, partial_attention
+from turnwise.training.kernels.attention import SHORT, Plan
+from turnwise.training.kernels.prefix import Prefix
+from turnwise.training.packing.layout import shared
+from turnwise.training.packing.tree import Tree
 
 CPU = torch.device("cpu")
 
@@ -73,7 +73,7 @@ def tree_of(lengths: list[list[int]]) -> Tree:
 @pytest.fixture(params=["fused", "products"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "products":
-        monkeypatch.setattr(kernels, "_kernel", lambda query: "products")
+        monkeypatch.setattr(partial_attention, "_kernel", lambda query: "products")
 
 
 FAMILY = shared(family()).tree

@@ -14,8 +14,8 @@ import torch
 
 from tests import warm
 from tests.training.saving import LARGE, facts_of, tensors_of
-from turnwise.training import checkpoint
-from turnwise.training.checkpoint import Unreadable, latest, load, prune, save
+from turnwise.training.update import checkpoint
+from turnwise.training.update.checkpoint import Unreadable, latest, load, prune, save
 
 SAVING = Path(__file__).with_name("saving.py")
 DTYPES = [

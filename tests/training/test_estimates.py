@@ -10,9 +10,9 @@ from torch import Tensor
 
 from tests.training.updates import sample_of
 from turnwise.config import AlgorithmConfig
-from turnwise.training.batch import Batch, batch_of, minibatches
-from turnwise.training.estimates import Before, Targets, Values, estimate
-from turnwise.training.samples import Sample
+from turnwise.training.packing.batch import Batch, batch_of, minibatches
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.targets import Before, Targets, Values, estimate
 
 
 def member(group: int, reward: float, lengths: Sequence[int] = (2, 1), **options: Any) -> Sample:

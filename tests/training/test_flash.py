@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.training.test_attention import DEEP, gap, mask_of, tree_of
-from turnwise.training import flash
-from turnwise.training.flash import FlashTreeAttention, Rows, can_flash, plan_flash
-from turnwise.training.kernels import backward_piece, forward_piece
-from turnwise.training.tree import Tree
+from turnwise.training.kernels import flash
+from turnwise.training.kernels.flash import FlashTreeAttention, Rows, can_flash, plan_flash
+from turnwise.training.kernels.partial_attention import backward_piece, forward_piece
+from turnwise.training.packing.tree import Tree
 
 CPU = torch.device("cpu")
 Spans = tuple[Rows, Rows]

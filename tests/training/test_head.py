@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from turnwise.training.head import Head, Room, choices, score
+from turnwise.training.packing.head import Head, Room, choices, score
 
 NUM, DIM, VOCAB = 40, 8, 50
 

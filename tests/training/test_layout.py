@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.drawn import GIVEN, OWN, family, sample
-from turnwise.training.layout import Layout, common_prefix, padded, shared
-from turnwise.training.microbatches import microbatches
-from turnwise.training.samples import Sample
-from turnwise.training.tree import Segment, Tree
+from turnwise.training.packing.layout import Layout, common_prefix, padded, shared
+from turnwise.training.packing.microbatches import microbatches
+from turnwise.training.packing.samples import Sample
+from turnwise.training.packing.tree import Segment, Tree
 
 few_ids = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 any_samples = st.lists(few_ids, min_size=1, max_size=8).map(

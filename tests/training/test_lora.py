@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from tests.engines.models import qwen3
 from tests.training.drawn import family
 from tests.training.policies import LORA, apart, gradients, made
-from turnwise.training.lora import AdaptedLinear, use_products
-from turnwise.training.policy import Policy
+from turnwise.training.kernels.lora import AdaptedLinear, use_products
+from turnwise.training.model.policy import Policy
 
 IN, OUT, RANK = 24, 40, 4
 SHAPES = {"tokens": (7,), "rows of tokens": (3, 5), "one token": (1, 1)}

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from tests.training.updates import recipe_of, sample_of
-from turnwise.training.batch import batch_of
-from turnwise.training.estimates import Before, Lesson, Targets, Values
-from turnwise.training.objective import Objective, Shares
-from turnwise.training.policy import Scores
+from turnwise.training.model.policy import Scores
+from turnwise.training.packing.batch import batch_of
+from turnwise.training.update.objective import Objective, Shares
+from turnwise.training.update.targets import Before, Lesson, Targets, Values
 
 OLD = -2.0
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from turnwise.training.optimizer import Optimizer, learning_rate, scale_of
+from turnwise.training.update.optimizer import Optimizer, learning_rate, scale_of
 
 
 def rate(step: int, schedule: str, warmup: int = 0, num_steps: int = 10, lowest: float = 0.0) -> float:

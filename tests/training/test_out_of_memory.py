@@ -18,9 +18,9 @@ from tests.training.updates import (
     some_samples,
 )
 from turnwise.config import SftConfig
-from turnwise.training.policy import Policy
-from turnwise.training.sft import fine_tune
-from turnwise.training.trainer import Trainer
+from turnwise.training.model.policy import Policy
+from turnwise.training.update.sft import fine_tune
+from turnwise.training.update.trainer import Trainer
 
 
 def limit(model: Any, tokens: int) -> list[int]:

@@ -17,12 +17,12 @@ from tests.training.drawn import GIVEN, MODELS, OWN, family, gpt_neox, plain_row
 from tests.training.policies import CONFIGS, FULL, LORA, apart, gradients, loss_of, made, pass_gradients, stir
 from tests.training.updates import assert_close, new_trainer, recipe_of, some_samples
 from turnwise.config.learning import PolicyConfig, ValueConfig
-from turnwise.training.batch import batch_of
-from turnwise.training.layout import common_prefix
-from turnwise.training.passes import MIN_CARRIED, Pass, Passes
-from turnwise.training.policy import Policy
-from turnwise.training.prefix import Prefix
-from turnwise.training.samples import Sample
+from turnwise.training.kernels.prefix import Prefix
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.batch import batch_of
+from turnwise.training.packing.layout import common_prefix
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.scoring import MIN_CARRIED, Pass, Passes
 
 CHECKPOINTING = {"gradient_checkpointing": True}
 
@@ -228,7 +228,9 @@ def test_a_short_pass_takes_rows_without_a_gradient_along(monkeypatch: pytest.Mo
     samples = [replace(each, reward=each.reward * (each.group % 2)) for each in some_samples(4, prefix=80)]
     results = []
     for short_tokens in (0, 4096):
-        monkeypatch.setattr("turnwise.training.trainer.Passes", partial(Passes, short_tokens=short_tokens))
+        monkeypatch.setattr(
+            "turnwise.training.update.trainer.Passes", partial(Passes, short_tokens=short_tokens)
+        )
         trainer = new_trainer(recipe_of())
         metrics = trainer.update(samples, step=0).metrics
         results.append((metrics, trainer.policy.state()))

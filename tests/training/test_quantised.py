@@ -15,17 +15,17 @@ from tests.run.stage import recipe
 from tests.run.test_train import lines, run_it
 from tests.training.drawn import family, plain_rows
 from tests.training.policies import LORA, stir
+from turnwise.assembly.trained_policy import load_trained
+from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig, load_recipe
-from turnwise.engines.handover import write_model
-from turnwise.models import is_quantised
+from turnwise.engines.weight_transfer import write_model
 from turnwise.protocols import Adapter
-from turnwise.trained import load_trained
-from turnwise.training import quantised
-from turnwise.training.model_folder import plain_model
-from turnwise.training.policy import POLICY, Policy
-from turnwise.training.quantised import DISABLED, plain_weights, settled, twin
+from turnwise.runtime.model_support import is_quantised
+from turnwise.training.model import quantised
+from turnwise.training.model.model_folder import plain_model
+from turnwise.training.model.policy import POLICY, Policy
+from turnwise.training.model.quantised import DISABLED, plain_weights, settled, twin
 from turnwise.types import Sampling
-from turnwise.workbench import load_model
 
 needs_library = pytest.mark.skipif(bool(quantised.why_not()), reason="no bitsandbytes: run `make ready`")
 CLOSE = 1e-4

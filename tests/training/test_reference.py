@@ -7,11 +7,11 @@ import torch
 
 from tests.training.updates import new_model, new_trainer, recipe_of, some_samples
 from turnwise.config import PolicyConfig, ReferenceConfig
-from turnwise.training import reference as module
-from turnwise.training.batch import batch_of
-from turnwise.training.passes import Passes
-from turnwise.training.policy import Policy
-from turnwise.training.reference import Reference
+from turnwise.training.model import reference as module
+from turnwise.training.model.policy import Policy
+from turnwise.training.model.reference import Reference
+from turnwise.training.packing.batch import batch_of
+from turnwise.training.update.scoring import Passes
 
 
 def policy_of(tuning: str, dtype: torch.dtype = torch.float32) -> Policy:

@@ -15,7 +15,7 @@ from tests.training.updates import (
     some_samples,
     spoiled,
 )
-from turnwise.training.samples import Sample
+from turnwise.training.packing.samples import Sample
 
 
 @pytest.mark.parametrize("advantage", ["mean", "turn", "gae"])

@@ -9,9 +9,9 @@ import torch
 
 from tests.training.updates import different, new_model, sample_of, some_samples
 from turnwise.config import PolicyConfig, SftConfig
-from turnwise.training.policy import Policy
-from turnwise.training.samples import Sample
-from turnwise.training.sft import SftStep, fine_tune
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.sft import SftStep, fine_tune
 
 
 def tuned(samples: Sequence[Sample], tuning: str = "full", **options: Any) -> tuple[Policy, list[SftStep]]:

@@ -9,9 +9,15 @@ import torch
 from torch import Tensor
 
 from tests.training.updates import new_trainer, recipe_of, sample_of, shifted, some_samples
-from turnwise.training.batch import batch_of
-from turnwise.training.estimates import Before, Lesson, Targets
-from turnwise.training.statistics import RATIO_EDGES, Trace, first_mismatch, metrics_of, ratio_histogram
+from turnwise.training.packing.batch import batch_of
+from turnwise.training.update.statistics import (
+    RATIO_EDGES,
+    Trace,
+    first_mismatch,
+    metrics_of,
+    ratio_histogram,
+)
+from turnwise.training.update.targets import Before, Lesson, Targets
 
 MASK = torch.tensor([[True, True, True, True], [True, True, False, False]])
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from tests.training.updates import centred, new_trainer, recipe_of, some_samples
-from turnwise.training import tokens as of_tokens
-from turnwise.training.samples import Sample
-from turnwise.training.tokens import Column, TokenFigures, write_tokens
-from turnwise.training.trainer import StepResult
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update import tokens as of_tokens
+from turnwise.training.update.tokens import Column, TokenFigures, write_tokens
+from turnwise.training.update.trainer import StepResult
 
 TWICE = {"update": {"num_epochs": 2}, "optimizer": {"learning_rate": 1e-2}}
 

@@ -25,8 +25,8 @@ from turnwise.algorithms.aggregate import AGGREGATIONS
 from turnwise.algorithms.correction import CORRECTIONS
 from turnwise.algorithms.losses import LOSSES
 from turnwise.config import PRESETS, load_recipe
-from turnwise.training.batch import batch_of, minibatches
-from turnwise.training.samples import Sample
+from turnwise.training.packing.batch import batch_of, minibatches
+from turnwise.training.packing.samples import Sample
 
 LORA = {"policy": {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8}}
 

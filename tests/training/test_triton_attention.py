@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.training.test_attention import DEEP, mask_of, tree_of
-from turnwise.training import triton_attention
-from turnwise.training.tree import Segment, Tree
-from turnwise.training.triton_attention import (
+from turnwise.training.kernels import triton_attention
+from turnwise.training.kernels.triton_attention import (
     ALIGNED,
     BY_KEYS,
     BY_QUERIES,
@@ -27,6 +26,7 @@ from turnwise.training.triton_attention import (
     plan_triton,
     trial_gap,
 )
+from turnwise.training.packing.tree import Segment, Tree
 
 CPU = torch.device("cpu")
 ONE_ROW = Tree((Segment(0, 700, 700),))

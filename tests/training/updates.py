@@ -13,9 +13,9 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from turnwise.config import Recipe
-from turnwise.training.policy import Policy
-from turnwise.training.samples import Sample
-from turnwise.training.trainer import Trainer
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.trainer import Trainer
 
 VOCAB = 60
 

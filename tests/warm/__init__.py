@@ -22,7 +22,7 @@ from turnwise.servers.services import DEFAULT_FILE
 HERE = Path(__file__).parent
 LIGHT = (
     "turnwise.cli",
-    "turnwise.inspection",
+    "turnwise.commands.tools",
     "turnwise.mcp.pool",
     "turnwise.mcp.serve",
     "turnwise.servers.embedded",
@@ -37,8 +37,8 @@ HEAVY = (
     "transformers.models.qwen3.modeling_qwen3",
     "transformers.models.auto.modeling_auto",
     "turnwise.run.loop",
-    "turnwise.run.opened",
-    "turnwise.talk",
+    "turnwise.run.training_run",
+    "turnwise.commands.chat",
     "uvicorn",
 )
 

@@ -128,3 +128,8 @@ def value_loss(
     change_BT = (values_BT - old_values_BT).clamp(-max_change, max_change)
     clipped_error_BT = zero_where_masked(old_values_BT + change_BT - returns_BT, mask_BT)
     return torch.where(clipped_error_BT.abs() > error_BT.abs(), clipped_error_BT, error_BT) ** 2
+
+
+def with_entropy_bonus(losses_BT: Tensor, entropy_BT: Tensor, mask_BT: Tensor, coefficient: float) -> Tensor:
+    """loss − coefficient · entropy: the loss is minimised, so this sign raises entropy."""
+    return losses_BT - coefficient * zero_where_masked(entropy_BT, mask_BT)

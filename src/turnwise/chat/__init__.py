@@ -1,6 +1,6 @@
 """Prompts as token ids, exact extensions of them, and the parsing of sampled turns."""
 
-from turnwise.chat.choice import open_chat
+from turnwise.chat.detection import open_chat
 from turnwise.chat.rendered import RenderedChat
 from turnwise.chat.tokenizer import EMBEDDED, EMBEDDED_FOLDER, SMOLLM2, load_tokenizer, smollm2_file
 

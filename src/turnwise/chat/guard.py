@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.chat.quick import quick
+from turnwise.chat.fast_tokenizer import quick
 
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
 _MARKUP = re.compile(r"[<>\[\]|｜]")

@@ -14,7 +14,7 @@ from renderers.base import (  # type: ignore[import-untyped]
 from renderers.configs import _config_class_for  # type: ignore[import-untyped]
 from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
 
-from turnwise.chat.quick import quick
+from turnwise.chat.fast_tokenizer import quick
 
 _FIRST_LINE_CHARS = 200
 """Of a call in DeepSeek's form: `function`, a separator and the tool's name."""

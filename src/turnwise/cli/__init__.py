@@ -63,8 +63,8 @@ def main() -> None:
     try:
         app()
     except SystemExit as ended:
-        beside = sys.modules.get("turnwise.beside")
-        if beside is None or not beside.is_left_behind():
+        detached = sys.modules.get("turnwise.runtime.detached_thread")
+        if detached is None or not detached.is_left_behind():
             raise
         sys.stdout.flush()
         sys.stderr.flush()

@@ -49,7 +49,7 @@ def doctor(
 
     servers, settings = _setup(recipe, overrides)
     from turnwise.doctor import Finding, Level, examine, print_finding
-    from turnwise.environment import environment
+    from turnwise.runtime.environment import environment
 
     console = Console(emoji=False, highlight=False)
 
@@ -81,10 +81,10 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     from turnwise.cli.recipes import read_recipe
 
     recipe = read_recipe(path, overrides)
-    from turnwise.devices import Memory
     from turnwise.doctor.plan import as_json as plan_as_json
     from turnwise.doctor.plan import print_plan
     from turnwise.planning import plan_anywhere
+    from turnwise.runtime.devices import Memory
 
     given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
     try:

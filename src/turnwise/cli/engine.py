@@ -38,8 +38,8 @@ def engine(
     import os
 
     agent = read_agent(recipe, best=best, step=step, trust=trust, overrides=overrides)
+    from turnwise.commands.engine import serve_engine
     from turnwise.engines.remote import TOKEN_VARIABLE
-    from turnwise.served import serve_engine
 
     token = os.environ.get(TOKEN_VARIABLE, "")
     serving = serve_engine(

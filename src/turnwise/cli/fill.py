@@ -5,8 +5,8 @@ from pathlib import Path
 
 from rich.progress import Progress
 
+from turnwise.commands.replay import fill_results
 from turnwise.config import Recipe
-from turnwise.demonstrations import fill_results
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.backends import Servers

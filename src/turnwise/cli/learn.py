@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnwise.cli import several
+from turnwise.cli import processes as several
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async, run_recipe
 from turnwise.cli.trust import Trust, keep_agreement
 
 if TYPE_CHECKING:
+    from turnwise.commands.sft import WarmStart
     from turnwise.config import Recipe
     from turnwise.tracking.folder import RunFolder
-    from turnwise.training.sft import SftStep
-    from turnwise.warm_start import WarmStart
+    from turnwise.training.update.sft import SftStep
 
 
 def train(
@@ -149,7 +149,7 @@ def sft(
     settings = read_recipe(recipe, overrides)
     several.alone(settings, "sft")
     announce_servers(settings)
-    from turnwise.warm_start import warm_up
+    from turnwise.commands.sft import warm_up
 
     def show(step: "SftStep") -> None:
         # about twenty lines, however long it takes
@@ -167,7 +167,7 @@ def sft(
 
 
 def _learned_from(warm: "WarmStart") -> str:
-    from turnwise.printable import printable
+    from turnwise.runtime.terminal import printable
 
     found = warm.successes
     if found is None:
@@ -193,7 +193,7 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
 
 def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
     """Exit code 1 if a run would not come to its end."""
-    from turnwise.printable import printable
+    from turnwise.runtime.terminal import printable
 
     for line in lines:
         print(printable(line))

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from turnwise.printable import printable
+from turnwise.runtime.terminal import printable
 from turnwise.tracking.run_log import is_on_screen
 
 VARIABLE = "TURNWISE_LOG"

@@ -26,7 +26,7 @@ def export(
     """
     which = chosen(best, step)
     check_run(run)
-    from turnwise.export import export_run
+    from turnwise.commands.export import export_run
 
     try:
         exported = export_run(run, out, which=which, is_adapter=adapter)
@@ -52,7 +52,7 @@ def chat(
 
     agent = read_agent(path, best=best, step=step, trust=trust, overrides=overrides)
     announce_servers(agent.recipe)
-    from turnwise.talk import lines_of, talk
+    from turnwise.commands.chat import lines_of, talk
 
     console = Console(emoji=False, highlight=False)
     run_async(talk(agent.recipe, agent.model, temperature=temperature, console=console, ask=lines_of("> ")))

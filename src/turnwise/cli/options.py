@@ -32,7 +32,7 @@ def servers_in(path: Path | None, *, live: Sequence[str] = (), live_writes: Sequ
 
 def print_notes(servers: "Servers") -> None:
     """Say on stderr which servers are live and which keys go unused."""
-    from turnwise.printable import printable
+    from turnwise.runtime.terminal import printable
 
     for note in servers.notes:
         typer.echo(printable(note), err=True)
@@ -48,7 +48,7 @@ def mcp_file(path: Path | None) -> Path:
 def fail(message: str) -> NoReturn:
     """The user's mistake, on stderr; exit code 2. Under --debug with the traceback of what failed."""
     from turnwise.cli.logs import is_debug
-    from turnwise.printable import printable
+    from turnwise.runtime.terminal import printable
     from turnwise.tracking.environment import known_secrets, redacted
 
     if is_debug() and sys.exc_info()[0] is not None:

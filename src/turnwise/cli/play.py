@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnwise.cli import several
+from turnwise.cli import processes
 from turnwise.cli.options import AsJson, Overrides, fail
 from turnwise.cli.recipes import Best, Step, announce_servers, read_agent, read_recipe, run_async
 from turnwise.cli.trust import Trust
@@ -32,7 +32,7 @@ def rollout(
     Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
     """
     settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
-    several.alone(settings, "rollout")
+    processes.alone(settings, "rollout")
     announce_servers(settings)
     chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
     from turnwise.evaluate.playing import play_groups
@@ -86,7 +86,7 @@ def evaluate(
         trust=trust,
         overrides=[*overrides, *(["engine.kind=scripted"] if script else [])],
     )
-    several.alone(agent.recipe, "eval")
+    processes.alone(agent.recipe, "eval")
     announce_servers(agent.recipe)
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe

@@ -39,7 +39,7 @@ def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
     recipe = read_unsettled(path, overrides)
     if recipe.model.quantisation == "none":
         return recipe
-    from turnwise.training.quantised import settled
+    from turnwise.training.model.quantised import settled
 
     return settled(recipe)
 
@@ -86,8 +86,8 @@ def read_agent(
     prepare()
     check_run(path)
     recipe = run_recipe(path, overrides, trust=trust)
-    from turnwise.trained import load_trained
-    from turnwise.training.model_folder import plain_model
+    from turnwise.assembly.trained_policy import load_trained
+    from turnwise.training.model.model_folder import plain_model
 
     try:
         trained = load_trained(path, which)

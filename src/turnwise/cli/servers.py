@@ -17,7 +17,7 @@ def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
 
     Example: turnwise tools ~/work/mcp.json
     """
-    from turnwise.inspection import list_tools, print_listing
+    from turnwise.commands.tools import list_tools, print_listing
 
     servers = servers_in(mcp)
     print_notes(servers)
@@ -55,7 +55,7 @@ def call(
 
     Example: turnwise call execute_python '{"code": "6 * 7"}'
     """
-    from turnwise.inspection import call_tool
+    from turnwise.commands.tools import call_tool
     from turnwise.types import Fault
 
     try:
@@ -97,8 +97,8 @@ def serve(
 
     Example: turnwise serve fmp --http --port 8001
     """
-    from turnwise.environment import environment
     from turnwise.mcp.serve import TOKEN_VARIABLE, serve_http, serve_stdio
+    from turnwise.runtime.environment import environment
     from turnwise.servers.services import SERVERS, Backend, check_backend, open_service
 
     if name not in SERVERS:

@@ -126,11 +126,11 @@ async def _find_problems(
 ) -> "tuple[list[Problem], list[Problem]]":
     """The problems and the warnings; a file without problems is filled where `fill` names the new one."""
     from turnwise.cli.fill import fill_file, offer_to_fill
+    from turnwise.commands.unknown_tickers import unknown_tickers
     from turnwise.mcp.pool import Pool
     from turnwise.rewards import parts_of, why_unscorable_by
     from turnwise.tasks.check import check_files
     from turnwise.tasks.load import PlacedTask, read
-    from turnwise.tickers import unknown_tickers
 
     tools = settings.tools
     async with Pool(
@@ -149,7 +149,7 @@ async def _find_problems(
 
 def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> None:
     """Print what was found; exit code 1 on problems."""
-    from turnwise.printable import printable
+    from turnwise.runtime.terminal import printable
 
     for warning in warnings:
         print(printable(f"warning: {warning}"))
@@ -182,12 +182,12 @@ def convert(
     """
     from rich.progress import Progress
 
-    from turnwise.demonstrations import Demonstrated, demonstrated
+    from turnwise.assembly.workbench import require_harmless, used_servers
+    from turnwise.commands.replay import Demonstrated, demonstrated
     from turnwise.mcp.pool import Pool
-    from turnwise.printable import printable
+    from turnwise.runtime.terminal import printable
     from turnwise.tasks.load import Problem, read, save
     from turnwise.tasks.plan import ToolsDown
-    from turnwise.workbench import require_harmless, used_servers
 
     async def run() -> Demonstrated:
         async with Pool(servers_in(mcp).specs) as pool:

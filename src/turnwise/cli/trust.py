@@ -31,9 +31,9 @@ def require_trust(
 
     `changed` is the run's recipe with the overrides. What an override names is not asked about.
     """
-    from turnwise.printable import printable
+    from turnwise.assembly.trusted_runs import named_in
+    from turnwise.runtime.terminal import printable
     from turnwise.tracking.run_marks import is_agreed_to, is_made_here, remember_agreed
-    from turnwise.trusted_runs import named_in
 
     keys = [override.partition("=")[0].strip() for override in overrides]
     try:
@@ -57,8 +57,8 @@ def require_trust(
 
 def keep_agreement(before: "Recipe", after: "Recipe") -> None:
     """The user changed the recipe of a run from elsewhere: what was agreed to before still is."""
+    from turnwise.assembly.trusted_runs import named_in
     from turnwise.tracking.run_marks import is_agreed_to, is_made_here, remember_agreed
-    from turnwise.trusted_runs import named_in
 
     try:
         if not is_made_here(before) and is_agreed_to(named_in(before)):

@@ -1,7 +1,6 @@
 """Recipes: their sections as pydantic models, presets, and loading from TOML."""
 
-from turnwise.config.cluster import SkyRLConfig
-from turnwise.config.hardware import HardwareConfig
+from turnwise.config.hardware import HardwareConfig, SkyRLConfig
 from turnwise.config.learning import (
     CLIP_BOUNDS,
     AlgorithmConfig,

@@ -2,8 +2,7 @@
 
 from pydantic import BaseModel, Field, model_validator
 
-from turnwise.config.cluster import SkyRLConfig
-from turnwise.config.hardware import HardwareConfig
+from turnwise.config.hardware import HardwareConfig, SkyRLConfig
 from turnwise.config.learning import (
     AlgorithmConfig,
     ImitationConfig,

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import uvicorn
 
-from turnwise.addresses import is_loopback, url_of
 from turnwise.dashboard.export import export
 from turnwise.dashboard.guard import Guard
 from turnwise.dashboard.runs import Runs, default_cache
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
-from turnwise.tracking.whole import write_whole
+from turnwise.runtime.addresses import is_loopback, url_of
+from turnwise.runtime.atomic_write import write_whole
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:

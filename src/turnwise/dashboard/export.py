@@ -8,11 +8,11 @@ import logging
 import re
 from typing import Any
 
-from turnwise.dashboard import conversation, listing, measured, series
-from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard import conversation, evaluations, listing, series
+from turnwise.dashboard.page_script import PAGE, bundle
 from turnwise.dashboard.runs import Run, Runs
-from turnwise.dashboard.script import PAGE, bundle
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def _answers(run: Run) -> dict[str, Any]:
     """By path, as the page's recorded.js looks them up."""
     index = run.index
     names = series.names(index)
-    reports = measured.evaluations(run.folder)
+    reports = evaluations.evaluations(run.folder)
     whole = [report["name"] for report in reports if "error" not in report]
     choices = listing.choices(index)
     return {
@@ -69,7 +69,7 @@ def _answers(run: Run) -> dict[str, Any]:
         "tools": {each["value"]: traffic(index, source=each["value"]) for each in choices["source"]},
         "evaluations": reports,
         "comparison": {
-            f"{before} {after}": measured.comparison(run.folder, before, after)
+            f"{before} {after}": evaluations.comparison(run.folder, before, after)
             for before, after in _pairs(whole)
         },
         **_episodes(run),

@@ -20,11 +20,11 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from turnwise.dashboard.appended_file import Mark, is_same, mark_at, read_at
 from turnwise.dashboard.episodes import episode_of, text, tools_of
-from turnwise.dashboard.growing import Mark, is_same, mark_at, read_at
 from turnwise.dashboard.tables import NEW_FILE, connect, forget, new_row, prepare, transaction
-from turnwise.regular_files import Damaged, Line, lines_from, names_in
-from turnwise.tracking.lines import plain
+from turnwise.runtime.regular_files import Damaged, Line, lines_from, names_in
+from turnwise.tracking.json_lines import plain
 from turnwise.types import Tool
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from turnwise.config import CLIP_BOUNDS
-from turnwise.regular_files import Damaged, damage_of, names_in, read_table
+from turnwise.runtime.regular_files import Damaged, damage_of, names_in, read_table
 from turnwise.tracking.ending import Ending, read_ending
 from turnwise.tracking.lock import holder_elsewhere, is_held
 

@@ -15,14 +15,15 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import conversation, listing, measured, series
+from turnwise.dashboard import conversation, listing, series
+from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import Guard
-from turnwise.dashboard.pieces import Pieces
+from turnwise.dashboard.page_script import PAGE, bundle
 from turnwise.dashboard.runs import Run, Runs
-from turnwise.dashboard.script import PAGE, bundle
+from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
-from turnwise.tracking.lines import plain
+from turnwise.tracking.json_lines import plain
 
 _HEARTBEAT_SECONDS = 15.0
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from turnwise.beside import run_beside
+from turnwise.runtime.detached_thread import run_beside
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 from turnwise.config import Recipe
-from turnwise.doctor import live, machine, setup
+from turnwise.doctor import keys, machine
+from turnwise.doctor import recipe as setup
 from turnwise.doctor.findings import Finding, Level
 from turnwise.servers.backends import Servers
 
@@ -31,7 +32,7 @@ async def examine(
     if recipe is not None:
         yield machine.check_disk(recipe.run.folder, needed_bytes)
     yield await asyncio.to_thread(machine.check_sandbox)
-    for finding in live.check_keys(servers, environ, recipe):
+    for finding in keys.check_keys(servers, environ, recipe):
         yield finding
     needed = None if recipe is None else setup.needed_servers(recipe, servers)
     reached = await setup.reach_servers(servers, needed)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.printable import printable
+from turnwise.runtime.terminal import printable
 
 
 class Level(StrEnum):

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import Recipe
-from turnwise.devices import VARIABLE, choose_device, memory_of
+from turnwise.config.requirements import is_installed, requirements
 from turnwise.doctor.findings import Finding, Level
-from turnwise.requirements import is_installed, requirements
+from turnwise.runtime.devices import VARIABLE, choose_device, memory_of
 from turnwise.sandbox import Kind, isolation
 
 PACKAGES = ("mcp", "pydantic", "httpx")
@@ -55,7 +55,7 @@ def check_requirements(recipe: Recipe) -> Iterator[Finding]:
         detail = f"{requirement.why}, and it is not installed"
         yield Finding(requirement.title, level, detail, requirement.advice)
     if recipe.model.quantisation != "none" and is_installed("bitsandbytes"):
-        from turnwise.training.quantised import why_not
+        from turnwise.training.model.quantised import why_not
 
         if reason := why_not():
             advice = "a run uses LoRA on a bfloat16 base instead, which needs more memory"
@@ -66,7 +66,7 @@ def without_quantisation(recipe: Recipe) -> Recipe:
     """The recipe as a run would settle it: a base that cannot be quantised here is bfloat16."""
     if recipe.model.quantisation == "none" or not has_model_packages():
         return recipe
-    from turnwise.training.quantised import unquantised, why_not
+    from turnwise.training.model.quantised import unquantised, why_not
 
     return unquantised(recipe) if why_not() else recipe
 

@@ -6,8 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.planning import Plan
-from turnwise.printable import printable
-from turnwise.rollout.tables import reason_table
+from turnwise.runtime.terminal import printable, reason_table
 
 
 def print_plan(plan: Plan, console: Console) -> None:

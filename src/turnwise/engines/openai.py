@@ -15,8 +15,8 @@ import httpx
 
 from turnwise.engines.replies import Reply, read_reply, tool_names
 from turnwise.protocols import EngineDown
+from turnwise.runtime.retry_after import asked_seconds
 from turnwise.types import Tool, ToolCall
-from turnwise.waits import asked_seconds
 
 NOT_FOR_TRAINING = (
     "an OpenAI-compatible endpoint gives neither token ids nor their log-probs and takes no weights: "

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import httpx
 
-from turnwise.addresses import check_token
 from turnwise.engines.wire import (
     MAX_LINE_BYTES,
     Line,
@@ -26,8 +25,9 @@ from turnwise.engines.wire import (
     read_state,
     write_asks,
 )
-from turnwise.line_splitter import LineSplitter
 from turnwise.protocols import Adapter, Ask, EngineDown
+from turnwise.runtime.addresses import check_token
+from turnwise.runtime.line_splitter import LineSplitter
 from turnwise.types import Completion, Sampling
 
 logger = logging.getLogger(__name__)

@@ -23,7 +23,6 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from turnwise.admission import Admission
 from turnwise.engines.wire import (
     BEAT_SECONDS,
     MAX_ASKS_BYTES,
@@ -36,6 +35,7 @@ from turnwise.engines.wire import (
     write_line,
 )
 from turnwise.protocols import Adapter, Ask, BatchEngine, Engine, EngineDown, SleepingEngine
+from turnwise.runtime.admission import Admission
 from turnwise.types import Completion
 
 logger = logging.getLogger(__name__)

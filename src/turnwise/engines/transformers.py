@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from turnwise.devices import choose_device, memory_of
 from turnwise.engines.adapter_checks import check_adapter
+from turnwise.engines.continuous.adapter_layers import Beside
 from turnwise.engines.continuous.attention import NAME, register
-from turnwise.engines.continuous.beside import Beside
 from turnwise.engines.continuous.request import Request, new_request
 from turnwise.engines.continuous.rows import rounded
 from turnwise.engines.continuous.scheduler import Counts, Scheduler
 from turnwise.engines.continuous.tree import KVShape
 from turnwise.engines.continuous.weights import changed_by, check_weights, copy_weights, merge
-from turnwise.engines.limits import check_request
-from turnwise.models import is_quantised, why_not_ours
+from turnwise.engines.request_check import check_request
 from turnwise.protocols import Adapter, Ask, EngineDown
+from turnwise.runtime.devices import choose_device, memory_of
+from turnwise.runtime.model_support import is_quantised, why_not_ours
 from turnwise.types import Completion, Sampling
 
 if TYPE_CHECKING:

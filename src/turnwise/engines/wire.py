@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from turnwise.engines.limits import check_sampling
+from turnwise.engines.request_check import check_sampling
 from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 

@@ -11,30 +11,30 @@ from typing import Any
 
 from rich.console import Console
 
+from turnwise.assembly.task_requirements import require_playable
+from turnwise.assembly.workbench import Workbench, limits_of, open_workbench, plan_of
 from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
-from turnwise.environment import environment
 from turnwise.evaluate.report import Report, write_report
 from turnwise.evaluate.summary import record
-from turnwise.readiness import require_playable
 from turnwise.rewards import succeeded
-from turnwise.rollout import live
+from turnwise.rollout import live_panel
 from turnwise.rollout.collector import Collector, Progress
 from turnwise.rollout.display import print_played
 from turnwise.rollout.endpoint import endpoint_player
-from turnwise.rollout.sharing import added_up, by_all, own_share
+from turnwise.rollout.rank_exchange import added_up, by_all, own_share
 from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.runtime.environment import environment
 from turnwise.types import Fault, Group, Task
-from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
 """`shown(progress, num_episodes)`: displays the progress while the block runs."""
 
 
 def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
-    return live.shown(progress, num_episodes, Console(stderr=True, emoji=False))
+    return live_panel.shown(progress, num_episodes, Console(stderr=True, emoji=False))
 
 
 async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:

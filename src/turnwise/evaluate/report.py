@@ -20,10 +20,9 @@ from turnwise.evaluate.summary import (
     summarise,
     summarise_by,
 )
-from turnwise.printable import printable
-from turnwise.regular_files import MAX_FILE_BYTES, Damaged, read_table
-from turnwise.rollout.tables import figure_table
-from turnwise.tracking.whole import write_json
+from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
+from turnwise.runtime.terminal import figure_table, printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from turnwise.mcp.named_data import container_folders
 from turnwise.mcp.spec import Data, ServerSpec
-from turnwise.secret_values import is_secret_name
+from turnwise.runtime.secret_values import is_secret_name
 
 _SHOWN_TOOLS = 6
 

@@ -23,8 +23,8 @@ import mcp_types as wire
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from turnwise.line_splitter import Line, LineSplitter
 from turnwise.mcp.private_folders import Namespace
+from turnwise.runtime.line_splitter import Line, LineSplitter
 
 logger = logging.getLogger(__name__)
 

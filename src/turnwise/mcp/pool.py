@@ -25,7 +25,7 @@ from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.mcp.stock import ProcessSet, Stock, grouped
 from turnwise.mcp.supply import Holding, Supply
 from turnwise.mcp.toolbox import LeasedToolbox, Readability
-from turnwise.secret_values import spellings_of
+from turnwise.runtime.secret_values import spellings_of
 from turnwise.types import ServerLoss, Tool
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE
-from turnwise.waits import asked_seconds
+from turnwise.runtime.retry_after import asked_seconds
 
 NOT_SENT_CODE = -32911
 """The connection was never made, so the request never reached the server."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import mcp_types as wire
 
-from turnwise.secret_values import REDACTED
+from turnwise.runtime.secret_values import REDACTED
 
 TokenCounter = Callable[[str], int]
 

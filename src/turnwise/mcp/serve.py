@@ -15,7 +15,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import turnwise
-from turnwise.mcp.episodes import (
+from turnwise.mcp.episode_meta import (
     CONCURRENCY,
     DROP_METHOD,
     EPISODE_KEY,
@@ -173,7 +173,7 @@ async def serve_http(service: Service, *, host: str, port: int, token: str = "")
     """
     import uvicorn
 
-    from turnwise.admission import Admission
+    from turnwise.runtime.admission import Admission
 
     admission = Admission(host, token)
     # without sessions nothing else tells a client that this server was restarted

@@ -14,7 +14,7 @@ from mcp.client._transport import Transport
 from pydantic import ValidationError
 
 import turnwise
-from turnwise.mcp.episodes import (
+from turnwise.mcp.episode_meta import (
     CONCURRENCY,
     DROP_METHOD,
     EPISODE_KEY,

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from turnwise.environment import environment
-from turnwise.secret_values import is_secret_name, secret_values
+from turnwise.runtime.environment import environment
+from turnwise.runtime.secret_values import is_secret_name, secret_values
 
 logger = logging.getLogger(__name__)
 

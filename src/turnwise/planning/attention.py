@@ -1,7 +1,7 @@
 """Attention on the meta device that allocates the same tensors as the trainer's attention.
 
 The trainer's attention reads token positions to split its work, and meta tensors have no values. This one
-allocates the same tensors as `turnwise.training.attention`, in the same order, and computes nothing.
+allocates the same tensors as `turnwise.training.kernels.attention`, in the same order, and computes nothing.
 """
 
 from typing import Any

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnwise.config import Recipe, changed_recipe
-from turnwise.devices import Memory, check_tensors, choose_device, memory_of
 from turnwise.planning.outline import outline
 from turnwise.planning.passes import (
     PassMemory,
@@ -21,7 +20,8 @@ from turnwise.planning.passes import (
     sampling_bytes,
     training_memory,
 )
-from turnwise.planning.spread import gathered_bytes, sharding_of
+from turnwise.planning.sharded import gathered_bytes, sharding_of
+from turnwise.runtime.devices import Memory, check_tensors, choose_device, memory_of
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class PlannedNorm(nn.Module):
-    """Replaces `turnwise.training.norms.FusedNorm` on the meta device."""
+    """Replaces `turnwise.training.kernels.norms.FusedNorm` on the meta device."""
 
     weight: nn.Parameter
     epsilon: float

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from turnwise.config import Recipe
 from turnwise.engines.transformers import PREFILL_CHUNK
 from turnwise.planning import attention
-from turnwise.planning.held import MemoryCounter
+from turnwise.planning.meta_memory import MemoryCounter
 from turnwise.planning.norms import PlannedNorm
-from turnwise.training.adapters import Adapters
-from turnwise.training.head import Head, room_on
-from turnwise.training.network import checkpoint_layers
-from turnwise.training.norms import fuse_norms
+from turnwise.training.kernels.norms import fuse_norms
+from turnwise.training.model.adapters import Adapters
+from turnwise.training.model.network import checkpoint_layers
+from turnwise.training.packing.head import Head, room_on
 
 NF4_BYTES = 1 / 2 + 1 / 64 + 4 / (64 * 256)
 """Per weight: 4 bits, 1/64 of its block's 8-bit scale, and 1/(64 · 256) of a float32 scale of scales."""
@@ -173,7 +173,7 @@ def _trunk(model: Any, num_tokens: int, scores: tuple[int, int] | None) -> Tenso
 
 
 def head_bytes(policy: SizedModel, num_tokens: int, device: str) -> int:
-    """Memory of `turnwise.training.head`: the logits of a chunk three times, and the scored rows."""
+    """Memory of `turnwise.training.packing.head`: the logits of a chunk three times, and the scored rows."""
     weight_VD = policy.model.get_output_embeddings().weight
     vocab_size, width = int(weight_VD.shape[0]), int(weight_VD.shape[1])
     head = Head(weight_VD, None, room=room_on(device))

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from turnwise.environment import environment
 from turnwise.protocols import RewardDown
-from turnwise.waits import asked_seconds
+from turnwise.runtime.environment import environment
+from turnwise.runtime.retry_after import asked_seconds
 
 OPENAI = "https://api.openai.com/v1"
 

@@ -4,9 +4,9 @@ from rich.console import Console, Group
 from rich.panel import Panel
 from rich.text import Text
 
-from turnwise.printable import printable
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import Played
+from turnwise.runtime.terminal import printable
 from turnwise.types import Turn
 
 _RESULT_CHARS = 600

@@ -17,7 +17,7 @@ from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
-from turnwise.rollout.sharing import added_up, by_all, own_share
+from turnwise.rollout.rank_exchange import added_up, by_all, own_share
 from turnwise.tasks.curriculum import Curriculum, Passes, Schedule, State, curriculum_of, draw, note
 from turnwise.types import Group, Task
 

@@ -6,20 +6,20 @@ import time
 from rich.console import Console
 
 from turnwise.config import Recipe
-from turnwise.devices import choose_device
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.ending import ending_of, recording_failures
 from turnwise.run.loop import Ended, train
-from turnwise.run.opened import open_run
 from turnwise.run.panel import Panel
 from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.summary import print_summary, summarise_run
+from turnwise.run.training_run import open_run
+from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.devices import choose_device
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
-from turnwise.tracking.whole import write_json
 
 SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU = 1e-3, 1e-5
 """Python's thread switch interval in asynchronous runs, where an update and episodes share the interpreter.

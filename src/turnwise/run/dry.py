@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from turnwise.assembly.task_requirements import task_problems
+from turnwise.assembly.workbench import chat_of, used_servers
 from turnwise.chat import RenderedChat
+from turnwise.commands.tools import Listing, list_tools
 from turnwise.config import Recipe
-from turnwise.inspection import Listing, list_tools
+from turnwise.config.requirements import requirements
 from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
-from turnwise.readiness import task_problems
-from turnwise.requirements import requirements
 from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
-from turnwise.workbench import chat_of, used_servers
 
 _MAX_SHOWN = 5
 """Problems with tasks that are printed; the rest is counted."""

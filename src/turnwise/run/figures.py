@@ -1,10 +1,12 @@
-"""The figures of a collection by name: rewards, success, tools, format, lengths, lost episodes."""
+"""Figures of what was played and of evaluations, by name."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.diagnostics.gpu import POWER, UTILIZATION
+from turnwise.evaluate.report import Report
+from turnwise.evaluate.summary import by_family, summarise, summarise_by
 from turnwise.mcp.gate import Breaker
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Progress
@@ -106,3 +108,21 @@ def _share(flags: Sequence[bool]) -> float:
 
 def _mean(values: Sequence[float]) -> float:
     return fmean(values) if values else 0.0
+
+
+def evaluation_figures(report: Report) -> dict[str, float]:
+    """Success with its interval, over all tasks and by family; turns, tokens and error rates."""
+    overall = summarise(report.episodes)
+    figures = {
+        "success": overall.success.value,
+        "turns": overall.turns.value,
+        "tokens": overall.tokens.value,
+        "tool_error_rate": overall.tool_error_rate,
+        "format_error_rate": overall.format_error_rate,
+    }
+    if overall.success.low is not None and overall.success.high is not None:
+        figures |= {"success_low": overall.success.low, "success_high": overall.success.high}
+    families = summarise_by(by_family, report.episodes)
+    return figures | {
+        f"success/{family}": summary.success.value for family, summary in families.items() if family
+    }

@@ -6,9 +6,9 @@ from functools import partial
 from turnwise.diagnostics.health import halting_alarms, why_halt
 from turnwise.evaluate.report import Report
 from turnwise.run.batches import Batches
-from turnwise.run.opened import Run
-from turnwise.run.standing import Standing
+from turnwise.run.progress import Standing
 from turnwise.run.stopping import Stopping
+from turnwise.run.training_run import Run
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from turnwise.config import Recipe
 from turnwise.diagnostics.health import Alarm, Level
-from turnwise.printable import printable
 from turnwise.rollout.collector import Progress
-from turnwise.rollout.live import figures_of
+from turnwise.rollout.live_panel import figures_of
 from turnwise.run.screen import Figures, Screen, epoch_part
+from turnwise.runtime.terminal import printable
 
 _REFRESH_SECONDS = 0.25
 _BARS = "▁▂▃▄▅▆▇█"

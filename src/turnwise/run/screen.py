@@ -11,17 +11,17 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.config import Recipe
-from turnwise.devices import choose_device
 from turnwise.diagnostics.health import Alarm, Level
 from turnwise.evaluate.report import Report
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import summarise
-from turnwise.printable import printable
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.display import print_played
-from turnwise.rollout.live import shown
+from turnwise.rollout.live_panel import shown
 from turnwise.rollout.store import Played
-from turnwise.tracking.lines import plain
+from turnwise.runtime.devices import choose_device
+from turnwise.runtime.terminal import printable
+from turnwise.tracking.json_lines import plain
 from turnwise.tracking.run_log import ON_SCREEN
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from turnwise.config import Recipe
-from turnwise.environment import environment
+from turnwise.mcp.pool import is_offered
 from turnwise.mcp.spec import ServerSpec, read_file
+from turnwise.runtime.environment import environment
 from turnwise.servers.contract import WRITES, contract
 from turnwise.servers.live.providers import ACCESS, Access
 from turnwise.servers.services import DEFAULT_FILE, SERVERS, Backend
-from turnwise.types import LiveServer
+from turnwise.types import LiveServer, Tool
 
 PROVIDER_VARIABLES = frozenset(
     variable for access in ACCESS.values() for variable in (access.key_variable, access.base_url_variable)
@@ -205,3 +206,22 @@ def _check_can_write(live_writes: Collection[str], live: Collection[LiveServer])
             raise ValueError(f"tools.live_writes: {name!r} is not live; name it in tools.live too")
         if not by_name[name].writes:
             raise ValueError(f"tools.live_writes: {name!r} has no tool that writes")
+
+
+def declared_tools(spec: ServerSpec) -> tuple[Tool, ...] | None:
+    """What a server of ours offers under the spec's `allow` and `deny`; None for anybody else's server."""
+    name = served_name(spec)
+    if name is None:
+        return None
+    tools = (
+        Tool(
+            name=tool["name"],
+            description=tool["description"],
+            input_schema=tool["inputSchema"],
+            server=spec.name,
+            server_tool=tool["name"],
+            is_read_only=tool["name"] not in WRITES,
+        )
+        for tool in contract()["servers"][name]["tools"]
+    )
+    return tuple(tool for tool in tools if is_offered(tool, spec.options.allow, spec.options.deny))

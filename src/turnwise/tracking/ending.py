@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from turnwise.regular_files import Damaged, read_table
-from turnwise.tracking.whole import write_json
+from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.regular_files import Damaged, read_table
 
 
 class How(StrEnum):

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from turnwise.environment import dotenv_variables
-from turnwise.secret_values import is_secret_name, secret_values
+from turnwise.runtime.environment import dotenv_variables
+from turnwise.runtime.secret_values import is_secret_name, secret_values
 
 _OF_TRACKERS = ("WANDB_", "WEAVE_", "WF_", "TRACKIO_", "HF_", "HUGGING_FACE_")
 _MAX_CHARS = 500

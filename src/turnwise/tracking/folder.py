@@ -25,18 +25,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from turnwise.config import Recipe, stored_recipe
-from turnwise.printable import printable
-from turnwise.regular_files import Damaged, names_in, read_table
+from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.regular_files import Damaged, names_in, read_table
+from turnwise.runtime.terminal import printable
 from turnwise.tracking.ending import Ending, read_ending, write_ending
 from turnwise.tracking.environment import known_secrets, redacted
-from turnwise.tracking.lines import Lines
+from turnwise.tracking.json_lines import Lines
 from turnwise.tracking.lock import Lock
 from turnwise.tracking.run_log import RunLog
 from turnwise.tracking.run_marks import is_made_here, remember_made
 from turnwise.tracking.tracker import check
 from turnwise.tracking.trackers import NO_TRACKERS, start_trackers
 from turnwise.tracking.versions import changed, read_versions, versions_now
-from turnwise.tracking.whole import write_json
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter
 
-from turnwise.regular_files import read_bytes
+from turnwise.runtime.regular_files import read_bytes
 
 _MAX_BYTES = 4_096
 _MAX_PROCESS = 2**31 - 1

@@ -156,7 +156,7 @@ class Outbox:
 
     def _begin(self) -> "subprocess.Popen[bytes]":
         process = subprocess.Popen(
-            [sys.executable, "-m", "turnwise.tracking.child"],
+            [sys.executable, "-m", "turnwise.tracking.tracker_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

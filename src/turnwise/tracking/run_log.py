@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from turnwise.printable import printable
-from turnwise.regular_files import open_to_append
+from turnwise.runtime.regular_files import open_to_append
+from turnwise.runtime.terminal import printable
 from turnwise.tracking.environment import redacted
 
 ON_SCREEN = {"is_on_screen": True}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.config import Recipe
-from turnwise.regular_files import open_to_append
+from turnwise.runtime.regular_files import open_to_append
 
 logger = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
+from turnwise.tracking.episodes import transcript
 from turnwise.tracking.records import Episode, Evaluation, Histogram
 from turnwise.tracking.tracker import Start
-from turnwise.tracking.transcript import transcript
 
 
 class TensorboardTracker:

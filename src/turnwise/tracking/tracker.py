@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turnwise.config import TrackerConfig
-from turnwise.requirements import is_installed
+from turnwise.config.requirements import is_installed
 from turnwise.tracking.records import Cut, Episode, Episodes, Evaluation, Histogram, Log, Record
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from turnwise.regular_files import Damaged, read_table
+from turnwise.runtime.regular_files import Damaged, read_table
 
 
 def versions_now(seed: int) -> dict[str, Any]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import wandb
 
-from turnwise.regular_files import read_bytes
+from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.regular_files import read_bytes
+from turnwise.tracking.episodes import transcript
 from turnwise.tracking.records import Episode, Evaluation, Histogram
 from turnwise.tracking.tracker import Start
-from turnwise.tracking.transcript import transcript
-from turnwise.tracking.whole import write_whole
 
 _COLUMNS = {
     "task": lambda episode: episode.task_id,

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from turnwise.mcp.episodes import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
+from turnwise.mcp.episode_meta import DROP_METHOD, EPISODE_KEY, EXTENSION, FAULT_KEY
 
 notes: dict[str, list[str]] = defaultdict(list)
 events: list[str] = []

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from turnwise.engines.handover import Block
 from turnwise.engines.vllm.receiver import Receiver
+from turnwise.engines.weight_transfer import Block
 from turnwise.protocols import EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
@@ -22,9 +22,9 @@ ADAPTER_SLOTS = 2
 """The adapter in use, and the one before it, for as long as completions begun under it last."""
 MIN_STEP_TOKENS = 4_096
 """Of prompts and completions in one step on a CPU."""
-GATHERING, GATHERING_ASYNC = (
-    f"turnwise.engines.vllm.gathering.{name}" for name in ("GatheringScheduler", "GatheringAsyncScheduler")
-)
+_SCHEDULERS = "turnwise.engines.vllm.output_scheduler"
+GATHERING = f"{_SCHEDULERS}.GatheringScheduler"
+GATHERING_ASYNC = f"{_SCHEDULERS}.GatheringAsyncScheduler"
 """By name: their module is for vLLM's own process."""
 LOOK_SECONDS = 0.2
 """Between two looks whether the process still lives that a call waits for."""

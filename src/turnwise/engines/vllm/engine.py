@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.engines.adapter_checks import check_adapter
-from turnwise.engines.handover import lay_out, write_adapter
-from turnwise.engines.limits import check_request
+from turnwise.engines.request_check import check_request
 from turnwise.engines.vllm.calls import (
     Kept,
     VllmSettings,
@@ -31,6 +30,7 @@ from turnwise.engines.vllm.calls import (
     start,
     unless_dead,
 )
+from turnwise.engines.weight_transfer import lay_out, write_adapter
 from turnwise.protocols import Adapter, EngineDown
 from turnwise.types import Completion, Sampling
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from turnwise.engines.handover import Table, read_block
+from turnwise.engines.weight_transfer import Table, read_block
 
 
 class Receiver:

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from turnwise.config import Recipe
+from turnwise.config.requirements import is_installed, skyrl_requirements
 from turnwise.integrations.skyrl.translation import Translation, translate
-from turnwise.requirements import is_installed, skyrl_requirements
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
 from turnwise.tasks.worlds import check_worlds

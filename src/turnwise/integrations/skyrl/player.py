@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from turnwise.assembly.workbench import Workbench, limits_of, open_workbench, plan_of
 from turnwise.config import Recipe
 from turnwise.integrations.skyrl.engine import SessionEngine
 from turnwise.protocols import Toolbox
@@ -17,7 +18,6 @@ from turnwise.rollout import collector as rollout
 from turnwise.rollout.collector import CollectionFailed, Collector, Slots
 from turnwise.rollout.episode import play
 from turnwise.types import Group, Sampling, Stop, Task, Trajectory
-from turnwise.workbench import Workbench, limits_of, open_workbench, plan_of
 
 if TYPE_CHECKING:
     from skyrl.backends.skyrl_train.inference_servers.base import InferenceEngineInterface

@@ -16,7 +16,7 @@ import httpx
 
 import turnwise
 from turnwise.mcp.serve import ToolError, Unavailable
-from turnwise.waits import asked_seconds
+from turnwise.runtime.retry_after import asked_seconds
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """50,000 minute bars, the most one Polygon page can hold, are about 6 MB."""

@@ -1,0 +1,112 @@
+"""Turn demonstrations into training samples with exactly the tokens that an episode would have."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from turnwise.assembly.workbench import Workbench, offered_tools, scripted_engine
+from turnwise.chat import RenderedChat
+from turnwise.config import Recipe
+from turnwise.mcp.results import Sanitiser, cut
+from turnwise.rewards import succeeded
+from turnwise.rollout.collector import Collector
+from turnwise.training.packing.samples import Sample, samples_of
+from turnwise.types import Group, Reward, Task, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Lessons that earned their outcome when they were played again, and why the others were dropped."""
+
+    lessons: tuple[Sample, ...]
+    dropped: Mapping[str, str]
+    """By the task's id."""
+
+
+def lessons_of(bench: Workbench, tasks: Sequence[Task]) -> tuple[Sample, ...]:
+    """A sample of each task that has a demonstration, with the results as they were recorded."""
+    return tuple(
+        lesson_of(
+            task,
+            offered_tools(task, bench.pool.tools),
+            bench.chat,
+            max_result_tokens=bench.recipe.tools.max_result_tokens,
+            group=group,
+        )
+        for group, task in enumerate(tasks)
+        if task.demonstration
+    )
+
+
+def lesson_of(
+    task: Task, tools: Sequence[Tool], chat: RenderedChat, *, max_result_tokens: int, group: int = 0
+) -> Sample:
+    """The demonstration as if the model had sampled it: 1 in the mask on its own tokens, the end of each
+    turn too; `tools` are those that the task's episode is offered."""
+    sanitiser = Sanitiser(chat.special_tokens)
+    ids: list[int] = []
+    turns: list[int] = []
+    unread = chat.open(task.prompt, tools)
+    for number, turn in enumerate(task.demonstration):
+        said = chat.say(turn.text, turn.calls)
+        ids += [*unread, *said]
+        turns += [*(-1,) * len(unread), *(number,) * len(said)]
+        if turn.calls:
+            pairs = zip(turn.calls, turn.results, strict=True)
+            seen = [
+                (call.name, cut(sanitiser.clean(result.content), max_result_tokens, chat.count_tokens))
+                for call, result in pairs
+            ]
+            unread = chat.extend(ids, seen)
+    return Sample(
+        token_ids=tuple(ids),
+        loss_mask=tuple(int(turn >= 0) for turn in turns),
+        logprobs=(0.0,) * len(ids),
+        turns=tuple(turns),
+        group=group,
+        task_id=task.id,
+        reward=1.0,
+        turn_rewards=(*(0.0,) * (len(task.demonstration) - 1), 1.0),
+        is_truncated=False,
+        policy_version=0,
+    )
+
+
+async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verified:
+    """Play every demonstration with its real tools and keep those that earn their outcome.
+
+    The collector is a `demonstrator`, or of a `demonstrating` recipe with groups of one. What the servers
+    say now is what is learned from.
+    """
+    shown = [task for task in tasks if task.demonstration]
+    # One that ends in a call has no answer, and its script would run out.
+    ended = [task for task in shown if not task.demonstration[-1].calls]
+    dropped = {task.id: "ends in a call" for task in shown if task.demonstration[-1].calls}
+    dropped |= {task.id: "lost to infrastructure" for task in ended}
+    earned: dict[str, Group] = {}
+    async with collector.collecting(ended, len(ended)) as groups:
+        async for group in groups:
+            [trajectory], [reward] = group.trajectories, group.rewards
+            dropped[group.task.id] = f"{trajectory.stop}, without success"
+            if succeeded(trajectory, reward):
+                earned[group.task.id] = Group(group.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
+                del dropped[group.task.id]
+    # In the order of the tasks, not of finishing: the same files give the same lessons.
+    samples = samples_of([earned[task.id] for task in shown if task.id in earned])
+    # A script is not sampled, whatever temperature its episodes were played at.
+    return Verified(tuple(replace(sample, temperature=1.0) for sample in samples), dropped)
+
+
+def demonstrator(bench: Workbench, tasks: Sequence[Task]) -> Collector:
+    """Plays these tasks' demonstrations with the bench's tools, whatever engine it has, in groups of one."""
+    engine = scripted_engine(bench.chat, tasks, bench.pool.tools)
+    return replace(bench, recipe=demonstrating(bench.recipe), engine=engine).collector(group_size=1)
+
+
+def demonstrating(recipe: Recipe) -> Recipe:
+    """The recipe with its model replaced by the tasks' own demonstrations."""
+    return recipe.model_copy(
+        update={
+            "engine": recipe.engine.model_copy(update={"kind": "scripted"}),
+            "rollout": recipe.rollout.model_copy(update={"lockstep": False}),
+        }
+    )

@@ -1,0 +1,103 @@
+"""What tasks must satisfy to be played and trained on; used by every check and at a run's start."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from turnwise.assembly.workbench import Workbench, offered_tools, require_harmless, used_servers
+from turnwise.chat import RenderedChat
+from turnwise.config import Recipe
+from turnwise.rewards import parts_of, why_unscorable_by
+from turnwise.rewards import why_unscorable as why_unscorable_of
+from turnwise.tasks.check import check_files
+from turnwise.tasks.curriculum import curriculum_of, least_choice
+from turnwise.tasks.load import load
+from turnwise.types import LiveServer, Task, Tool
+
+
+def task_problems(
+    recipe: Recipe, tools: Sequence[Tool], live: Sequence[LiveServer], chat: RenderedChat | None
+) -> list[str]:
+    """Everything in the recipe's task files that would prevent training with these tools."""
+    files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
+    why_unscorable = why_unscorable_by(parts_of(recipe))
+    found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
+    if found:
+        return found
+    for split, file in recipe.tasks.files.items():
+        tasks = load(file)
+        found += training_problems(recipe, tasks) if split == "train" else ()
+        found += playing_problems(recipe, tasks, chat, tools)
+    return list(dict.fromkeys(found))
+
+
+def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
+    """Problems that prevent training on these tasks, independent of servers and model."""
+    try:
+        recipe.run.check_enough(len(tasks))
+    except ValueError as error:
+        yield str(error)
+        return
+    num_choices, step = least_choice(tasks, curriculum_of(recipe), recipe.run.steps_over(len(tasks)))
+    if num_choices < recipe.run.tasks_per_step:
+        yield (
+            f"curriculum: step {step} can draw from {num_choices} tasks of tasks.train, "
+            f"run.tasks_per_step is {recipe.run.tasks_per_step}"
+        )
+    if recipe.imitation.weight and not any(task.demonstration for task in tasks):
+        yield "imitation.weight: no task of tasks.train has a demonstration to imitate"
+
+
+def playing_problems(
+    recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat | None, tools: Sequence[Tool]
+) -> Iterator[str]:
+    """Problems that prevent an episode of these tasks from being played or scored.
+
+    Without `chat`, for example when an endpoint counts its own tokens, prompts may have any length.
+    """
+    parts = parts_of(recipe)
+    for task in tasks:
+        why = why_unscorable_of(task, parts)
+        if why is not None:
+            yield f"task {task.id!r}: {why}"
+        if chat is not None and recipe.engine.kind == "scripted" and not task.demonstration:
+            yield f"task {task.id!r}: the scripted engine needs a demonstration"
+    if chat is not None:
+        yield from prompt_problems(recipe, tasks, chat, tools)
+
+
+def prompt_problems(
+    recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat, tools: Sequence[Tool]
+) -> Iterator[str]:
+    """Prompts that leave an episode no tokens to sample."""
+    limit = recipe.rollout.tokens_per_episode
+    groups: dict[tuple[str, ...], list[Task]] = {}
+    for task in tasks:
+        groups.setdefault(tuple(tool.name for tool in offered_tools(task, tools)), []).append(task)
+    for names, together in groups.items():
+        # Rendering is slow. Tasks with the same tools differ only in their text, so check the longest first.
+        for task in sorted(together, key=_num_chars, reverse=True):
+            num_tokens = len(chat.open(task.prompt, offered_tools(task, tools)))
+            if num_tokens < limit:
+                break
+            yield (
+                f"task {task.id!r}: its prompt with {len(names)} tools has {num_tokens} tokens, "
+                f"rollout.tokens_per_episode is {limit}: raise it, or offer fewer tools in the task's `tools`"
+            )
+
+
+def _num_chars(task: Task) -> int:
+    return sum(len(message.content) for message in task.prompt)
+
+
+def require_playable(bench: Workbench, tasks: Sequence[Task], *, has_own_tokens: bool = True) -> None:
+    """Raise ValueError with the first problem before any episode is played."""
+    require_harmless(bench.pool, used_servers(tasks, [tool.server for tool in bench.pool.tools]))
+    chat = bench.chat if has_own_tokens else None
+    require(playing_problems(bench.recipe, tasks, chat, bench.pool.tools))
+
+
+def require(problems: Iterable[str]) -> None:
+    """Raise ValueError with the first of these problems and the number of others."""
+    found = list(problems)
+    if found:
+        more = f" (and {len(found) - 1} more such problems: turnwise train --dry-run)" if found[1:] else ""
+        raise ValueError(f"{found[0]}{more}")

@@ -1,0 +1,62 @@
+"""Load the policy that a run has learned: its last checkpoint, its best, or that of a step."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from turnwise.assembly.workbench import load_model
+from turnwise.config import Recipe
+from turnwise.runtime.regular_files import names_in
+from turnwise.tracking.folder import RunFolder
+from turnwise.training.model.policy import Policy
+from turnwise.training.update import checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A policy as it was after `step` steps of a run."""
+
+    recipe: Recipe
+    step: int
+    policy: Policy
+
+
+def load_trained(run: Path, which: int | Literal["best"] | None = None) -> Trained:
+    """The policy of the last checkpoint, of a given step, or of the best validation; on the CPU.
+
+    Raises ValueError with the available checkpoints if there is no such one.
+    """
+    folder = RunFolder.read(run)
+    recipe = folder.recipe
+    found = _found(folder, which)
+    policy = Policy(load_model(recipe.model), recipe.policy, seed=recipe.seed)
+    policy.load_state(checkpoint.Chosen(found.tensors, "policy/"))
+    return Trained(recipe, found.step, policy)
+
+
+def _found(folder: RunFolder, which: int | Literal["best"] | None) -> checkpoint.Checkpoint:
+    try:
+        last = checkpoint.latest(folder.checkpoints)
+        if last is None:
+            raise ValueError(f"{folder.path}: no checkpoint was saved yet")
+        if which is None:
+            return last
+        step = _best_step(last) if which == "best" else which
+        if step is None:
+            raise ValueError(
+                f"{folder.path}: there was no validation (evaluation.every), so there is no best checkpoint"
+            )
+        path = checkpoint.at_step(folder.checkpoints, step)
+        if path is None:
+            kept = ", ".join(name for name in names_in(folder.checkpoints) if name.startswith("step-"))
+            raise ValueError(f"{folder.path}: no checkpoint of step {step} is kept; there is {kept}")
+        return checkpoint.load(path)
+    except checkpoint.Unreadable as error:
+        raise ValueError(str(error)) from None
+
+
+def _best_step(last: checkpoint.Checkpoint) -> int | None:
+    match last.facts:
+        case {"standing": {"best_step": int() | None as step}}:
+            return step
+    raise checkpoint.Unreadable(f"{last.path}: facts.json does not say which step was the best")

@@ -1,0 +1,66 @@
+"""What a run's recipe would start or use, the commands in its mcp.json included."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from turnwise.config import Recipe
+from turnwise.mcp.spec import blocks_of
+from turnwise.runtime.regular_files import read_bytes
+from turnwise.servers.live.providers import ACCESS
+from turnwise.servers.services import SERVERS
+from turnwise.tracking.run_marks import Named, named_besides_servers
+
+_HARMLESS_VARIABLES = {"TURNWISE_WORLD_SEED", *(access.key_variable for access in ACCESS.values())}
+"""What the environment of our own servers may hold. Addresses are not among them: a key would go there."""
+
+
+def named_in(recipe: Recipe) -> tuple[Named, ...]:
+    """Everything but our own servers and rewards. ValueError if its mcp.json cannot be read."""
+    tools = recipe.tools
+    blocks = {} if tools.mcp is None or tools.is_replayed else _blocks(tools.mcp)
+    foreign = {name: block for name, block in blocks.items() if not _is_ours(block)}
+    servers = (Named("tools.mcp", f"server {name!r}: {_command(block)}") for name, block in foreign.items())
+    return (*servers, *named_besides_servers(recipe))
+
+
+def _blocks(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The servers of an mcp.json that would be started."""
+    try:
+        content = read_bytes(path, follows_links=True)
+    except FileNotFoundError:
+        raise ValueError(f"tools.mcp: {path}: no such file") from None
+    found = blocks_of(content, f"tools.mcp: {path}")
+    return {
+        name: block
+        for name, block in found.items()
+        if isinstance(block, dict) and block.get("disabled") is not True
+    }
+
+
+def _is_ours(block: Mapping[str, Any]) -> bool:
+    """Whether it is `turnwise serve NAME` on the embedded world and nothing else."""
+    match block.get("args"):
+        case ["serve", str(name)] | ["serve", str(name), "--backend", "embedded"]:
+            is_plain = block.get("command") == "turnwise" and name in SERVERS
+            has_more = bool({"cwd", "url", "headers"} & block.keys())
+            env = block.get("env", {})
+            return is_plain and not has_more and isinstance(env, dict) and env.keys() <= _HARMLESS_VARIABLES
+    return False
+
+
+def _command(block: Mapping[str, Any]) -> str:
+    """As the file has it: variables are not filled in, so that no secret of the user's is shown."""
+    if "url" in block:
+        headers = "".join(f", header {name}: {value}" for name, value in _pairs(block.get("headers")))
+        return f"{block['url']}{headers}"
+    args = block.get("args", [])
+    words = [str(block.get("command", "")), *(map(str, args) if isinstance(args, list) else [str(args)])]
+    env = "".join(f"{name}={shlex.quote(str(value))} " for name, value in _pairs(block.get("env")))
+    place = f" in {block['cwd']}" if "cwd" in block else ""
+    return f"{env}{shlex.join(words)}{place}"
+
+
+def _pairs(given: Any) -> list[tuple[str, Any]]:
+    return list(given.items()) if isinstance(given, dict) else []

@@ -1,0 +1,320 @@
+"""Everything an episode needs, opened from a recipe: engine, chat, tools and rewards."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from turnwise.chat import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    SMOLLM2,
+    RenderedChat,
+    load_tokenizer,
+    open_chat,
+    smollm2_file,
+)
+from turnwise.config import ModelConfig, Recipe
+from turnwise.engines import engine_class
+from turnwise.mcp.cassette import Cassette, Mode
+from turnwise.mcp.exposure import refusal
+from turnwise.mcp.pool import Pool, is_offered
+from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.spec import ServerSpec
+from turnwise.mcp.toolbox import LeasedToolbox
+from turnwise.planning import check_device_limits
+from turnwise.protocols import BatchEngine, Engine, EngineDown
+from turnwise.rewards import Rewards, parts_of
+from turnwise.rollout.collector import Collector, LeaseFailed, Plan, Slots
+from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.lockstep import Lockstep
+from turnwise.runtime.devices import choose_device, ignored_variable
+from turnwise.servers.backends import servers_of
+from turnwise.tasks.worlds import check_worlds
+from turnwise.types import Sampling, Task, Tool
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Workbench:
+    """The collaborators of an episode, open and ready to play."""
+
+    recipe: Recipe
+    engine: Engine
+    chat: RenderedChat
+    pool: Pool
+    rewards: Rewards
+    slots: Slots
+    """Slots for episodes in play, shared by all collections."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by the collection whose turn it is in lockstep."""
+
+    @contextlib.asynccontextmanager
+    async def lease(self, task: Task, episode_id: str) -> AsyncIterator[LeasedToolbox]:
+        """Lease the task's tools; a task that names no servers gets all of them."""
+        servers = task.servers or tuple(dict.fromkeys(tool.server for tool in self.pool.tools))
+        async with contextlib.AsyncExitStack() as leases:
+            try:
+                toolbox = await leases.enter_async_context(
+                    self.pool.lease(servers, episode_id, allow=task.tools)
+                )
+            except ConnectFailed as error:
+                raise LeaseFailed(str(error)) from None
+            yield toolbox
+
+    def collector(
+        self, *, group_size: int | None = None, temperature: float | None = None, seed: int | None = None
+    ) -> Collector:
+        rollout = self.recipe.rollout
+        chosen = rollout.temperature if temperature is None else temperature
+        lockstep = self._lockstep() if rollout.lockstep else None
+        playing = player(
+            lockstep or self.engine, self.chat, limits_of(self.recipe), Sampling(temperature=chosen)
+        )
+        plan = plan_of(self.recipe, group_size, seed)
+        return Collector(playing, self.lease, self.rewards, plan, lockstep or self.slots.pace())
+
+    def _lockstep(self) -> Lockstep:
+        if not isinstance(self.engine, BatchEngine):
+            raise ValueError(f"rollout.lockstep: engine {self.recipe.engine.kind!r} takes no whole batches")
+        # More episodes than processes would deadlock: a round waits for all, and one waits for a process.
+        num_slots = min(self.recipe.rollout.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
+        return Lockstep(self.engine, num_slots, self.turn)
+
+
+def chat_of(recipe: Recipe) -> RenderedChat:
+    """The chat format of the recipe's model; ValueError if its template cannot be used."""
+    return open_chat(
+        load_tokenizer(recipe.model.path),
+        system_prompt=recipe.model.system_prompt,
+        enable_thinking=recipe.model.enable_thinking,
+    )
+
+
+def limits_of(recipe: Recipe) -> Limits:
+    rollout = recipe.rollout
+    return Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
+
+
+def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = None) -> Plan:
+    rollout = recipe.rollout
+    return Plan(
+        group_size=group_size or rollout.group_size,
+        num_parallel_episodes=rollout.num_parallel_episodes,
+        num_retries=rollout.num_retries,
+        seed=recipe.seed if seed is None else seed,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_workbench(
+    recipe: Recipe,
+    tasks: Sequence[Task] = (),
+    *,
+    with_engine: bool = True,
+    model: Any = None,
+    num_workers: int = 1,
+) -> AsyncIterator[Workbench]:
+    """Start the servers and load the model; a ValueError for the user's mistake names the key.
+
+    `tasks` are checked against the live servers, and the scripted engine plays their demonstrations. Without
+    an engine no weights are loaded, as for an endpoint. `model` replaces the recipe's model. If `num_workers`
+    processes share the servers, this one takes its share of the servers' limits.
+    """
+    if words := ignored_variable(recipe.model.device):
+        logger.warning("%s", words)
+    specs: tuple[ServerSpec, ...] = ()
+    if not recipe.tools.is_replayed:
+        servers = servers_of(recipe)
+        check_worlds(tasks, servers.live)
+        specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
+    chat = chat_of(recipe)
+    async with contextlib.AsyncExitStack() as exits:
+        cassette = _cassette(recipe)
+        if cassette is not None:
+            exits.callback(cassette.close)
+        pool = await exits.enter_async_context(
+            Pool(
+                specs,
+                cassette=cassette,
+                max_result_tokens=recipe.tools.max_result_tokens,
+                count_tokens=chat.count_tokens,
+                special_tokens=chat.special_tokens,
+                is_mending=recipe.tools.mend_arguments,
+            )
+        )
+        failures = await pool.connect()
+        used = used_servers(tasks, [spec.name for spec in specs])
+        if lost := [str(error) for name, error in failures.items() if name in used]:
+            raise ValueError("; ".join(lost))
+        for error in failures.values():
+            logger.warning("%s; no task uses it", error)
+        require_harmless(pool, used)
+        rewards = await exits.enter_async_context(Rewards(parts_of(recipe)))
+        if recipe.engine.kind == "scripted" or not with_engine:
+            engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
+            exits.push_async_callback(engine.close)
+        else:
+            engine = await open_engine(recipe, exits, model)
+        slots = Slots(recipe.rollout.num_parallel_episodes)
+        yield Workbench(recipe, engine, chat, pool, rewards, slots)
+
+
+def used_servers(tasks: Sequence[Task], names: Sequence[str]) -> set[str]:
+    """The servers that these tasks use; all servers if a task names none."""
+    if not tasks or any(not task.servers for task in tasks):
+        return set(names)
+    return {server for task in tasks for server in task.servers}
+
+
+def require_harmless(pool: Pool, servers: Collection[str]) -> None:
+    """Raise ValueError if an episode could change the user's own data and mcp.json does not allow it."""
+    exposed = (pool.exposure(server) for server in sorted(servers) if pool.is_connected(server))
+    if refused := [refusal(exposure) for exposure in exposed if exposure.is_refused]:
+        raise ValueError("\n".join(refused))
+
+
+async def open_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
+    """The engine of the recipe's model, or of `model`; closed with `exits`."""
+    if recipe.engine.kind == "remote":
+        return await remote_engine(recipe, exits, model)
+    if recipe.engine.kind == "transformers":
+        check_device_limits(recipe)
+    is_vllm = recipe.engine.kind == "vllm"
+    engine = vllm_engine(recipe, exits, model) if is_vllm else transformers_engine(recipe, model)
+    exits.push_async_callback(engine.close)
+    return engine
+
+
+def scripted_engine(chat: RenderedChat, tasks: Sequence[Task], tools: Sequence[Tool]) -> Engine:
+    """An engine that plays the tasks' demonstrations, looked up by the first prompt."""
+    scripts: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for task in tasks:
+        if not task.demonstration:
+            raise ValueError(f"task {task.id!r}: the scripted engine needs a demonstration")
+        opening = chat.open(task.prompt, offered_tools(task, tools))
+        scripts[opening] = [chat.say(turn.text, turn.calls) for turn in task.demonstration]
+    engine: Engine = engine_class("scripted")(
+        encode=lambda text: chat.say(text)[:-1], stop_id=min(chat.stop_ids), by_prompt=scripts
+    )
+    return engine
+
+
+def offered_tools(task: Task, tools: Sequence[Tool]) -> list[Tool]:
+    """The tools that an episode of the task is offered, in the order it sees them."""
+    return [
+        tool
+        for server in dict.fromkeys(task.servers or (tool.server for tool in tools))
+        for tool in tools
+        if tool.server == server and is_offered(tool, task.tools)
+    ]
+
+
+def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
+    """The continuous-batching engine over the recipe's model, or over `model`."""
+    import torch
+
+    engine: Engine = engine_class("transformers")(
+        model if model is not None else load_model(recipe.model),
+        device=recipe.model.device,
+        dtype=getattr(torch, recipe.model.dtype),
+        max_batch=recipe.engine.max_batch,
+        cache_tokens=recipe.engine.cache_tokens,
+    )
+    return engine
+
+
+def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
+    """vLLM over the recipe's model, or over `model`. vLLM reads a folder; if there is none, a temporary one
+    is written and removed with `exits`."""
+    from turnwise.engines.vllm import VllmSettings
+    from turnwise.engines.weight_transfer import write_model
+
+    folder = recipe.model.path
+    is_quantised = recipe.model.quantisation != "none"
+    if model is not None or folder in (SMOLLM2, EMBEDDED) or is_quantised:
+        folder = exits.enter_context(tempfile.TemporaryDirectory(prefix="turnwise-model-"))
+        source, weights = _plain(recipe.model, model)
+        write_model(source, Path(folder), weights)
+    chosen = recipe.engine.vllm
+    settings = VllmSettings(
+        dtype=recipe.model.dtype,
+        max_batch=recipe.engine.max_batch,
+        max_model_len=recipe.rollout.tokens_per_episode,
+        memory_share=chosen.gpu_memory_utilization,
+        cache_bytes=None if chosen.cache_gib is None else int(chosen.cache_gib * 2**30),
+        lora_rank=recipe.policy.lora_rank if recipe.publishes_adapters else 0,
+        is_eager=chosen.eager,
+        can_sleep=chosen.sleep,
+    )
+    engine: Engine = engine_class("vllm")(folder, settings)
+    return engine
+
+
+def _plain(config: ModelConfig, model: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A model and its weights as plain numbers, dequantised if need be."""
+    from turnwise.training.model.quantised import plain_weights
+
+    if model is None:  # on the CPU: the GPU must hold the engine's copy and the policy
+        model = load_model(config.model_copy(update={"device": "cpu"}))
+    return model, plain_weights(model)
+
+
+async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
+    """The client of engine.remote.url; `model`, if given, is published to it."""
+    from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
+
+    chosen = recipe.engine.remote
+    engine = RemoteEngine(
+        chosen.url,
+        token=os.environ.get(TOKEN_VARIABLE, ""),
+        wait_seconds=chosen.wait_seconds,
+        silence_seconds=chosen.silence_seconds,
+    )
+    exits.push_async_callback(engine.close)
+    try:
+        state = await engine.connect()
+    except EngineDown as error:
+        raise ValueError(f"engine.remote.url: {error}") from None
+    if recipe.rollout.lockstep and not state.takes_batches:
+        raise ValueError(f"rollout.lockstep: engine {state.kind!r} at {chosen.url} takes no whole batches")
+    if model is not None:
+        await engine.publish(dict(model.named_parameters()), 0)
+    return engine
+
+
+def load_model(config: ModelConfig) -> Any:
+    """Load a causal language model by folder, hub name or the SmolLM2 package."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    # loading is quick, and a progress bar clutters log files
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    options: Mapping[str, Any] = {"dtype": getattr(torch, config.dtype)}
+    if config.path == SMOLLM2:
+        if config.quantisation != "none":
+            raise ValueError("model.quantisation: smollm2 is quantised already and cannot be quantised again")
+        file = smollm2_file()
+        assert file is not None, "load_tokenizer has said that it is missing"
+        return AutoModelForCausalLM.from_pretrained(str(file.parent), gguf_file=file.name, **options)
+    path = EMBEDDED_FOLDER if config.path == EMBEDDED else config.path
+    if config.quantisation == "none":
+        return AutoModelForCausalLM.from_pretrained(path, **options)
+    from turnwise.training.model.quantised import loading_options, steadied
+
+    quantising = loading_options(options["dtype"], choose_device(config.device))
+    return steadied(AutoModelForCausalLM.from_pretrained(path, **options, **quantising))
+
+
+def _cassette(recipe: Recipe) -> Cassette | None:
+    if recipe.tools.cassette is None:
+        return None
+    return Cassette(recipe.tools.cassette, Mode(recipe.tools.cassette_mode))

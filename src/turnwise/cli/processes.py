@@ -1,0 +1,120 @@
+"""`turnwise train` by several processes: starting them, and what they settle before a run begins."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from turnwise.cli.options import fail
+
+if TYPE_CHECKING:
+    from turnwise.config import Recipe
+    from turnwise.distributed import Ranks
+    from turnwise.tracking.folder import RunFolder
+
+
+def with_processes(overrides: list[str], asked: int | None) -> list[str]:
+    """With the number of processes: as asked for here, or as many as a launcher has started."""
+    launched = _num_launched()
+    if asked is not None and launched not in (None, asked):
+        fail(f"--processes {asked}, and {launched} were launched: leave it out")
+    count = asked or launched
+    return [*overrides, f"hardware.num_processes={count}"] if count else overrides
+
+
+def alone(recipe: "Recipe", command: str) -> None:
+    """For a command that one process does: refused where several were launched, and says what it leaves."""
+    from turnwise.distributed.launch import is_launched
+
+    if is_launched():
+        fail(f"{command} is done by one process: start it without torchrun or accelerate")
+    hardware = recipe.hardware
+    left = [f"hardware.num_processes = {hardware.num_processes}"] if hardware.num_processes > 1 else []
+    left += [f"hardware.strategy = '{hardware.strategy}'"] if hardware.strategy != "data_parallel" else []
+    if left:
+        words = f"{command} is done by one process, which holds the whole model; left out: "
+        print(words + ", ".join(left), file=sys.stderr)
+
+
+def _num_launched() -> int | None:
+    """None without a launcher; told apart before torch is read in, which takes seconds."""
+    from turnwise.distributed.launch import is_launched
+
+    if not is_launched():
+        return None
+    from turnwise.distributed.group import num_launched, take_device
+
+    try:
+        take_device()
+    except ValueError as error:
+        fail(str(error))
+    return num_launched()
+
+
+def are_to_be_started(recipe: "Recipe") -> bool:
+    return recipe.hardware.num_processes > 1 and _num_launched() is None
+
+
+def start(recipe: "Recipe", command: Sequence[str]) -> int:
+    """Run turnwise's command in each process; gives the exit code of them all."""
+    from turnwise.distributed.launch import launch
+    from turnwise.runtime.devices import choose_device
+
+    count = recipe.hardware.num_processes
+    try:
+        device = choose_device(recipe.model.device)
+    except ValueError as error:
+        fail(str(error))
+    if device == "mps":
+        fail(f"hardware.num_processes is {count}, and there is one device of kind 'mps': use 1")
+    if device == "cuda":
+        import torch
+
+        if count > torch.cuda.device_count():
+            fail(f"hardware.num_processes is {count}, and torch finds {torch.cuda.device_count()} GPUs")
+    return launch([sys.executable, "-m", "turnwise", *command], count)
+
+
+@contextlib.contextmanager
+def joined(recipe: "Recipe") -> "Iterator[Ranks]":
+    """This process among the others, or alone, while the block runs; ends with its launcher."""
+    from turnwise.distributed import Alone
+    from turnwise.distributed.launch import watch_launcher
+
+    hardware = recipe.hardware
+    if _num_launched() is None and hardware.strategy == "data_parallel":
+        yield Alone()
+        return
+    watch_launcher()
+
+    from turnwise.distributed import group
+    from turnwise.runtime.devices import choose_device
+
+    try:
+        device = choose_device(recipe.model.device)
+    except ValueError as error:
+        fail(str(error))
+    with group.joined(device, is_sharded=hardware.strategy != "data_parallel") as ranks:
+        yield ranks
+
+
+@contextlib.contextmanager
+def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[RunFolder]":
+    """The first rank's folder, held by it; the others look at it."""
+    from turnwise.distributed import is_first, of_first
+    from turnwise.tracking.folder import RunFolder
+
+    folder: RunFolder | None = None
+    ended: typer.Exit | None = None
+    if is_first(ranks):
+        try:
+            folder = open_it()
+        except typer.Exit as error:  # it has said why
+            ended = error
+    path = of_first(ranks, None if folder is None else folder.path)
+    if path is None:
+        raise ended or typer.Exit(2)
+    with folder or RunFolder.beside(path) as opened:
+        yield opened

@@ -1,0 +1,141 @@
+"""`turnwise sft`: supervised learning on verified demonstrations, or on the successes of a run."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from turnwise.assembly.demonstration_samples import Verified, demonstrating, lessons_of, verified_lessons
+from turnwise.assembly.success_samples import Successes, successes_of
+from turnwise.assembly.task_requirements import require_playable
+from turnwise.assembly.workbench import load_model, open_workbench
+from turnwise.chat import load_tokenizer, open_chat
+from turnwise.config import Recipe
+from turnwise.planning import check_sft_limits
+from turnwise.rollout.live_panel import shown
+from turnwise.runtime.atomic_write import write_json
+from turnwise.tasks.load import load
+from turnwise.training.model.model_folder import check_free, save_adapter, save_merged
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.sft import SftStep, fine_tune
+from turnwise.types import Task
+
+METRICS = "sft.json"
+"""Beside the weights: what was learned from, what was dropped and why, every step's figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """What came of it."""
+
+    folder: Path
+    num_lessons: int
+    dropped: Mapping[str, str]
+    """Tasks whose demonstration did not earn its outcome, and why."""
+    successes: Successes | None
+    """Where a run's episodes were learned from, not demonstrations."""
+    steps: Sequence[SftStep]
+
+
+async def warm_up(
+    recipe: Recipe,
+    out: Path,
+    *,
+    run: Path | None = None,
+    is_verified: bool = True,
+    is_adapter: bool = False,
+    on_step: Callable[[SftStep], None] = lambda step: None,
+) -> WarmStart:
+    """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
+
+    `run` is the folder of that run; nothing is played then. `is_verified` plays each demonstration with its
+    real tools first and drops those that fail; else their recorded results are believed.
+    """
+    check_free(out)
+    check_sft_limits(recipe)
+    successes = None if run is None else _successes(recipe, run)
+    if successes is None:
+        gathered = await _verified(recipe, is_verified=is_verified)
+    else:
+        gathered = Verified(successes.samples, {})
+    policy = Policy(load_model(recipe.model), recipe.policy, device=recipe.model.device, seed=recipe.seed)
+    steps = await asyncio.to_thread(_learn, policy, gathered.lessons, recipe, on_step)
+    tokenizer = load_tokenizer(recipe.model.path)
+    if is_adapter:
+        save_adapter(policy, tokenizer, out, base=recipe.model.path)
+    else:
+        save_merged(policy, tokenizer, out)
+    figures = {
+        "num_lessons": len(gathered.lessons),
+        "num_own_tokens": sum(lesson.num_own_tokens for lesson in gathered.lessons),
+        "dropped": dict(gathered.dropped),
+        **({} if successes is None else {"from": {"run": str(run), **successes.counts()}}),
+        "steps": [asdict(step) for step in steps],
+    }
+    write_json(out / METRICS, figures, is_private=False)  # a model's folder is often shared
+    return WarmStart(out, len(gathered.lessons), gathered.dropped, successes, steps)
+
+
+def _successes(recipe: Recipe, run: Path) -> Successes:
+    tokenizer = open_chat(load_tokenizer(recipe.model.path)).tokenizer_json
+    return successes_of(run, tokenizer, samples_per_task=recipe.sft.samples_per_task)
+
+
+async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
+    tasks = _demonstrated(recipe)
+    if not is_verified:
+        _require_results(recipe, tasks)
+    gathered = await _gather(recipe, tasks, is_verified=is_verified)
+    if not gathered.lessons:
+        reasons = ", ".join(sorted(set(gathered.dropped.values())))
+        raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
+    return gathered
+
+
+def _demonstrated(recipe: Recipe) -> list[Task]:
+    file = recipe.tasks.to_learn_from()
+    tasks = [task for task in load(file) if task.demonstration]
+    if not tasks:
+        raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
+    return tasks
+
+
+def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
+    """ValueError if results to learn from are not in the file, with the command that fills them in."""
+    num_lacking = sum(task.lacks_results for task in tasks)
+    if num_lacking:
+        file = recipe.tasks.to_learn_from()
+        raise ValueError(
+            f"--no-verify: {num_lacking} of {len(tasks)} demonstrations of {file} have no results; "
+            f"`turnwise tasks check {file} --fill filled{file.suffix}` makes their calls and writes them. "
+            "Without --no-verify the calls are made now"
+        )
+
+
+async def _gather(recipe: Recipe, tasks: Sequence[Task], *, is_verified: bool) -> Verified:
+    async with open_workbench(demonstrating(recipe), tasks) as bench:
+        if not is_verified:
+            return Verified(lessons_of(bench, tasks), {})
+        require_playable(bench, tasks)
+        collector = bench.collector(group_size=1)
+        async with shown(collector.progress, len(tasks), Console(stderr=True, emoji=False)):
+            return await verified_lessons(collector, tasks)
+
+
+def _learn(
+    policy: Policy, lessons: Sequence[Sample], recipe: Recipe, on_step: Callable[[SftStep], None]
+) -> list[SftStep]:
+    try:
+        return fine_tune(
+            policy,
+            lessons,
+            recipe.sft,
+            seed=recipe.seed,
+            is_shared=recipe.update.shared_prefix,
+            on_step=on_step,
+        )
+    except FloatingPointError as error:
+        raise ValueError(f"the update was not a number and was not made: {error}") from None

@@ -1,0 +1,187 @@
+"""What `turnwise tools` and `turnwise call` show: listings with their costs, and the result of one call."""
+
+import difflib
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from turnwise.mcp.exposure import Exposure, refusal
+from turnwise.mcp.pool import Pool, qualified, qualified_name
+from turnwise.mcp.results import Sanitiser, estimate_tokens
+from turnwise.mcp.session import ConnectFailed
+from turnwise.mcp.spec import ServerSpec
+from turnwise.runtime.terminal import wrapped
+from turnwise.servers.backends import declared_tools
+from turnwise.types import Tool, ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
+
+_INDENT = 6 * " "
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Servers by name: their tools and isolation, or why they could not be reached."""
+
+    tools: Mapping[str, Sequence[Tool]]
+    isolation: Mapping[str, str]
+    exposures: Mapping[str, Exposure]
+    """What an episode could change through each server that was reached."""
+    failures: Mapping[str, str]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why an episode cannot hold a server: it was not reached, or it could change what the user owns."""
+        refused = {name: refusal(found) for name, found in self.exposures.items() if found.is_refused}
+        return {**self.failures, **refused}
+
+    def as_json(self) -> dict[str, Any]:
+        servers: dict[str, Any] = {}
+        for server, tools in self.tools.items():
+            described = [{**asdict(tool), "num_tokens": num_tokens(tool)} for tool in tools]
+            servers[server] = {
+                "isolation": self.isolation[server],
+                "changes": str(self.exposures[server]),
+                "tools": described,
+            }
+        for server, message in self.failures.items():
+            servers[server] = {"error": message}
+        return {"servers": servers}
+
+
+def num_tokens(tool: Tool) -> int:
+    """What a tool costs in a prompt: its function schema as compact JSON, by the tokenizer-free estimate."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return estimate_tokens(json.dumps({"type": "function", "function": function}, ensure_ascii=False))
+
+
+async def list_tools(specs: Sequence[ServerSpec]) -> Listing:
+    """Start every server once and ask it for its tools."""
+    async with Pool(specs) as pool:
+        failures = await pool.connect()
+        reached = [spec.name for spec in specs if spec.name not in failures]
+        return Listing(
+            tools={name: [tool for tool in pool.tools if tool.server == name] for name in reached},
+            isolation={name: str(pool.isolation(name)) for name in reached},
+            exposures={name: pool.exposure(name) for name in reached},
+            failures={name: str(error) for name, error in failures.items()},
+        )
+
+
+async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[str, Any]) -> ToolResult:
+    """Call one tool as an episode would, starting no more servers than are needed to find it.
+
+    `server__tool` names the server to start. ValueError for a tool that no server has.
+    """
+    async with Pool(specs) as pool:
+        failures: dict[str, ConnectFailed] = {}
+        for servers in _where_to_look(specs, tool):
+            failures |= await pool.connect(servers)
+            found = _find(pool.tools, tool)
+            if found is not None:
+                _warn_of_copies(pool, found)
+                async with pool.lease([found.server], "call") as toolbox:
+                    [result] = await toolbox.call([ToolCall("call", found.name, arguments)])
+                    return result
+        down = "".join(f"\n{error}" for error in failures.values())
+        raise ValueError(f"{_unknown(pool.tools, tool)}{down}")
+
+
+def _warn_of_copies(pool: Pool, tool: Tool) -> None:
+    """A person who calls a tool that writes should know where the change went."""
+    exposed = pool.exposure(tool.server)
+    if tool.is_read_only or not (exposed.private or exposed.is_enclosed):
+        return
+    logger.warning(
+        "this call works on a private copy of %s, and its changes are not kept; "
+        '"turnwise": {"data": "real"} in the entry of mcp.json uses the real files',
+        ", ".join(exposed.private) or "your files",
+    )
+
+
+def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:
+    """Servers to start, likeliest first: the one that the name says or that declares the tool, then the rest.
+
+    ValueError where all servers are our own and none declares it.
+    """
+    declared = {spec.name: declared_tools(spec) for spec in specs}
+    likely = [
+        spec.name
+        for spec in specs
+        if tool.startswith(qualified_name(spec.name, "")) or _find(declared[spec.name] or (), tool)
+    ]
+    if likely:
+        yield likely
+    elif None not in declared.values():
+        raise ValueError(_unknown([each for tools in declared.values() for each in tools or ()], tool))
+    rest = [spec.name for spec in specs if spec.name not in likely]
+    if rest:
+        yield rest
+
+
+def _find(tools: Sequence[Tool], name: str) -> Tool | None:
+    """By the name that an episode would use, or by `server__tool`."""
+    return next((tool for tool in tools if name in (tool.name, qualified(tool))), None)
+
+
+def _unknown(tools: Sequence[Tool], name: str) -> str:
+    clean = Sanitiser().clean
+    same = [tool.name for tool in tools if tool.server_tool == name]
+    if same:
+        return clean(f"tool {name!r} is on several servers: use one of {', '.join(same)}")
+    names = [tool.name for tool in tools]
+    near = difflib.get_close_matches(name, names, n=1)
+    if not names:
+        return clean(f"no tool {name!r}: no server has any")
+    hint = f"; did you mean {near[0]!r}? The tools are" if near else "; the tools are"
+    return clean(f"no tool {name!r}{hint} {', '.join(names)}")
+
+
+def print_listing(listing: Listing, console: Console | None = None) -> None:
+    """Tool by tool; what servers say of themselves is text, never markup or escapes."""
+    console = console or Console(emoji=False, highlight=False)
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(line, style), soft_wrap=True)
+
+    for server, tools in listing.tools.items():
+        total = sum(num_tokens(tool) for tool in tools)
+        isolation = listing.isolation[server]
+        say(f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {isolation}", "bold")
+        say(f"  {listing.exposures[server]}", "dim")
+        for tool in tools:
+            for line in _described(tool, console.width):
+                say(line)
+    if listing.tools:
+        say("* may change something: calls to its server in one turn keep their order", "dim")
+    for message in listing.failures.values():
+        say(message, "red")
+    if not listing.tools and not listing.failures:
+        say("no servers: mcp.json names none")
+
+
+def _described(tool: Tool, width: int) -> Iterator[str]:
+    """Name and cost on a line; arguments and description wrapped below it."""
+    clean = Sanitiser().clean
+    name = clean(tool.name if tool.is_read_only else f"{tool.name} *")
+    yield f"  {name}  ({num_tokens(tool):,} tokens)"
+    for text in (_signature(tool), tool.description):
+        yield from (_INDENT + line for line in wrapped(clean(text), width - len(_INDENT)))
+
+
+def _signature(tool: Tool) -> str:
+    """`symbol, limit=10, period?`: required plain, defaults shown, optional with a question mark."""
+    required = tool.input_schema.get("required", ())
+    parts = []
+    for name, schema in tool.input_schema.get("properties", {}).items():
+        default = schema.get("default") if isinstance(schema, dict) else None
+        if name in required:
+            parts.append(name)
+        else:
+            parts.append(f"{name}?" if default is None else f"{name}={default}")
+    return ", ".join(parts)

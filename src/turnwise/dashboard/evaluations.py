@@ -1,0 +1,94 @@
+"""A run's evaluations by family and difficulty, and the difference of two."""
+
+import functools
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from turnwise.evaluate.report import Report, figures, read_report
+from turnwise.evaluate.statistics import paired_difference
+from turnwise.evaluate.summary import rates_by_task
+from turnwise.runtime.regular_files import Damaged, names_in
+
+
+def evaluations(run: Path) -> list[dict[str, Any]]:
+    """Each evaluation's figures, in the order they were made; one that cannot be read says so."""
+    return [_figures(path) for path in _files(run)]
+
+
+def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
+    """After − before over the tasks that both played, whole and by family. LookupError: no such one."""
+    paths = {path.stem: path for path in _files(run)}
+    if before not in paths or after not in paths:
+        raise LookupError(f"no evaluations {before!r} and {after!r}")
+    marks = [(path, path.lstat().st_mtime_ns) for path in (paths[before], paths[after])]
+    return _compared(*marks[0], *marks[1])
+
+
+def _files(run: Path) -> list[Path]:
+    """before, step by step, after."""
+    order = {"before": 0, "after": 2}
+    try:
+        names = [name for name in names_in(run / "evaluations") if name.endswith(".json")]
+    except (FileNotFoundError, Damaged):  # the run's problems name it
+        return []
+    found = [run / "evaluations" / name for name in names]
+    return sorted(found, key=lambda path: (order.get(path.stem, 1), path.stem))
+
+
+def _figures(path: Path) -> dict[str, Any]:
+    try:
+        changed = path.lstat().st_mtime_ns
+        report, summaries = _read(path, changed), _summaries(path, changed)
+    except Damaged as error:
+        return {"name": path.stem, "error": f"not readable as an evaluation: {path.name} {error.reason}"}
+    except (ValueError, OSError, ArithmeticError) as error:
+        return {"name": path.stem, "error": f"not readable as an evaluation: {type(error).__name__}"}
+    return {
+        "name": path.stem,
+        "model": report.model,
+        "num_samples": report.num_samples,
+        "temperature": report.temperature,
+        "seconds": report.seconds,
+        "num_tasks_asked": report.num_tasks_asked,
+        "num_tasks_missing": report.num_tasks_missing,
+        "num_lost": report.num_lost,
+        **summaries,
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _read(path: Path, _changed: int) -> Report:
+    return read_report(path)
+
+
+@functools.lru_cache(maxsize=64)
+def _summaries(path: Path, changed: int) -> dict[str, Any]:
+    # through JSON, so that the k of pass@k are texts, as every JSON object's keys are
+    found: dict[str, Any] = json.loads(json.dumps(figures(_read(path, changed))))
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _compared(before: Path, before_changed: int, after: Path, after_changed: int) -> dict[str, Any]:
+    reports = (_read(before, before_changed), _read(after, after_changed))
+    rates = [rates_by_task(report.episodes) for report in reports]
+    both = sorted(rates[0].keys() & rates[1].keys())
+    if not both:
+        return {"num_tasks": 0, "all": None, "families": {}}
+    families = {each.task_id: each.family for each in reports[1].episodes}
+
+    def change(tasks: list[str]) -> dict[str, Any]:
+        one, other = ({task: side[task] for task in tasks} for side in rates)
+        return {**asdict(paired_difference(one, other, num_resamples=2_000)), "num_tasks": len(tasks)}
+
+    return {
+        "num_tasks": len(both),
+        "num_left_out": len(rates[0]) + len(rates[1]) - 2 * len(both),
+        "all": change(both),
+        "families": {
+            family or "-": change([task for task in both if families[task] == family])
+            for family in sorted({families[task] for task in both})
+        },
+    }

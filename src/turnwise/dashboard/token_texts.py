@@ -1,0 +1,65 @@
+"""The text of single token ids, if the model's tokenizer is on this machine."""
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.chat.tokenizer import EMBEDDED, EMBEDDED_FOLDER
+from turnwise.runtime.regular_files import read_bytes
+
+logger = logging.getLogger(__name__)
+
+
+class Pieces:
+    """The text of single tokens. Nothing is downloaded: a page that only looks must not reach out."""
+
+    def __init__(self, run: Path, model: str) -> None:
+        self._tokenizer = _open(run, model)
+        self._known: dict[int, str] = {}
+
+    @property
+    def exist(self) -> bool:
+        return self._tokenizer is not None
+
+    def of(self, ids: Sequence[int]) -> list[str] | None:
+        """One text an id; None where ids are all there is. Half a character is shown as U+FFFD."""
+        if self._tokenizer is None:
+            return None
+        for number in set(ids) - self._known.keys():
+            self._known[number] = self._tokenizer.decode([number], skip_special_tokens=False)
+        return [self._known[number] for number in ids]
+
+
+def _open(run: Path, model: str) -> Any:
+    file = _file(run, model)
+    if file is None:
+        return None
+    try:
+        # a model of the hub's cache is a link; the run's own file is none
+        content = read_bytes(file, follows_links=file.parent != run)
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_buffer(content)
+    except ImportError:
+        return None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 (the library raises Exception itself; a panic is not even one)
+        logger.warning("%s: not readable as a tokenizer: %s", file, type(error).__name__)
+        return None
+
+
+def _file(run: Path, model: str) -> Path | None:
+    """The run's own first: a model of the same name may have become another since."""
+    for folder in (run, EMBEDDED_FOLDER if model == EMBEDDED else Path(model)):
+        if os.path.lexists(folder / "tokenizer.json"):
+            return folder / "tokenizer.json"
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(model, "tokenizer.json")
+    except (ImportError, ValueError):  # not installed, or not a name of the hub
+        return None
+    return Path(found) if isinstance(found, str) else None

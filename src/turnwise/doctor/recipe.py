@@ -1,0 +1,260 @@
+"""Looks at what a recipe names: servers, task files, the model, and one episode with a real tool call."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.assembly.demonstration_samples import demonstrating
+from turnwise.assembly.task_requirements import prompt_problems, task_problems
+from turnwise.assembly.workbench import (
+    load_model,
+    offered_tools,
+    open_workbench,
+    remote_engine,
+    transformers_engine,
+    used_servers,
+)
+from turnwise.chat import RenderedChat, load_tokenizer, open_chat
+from turnwise.config import Recipe, changed_recipe
+from turnwise.doctor.findings import Finding, Level
+from turnwise.doctor.keys import try_key
+from turnwise.doctor.plan import advice, verdict
+from turnwise.mcp.exposure import refusal
+from turnwise.mcp.pool import Pool
+from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
+from turnwise.protocols import EngineDown
+from turnwise.rewards import is_success
+from turnwise.rollout.collector import CollectionFailed
+from turnwise.servers.backends import Servers, describe_live
+from turnwise.tasks.load import PlacedTask, read
+from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
+
+_NUM_TOKENS = 8
+"""Sampled to see that the model can."""
+_MAX_SHOWN = 5
+"""Problems of task files that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What the servers that answered offer, and the findings about all of them."""
+
+    tools: tuple[Tool, ...]
+    findings: tuple[Finding, ...]
+    live: tuple[LiveServer, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return all(finding.level is not Level.BAD for finding in self.findings)
+
+
+async def check_remote(recipe: Recipe) -> Finding:
+    """Whether an engine answers where the recipe says, at once."""
+    hasty = changed_recipe(recipe, ["engine.remote.wait_seconds=0"])
+    async with contextlib.AsyncExitStack() as exits:
+        try:
+            await remote_engine(hasty, exits)
+        except ValueError as error:
+            return Finding("engine", Level.BAD, str(error), "start it there: turnwise engine RECIPE")
+    return Finding("engine", Level.GOOD, f"one answers at {recipe.engine.remote.url}")
+
+
+def needed_servers(recipe: Recipe, servers: Servers) -> set[str]:
+    """The servers that the recipe's tasks use; all of them where a task names none, or without tasks."""
+    return used_servers(_tasks(recipe, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
+
+
+async def reach_servers(servers: Servers, needed: Collection[str] | None = None) -> Reached:
+    """Start or reach every server of the file, list its tools, and try the keys of the live ones.
+
+    What is wrong with a server that is not `needed` only warns; None: all are needed.
+    """
+    findings, live = list[Finding](), {server.name: server for server in servers.live}
+
+    def bad(server: str, detail: str, advice: str) -> Finding:
+        if needed is None or server in needed:
+            return Finding(f"server {server}", Level.BAD, detail, advice)
+        return Finding(f"server {server}", Level.WARNING, f"{detail}; no task uses it", advice)
+
+    findings += [
+        bad(name, mistake, "correct its entry; until then the server is left out")
+        for name, mistake in servers.mistakes.items()
+    ]
+    async with Pool(servers.specs) as pool:
+        try:
+            failures = await pool.connect()
+        except ValueError as error:  # a setting that only the server itself could refute
+            return Reached((), (Finding("mcp.json", Level.BAD, str(error), "change it in mcp.json"),))
+        for spec in servers.specs:
+            if spec.name in failures:
+                advice = "run its command by hand, or see docs/troubleshooting.md"
+                findings.append(bad(spec.name, str(failures[spec.name]), advice))
+                continue
+            num_tools = sum(tool.server == spec.name for tool in pool.tools)
+            exposure = pool.exposure(spec.name)
+            detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
+            changes = describe_live(live[spec.name]) if spec.name in live else str(exposure)
+            if exposure.is_refused:
+                findings.append(bad(spec.name, f"{detail}; {changes}", refusal(exposure)))
+            else:
+                findings.append(Finding(f"server {spec.name}", Level.GOOD, f"{detail}; {changes}"))
+            if spec.name in live:
+                findings.append(await try_key(pool, spec))
+        return Reached(tuple(pool.tools), tuple(findings), servers.live)
+
+
+# --- tasks -------------------------------------------------------------------------------------------------
+
+
+def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
+    """The recipe's task files against the tools that there are."""
+    files = _task_files(recipe)
+    if recipe.tasks.train is None:
+        advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
+        yield Finding("tasks", Level.WARNING, "tasks.train is not set: there is nothing to train on", advice)
+    if not files:
+        return
+    if not reached.is_whole:
+        yield Finding("tasks", Level.WARNING, "not checked: a server is down, so its tools are not known")
+        return
+    problems = task_problems(recipe, reached.tools, reached.live, chat=None)
+    for problem in problems[:_MAX_SHOWN]:
+        yield Finding("tasks", Level.BAD, problem, "change the file, the recipe, or the servers of mcp.json")
+    if len(problems) > _MAX_SHOWN:
+        more = f"and {len(problems) - _MAX_SHOWN} more problems"
+        yield Finding("tasks", Level.BAD, more, f"turnwise tasks check {' '.join(map(str, files))}")
+    if not problems:
+        counts = ", ".join(f"{sum(1 for _ in read(file))} in {file.name}" for file in files)
+        yield Finding("tasks", Level.GOOD, f"{counts}; every tool they name is there")
+
+
+def _task_files(recipe: Recipe) -> list[Path]:
+    return list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
+
+
+def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
+    """One to try things on: the first with a demonstration, else the first there is."""
+    tasks = _tasks(recipe, tools)
+    return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
+
+
+def _tasks(recipe: Recipe, tools: Sequence[Tool]) -> list[Task]:
+    tool_servers = {tool.name: tool.server for tool in tools}
+    items = (item for path in _task_files(recipe) for item in read(path, tool_servers=tool_servers))
+    return [item.task for item in items if isinstance(item, PlacedTask)]
+
+
+# --- the model ---------------------------------------------------------------------------------------------
+
+
+async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) -> AsyncIterator[Finding]:
+    """Tokenizer, chat and weights; then a few tokens, sampled from the prompt of a task."""
+    path = recipe.model.path
+    advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
+    unreachable = await asyncio.to_thread(why_unreachable, path)
+    if unreachable:
+        yield Finding("model", Level.BAD, unreachable, advice)
+        return
+    try:
+        tokenizer = await asyncio.to_thread(load_tokenizer, path)
+        chat = open_chat(
+            tokenizer,
+            system_prompt=recipe.model.system_prompt,
+            enable_thinking=recipe.model.enable_thinking,
+        )
+        model = await asyncio.to_thread(load_model, recipe.model)
+    except Exception as error:  # noqa: BLE001 - loading runs files of any origin; whatever they raise is told
+        yield Finding("model", Level.BAD, f"{path}: {type(error).__name__}: {error}", advice)
+        return
+    for note in chat.notes:
+        yield Finding("chat", Level.WARNING, note, "see docs/chat.md; nothing needs to be done")
+    yield await asyncio.to_thread(_size, recipe)
+    too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools)) if task is not None else []
+    for problem in too_long[:_MAX_SHOWN]:
+        yield Finding("sampling", Level.BAD, problem, "there is no room to say anything")
+    if too_long:
+        return
+    yield await _sample(recipe, model, chat, task, tools)
+
+
+def _size(recipe: Recipe) -> Finding:
+    """How large it is, and whether a run of it fits into what is free."""
+    try:
+        plan = plan_anywhere(recipe)
+    except Unplannable as error:
+        hint = "try it with a small update.tokens_per_microbatch and engine.cache_tokens"
+        return Finding("model", Level.WARNING, f"{recipe.model.path}: {error}", hint)
+    except ValueError as error:
+        return Finding("model", Level.BAD, str(error), "change the recipe: a run would say the same")
+    detail = f"{recipe.model.path}: {plan.num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
+    if plan.memory is not None and not plan.fits:
+        return Finding("model", Level.WARNING, f"{detail}; {verdict(plan)}", advice(plan))
+    return Finding("model", Level.GOOD, detail)
+
+
+async def _sample(
+    recipe: Recipe, model: Any, chat: RenderedChat, task: Task | None, tools: Sequence[Tool]
+) -> Finding:
+    messages = task.prompt if task is not None else (Message("user", "What can you do?"),)
+    prompt = chat.open(messages, offered_tools(task, tools) if task is not None else tools)
+    limit = recipe.rollout.tokens_per_episode
+    if len(prompt) >= limit:
+        detail = f"the prompt has {len(prompt)} tokens, an episode {limit}: there is no room to say anything"
+        advice = (
+            "offer fewer tools (a task's `tools`, `allow` in mcp.json), or raise rollout.tokens_per_episode"
+        )
+        return Finding("sampling", Level.BAD, detail, advice)
+    try:
+        engine = transformers_engine(recipe, model)
+    except (ValueError, RuntimeError) as error:
+        return Finding("sampling", Level.BAD, str(error), "choose another model, device or dtype")
+    try:
+        wanted = Sampling(max_tokens=min(_NUM_TOKENS, limit - len(prompt)), stop_ids=chat.stop_ids)
+        completion = await engine.complete(prompt, wanted, recipe.seed)
+    except (ValueError, EngineDown) as error:
+        return Finding("sampling", Level.BAD, str(error), "see docs/troubleshooting.md")
+    finally:
+        await engine.close()
+    detail = f"{len(completion.token_ids)} tokens sampled after a prompt of {len(prompt)}"
+    return Finding("sampling", Level.GOOD, detail)
+
+
+# --- one episode -------------------------------------------------------------------------------------------
+
+
+async def check_rollout(recipe: Recipe, task: Task) -> Finding:
+    """Play one task as a run would, with its real tools: its demonstration, or the model itself."""
+    is_shown = bool(task.demonstration)
+    advice = "see docs/troubleshooting.md"
+    try:
+        trajectory = await _play(demonstrating(recipe) if is_shown else recipe, task)
+    except (ValueError, LookupError, CollectionFailed) as error:
+        return Finding("rollout", Level.BAD, f"task {task.id!r}: {error}", advice)
+    if isinstance(trajectory, str):
+        return Finding("rollout", Level.BAD, f"task {task.id!r}: {trajectory}", advice)
+    player = "its demonstration" if is_shown else "the model"
+    detail = f"task {task.id!r}, played by {player}: {len(trajectory.calls)} tool calls, {trajectory.stop}"
+    if is_shown and not is_success(trajectory):
+        advice = (
+            "not even the demonstration fits: raise rollout.tokens_per_turn or rollout.tokens_per_episode"
+            if trajectory.stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL)
+            else "the servers do not say what they said when the task was made; make the tasks again"
+        )
+        return Finding("rollout", Level.BAD, f"{detail}, without success", advice)
+    if not trajectory.calls:
+        advice = "a policy that never calls a tool learns nothing about them: warm it up with `turnwise sft`"
+        return Finding("rollout", Level.WARNING, detail, advice)
+    return Finding("rollout", Level.GOOD, detail)
+
+
+async def _play(recipe: Recipe, task: Task) -> Trajectory | str:
+    """The episode, or why it was lost to infrastructure."""
+    async with open_workbench(recipe, [task]) as bench:
+        collector = bench.collector(group_size=1)
+        async with collector.collecting([task], 1) as groups:
+            async for group in groups:
+                return group.trajectories[0]
+        return collector.progress.last_failure

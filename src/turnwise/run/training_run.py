@@ -1,0 +1,398 @@
+"""A training run: everything one step needs, open for as long as the run lasts."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from turnwise.assembly.demonstration_samples import demonstrator, verified_lessons
+from turnwise.assembly.task_requirements import require, require_playable, training_problems
+from turnwise.assembly.workbench import Workbench, load_model, open_workbench
+from turnwise.config import Recipe
+from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
+from turnwise.diagnostics.health import Alarm, examine
+from turnwise.diagnostics.memory import measure as measure_memory
+from turnwise.distributed import ALONE, Ranks, is_first, of_first
+from turnwise.evaluate.playing import measure
+from turnwise.evaluate.report import Report, read_report
+from turnwise.evaluate.summary import summarise
+from turnwise.planning import check_device_limits
+from turnwise.protocols import SleepingEngine
+from turnwise.rewards import succeeded
+from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
+from turnwise.rollout.rank_exchange import by_all, own_share
+from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.run.batches import Batch
+from turnwise.run.figures import breaker_figures, evaluation_figures, of_all_ranks, rollout_figures
+from turnwise.run.progress import Standing, standing_of
+from turnwise.run.publishing import Publishing
+from turnwise.run.screen import Screen
+from turnwise.run.start_up import Phases, load_beside
+from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.detached_thread import run_beside
+from turnwise.runtime.garbage import settled
+from turnwise.servers.backends import servers_of
+from turnwise.tasks.curriculum import State
+from turnwise.tasks.load import load
+from turnwise.tasks.selection import across_families
+from turnwise.tasks.worlds import check_worlds
+from turnwise.tracking.folder import RunFolder
+from turnwise.training.model.policy import Policy
+from turnwise.training.model.quantised import twin
+from turnwise.training.packing.samples import Sample, samples_of
+from turnwise.training.sharding.strategies import STRATEGIES
+from turnwise.training.update import checkpoint
+from turnwise.training.update.statistics import Mismatch
+from turnwise.training.update.tokens import write_tokens
+from turnwise.training.update.trainer import StepResult, Trainer
+from turnwise.types import Group, Task
+
+logger = logging.getLogger(__name__)
+
+
+class Run:
+    """The collaborators of one run, and the parts of a step: play, learn, measure, keep."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        bench: Workbench,
+        trainer: Trainer,
+        train_tasks: Sequence[Task],
+        lessons: Sequence[Sample],
+        screen: Screen,
+        ranks: Ranks = ALONE,
+        gpu: GpuMonitor = UNMEASURED,
+    ) -> None:
+        self.ranks = ranks
+        self.gpu = gpu
+        self.recipe = recipe
+        self.folder = folder
+        self.bench = bench
+        self.trainer = trainer
+        self.train_tasks = train_tasks
+        self.lessons = lessons
+        self.screen = screen
+        self.publishing = Publishing(self._publish, is_beside=self._publishes_beside)
+        self._writers: dict[int, TrajectoryWriter] = {}
+        self._num_openings: dict[str, int] = {}
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    # --- playing -----------------------------------------------------------------------------------------
+
+    def new_collector(self, step: int) -> Collector:
+        """Seeded by the step, so that a task drawn again is sampled anew."""
+        temperature = self.recipe.temperature_at(step)
+        return self.bench.collector(temperature=temperature, seed=step_seed(self.recipe.seed, step))
+
+    def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
+        """Show the progress of a step's episodes while the block runs."""
+        num_groups = len(own_share(self.ranks, self.recipe.run.tasks_per_step))
+        num_episodes = num_groups * self.recipe.rollout.group_size
+        return self.screen.playing(progress, num_episodes)
+
+    def keep_group(self, step: int, group: Group) -> None:
+        """Write a group to disk as soon as it is complete, so that a kill loses nothing that was played."""
+        if not self.folder.is_written_here:
+            return
+        if step not in self._writers:
+            self._writers[step] = TrajectoryWriter(self.folder.trajectories(step))
+        for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+            self._writers[step].write(Played(trajectory, reward, step))
+        rewards = [reward.total for reward in group.rewards]
+        logger.debug("step %d: task %s earned %s", step + 1, group.task.id, rewards)
+
+    def log_rollouts(self, batch: Batch) -> dict[str, float]:
+        if batch.step in self._writers:
+            self._writers.pop(batch.step).close()
+        figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
+        figures |= self._scheduled(batch.step)
+        self.folder.log(batch.step, "rollout", figures)
+        self.folder.trackers.episodes(batch.step, batch.played, succeeded)
+        return figures
+
+    def _scheduled(self, step: int) -> dict[str, float]:
+        """Figures that follow from the recipe and the step's number: the epoch and the temperature."""
+        recipe, figures = self.recipe, dict[str, float]()
+        if recipe.run.num_epochs is not None:
+            figures["run/epoch"] = float(recipe.run.epoch_of(step, len(self.train_tasks)))
+        if recipe.rollout.final_temperature is not None:
+            figures["rollout/temperature"] = recipe.temperature_at(step)
+        return figures
+
+    def _breakers(self) -> dict[str, float]:
+        """The state of the servers' breakers, and how often they opened since the last call."""
+        breakers = self.bench.pool.breakers
+        figures = breaker_figures(breakers, self._num_openings)
+        self._num_openings = {server: breaker.num_openings for server, breaker in breakers.items()}
+        return of_all_ranks(self.ranks.exchange(figures))
+
+    # --- learning ----------------------------------------------------------------------------------------
+
+    async def learn(self, batch: Batch) -> StepResult:
+        """Update the policy in a thread, so that the next batch can be collected meanwhile."""
+        samples = samples_of(batch.groups)
+        if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
+            await self.bench.engine.sleep()  # the publication after the update wakes it
+        return await run_beside(self._update, batch, samples)
+
+    def _update(self, batch: Batch, samples: Sequence[Sample]) -> StepResult:
+        step = batch.step
+        # seeded by the step, so that a resumed run draws the same numbers as an unbroken one
+        torch.manual_seed(step_seed(self.recipe.seed, step))
+        result = self.trainer.update(samples, step=step, imitation=self._lessons(step))
+        if result.tokens and self.folder.is_written_here:
+            members = (member for group in batch.groups for member in group.trajectories)
+            episodes = [member.episode_id for member in members]
+            write_tokens(self.folder.tokens(step), step, episodes, result.tokens)
+        if batch.played and not batch.groups:
+            num_flat = len(batch.played)
+            result = replace(result, skipped=f"in each of the {num_flat} groups all rewards were equal")
+        return result
+
+    def _lessons(self, step: int) -> list[Sample]:
+        imitation = self.recipe.imitation
+        if not self.lessons or step >= imitation.num_steps:
+            return []
+        first = step * imitation.samples_per_step
+        chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
+        # log-probs of demonstrations are taken at the temperature that this step samples with
+        return [replace(lesson, temperature=self.recipe.temperature_at(step)) for lesson in chosen]
+
+    def _publish(self) -> Coroutine[Any, Any, None]:
+        """A coroutine that publishes the current weights, copied if the next update runs meanwhile."""
+        policy, version = self.trainer.policy, self.trainer.version
+        if self._publishes_beside:
+            return self.bench.engine.publish(policy.adapter().copy(), version)
+        return self._publish_gathered(version)
+
+    async def _publish_gathered(self, version: int) -> None:
+        policy = self.trainer.policy
+        with policy.gathered():
+            weights = policy.adapter() if self.recipe.publishes_adapters else policy.weights()
+            await self.bench.engine.publish(weights, version)
+
+    @property
+    def _publishes_beside(self) -> bool:
+        """Whether the next update may run during a publication: only adapters are small enough to copy."""
+        recipe = self.recipe
+        return recipe.run.mode == "async" and recipe.publishes_adapters and self.ranks.count == 1
+
+    def agreed(self, why: str) -> str:
+        """The first reason to stop that any rank has; empty if none has one."""
+        return next((reason for reason in self.ranks.exchange(why) if reason), "")
+
+    def log_update(
+        self, batch: Batch, played: Mapping[str, float], result: StepResult, publish_seconds: float
+    ) -> list[Alarm]:
+        """Log the update's figures and return the alarms that they and the rollouts' figures raise."""
+        learned = {
+            **result.metrics,
+            "time/publish_seconds": publish_seconds,
+            **of_all_ranks(self.ranks.exchange(measure_memory() | self.gpu.figures())),
+        }
+        figures = {**learned, **played}
+        details = {} if result.mismatch is None else {"alignment": self._described(batch, result.mismatch)}
+        alarms = examine(figures, self.recipe, details)
+        self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
+        self.screen.learned(batch.step, figures, alarms, result.skipped)
+        return alarms
+
+    def _described(self, batch: Batch, found: Mismatch) -> str:
+        """Where to find the token: its episode, turn and position."""
+        members = [member for group in batch.groups for member in group.trajectories]
+        return (
+            f"first at token {found.token_id} ({self.bench.chat.decode([found.token_id])!r}), position "
+            f"{found.position} of episode {members[found.row].episode_id}, turn {found.turn + 1}: log-prob "
+            f"{found.sampler_logprob:.3f} as sampled, {found.trainer_logprob:.3f} in the trainer"
+        )
+
+    # --- measuring ---------------------------------------------------------------------------------------
+
+    async def measure_once(self, name: str) -> Report | None:
+        """Evaluate the held-out tasks before or after training; a resumed run reads an existing report."""
+        if not self.recipe.evaluation.is_before_and_after or self.recipe.tasks.test is None:
+            return None
+        out = self.folder.evaluations / f"{name}.json"
+        if of_first(self.ranks, out.exists()):
+            return read_report(out)
+        num_done = 0 if name == "before" else self.recipe.run.num_steps
+        return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
+
+    async def validated(self, standing: Standing) -> Standing:
+        """Run the validation if it is due after this step, and note its success."""
+        every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
+        if not every or file is None or standing.next_step % every:
+            return standing
+        out = self.folder.evaluations / f"step-{standing.next_step:06d}.json"
+        report = await self._measure(file, out, "the validation tasks", "validation", standing.next_step)
+        success = summarise(report.episodes).success.value
+        figures = {"validation/success": success, "time/validation_seconds": report.seconds}
+        self.folder.log(standing.next_step - 1, "validation", figures)
+        return standing.with_success(success)
+
+    async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> Report:
+        await self.publishing.finish()
+        settings = self.recipe.evaluation
+        tasks = across_families(load(file), settings.num_tasks)
+        collector = self.bench.collector(
+            group_size=settings.num_samples, temperature=settings.temperature, seed=self.recipe.seed
+        )
+        trackers, played = self.folder.trackers, list[Group]()
+
+        def keep(group: Group) -> None:
+            if len(played) < trackers.episodes_per_evaluation:
+                played.append(group)
+
+        report = await measure(
+            collector,
+            tasks,
+            out=out,
+            model=f"{self.recipe.model.path}, version {self.trainer.version}",
+            num_samples=settings.num_samples,
+            temperature=settings.temperature,
+            shown=self.screen.playing,
+            on_group=keep,
+            ranks=self.ranks,
+        )
+        trackers.evaluation(name, num_done, report.model, evaluation_figures(report), played, succeeded)
+        self.screen.measured(what, report)
+        return report
+
+    # --- keeping -----------------------------------------------------------------------------------------
+
+    def is_save_due(self, standing: Standing) -> bool:
+        is_last = standing.next_step == self.recipe.run.num_steps
+        is_best = standing.best_step == standing.next_step
+        return is_last or is_best or standing.next_step % self.recipe.run.checkpoint_every == 0
+
+    def save(self, standing: Standing) -> None:
+        facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
+        place, tensors = self.folder.checkpoints, self.trainer.tensors()
+        checkpoint.save(place, standing.next_step, tensors, facts, self.ranks)
+        logger.info("saved a checkpoint after step %d", standing.next_step)
+        if is_first(self.ranks):
+            checkpoint.prune(place, self.recipe.run.keep_checkpoints, standing.best_step)
+
+    @contextlib.contextmanager
+    def saving_if_lost(self, standing: Standing) -> Iterator[None]:
+        """Save a checkpoint if collecting fails for good, so that no finished update is lost."""
+        try:
+            yield
+        except CollectionFailed:
+            self.save(standing)
+            self.folder.log(
+                standing.next_step, "lost", self._breakers()
+            )  # a resumed run plays this step again
+            raise
+
+    def restore(self) -> Standing:
+        """Load the last readable checkpoint and cut off what was written after it: it is played again."""
+        try:
+            found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
+        except checkpoint.Unreadable as error:
+            raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
+        if found is None:
+            self.folder.cut(0)
+            return Standing(0, State(seed=self.recipe.seed))
+        standing = standing_of(found.facts.get("standing", {}))
+        self.trainer.restore(found.tensors, found.facts["trainer"])
+        self.folder.cut(standing.next_step)
+        self.screen.resumed(standing.next_step)
+        return standing
+
+
+@contextlib.asynccontextmanager
+async def open_run(
+    recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
+) -> AsyncIterator[Run]:
+    """Start the servers and load the model twice, for sampling and for training.
+
+    A quantised base is loaded once if the engine runs in this process: engine and policy then have an adapter
+    each on the same base. Raises ValueError for the user's mistakes.
+    """
+    phases = Phases(screen, recipe)
+    file = recipe.tasks.to_learn_from()
+    recipe.rollout.check_exploring()
+    tasks = load(file)
+    recipe = recipe.with_steps(len(tasks))
+    screen.started(recipe, len(tasks))
+    _check_held_out(recipe)
+    base = None
+    if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
+        base = load_model(recipe.model)
+    async with open_workbench(recipe, tasks, model=base, num_workers=ranks.count) as bench:
+        require(training_problems(recipe, tasks))
+        for played in (tasks, *_measured_tasks(recipe)):
+            require_playable(bench, played)
+        lessons: Sequence[Sample] = ()
+        if recipe.imitation.weight:
+            # verified by the first rank alone: a server fault on another rank would give it other lessons
+            lessons, *_ = await by_all(ranks, _lessons(bench, tasks, screen, ranks), "steps")
+        tokenizer = bench.chat.tokenizer_json
+        if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
+            write_whole(folder.tokenizer, tokenizer.encode())
+        phases.ended(f"servers, {len(bench.pool.tools)} tools")
+        check_device_limits(recipe)
+        model = await load_beside(bench.engine, recipe, phases) if base is None else twin(base)
+        trainer = new_trainer(recipe, model, ranks)
+        phases.ended("trainer")
+        with GpuMonitor(cuda_reader()) as gpu:
+            run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
+            with contextlib.closing(run), settled():
+                yield run
+
+
+def _check_held_out(recipe: Recipe) -> None:
+    """Raise ValueError before training if validation or test tasks do not fit the live servers."""
+    live = () if recipe.tools.is_replayed else servers_of(recipe).live
+    if live:
+        held_out = {path for split, path in recipe.tasks.files.items() if split != "train"}
+        check_worlds((task for path in sorted(held_out) for task in load(path)), live)
+
+
+def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
+    """The tasks of each evaluation that the run will make."""
+    settings, files = recipe.evaluation, recipe.tasks
+    if settings.every and files.validation is not None:
+        yield across_families(load(files.validation), settings.num_tasks)
+    if settings.is_before_and_after and files.test is not None:
+        yield across_families(load(files.test), settings.num_tasks)
+
+
+async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, ranks: Ranks) -> Sequence[Sample]:
+    """The demonstrations that steps will imitate, verified by playing them with their real tools."""
+    if not is_first(ranks):
+        return ()
+    imitation = bench.recipe.imitation
+    shown = [task for task in tasks if task.demonstration][: imitation.num_steps * imitation.samples_per_step]
+    verified = await verified_lessons(demonstrator(bench, shown), shown)
+    if not verified.lessons:
+        why = ", ".join(sorted(set(verified.dropped.values()))) or "there are none"
+        raise ValueError(f"imitation.weight: no demonstration of tasks.train earned its outcome: {why}")
+    screen.say(f"imitating {len(verified.lessons)} verified demonstrations, {len(verified.dropped)} dropped")
+    return verified.lessons
+
+
+def new_trainer(recipe: Recipe, model: Any, ranks: Ranks) -> Trainer:
+    """The trainer of this model, on the recipe's device or devices."""
+    shards = STRATEGIES[recipe.hardware.strategy]
+    policy = Policy(
+        model,
+        recipe.policy,
+        value=recipe.value if recipe.algorithm.advantage == "gae" else None,
+        # a sharded policy moves to the device layer by layer: no rank has room for all of it
+        device=recipe.model.device if shards is None else None,
+        seed=recipe.seed,
+    )
+    if shards is not None:
+        policy.shard(shards, recipe.model.device)
+    return Trainer(policy, recipe, ranks)

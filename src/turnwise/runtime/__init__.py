@@ -1,0 +1,1 @@
+"""What every package may use: threads, HTTP, files, the terminal, the device."""

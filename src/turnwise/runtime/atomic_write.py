@@ -1,0 +1,25 @@
+"""Write a file whole or not at all: under another name first, then renamed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from turnwise.runtime.regular_files import open_new
+
+
+def write_json(path: Path, document: Any, *, is_private: bool = True) -> None:
+    write_whole(path, (json.dumps(document, indent=1) + "\n").encode(), is_private=is_private)
+
+
+def write_whole(path: Path, content: bytes, *, is_private: bool = True) -> None:
+    """Synced to the disk before the rename, so that no crash leaves half of it.
+
+    is_private: readable by its owner alone, as everything in a run's folder is; else as the umask says.
+    """
+    part = path.with_name(f"{path.name}.part")
+    with open_new(part, is_private=is_private) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)  # noqa: PTH105 (the one call whose atomicity is documented)

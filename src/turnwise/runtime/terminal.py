@@ -1,0 +1,62 @@
+"""Text for terminals: plain tables that break no word, and text without control characters."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+_GAP = "  "
+_INDENT = "    "
+
+
+def figure_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Names left-aligned, figures right-aligned; columns that do not fit follow below, with repeated names.
+
+    name    a    b        name    a
+    first   1    2        first   1
+                                        (narrower)
+                          name    b
+                          first   2
+    """
+    sizes = [max(len(cell) for cell in column) for column in zip(headers, *rows, strict=True)]
+    for number, block in enumerate(_blocks(sizes, width)):
+        if number:
+            yield ""
+        for row in (headers, *rows):
+            figures = [row[column].rjust(sizes[column]) for column in block]
+            yield _GAP.join([row[0].ljust(sizes[0]), *figures]).rstrip()
+
+
+def _blocks(sizes: Sequence[int], width: int) -> list[list[int]]:
+    """The columns after the first, in blocks that fit next to it; every block has at least one column."""
+    blocks: list[list[int]] = [[]]
+    for column in range(1, len(sizes)):
+        needed = sizes[0] + sum(len(_GAP) + sizes[other] for other in (*blocks[-1], column))
+        if blocks[-1] and needed > width:
+            blocks.append([])
+        blocks[-1].append(column)
+    return blocks
+
+
+def reason_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """A name, a figure and a text, which is wrapped in its column, or below on a narrow terminal."""
+    name_size, figure_size = (max(len(row[column]) for row in (headers, *rows)) for column in (0, 1))
+    start = name_size + figure_size + 2 * len(_GAP)
+    longest = max(len(word) for row in rows for word in row[2].split() or [""])
+    if start + longest > width:
+        for name, figure, text in rows:
+            yield f"{name.ljust(name_size)}{_GAP}{figure.rjust(figure_size)}"
+            yield from (_INDENT + line for line in wrapped(text, width - len(_INDENT)))
+        return
+    for name, figure, text in (headers, *rows):
+        first, *more = wrapped(text, width - start) or [""]
+        yield f"{name.ljust(name_size)}{_GAP}{figure.rjust(figure_size)}{_GAP}{first}".rstrip()
+        yield from (" " * start + line for line in more)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters; a longer word gets its own line and is not broken."""
+    return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
+
+
+def printable(text: str) -> str:
+    """Replace every control character but newline and tab, and every half of a character, by U+FFFD."""
+    return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)

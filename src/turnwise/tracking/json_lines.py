@@ -1,0 +1,88 @@
+"""Append JSON lines to a file so that a kill leaves no torn line behind."""
+
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.regular_files import MAX_LINE_BYTES, Damaged, lines_from, open_to_append
+
+logger = logging.getLogger(__name__)
+
+
+class Lines:
+    """One file of lines; a line that a kill has torn is cut off before the next one is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = open_to_append(path)
+        _cut_torn_line(path)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def append(
+        self,
+        step: int,
+        kind: str,
+        metrics: Mapping[str, float],
+        histograms: Mapping[str, Any],
+        alarms: Sequence[Any],
+    ) -> None:
+        record = {"step": step, "kind": kind, "time": round(time.time(), 3), "metrics": plain(metrics)}
+        if histograms:
+            record["histograms"] = plain(histograms)
+        if alarms:
+            record["alarms"] = plain(alarms)
+        line = json.dumps(record, allow_nan=False, separators=(",", ":"))
+        self._file.write(line.encode() + b"\n")  # one call of an appending file: whole, or torn at the end
+        os.fsync(self._file.fileno())  # a checkpoint must never outlive the figures that led to it
+
+    def cut(self, num_steps: int) -> None:
+        """Drop the lines of step `num_steps` and later."""
+        lines = [line.content for line in lines_from(self._path)]
+        kept = [line for line in lines if self._is_before(line, num_steps)]
+        if len(kept) < len(lines):
+            self._file.close()
+            write_whole(self._path, b"".join(line + b"\n" for line in kept))
+            self._file = open_to_append(self._path)
+
+    def _is_before(self, line: bytes, num_steps: int) -> bool:
+        try:
+            return bool(json.loads(line)["step"] < num_steps)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            logger.warning("%s: dropped a line that is none of ours", self._path)
+            return False
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: dataclasses as objects, null for what is not a finite number."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Remove the last line if it has no end. Damaged if it is longer than any line of ours."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(max(0, size - MAX_LINE_BYTES))
+        end = file.tell() + file.read().rfind(b"\n") + 1
+        if end == size:
+            return
+        if end == size - MAX_LINE_BYTES:
+            raise Damaged(path, f"ends with a line of more than {MAX_LINE_BYTES:,} bytes")
+        logger.warning("%s: cut off a torn line", path)
+        file.truncate(end)

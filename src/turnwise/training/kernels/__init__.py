@@ -1,0 +1,1 @@
+"""Attention, adapters and norms in fewer or hand-written kernels."""

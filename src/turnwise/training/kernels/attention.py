@@ -1,0 +1,283 @@
+"""Exact attention along every path of a packed tree, forward and backward.
+
+Each segment is attended to in two pieces: by itself, causally, and by all its descendants, in full. Pieces
+are merged by their log-sum-exps. The backward pass of a piece under the *merged* output and log-sum-exp gives
+that piece's share of the whole gradient, since P = exp(q·k − lse) and D = Σ dO·O are then those of the whole
+row (as in ring attention, arXiv 2310.01889). Nothing quadratic is stored.
+
+A prefix whose keys and values come from outside is one more piece, seen in full by the whole row.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.runtime.devices import handed
+from turnwise.training.kernels.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
+from turnwise.training.kernels.partial_attention import backward_piece, forward_piece
+from turnwise.training.kernels.prefix import Keeper, KeysValues, Prefix
+from turnwise.training.kernels.triton_attention import (
+    TritonPlan,
+    TritonTreeAttention,
+    can_triton,
+    plan_triton,
+)
+from turnwise.training.packing.tree import Segment, Tree
+
+NAME = "turnwise_tree"
+"""What the attention is called in transformers' registry."""
+
+SHORT = 128
+"""Segments below this many tokens are attended to together, padded: a call of their own would cost more."""
+
+SHORT_ON_GPU = 1024
+"""The same where it is the launch of a kernel that costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Short segments of like length, padded on the right, where nothing causal sees it."""
+
+    index_SL: Tensor
+    """Place in the packed row; 0 where padded."""
+    is_real_SL: Tensor | None
+    """None where nothing is padded."""
+    flat_P: Tensor
+    """Of each real token, its place in S·L: known beforehand, so that a GPU need not be waited for."""
+    place_P: Tensor
+    """And in the packed row."""
+
+    def gather(self, whole: Tensor, group: int) -> Tensor:
+        """[K, 1 or G, N, ...] as [S, K·G, L, ...]; zero where padded, so that gradients there are."""
+        num_segments, length = self.index_SL.shape
+        parts = whole.index_select(2, self.index_SL.flatten())
+        parts = parts.reshape(*parts.shape[:2], num_segments, length, *parts.shape[3:])
+        if self.is_real_SL is not None:
+            is_real = self.is_real_SL[(..., *(None,) * (whole.ndim - 3))]
+            parts = torch.where(is_real, parts, parts.new_zeros(()))
+        return parts.expand(-1, group, *parts.shape[2:]).flatten(0, 1).transpose(0, 1)
+
+    def add(self, whole: Tensor, parts: Tensor) -> None:
+        """The reverse of `gather`: heads that stand for one are added up."""
+        parts = parts.transpose(1, 2).flatten(0, 1).index_select(0, self.flat_P).movedim(1, 0)
+        parts = parts.reshape(len(whole), -1, *parts.shape[1:])
+        if whole.shape[1] == 1:
+            parts = parts.sum(1, keepdim=True)
+        whole.index_add_(2, self.place_P, parts.to(whole.dtype))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is attended to by what; made once a forward pass, read by every layer.
+
+    What kernels are told is made for those that run.
+    """
+
+    tree: Tree
+    device: torch.device
+    prefix: Prefix | None = None
+    """What stands before the whole row."""
+    keeper: Keeper | None = None
+    """Where the row's own keys and values are wanted."""
+
+    @property
+    def long(self) -> list[Segment]:
+        """Causal pieces on their own."""
+        return [segment for segment in self.tree.segments if segment.length >= self._short]
+
+    @property
+    def inner(self) -> list[Segment]:
+        """Segments with descendants."""
+        return [segment for segment in self.tree.segments if segment.stop > segment.end]
+
+    @property
+    def _short(self) -> int:
+        return SHORT if self.device.type == "cpu" else SHORT_ON_GPU
+
+    @cached_property
+    def buckets(self) -> list[Bucket]:
+        """Causal pieces together."""
+        by_size: dict[int, list[Segment]] = {}
+        for segment in self.tree.segments:
+            if segment.length < self._short:
+                # sizes 1, 2, 4, 6, 8, 12, …: at most half is padding, mostly far less
+                by_size.setdefault(_rounded(segment.length), []).append(segment)
+        return [_bucket(segments, self.device) for _, segments in sorted(by_size.items())]
+
+    @cached_property
+    def flash(self) -> FlashPlan:
+        """The same for CUDA's kernels."""
+        return plan_flash(self.tree.segments, _num_tokens(self.prefix), self.device)
+
+    @cached_property
+    def triton(self) -> TritonPlan:
+        """The same for our Triton kernels on Hopper GPUs."""
+        return plan_triton(self.tree.segments, _num_tokens(self.prefix), self.device)
+
+
+def _num_tokens(prefix: Prefix | None) -> int:
+    return 0 if prefix is None else next(iter(prefix.layers.values()))[0].shape[2]
+
+
+def _rounded(length: int) -> int:
+    power = 1 << (length - 1).bit_length()
+    return power * 3 // 4 if power >= 4 and length <= power * 3 // 4 else power
+
+
+def _bucket(segments: Sequence[Segment], device: torch.device) -> Bucket:
+    starts = torch.tensor([segment.start for segment in segments])
+    lengths = torch.tensor([segment.length for segment in segments])
+    step_L = torch.arange(int(lengths.max()))
+    is_real_SL = step_L < lengths[:, None]
+    index_SL = torch.where(is_real_SL, starts[:, None] + step_L, 0)
+    flat_P = is_real_SL.flatten().nonzero()[:, 0]
+    return Bucket(
+        handed(index_SL, device),
+        None if is_real_SL.all() else handed(is_real_SL, device),
+        handed(flat_P, device),
+        handed(index_SL.flatten()[flat_P], device),
+    )
+
+
+class TreeAttention(torch.autograd.Function):
+    """[K, G, N, D] queries on [K, 1, N, D] keys and values: K key heads, G query heads on each.
+
+    `before`: keys and values [K, 1, P, D] of the P tokens before the row, or nothing.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, *before: Tensor
+    ) -> Tensor:
+        out, lse = _attend(query, key, value, plan, scale, before)
+        ctx.save_for_backward(query, key, value, out, lse, *before)
+        ctx.plan, ctx.scale = plan, scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, lse, *before = ctx.saved_tensors
+        grad_query, grad_key, grad_value = (
+            torch.zeros_like(each, dtype=lse.dtype) for each in (query, key, value)
+        )
+        for queries, keys, is_causal in _pieces(ctx.plan):
+            at_queries = [each[:, :, queries] for each in (query, out, lse, grads[0])]
+            at_keys = [each[:, :, keys] for each in (key, value)]
+            parts = backward_piece(*at_queries, *at_keys, scale=ctx.scale, is_causal=is_causal)
+            grad_query[:, :, queries] += parts[0]
+            grad_key[:, :, keys] += parts[1].sum(1, keepdim=True)
+            grad_value[:, :, keys] += parts[2].sum(1, keepdim=True)
+        for bucket in ctx.plan.buckets:
+            parts = backward_piece(
+                *(bucket.gather(each, query.shape[1]) for each in (query, out, lse, grads[0], key, value)),
+                scale=ctx.scale,
+                is_causal=True,
+            )
+            for whole, part in zip((grad_query, grad_key, grad_value), parts, strict=True):
+                bucket.add(whole, part)
+        grads_before = []
+        if before:
+            at_keys = [each.to(query.dtype) for each in before]
+            parts = backward_piece(query, out, lse, grads[0], *at_keys, scale=ctx.scale, is_causal=False)
+            grad_query += parts[0]
+            grads_before = [part.sum(1, keepdim=True, dtype=before[0].dtype) for part in parts[1:]]
+        own = grad_query.to(query.dtype), grad_key.to(key.dtype), grad_value.to(value.dtype)
+        return *own, None, None, *grads_before
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, before: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """The merged output, in the queries' type, and its log-sum-exp."""
+    num_key_heads, group, num_tokens, dim = query.shape
+    exact = torch.promote_types(query.dtype, torch.float32)
+    # tokens outermost, as the model reads on
+    out = query.new_zeros((num_tokens, num_key_heads, group, dim), dtype=exact).permute(1, 2, 0, 3)
+    lse = query.new_zeros((num_key_heads, group, num_tokens), dtype=exact)
+    for bucket in plan.buckets:
+        gathered = [bucket.gather(each, group) for each in (query, key, value)]
+        piece_out, piece_lse = forward_piece(*gathered, scale=scale, is_causal=True)
+        bucket.add(out, piece_out)
+        bucket.add(lse, piece_lse)
+    for queries, keys, is_causal in _pieces(plan):
+        piece_out, piece_lse = forward_piece(
+            query[:, :, queries], key[:, :, keys], value[:, :, keys], scale=scale, is_causal=is_causal
+        )
+        if is_causal:
+            out[:, :, queries], lse[:, :, queries] = piece_out, piece_lse
+        else:
+            _merge(out[:, :, queries], lse[:, :, queries], piece_out, piece_lse)
+    if before:
+        at_keys = [each.to(query.dtype) for each in before]
+        _merge(out, lse, *forward_piece(query, *at_keys, scale=scale, is_causal=False))
+    return out.to(query.dtype), lse
+
+
+def _pieces(plan: Plan) -> Iterator[tuple[slice, slice, bool]]:
+    """(queries, keys, is_causal) of all pieces but those in buckets; the causal ones come first."""
+    for segment in plan.long:
+        own = slice(segment.start, segment.end)
+        yield own, own, True
+    for segment in plan.inner:
+        yield slice(segment.end, segment.stop), slice(segment.start, segment.end), False
+
+
+def _merge(out: Tensor, lse: Tensor, other_out: Tensor, other_lse: Tensor) -> None:
+    """Attention over two disjoint contexts as one, written over the first."""
+    both_lse = torch.logaddexp(lse, other_lse)
+    out.mul_(torch.exp(lse - both_lse)[..., None])
+    out.addcmul_(other_out, torch.exp(other_lse - both_lse)[..., None])
+    lse.copy_(both_lse)
+
+
+def forward(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    tree_plan: Plan | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """What transformers calls in every layer; without a plan it is plain SDPA, so the model stays usable."""
+    if tree_plan is None:
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+        result: tuple[Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
+        return result
+    for option in ("sliding_window", "softcap", "s_aux", "position_bias"):
+        if kwargs.get(option) is not None:
+            raise ValueError(f"attention with {option} cannot share prefixes: set update.shared_prefix=false")
+    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if tree_plan.keeper is not None:
+        tree_plan.keeper.keep(module, key, value)
+    before: KeysValues | tuple[()] = () if tree_plan.prefix is None else tree_plan.prefix.layers[module]
+    is_triton = can_triton(query, key)
+    if is_triton or can_flash(query):
+        kind = TritonTreeAttention if is_triton else FlashTreeAttention
+        plan = tree_plan.triton if is_triton else tree_plan.flash
+        own, outer = ([each[0].transpose(0, 1) for each in parts] for parts in ((query, key, value), before))
+        rows: Tensor = kind.apply(*own, plan, scale, *outer)  # type: ignore[no-untyped-call]
+        return rows[None], None
+    num_key_heads = key.shape[1]
+    grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
+    out: Tensor = TreeAttention.apply(  # type: ignore[no-untyped-call]
+        grouped, key[0, :, None], value[0, :, None], tree_plan, scale, *(each[0, :, None] for each in before)
+    )
+    return out.permute(2, 0, 1, 3).flatten(1, 2)[None], None
+
+
+def register() -> None:
+    """Make the attention known to transformers; doing so again changes nothing."""
+    from transformers import AttentionInterface
+    from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+    AttentionInterface.register(NAME, forward)
+    AttentionMaskInterface.register(NAME, sdpa_mask)

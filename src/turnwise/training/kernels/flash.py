@@ -1,0 +1,202 @@
+"""Attention along every path of a packed tree by CUDA's flash kernels.
+
+As in `attention`, but token by token, [N, heads, dim], which is how the model has them: the kernels take rows
+of many lengths that stand one after the other, so that all segments attend to themselves in one call, and
+query heads on fewer key heads, so that nothing is copied for them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.runtime.devices import handed
+from turnwise.training.packing.tree import Segment
+
+_aten = torch.ops.aten
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that follow one another in a packed tensor, as the kernels want them told."""
+
+    bounds: Tensor
+    """int32: where each begins, and where the last ends."""
+    longest: int
+
+
+Range = tuple[int, int]
+Places = slice | Tensor
+"""Tokens by their place in the packed row: one range, or each by its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of queries, each of which sees all of one row of keys."""
+
+    queries: Places
+    keys: Places
+    query_rows: Rows
+    key_rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class FlashPlan:
+    """What is attended to by what; made once a forward pass, read by every layer."""
+
+    own: Rows
+    """Every segment, causally by itself."""
+    inner: tuple[Piece, ...]
+    """Segments with descendants, those of one depth together: what sees one of them sees no other."""
+    before: Piece | None
+    """What stands before the whole row."""
+
+
+def plan_flash(segments: Sequence[Segment], num_before: int, device: torch.device) -> FlashPlan:
+    levels = _levels(segments)
+    spans = [
+        ([(each.end, each.stop) for each in level], [(each.start, each.end) for each in level])
+        for level in levels
+    ]
+    if num_before:
+        spans.append(([(0, segments[-1].end)], [(0, num_before)]))
+    own = [(segment.start, segment.end) for segment in segments]
+    rows = _rows([own, *(ranges for pair in spans for ranges in pair)], device)
+    own_rows = next(rows)
+    pieces = [
+        Piece(_places(queries, device), _places(keys, device), next(rows), next(rows))
+        for queries, keys in spans
+    ]
+    return FlashPlan(own_rows, tuple(pieces[: len(levels)]), pieces[-1] if num_before else None)
+
+
+def _levels(segments: Sequence[Segment]) -> list[list[Segment]]:
+    """Segments with descendants by their depth, in the row's order."""
+    levels: dict[int, list[Segment]] = {}
+    path: list[Segment] = []
+    for segment in segments:
+        while path and path[-1].stop <= segment.start:
+            path.pop()
+        if segment.stop > segment.end:
+            levels.setdefault(len(path), []).append(segment)
+            path.append(segment)
+    return list(levels.values())
+
+
+def _places(ranges: Sequence[Range], device: torch.device) -> Places:
+    if len(ranges) == 1:
+        return slice(*ranges[0])
+    return handed(torch.cat([torch.arange(*each) for each in ranges]), device)
+
+
+def _rows(ranges: Sequence[Sequence[Range]], device: torch.device) -> Iterator[Rows]:
+    """All handed to the device at once."""
+    lengths = [[end - start for start, end in each] for each in ranges]
+    bounds = [torch.tensor([0, *each]).cumsum(0) for each in lengths]
+    all_bounds = handed(torch.cat(bounds).to(torch.int32), device)
+    parts = torch.split(all_bounds, [len(each) for each in bounds])
+    return (Rows(part, max(each)) for part, each in zip(parts, lengths, strict=True))
+
+
+def can_flash(query: Tensor) -> bool:
+    dim = query.shape[-1]
+    is_half = query.dtype in (torch.float16, torch.bfloat16)
+    return query.device.type == "cuda" and is_half and dim % 8 == 0 and dim <= 256
+
+
+def forward_rows(
+    query: Tensor, key: Tensor, value: Tensor, rows: tuple[Rows, Rows], *, scale: float, is_causal: bool
+) -> tuple[Tensor, Tensor]:
+    """Output [N, H, D] and log-sum-exp [H, N]."""
+    queries, keys = rows
+    out, lse, *_ = _aten._flash_attention_forward(
+        query, key, value, queries.bounds, keys.bounds, queries.longest, keys.longest,
+        0.0, is_causal, False, scale=scale,
+    )  # fmt: skip
+    return out, lse
+
+
+def backward_rows(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    rows: tuple[Rows, Rows],
+    *,
+    scale: float,
+    is_causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values, `out` and `lse` being those of the whole context."""
+    queries, keys = rows
+    seed = torch.empty(2, dtype=torch.uint64, device=query.device)  # dropout's, of which there is none
+    grads: tuple[Tensor, Tensor, Tensor] = _aten._flash_attention_backward(
+        grad_out, query, key, value, out, lse.contiguous(), queries.bounds, keys.bounds,
+        queries.longest, keys.longest, 0.0, is_causal, seed, seed, scale=scale,
+    )  # fmt: skip
+    return grads
+
+
+class FlashTreeAttention(torch.autograd.Function):
+    """[N, H, D] queries on [N, K, D] keys and values; `before`: those [P, K, D] of tokens before the row."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: FlashPlan, scale: float, *before: Tensor
+    ) -> Tensor:
+        own = (plan.own, plan.own)
+        out, lse = forward_rows(query, key, value, own, scale=scale, is_causal=True)
+        for piece, keys, values in _seen(plan, key, value, before):
+            rows = (piece.query_rows, piece.key_rows)
+            part = forward_rows(query[piece.queries], keys, values, rows, scale=scale, is_causal=False)
+            _merge(out, lse, piece.queries, *part)
+        ctx.save_for_backward(query, key, value, out, lse, *before)
+        ctx.plan, ctx.scale = plan, scale
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, out, lse, *before = ctx.saved_tensors
+        plan: FlashPlan = ctx.plan
+        grad_out = grads[0].contiguous()
+        options = {"scale": ctx.scale}
+        grad_query, grad_key, grad_value = backward_rows(
+            grad_out, query, key, value, out, lse, (plan.own, plan.own), is_causal=True, **options
+        )
+        grads_before: list[Tensor] = []
+        for piece, keys, values in _seen(plan, key, value, before):
+            at = piece.queries
+            more_query, more_key, more_value = backward_rows(
+                grad_out[at], query[at], keys, values, out[at], lse[:, at],
+                (piece.query_rows, piece.key_rows), is_causal=False, **options,
+            )  # fmt: skip
+            grad_query[at] += more_query
+            if piece is plan.before:
+                grads_before = [more_key.to(before[0].dtype), more_value.to(before[1].dtype)]
+            else:
+                grad_key[piece.keys] += more_key
+                grad_value[piece.keys] += more_value
+        return grad_query, grad_key, grad_value, None, None, *grads_before
+
+
+def _seen(
+    plan: FlashPlan, key: Tensor, value: Tensor, before: Sequence[Tensor]
+) -> Iterator[tuple[Piece, Tensor, Tensor]]:
+    """Every piece that is seen in full, with its keys and values."""
+    for piece in plan.inner:
+        yield piece, key[piece.keys], value[piece.keys]
+    if plan.before is not None:
+        keys, values = (each.to(key.dtype) for each in before)
+        yield plan.before, keys, values
+
+
+def _merge(out: Tensor, lse: Tensor, at: Places, other_out: Tensor, other_lse: Tensor) -> None:
+    """Attention over two disjoint contexts as one, written over the first, which is of more tokens."""
+    own_lse = lse[:, at]
+    both = torch.logaddexp(own_lse, other_lse)
+    mine, others = (torch.exp(each - both).T[..., None] for each in (own_lse, other_lse))
+    out[at] = (out[at] * mine).addcmul_(other_out, others).to(out.dtype)
+    lse[:, at] = both

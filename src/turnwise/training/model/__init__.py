@@ -1,0 +1,1 @@
+"""The policy, its value head and its reference; adapters and quantisation."""

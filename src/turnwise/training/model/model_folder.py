@@ -1,0 +1,94 @@
+"""Save a trained policy as a folder that others load: merged weights, or the adapter alone.
+
+    config.json  generation_config.json  model.safetensors     what transformers and vLLM read
+    tokenizer.json  tokenizer_config.json  chat_template.jinja
+or  adapter_config.json  adapter_model.safetensors             what peft reads, on top of the base
+"""
+
+import contextlib
+import copy
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from turnwise.training.model.policy import POLICY, Policy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def plain_model(policy: Policy) -> "PreTrainedModel":
+    """A model of its own with the policy's weights, adapters merged in: nothing of turnwise is left in it."""
+    from transformers import AutoModelForCausalLM
+
+    learned = cast("Any", policy.model)
+    config = copy.deepcopy(learned.config)
+    config._attn_implementation = None  # the trainer's own way of attending is not the model's
+    if getattr(config, "quantization_config", None) is not None:
+        del config.quantization_config  # what was read from a quantised file is plain numbers now
+    plain = cast("Any", AutoModelForCausalLM).from_config(config, dtype=learned.dtype)
+    weights = policy.weights()
+    unknown = plain.load_state_dict(weights, strict=False).unexpected_keys
+    missing = dict(plain.named_parameters()).keys() - weights.keys()
+    assert not unknown, f"the plain model has no {unknown[:3]}"
+    assert not missing, f"the policy has no {sorted(missing)[:3]}"
+    plain.generation_config = copy.deepcopy(learned.generation_config)
+    model: PreTrainedModel = plain.eval()
+    return model
+
+
+def save_merged(policy: Policy, tokenizer: Any, folder: Path) -> None:
+    """Weights, configuration, tokenizer and chat template, in the layout of the hub."""
+    # Saving imports DeepSpeed where it is installed, which tells stdout that it finds no GPU.
+    logging.getLogger("DeepSpeed").addFilter(_is_of_use)
+    with _appearing(folder) as part:
+        plain_model(policy).save_pretrained(part)
+        tokenizer.save_pretrained(part)
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    return "accelerator" not in record.getMessage()
+
+
+def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> None:
+    """The adapter in peft's format, and the tokenizer; `base` is where the model it belongs to is found."""
+    if policy.adapters is None:
+        raise ValueError("policy.tuning is 'full': every parameter was trained, there is no adapter")
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    peft = policy.adapters.peft
+    config = copy.deepcopy(peft.peft_config[POLICY])
+    config.base_model_name_or_path = base
+    config.inference_mode = True
+    tensors = get_peft_model_state_dict(peft, adapter_name=POLICY)
+    with _appearing(folder) as part:
+        dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(dense, part / "adapter_model.safetensors", metadata={"format": "pt"})
+        config.save_pretrained(str(part))
+        tokenizer.save_pretrained(part)
+
+
+def check_free(folder: Path) -> None:
+    """ValueError if something is there already: nothing is written over."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder}: is there already; choose another folder, or remove it")
+
+
+@contextlib.contextmanager
+def _appearing(folder: Path) -> Iterator[Path]:
+    """A folder that is there whole or not at all: it gets its name when everything is in it."""
+    check_free(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    try:
+        yield part
+        if folder.exists():
+            folder.rmdir()
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

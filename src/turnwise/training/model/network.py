@@ -1,0 +1,125 @@
+"""The model as scoring runs it: trunk, then the head where tokens are predicted."""
+
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from turnwise.runtime.model_support import why_not_ours
+from turnwise.training.kernels import attention
+from turnwise.training.kernels.prefix import Keeper, Prefix
+from turnwise.training.packing.head import Head, room_on, score
+from turnwise.training.packing.layout import Layout
+
+
+class Outcome(NamedTuple):
+    """What one forward pass gives; a tuple, in which hooks on a module's output find the tensors."""
+
+    logprobs_BT: Tensor
+    entropy_BT: Tensor
+    hidden_RND: Tensor
+
+    @property
+    def hidden_ND(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
+        """All positions, flat: what `Layout.asked` points into."""
+        return self.hidden_RND.flatten(0, 1)
+
+
+class Network(nn.Module):
+    """The model as scoring runs it: trunk, then the head where tokens are predicted.
+
+    One module, so that `torch.func.functional_call` swaps the weights of trunk and head alike.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+        self.why_plain = why_not_ours(model)
+        if not self.why_plain:
+            attention.register()
+            model.set_attn_implementation(attention.NAME)
+        check_head(model)
+
+    def forward(
+        self,
+        layout: Layout,
+        *,
+        temperature: float = 1.0,
+        with_entropy: bool = True,
+        has_scores: bool = True,
+        prefix: Prefix | None = None,
+        keeper: Keeper | None = None,
+    ) -> Outcome:
+        """prefix: what the layout was made to come after. keeper: takes the keys and values on the way."""
+        hidden_RND = self._hidden(layout, prefix, keeper)
+        hidden_ND = hidden_RND.flatten(0, 1)
+        mask_BT = layout.mask_BT
+        exact = torch.promote_types(hidden_ND.dtype, torch.float32)
+        zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
+        if not has_scores:
+            return Outcome(zeros_BT, zeros_BT, hidden_RND)
+        head = head_of(self.model, temperature)
+        logprobs_P, entropy_P = score(hidden_ND, head, layout.asked, with_entropy=with_entropy)
+        return Outcome(
+            zeros_BT.masked_scatter(mask_BT, logprobs_P),
+            zeros_BT.masked_scatter(mask_BT, entropy_P),
+            hidden_RND,
+        )
+
+    def _hidden(self, layout: Layout, prefix: Prefix | None, keeper: Keeper | None) -> Tensor:
+        more: dict[str, Any] = {}
+        if layout.tree is not None:
+            device = layout.token_ids_RN.device
+            more["position_ids"] = layout.position_ids_RN
+            # four dimensions: taken as made already, so no mask of the packed row is built
+            more["attention_mask"] = torch.empty((1, 1, 1, 1), device=device)
+            more["tree_plan"] = attention.Plan(layout.tree, device, prefix, keeper)
+        output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
+        hidden: Tensor = output.last_hidden_state
+        return hidden
+
+
+def head_of(model: Any, temperature: float = 1.0) -> Head:
+    linear = model.get_output_embeddings()
+    softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
+    room = room_on(linear.weight.device.type)
+    return Head(linear.weight, getattr(linear, "bias", None), temperature, softcap, room)
+
+
+def check_head(model: Any) -> None:
+    """Refuse a model that does more to its logits than is known here, by trying it on a few tokens."""
+    name = type(model).__name__
+    if model.get_output_embeddings() is None:
+        raise ValueError(f"{name} has no language-model head")
+    ids = torch.arange(4, device=model.device)[None]
+    with torch.no_grad():
+        expected = model(input_ids=ids, use_cache=False).logits[0].float()
+        given = head_of(model).logits(model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0])
+    gap = (expected - given.float()).abs().max()
+    if not gap <= 1e-2 * expected.abs().max():
+        raise ValueError(f"{name}: its logits are not its head on its last hidden state: not supported")
+
+
+def checkpoint_layers(model: Any, recompute_context: Any) -> None:
+    """Recompute each layer in the backward pass, inside the context that `recompute_context` gave as it ran.
+
+    Only the layer itself is put in training mode, which transformers asks for; what is inside it stays in
+    evaluation mode, without dropout.
+    """
+    from torch.utils.checkpoint import checkpoint
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    def run(function: Any, *args: Any) -> Any:
+        context = recompute_context()
+        return checkpoint(function, *args, use_reentrant=False, context_fn=lambda: (nullcontext(), context))
+
+    layers: list[Any] = [
+        module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)
+    ]
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no layers that gradient_checkpointing could recompute")
+    for layer in layers:
+        layer.gradient_checkpointing = True
+        layer._gradient_checkpointing_func = run
+        layer.training = True

@@ -1,0 +1,236 @@
+"""Log-probs of chosen tokens and entropies from hidden states, without materialising all logits.
+
+The head is applied where a token is predicted and nowhere else, to a chunk of positions at a time. Backward
+computes the logits of a chunk again, so that [tokens, vocabulary] never exists; a single chunk is kept.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.runtime.devices import handed
+
+_CHUNK_ROWS = 512
+"""A chunk of few rows reads the head's weights too often."""
+
+_FLOOR = -1e4
+"""Of log-probs that are multiplied by their weight: below it that is 0 in fp64 too, and 0 · −inf is NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many logits there may be at a time."""
+
+    max_logits: int
+    """Held at most, in fp32. If all are fewer, they are kept for the backward pass."""
+    chunk_logits: int
+    """Computed at a time, unless that were very few rows."""
+
+
+ON_CPU = Room(1 << 24, 1 << 22)
+"""64 MiB, and a chunk that stays in the cache."""
+ON_GPU = Room(1 << 27, 1 << 27)
+"""512 MiB: smaller products leave most of a GPU idle."""
+
+
+def room_on(device: str) -> Room:
+    return ON_CPU if device == "cpu" else ON_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The last linear layer and what is done to its output."""
+
+    weight_VD: Tensor
+    bias_V: Tensor | None
+    temperature: float = 1.0
+    softcap: float | None = None
+    """c·tanh(logit/c), as Gemma does it."""
+    room: Room = ON_CPU
+
+    def chunks(self, num_rows: int) -> list[slice]:
+        vocab_size = self.weight_VD.shape[0]
+        step = max(self.room.chunk_logits // vocab_size, _CHUNK_ROWS)
+        step = max(1, min(step, self.room.max_logits // vocab_size))
+        return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
+
+    def logits(self, hidden_UD: Tensor) -> Tensor:
+        """As the model computes them, capped, in fp32; not yet divided by the temperature."""
+        logits_UV = torch.nn.functional.linear(hidden_UD, self.weight_VD, self.bias_V)
+        logits_UV = logits_UV.to(torch.promote_types(logits_UV.dtype, torch.float32))
+        if self.softcap is not None:
+            logits_UV = logits_UV.div_(self.softcap).tanh_().mul_(self.softcap)
+        return logits_UV
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Which tokens are scored: each (position, token) once, in order of position.
+
+    Found on the CPU, before the model runs: a GPU would have to be waited for to say how many there are.
+    """
+
+    source_U: Tensor
+    """Positions, each once."""
+    row_Q: Tensor
+    """Of each pair, its place among these."""
+    target_Q: Tensor
+    """Of each pair, its token."""
+    pair_P: Tensor
+    """Of each token asked for, its pair."""
+    starts: tuple[int, ...]
+    """Of each position, where its pairs begin, and where the last one's end."""
+
+    @property
+    def source_P(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
+        """Of each token asked for, its position."""
+        return self.source_U[self.row_Q[self.pair_P]]
+
+    def to(self, device: torch.device) -> "Choices":
+        row_Q, target_Q, pair_P = (handed(each, device) for each in (self.row_Q, self.target_Q, self.pair_P))
+        return Choices(handed(self.source_U, device), row_Q, target_Q, pair_P, self.starts)
+
+
+def choices(source_P: Tensor, target_P: Tensor) -> Choices:
+    step = int(target_P.max()) + 1 if target_P.numel() else 1
+    pair_Q, pair_P = torch.unique(source_P * step + target_P, return_inverse=True)
+    source_U, row_Q, counts_U = torch.unique_consecutive(
+        pair_Q // step, return_inverse=True, return_counts=True
+    )
+    starts = (0, *counts_U.cumsum(0).tolist())
+    return Choices(source_U, row_Q, pair_Q % step, pair_P, starts)
+
+
+def score(
+    hidden_ND: Tensor, head: Head, asked: Choices, *, with_entropy: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Log-prob of each token asked for, and the entropy there in nats (NaN if not asked for)."""
+    hidden_UD = hidden_ND.index_select(0, asked.source_U)
+    logprobs_Q, entropy_U = _Scores.apply(  # type: ignore[no-untyped-call]
+        hidden_UD, head.weight_VD, head.bias_V, asked, head, with_entropy
+    )
+    entropy_Q = entropy_U.index_select(0, asked.row_Q)
+    return logprobs_Q.index_select(0, asked.pair_P), entropy_Q.index_select(0, asked.pair_P)
+
+
+class _Scores(torch.autograd.Function):
+    """(hidden_UD, weight_VD, bias_V, choices, head, with_entropy) to (logprobs_Q, entropy_U)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_UD: Tensor,
+        weight_VD: Tensor,
+        bias_V: Tensor | None,
+        asked: Choices,
+        head: Head,
+        with_entropy: bool,
+    ) -> tuple[Tensor, Tensor]:
+        exact = torch.promote_types(hidden_UD.dtype, torch.float32)
+        logprobs_Q = hidden_UD.new_empty(asked.row_Q.shape, dtype=exact)
+        entropy_U = hidden_UD.new_full((len(hidden_UD),), math.nan, dtype=exact)
+        is_kept = len(hidden_UD) * len(weight_VD) <= head.room.max_logits and head.softcap is None
+        kept = []
+        chunks = _with_pairs(asked, head.chunks(len(hidden_UD)))
+        for chunk, pairs in chunks:
+            logprobs_UV = _log_softmax(hidden_UD[chunk], head)
+            row_Q = asked.row_Q[pairs] - chunk.start
+            logprobs_Q[pairs] = logprobs_UV[row_Q, asked.target_Q[pairs]]
+            if with_entropy:
+                entropy_U[chunk] = _entropy(logprobs_UV)
+            if is_kept:
+                kept.append(logprobs_UV)
+        ctx.save_for_backward(hidden_UD, weight_VD, bias_V, entropy_U, *kept)
+        ctx.asked, ctx.head, ctx.chunks = asked, head, chunks
+        ctx.set_materialize_grads(False)
+        return logprobs_Q, entropy_U
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        hidden_UD, weight_VD, bias_V, entropy_U, *kept = ctx.saved_tensors
+        asked, head = ctx.asked, ctx.head
+        exact = entropy_U.dtype
+        grad_hidden_UD = torch.empty_like(hidden_UD) if ctx.needs_input_grad[0] else None
+        grad_weight_VD = torch.zeros_like(weight_VD, dtype=exact) if ctx.needs_input_grad[1] else None
+        grad_bias_V = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
+        for number, (chunk, pairs) in enumerate(ctx.chunks):
+            logprobs_UV = kept[number].clone() if kept else _log_softmax(hidden_UD[chunk], head)
+            grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, pairs, *grads)
+            grad_UV = _through_head(grad_UV, hidden_UD[chunk], head)
+            if grad_bias_V is not None:
+                grad_bias_V += grad_UV.sum(0)
+            grad_UV = grad_UV.to(hidden_UD.dtype)
+            if grad_weight_VD is not None:
+                _add_product(grad_weight_VD, grad_UV.T, hidden_UD[chunk])
+            if grad_hidden_UD is not None:
+                grad_hidden_UD[chunk] = grad_UV @ weight_VD
+        return (
+            grad_hidden_UD,
+            None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype),
+            None if grad_bias_V is None else grad_bias_V.to(bias_V.dtype),
+            None,
+            None,
+            None,
+        )
+
+
+def _with_pairs(asked: Choices, chunks: Sequence[slice]) -> list[tuple[slice, slice]]:
+    """Each chunk of rows with its pairs."""
+    return [(chunk, slice(asked.starts[chunk.start], asked.starts[chunk.stop])) for chunk in chunks]
+
+
+def _log_softmax(hidden_UD: Tensor, head: Head) -> Tensor:
+    logits_UV = head.logits(hidden_UD)
+    if head.temperature != 1.0:
+        logits_UV.div_(head.temperature)
+    return torch.log_softmax(logits_UV, -1)
+
+
+def _entropy(logprobs_UV: Tensor) -> Tensor:
+    return logprobs_UV.exp().mul_(logprobs_UV.clamp(min=_FLOOR)).sum(-1).neg_()
+
+
+def _grad_logits(
+    logprobs_UV: Tensor,
+    entropy_U: Tensor,
+    asked: Choices,
+    chunk: slice,
+    pairs: slice,
+    grad_logprobs_Q: Tensor | None,
+    grad_entropy_U: Tensor | None,
+) -> Tensor:
+    """Into `logprobs_UV`: Σ g·(1[v = target] − p) for the log-probs, −g·p·(log p + H) for the entropy."""
+    row_Q, target_Q = asked.row_Q[pairs] - chunk.start, asked.target_Q[pairs]
+    total_U = torch.zeros_like(entropy_U)
+    if grad_logprobs_Q is not None:
+        total_U.index_add_(0, row_Q, grad_logprobs_Q[pairs])
+    if grad_entropy_U is None:
+        grad_UV = logprobs_UV.exp_().mul_(-total_U[:, None])
+    else:
+        weight_UV = logprobs_UV.exp()
+        grad_UV = logprobs_UV.clamp_(min=_FLOOR).add_(entropy_U[:, None])
+        grad_UV.mul_(-grad_entropy_U[chunk, None]).sub_(total_U[:, None]).mul_(weight_UV)
+    if grad_logprobs_Q is not None:
+        # each pair is there once: nothing is added in an order that threads decide
+        grad_UV[row_Q, target_Q] += grad_logprobs_Q[pairs]
+    return grad_UV
+
+
+def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
+
+
+def _through_head(grad_UV: Tensor, hidden_UD: Tensor, head: Head) -> Tensor:
+    """From the divided and capped logits to the plain ones."""
+    if head.temperature != 1.0:
+        grad_UV.div_(head.temperature)
+    if head.softcap is not None:
+        grad_UV.mul_(1 - (head.logits(hidden_UD) / head.softcap) ** 2)
+    return grad_UV

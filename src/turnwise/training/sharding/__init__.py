@@ -1,0 +1,1 @@
+"""A policy's weights spread over several processes."""

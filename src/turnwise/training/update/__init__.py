@@ -1,0 +1,1 @@
+"""One update: targets, loss, optimizer steps, statistics, checkpoints."""

@@ -1,0 +1,23 @@
+"""The cross-entropy term on demonstrations, and its weight at a step."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from turnwise.algorithms.ratio import zero_where_masked
+from turnwise.config import ImitationConfig
+from turnwise.training.packing.samples import Sample
+
+
+def weight_at(config: ImitationConfig, step: int) -> float:
+    """In a straight line from the full weight at step 0 to 0 at `num_steps`, and 0 from there on."""
+    return config.weight * max(1 - step / config.num_steps, 0.0)
+
+
+def cross_entropy(logprobs_BT: Tensor, mask_BT: Tensor, num_tokens: int) -> Tensor:
+    """−log π over `num_tokens`, those of the whole minibatch: the shares of its micro-batches add up."""
+    return -zero_where_masked(logprobs_BT, mask_BT).sum() / max(num_tokens, 1)
+
+
+def num_own_tokens(samples: Sequence[Sample]) -> int:
+    return sum(sample.num_own_tokens for sample in samples)

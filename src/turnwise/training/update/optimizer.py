@@ -1,0 +1,240 @@
+"""AdamW with fp32 states over gradients accumulated from micro-batches.
+
+Parameters of fewer than 32 bits have an fp32 twin here that gradients are added up in and steps are taken on:
+in bf16 an update of 1/500 of a weight's size is lost altogether. Of a parameter that is spread over ranks
+each rank has a part, and here everything is about that part.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+from turnwise.distributed import ALONE, Ranks
+from turnwise.training.sharding.shards import (
+    Shard,
+    is_averaged,
+    is_spread,
+    local,
+    part_of,
+    shard_of,
+    taken_gradient,
+)
+
+MOMENTS = ("exp_avg", "exp_avg_sq", "step")
+
+HALF_SCALE = 4096.0
+"""What a loss is multiplied by where activations are fp16, and gradients divided by: a share of 1/10,000 of a
+mean over tokens, times a small weight, is below the 6e-8 at which fp16 ends. Too large shows as infinity, and
+the step is left out."""
+
+
+def learning_rate(
+    peak: float,
+    step: int,
+    *,
+    schedule: Literal["constant", "linear", "cosine"],
+    warmup_steps: int,
+    num_steps: int,
+    lowest: float = 0.0,
+) -> float:
+    """Of this step, counted from 0: a straight rise, then down to `lowest` · peak at `num_steps`.
+
+    It depends on the step's number alone, so that nothing about it needs to be saved.
+    """
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps  # never 0: a first step that does nothing is one wasted
+    if schedule == "constant":
+        return peak
+    progress = min((step - warmup_steps) / max(num_steps - warmup_steps, 1), 1.0)
+    left = 1 - progress if schedule == "linear" else (1 + math.cos(math.pi * progress)) / 2
+    return peak * (lowest + (1 - lowest) * left)
+
+
+def scale_of(dtype: torch.dtype) -> float:
+    """For activations of this type."""
+    return HALF_SCALE if dtype is torch.float16 else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """Of the gradients gathered, before clipping."""
+
+    policy: float
+    value: float
+    """0 without a value head."""
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.policy) and math.isfinite(self.value)
+
+
+class Optimizer:
+    """AdamW over the policy and the value head; each is clipped by a norm of its own.
+
+    One norm for both would let a value head that starts from nothing, with its large early errors, scale the
+    policy's gradient down.
+    """
+
+    def __init__(
+        self,
+        policy: Mapping[str, Parameter],
+        value: Mapping[str, Parameter],
+        *,
+        max_gradient_norm: float = 1.0,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        scale: float = 1.0,
+        ranks: Ranks = ALONE,
+        settle: Callable[[], None] = lambda: None,
+    ) -> None:
+        """settle: called before parts of what is spread are written to."""
+        self._settle = settle
+        self._parameters: dict[str, Parameter] = {**policy, **value}
+        assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
+        self._value_names = frozenset(value)
+        self._max_norm = max_gradient_norm
+        self._scale = scale
+        self._ranks = ranks
+        self._spread = frozenset(name for name, each in self._parameters.items() if is_spread(each))
+        # where the mean is taken of the ranks' gradients: the loss is the sum of their shares
+        self._num_averaged = ranks.count if any(map(is_averaged, self._parameters.values())) else 1
+        self._twins: dict[str, Tensor] = {name: _twin(each) for name, each in self._parameters.items()}
+        groups = self._groups(weight_decay)
+        self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
+
+    def _groups(self, weight_decay: float) -> list[dict[str, object]]:
+        """Policy and value, each as matrices and the rest: norms and biases are not pulled to 0."""
+        groups: list[dict[str, object]] = []
+        for is_value in (False, True):
+            for is_matrix in (False, True):
+                twins = [
+                    twin
+                    for name, twin in self._twins.items()
+                    if (name in self._value_names) == is_value and (twin.ndim >= 2) == is_matrix
+                ]
+                decay = weight_decay if is_matrix else 0.0
+                groups.append({"params": twins, "weight_decay": decay, "is_value": is_value})
+        return [group for group in groups if group["params"]]
+
+    def learn(self, loss: Tensor) -> None:
+        """Run a micro-batch's share of the loss backward, and add its gradients to what was gathered."""
+        self.gather((loss * (self._scale * self._num_averaged)).backward)
+
+    def gather(self, backward: Callable[[], None]) -> None:
+        """The same by a backward pass that goes on from what `learn` left: scaled already."""
+        backward()
+        for name, parameter in self._parameters.items():
+            twin = self._twins[name]
+            given = None if twin is parameter else taken_gradient(parameter)
+            if given is not None:
+                twin.grad = given.float() if twin.grad is None else twin.grad.add_(given.float())
+
+    def share(self) -> None:
+        """After the last micro-batch: what each rank has gathered becomes what all of them have."""
+        if self._ranks.count == 1:
+            return
+        whole = [name for name in self._twins if name not in self._spread]
+        if self._num_averaged > 1:  # they never went through what shards the others
+            for name in whole:
+                if (grad := self._twins[name].grad) is not None:
+                    grad.div_(self._num_averaged)
+        given = self._ranks.exchange([self._twins[name].grad is not None for name in whole])
+        shared = [name for name, *has_it in zip(whole, *given, strict=True) if any(has_it)]
+        for name in shared:
+            if self._twins[name].grad is None:
+                self._twins[name].grad = torch.zeros_like(self._twins[name])
+        self._ranks.add_up([_given(self._twins[name].grad) for name in shared])
+
+    def clear(self) -> None:
+        """Forget what was gathered."""
+        for name, parameter in self._parameters.items():
+            taken_gradient(parameter)
+            self._twins[name].grad = None
+
+    def norms(self) -> Norms:
+        return Norms(self._norm(is_value=False), self._norm(is_value=True))
+
+    def _norm(self, *, is_value: bool) -> float:
+        norm = _norm(self._gradients(is_value=is_value, is_spread=False))
+        if self._spread:
+            parts = _norm(self._gradients(is_value=is_value, is_spread=True))
+            norm = math.hypot(norm, *self._ranks.exchange(parts))
+        return norm / self._scale
+
+    def _gradients(self, *, is_value: bool, is_spread: bool | None = None) -> list[Tensor]:
+        return [
+            twin.grad
+            for name, twin in self._twins.items()
+            if (name in self._value_names) == is_value
+            and (is_spread is None or (name in self._spread) == is_spread)
+            and twin.grad is not None
+        ]
+
+    def step(self, norms: Norms, *, policy_rate: float, value_rate: float = 0.0) -> None:
+        """Clip by `norms`, take one step, and forget the gradients."""
+        for is_value, norm in ((False, norms.policy), (True, norms.value)):
+            factor = min(self._max_norm / norm, 1.0) / self._scale if norm else 1.0
+            if factor != 1.0:
+                torch._foreach_mul_(self._gradients(is_value=is_value), factor)
+        for group in self._adamw.param_groups:
+            group["lr"] = value_rate if group["is_value"] else policy_rate
+        self._settle()
+        self._adamw.step()
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                if self._twins[name] is not parameter:
+                    local(parameter).copy_(self._twins[name])
+        self.clear()
+
+    def tensors(self) -> dict[str, Tensor | Shard]:
+        """Moments and fp32 twins, as `name/what`; not the parameters themselves."""
+        found: dict[str, Tensor | Shard] = {}
+        for name, twin in self._twins.items():
+            parameter = self._parameters[name]
+            if parameter.dtype.itemsize < 4:
+                found[f"{name}/twin"] = shard_of(twin.detach(), parameter)
+            for moment, tensor in self._adamw.state.get(twin, {}).items():
+                found[f"{name}/{moment}"] = shard_of(tensor, parameter)
+        return found
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `tensors` gave, bit for bit."""
+        self.clear()
+        self._adamw.state.clear()
+        for name, twin in self._twins.items():
+            parameter = self._parameters[name]
+            if parameter.dtype.itemsize < 4:
+                twin.copy_(part_of(tensors[f"{name}/twin"], parameter))
+            if f"{name}/{MOMENTS[0]}" not in tensors:
+                continue  # it has never had a gradient
+            *moments, count = (tensors[f"{name}/{moment}"] for moment in MOMENTS)
+            parts = [part_of(moment, parameter).clone().to(twin.device) for moment in moments]
+            # torch keeps the count on the CPU, the moments beside the parameter
+            self._adamw.state[twin] = dict(zip(MOMENTS, [*parts, count.clone().cpu()], strict=True))
+
+
+def _twin(parameter: Parameter) -> Tensor:
+    """What steps are taken on: the parameter, its part in the same memory, or that in fp32."""
+    part = local(parameter)
+    if part.dtype.itemsize < 4:
+        return Parameter(part.detach().float())
+    return parameter if part is parameter else Parameter(part.detach())
+
+
+def _norm(gradients: list[Tensor]) -> float:
+    if not gradients:
+        return 0.0
+    # summed in fp64, so that the number of tensors adds no rounding of its own
+    return float(torch.stack([norm.double() for norm in torch._foreach_norm(gradients)]).norm())
+
+
+def _given(gradient: Tensor | None) -> Tensor:
+    assert gradient is not None, "it was given or made"
+    return gradient

@@ -1,0 +1,260 @@
+"""Scores of any number of samples, in micro-batches within a token budget.
+
+With several ranks each runs its share of the micro-batches, and all get the figures of all of them.
+"""
+
+import gc
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from turnwise.distributed import ALONE, Ranks
+from turnwise.training.model.policy import POLICY, Carried, Policy, Scores
+from turnwise.training.model.reference import Reference
+from turnwise.training.packing.batch import Batch, widened
+from turnwise.training.packing.layout import common_prefix
+from turnwise.training.packing.microbatches import are_one, microbatches
+from turnwise.training.packing.samples import Sample
+
+MIN_CARRIED = 64
+"""A shorter common prefix is computed in every micro-batch: carrying it costs each sample a token more."""
+
+SHORT_TOKENS = 4096
+"""A pass over so few takes a GPU longer to be told of than to run."""
+
+Result = TypeVar("Result")
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Scores of a whole batch, without gradients."""
+
+    logprobs_BT: Tensor
+    values_BT: Tensor | None
+    bootstrap_B: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One micro-batch of this rank, while each of the others runs one of its own."""
+
+    rows: Sequence[int]
+    is_counted: bool = True
+    """False: only so that this rank runs as many as the others, whose weights pass through it."""
+
+
+class Pass:
+    """Samples in micro-batches, under weights that stay as they are until it is over.
+
+    What all of them begin with was run beforehand, where that pays; its graph waits for their gradients.
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        rounds: Sequence[Round],
+        ask: Callable[[Sequence[Sample]], Scores],
+        carried: Carried | None,
+    ) -> None:
+        self.rounds = rounds
+        self.num_computed = 0 if carried is None else carried.num_tokens
+        """Tokens that the model went over so far, padding too."""
+        self._samples = samples
+        self._ask = ask
+        self._carried = carried
+
+    @property
+    def parts(self) -> list[Sequence[int]]:
+        """Row numbers of each micro-batch that counts."""
+        return [each.rows for each in self.rounds if each.is_counted]
+
+    def score(self, part: Sequence[int]) -> Scores:
+        """One micro-batch, brought to the CPU, with gradients as the context has it."""
+        return self._begun(part).brought()
+
+    def score_all(self) -> list[tuple[Round, Scores]]:
+        """Every micro-batch; a GPU is waited for once, when it has been told of them all."""
+        begun = [(each, self._begun(each.rows)) for each in self.rounds]
+        return [(each, scores.brought()) for each, scores in begun]
+
+    def _begun(self, part: Sequence[int]) -> Scores:
+        scores = self._ask([self._samples[row] for row in part])
+        self.num_computed += scores.num_tokens
+        return scores
+
+    def backward(self) -> None:
+        """After the last micro-batch's own backward pass: the gradients that belong to what was carried."""
+        if self._carried is not None:
+            self._carried.backward()
+
+
+class Passes:
+    """Forward passes over a whole batch without gradients, or over one micro-batch at a time with them."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        tokens_per_microbatch: int,
+        is_shared: bool = True,
+        ranks: Ranks = ALONE,
+        short_tokens: int | None = None,
+    ) -> None:
+        """`short_tokens`: by the policy's device if not given."""
+        self._policy = policy
+        by_device = SHORT_TOKENS if policy.device.type == "cuda" else 0
+        self._short_tokens = by_device if short_tokens is None else short_tokens
+        self._ranks = ranks
+        self._tokens = tokens_per_microbatch
+        self._is_shared = is_shared and policy.can_share
+        self._largest: Sequence[Sample] = ()
+        """The samples of the last pass's largest micro-batch."""
+
+    def within_memory(self, run: Callable[[], Result], undo: Callable[[], None] = lambda: None) -> Result:
+        """Call `run`; when memory runs out, call `undo`, lower the budget for good, and call it again."""
+        while True:
+            try:
+                return run()
+            except torch.OutOfMemoryError as error:
+                self._lower_budget(error)
+            # Only here, past the handler: the error's frames held the tensors of the failed attempt.
+            undo()
+            gc.collect()
+            torch.cuda.empty_cache()
+
+    def _lower_budget(self, error: torch.OutOfMemoryError) -> None:
+        """Halve the budget until the largest micro-batch is split; raise the error again if it cannot be."""
+        if self._ranks.count > 1 or self._policy.is_sharded:
+            raise error  # the other ranks would wait for passes that this one does not run
+        if len(self._largest) < 2:
+            error.add_note("one sample alone does not fit: set policy.gradient_checkpointing = true")
+            raise error
+        tokens = self._tokens
+        while are_one(self._largest, tokens, is_shared=self._is_shared):
+            tokens //= 2
+        logger.warning("out of memory: from now on %d tokens per micro-batch, not %d", tokens, self._tokens)
+        self._tokens = tokens
+
+    def are_short(self, samples: Sequence[Sample], rows: Sequence[int]) -> bool:
+        """Whether one pass over all of them is quicker than two over some each."""
+        if not self._short_tokens or self._ranks.count > 1:
+            return False
+        tokens = min(self._short_tokens, self._tokens)
+        chosen = [samples[row] for row in rows]
+        return are_one(chosen, tokens, is_shared=self._is_shared)
+
+    def begin(
+        self,
+        samples: Sequence[Sample],
+        *row_sets: Sequence[int],
+        adapter: str = POLICY,
+        parameters: Mapping[str, Tensor] | None = None,
+        with_values: bool = False,
+        with_entropy: bool = True,
+    ) -> Pass:
+        """Over all samples, or these rows of them; rows of two sets are never in one micro-batch.
+
+        Micro-batches are in an order that depends on the samples' tokens alone. Every rank asks for the same.
+        """
+        row_sets = row_sets or (range(len(samples)),)
+        prefix = self._to_carry([samples[row] for rows in row_sets for row in rows])
+        part_sets = [self._parts(samples, rows, len(prefix)) for rows in row_sets]
+        chosen = [[samples[row] for row in part] for parts in part_sets for part in parts]
+        self._largest = max(chosen, key=lambda part: sum(len(each.token_ids) for each in part), default=())
+        num_rounds = [-(-len(parts) // self._ranks.count) for parts in part_sets]
+        rounds = [
+            each
+            for parts, count in zip(part_sets, num_rounds, strict=True)
+            for each in self._rounds(samples, parts, count)
+        ]
+        carried = None
+        if prefix and sum(num_rounds) > 1:
+            carried = self._policy.carry(
+                prefix, adapter=adapter, parameters=parameters, with_values=with_values
+            )
+        ask = partial(
+            self._policy.score,
+            adapter=adapter,
+            parameters=parameters,
+            with_values=with_values,
+            with_entropy=with_entropy,
+            is_shared=self._is_shared,
+            carried=carried,
+        )
+        return Pass(samples, rounds, ask, carried)
+
+    def _rounds(
+        self, samples: Sequence[Sample], parts: Sequence[Sequence[int]], num_rounds: int
+    ) -> list[Round]:
+        """This rank's share of the parts; as long as the others' where weights are spread over ranks."""
+        own = [Round(part) for part in parts[self._ranks.number :: self._ranks.count]]
+        if self._policy.is_sharded and len(own) < num_rounds:
+            rows = [row for part in parts for row in part]
+            shortest = min(rows, key=lambda row: (len(samples[row].token_ids), row))
+            own += [Round([shortest], is_counted=False)] * (num_rounds - len(own))
+        return own
+
+    def _to_carry(self, samples: Sequence[Sample]) -> tuple[int, ...]:
+        """What is run once for all micro-batches, if there are many; else each runs all that it needs."""
+        if not samples or not self._is_shared or not self._policy.can_carry:
+            return ()
+        prefix = common_prefix(samples)
+        return prefix if len(prefix) >= MIN_CARRIED else ()
+
+    def _parts(self, samples: Sequence[Sample], rows: Sequence[int], num_carried: int) -> list[list[int]]:
+        chosen = [samples[row] for row in rows]
+        places = microbatches(
+            chosen,
+            self._tokens,
+            is_shared=self._is_shared,
+            num_carried=num_carried,
+            num_ranks=self._ranks.count,
+        )
+        return [[rows[place] for place in part] for part in places]
+
+    def measure(self, batch: Batch, *, with_values: bool = False) -> Measured:
+        """The policy as it is now."""
+        return self._whole(batch, range(batch.num_rows), with_values=with_values)
+
+    def logprobs_of(self, batch: Batch, rows: Sequence[int]) -> Tensor:
+        """The policy's as it is now; 0 in all other rows."""
+        logprobs_BT = torch.zeros_like(batch.sampler_logprobs_BT)
+        logprobs_BT[list(rows)] = self._whole(batch, rows).logprobs_BT.to(logprobs_BT.dtype)
+        return logprobs_BT
+
+    def measure_reference(self, batch: Batch, reference: Reference) -> Tensor:
+        rows, parameters = range(batch.num_rows), reference.parameters()
+        if self._policy.is_sharded and parameters is not None:
+            with self._policy.lending(parameters):
+                return self._whole(batch, rows).logprobs_BT
+        return self._whole(batch, rows, adapter=reference.adapter, parameters=parameters).logprobs_BT
+
+    @torch.no_grad()
+    def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
+        """Of these rows, in their order; options as `begin` takes them."""
+        scored = self.within_memory(
+            lambda: self.begin(batch.samples, rows, with_entropy=False, **options).score_all()
+        )
+        place = {row: number for number, row in enumerate(rows)}
+        shape = (len(rows), batch.mask_BT.shape[1])
+        logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype)
+        values_BT, bootstrap_B = torch.zeros(shape), torch.zeros(len(rows))
+        for each, scores in scored:
+            if not each.is_counted:
+                continue
+            here = [place[row] for row in each.rows]
+            logprobs_BT[here] = widened(scores.logprobs_BT, shape[1])
+            if scores.values_BT is not None and scores.bootstrap_B is not None:
+                values_BT[here] = widened(scores.values_BT, shape[1])
+                bootstrap_B[here] = scores.bootstrap_B
+        has_values = options.get("with_values", False)
+        # every row is one rank's alone, and 0 on the others
+        self._ranks.add_up([logprobs_BT, values_BT, bootstrap_B] if has_values else [logprobs_BT])
+        return Measured(logprobs_BT, values_BT if has_values else None, bootstrap_B if has_values else None)

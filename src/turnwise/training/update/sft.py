@@ -1,0 +1,112 @@
+"""Supervised fine-tuning of a policy on demonstrations."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from turnwise.config import SftConfig
+from turnwise.training.model.policy import Policy
+from turnwise.training.packing.samples import Sample
+from turnwise.training.update.imitation import cross_entropy, num_own_tokens
+from turnwise.training.update.optimizer import Optimizer, learning_rate, scale_of
+from turnwise.training.update.scoring import Passes
+
+LOWEST_RATE = 0.1
+"""Of the peak, where the cosine ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class SftStep:
+    """One optimizer step."""
+
+    step: int
+    """From 0."""
+    num_steps: int
+    """In all."""
+    loss: float
+    """Nats an own token, before the step."""
+    gradient_norm: float
+    """Before clipping."""
+    learning_rate: float
+    num_tokens: int
+    """Own ones."""
+    seconds: float
+
+
+def fine_tune(
+    policy: Policy,
+    samples: Sequence[Sample],
+    config: SftConfig,
+    *,
+    seed: int = 0,
+    is_shared: bool = True,
+    on_step: Callable[[SftStep], None] = lambda step: None,
+) -> list[SftStep]:
+    """Epochs over the samples in an order that the seed sets; the loss is on own tokens alone.
+
+    Every step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
+    FloatingPointError, before the step is taken, if that is not a finite number.
+    """
+    taught = [sample for sample in samples if sample.num_own_tokens]
+    if not taught:
+        raise ValueError(f"samples: none of the {len(samples)} has a token to learn")
+    passes = Passes(policy, tokens_per_microbatch=config.tokens_per_microbatch, is_shared=is_shared)
+    optimizer = Optimizer(
+        policy.trainable,
+        {},
+        max_gradient_norm=config.max_gradient_norm,
+        weight_decay=config.weight_decay,
+        scale=scale_of(policy.model.dtype),
+    )
+    num_steps = config.num_epochs * -(-len(taught) // config.samples_per_step)
+    steps = []
+    for number, chosen in enumerate(_draws(taught, config, seed)):
+        rate = learning_rate(
+            config.learning_rate,
+            number,
+            schedule="cosine",
+            warmup_steps=config.warmup_steps,
+            num_steps=num_steps,
+            lowest=LOWEST_RATE,
+        )
+        started = time.perf_counter()
+        loss, norm = _step(passes, optimizer, chosen, rate)
+        seconds = time.perf_counter() - started
+        steps.append(SftStep(number, num_steps, loss, norm, rate, num_own_tokens(chosen), seconds))
+        on_step(steps[-1])
+    return steps
+
+
+def _draws(samples: Sequence[Sample], config: SftConfig, seed: int) -> Iterator[list[Sample]]:
+    for epoch in range(config.num_epochs):
+        order = list(samples)
+        random.Random(f"{seed}/sft/{epoch}").shuffle(order)  # noqa: S311 (a shuffle, not a secret)
+        for start in range(0, len(order), config.samples_per_step):
+            yield order[start : start + config.samples_per_step]
+
+
+def _step(
+    passes: Passes, optimizer: Optimizer, samples: Sequence[Sample], rate: float
+) -> tuple[float, float]:
+    loss = passes.within_memory(partial(_gather, passes, optimizer, samples), undo=optimizer.clear)
+    norms = optimizer.norms()
+    if not norms.is_finite:
+        optimizer.clear()
+        raise FloatingPointError(f"loss {loss}, gradient norm {norms.policy}: lower sft.learning_rate")
+    optimizer.step(norms, policy_rate=rate)
+    return loss, norms.policy
+
+
+def _gather(passes: Passes, optimizer: Optimizer, samples: Sequence[Sample]) -> float:
+    """Run every micro-batch forward and backward; the optimizer then has the gradients of the loss."""
+    num_tokens, loss = num_own_tokens(samples), 0.0
+    run = passes.begin(samples)
+    for part in run.parts:
+        live = run.score(part)
+        share = cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
+        optimizer.learn(share)
+        loss += float(share.detach())
+    optimizer.gather(run.backward)
+    return loss

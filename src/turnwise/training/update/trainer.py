@@ -1,0 +1,253 @@
+"""The trainer: one update of the policy from samples of whole groups, with its metrics.
+
+Three distributions, never confused: μ the sampler as it sampled, π_old the policy before the update, π_θ the
+policy while it is being updated; beside them π_ref, what it is held near.
+"""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from turnwise.algorithms.kl import adapt
+from turnwise.config import Recipe
+from turnwise.distributed import ALONE, Ranks
+from turnwise.training.model.policy import Policy
+from turnwise.training.model.reference import Reference
+from turnwise.training.packing.batch import Batch, batch_of
+from turnwise.training.packing.samples import Sample
+from turnwise.training.sharding.shards import Shard, local, shard_of
+from turnwise.training.update.checkpoint import Chosen
+from turnwise.training.update.imitation import weight_at
+from turnwise.training.update.objective import Objective
+from turnwise.training.update.optimizer import Optimizer, scale_of
+from turnwise.training.update.scoring import Passes
+from turnwise.training.update.statistics import (
+    Histogram,
+    Mismatch,
+    Trace,
+    first_mismatch,
+    metrics_of,
+    ratio_histogram,
+)
+from turnwise.training.update.steps import EMPTY, REASONS, Step, Steps
+from turnwise.training.update.targets import Before, Lesson, Values, estimate
+from turnwise.training.update.tokens import TokenFigures, token_figures
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """What an update came to."""
+
+    version: int
+    metrics: dict[str, float]
+    histograms: dict[str, Histogram]
+    skipped: str
+    """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
+    tokens: tuple[TokenFigures, ...] = ()
+    """Of the first groups, as many as `run.num_token_groups` says."""
+    mismatch: Mismatch | None = None
+    """The first token about which engine and trainer disagree too far."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """What a resumed run goes on from, beside tensors."""
+
+    kl_coefficient: float
+    version: int = 0
+    """Updates that changed the policy."""
+    num_not_a_number: int = 0
+    """Optimizer steps left out for each reason."""
+    num_kl_cap: int = 0
+    num_empty: int = 0
+    num_not_a_number_in_a_row: int = 0
+    """Updates."""
+    num_kl_cap_in_a_row: int = 0
+    """Updates that the cap left nothing of."""
+
+
+class Trainer:
+    """Holds the policy, its optimizer and its reference, and moves all three."""
+
+    def __init__(self, policy: Policy, recipe: Recipe, ranks: Ranks = ALONE) -> None:
+        self.policy = policy
+        self._recipe = recipe
+        self._reference = Reference(policy, recipe.reference, ranks)
+        self._has_value = recipe.algorithm.advantage == "gae"
+        self._objective = Objective(recipe)
+        self._passes = Passes(
+            policy,
+            tokens_per_microbatch=recipe.update.tokens_per_microbatch,
+            is_shared=recipe.update.shared_prefix,
+            ranks=ranks,
+        )
+        options = recipe.optimizer
+        self._optimizer = Optimizer(
+            policy.trainable,
+            policy.value_parameters if self._has_value else {},
+            max_gradient_norm=options.max_gradient_norm,
+            weight_decay=options.weight_decay,
+            betas=options.betas,
+            epsilon=options.epsilon,
+            scale=scale_of(policy.model.dtype),
+            ranks=ranks,
+            settle=policy.settle,
+        )
+        self._steps = Steps(self._passes, self._objective, self._optimizer, recipe, ranks)
+        self._progress = _Progress(kl_coefficient=recipe.algorithm.kl.coefficient)
+
+    @property
+    def version(self) -> int:
+        """Updates that changed the policy."""
+        return self._progress.version
+
+    def update(self, samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample] = ()) -> StepResult:
+        """Learn from whole groups; `step`, from 0, alone sets rate, shuffle and imitation's weight."""
+        started = time.perf_counter()
+        batch = batch_of(samples)
+        if not batch.mask_BT.any():
+            return self._finish([EMPTY], {}, {}, step, started)
+        lesson = self._lesson(batch)
+        trace = Trace(batch)
+        steps = self._steps.take(lesson, trace, imitation, step)
+        metrics = metrics_of(lesson, trace, version=self.version, loss_name=self._recipe.algorithm.loss)
+        metrics |= {"kl/coefficient": lesson.kl_coefficient} if self._reference.exists else {}
+        tokens = token_figures(lesson, trace, self._recipe.run.num_token_groups)
+        mismatch = first_mismatch(lesson, trace, self.version) if metrics["tokens/alignment"] < 1 else None
+        result = self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started)
+        return replace(result, tokens=tokens, mismatch=mismatch)
+
+    # --- before the first step -----------------------------------------------------------------------------
+
+    def _lesson(self, batch: Batch) -> Lesson:
+        coefficient = self._progress.kl_coefficient
+        before = self._before(batch)
+        targets = estimate(batch, before, self._recipe.algorithm, coefficient)
+        return Lesson(batch, before, targets, coefficient)
+
+    def _before(self, batch: Batch) -> Before:
+        old_BT, values, ref_BT = None, None, None
+        if self._needs_old_logprobs:
+            found = self._passes.measure(batch, with_values=self._has_value)
+            old_BT = found.logprobs_BT
+            if found.values_BT is not None and found.bootstrap_B is not None:
+                values = Values(found.values_BT, found.bootstrap_B)
+        if self._reference.exists:
+            ref_BT = self._passes.measure_reference(batch, self._reference)
+        return Before(old_BT, ref_BT, values)
+
+    @property
+    def _needs_old_logprobs(self) -> bool:
+        """Whether π_old must be known before the update; if not, the one step's own forward pass gives it."""
+        update, algorithm = self._recipe.update, self._recipe.algorithm
+        return (
+            update.num_epochs * update.num_minibatches > 1
+            or self._objective.may_drop_tokens
+            or algorithm.kl.placement == "reward"
+            or self._has_value
+        )
+
+    # --- after the last step -------------------------------------------------------------------------------
+
+    def _finish(
+        self,
+        steps: Sequence[Step],
+        metrics: dict[str, float],
+        histograms: dict[str, Histogram],
+        step: int,
+        started: float,
+    ) -> StepResult:
+        taken = [each for each in steps if not each.skipped]
+        self._count(steps, has_stepped=bool(taken))
+        if taken:
+            metrics |= self._reference.follow(self.version)
+            self._adapt(metrics)
+        skipped = "" if taken else REASONS[steps[-1].skipped]
+        for each in steps if taken else ():  # where none was taken, the run says why itself
+            if each.skipped:
+                logger.info("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
+        metrics |= self._losses(steps) | self._counters(taken, steps, step)
+        metrics["time/update_seconds"] = time.perf_counter() - started
+        return StepResult(self.version, metrics, histograms, skipped)
+
+    def _count(self, steps: Sequence[Step], *, has_stepped: bool) -> None:
+        reasons = Counter(each.skipped for each in steps)
+        now = self._progress
+        self._progress = replace(
+            now,
+            version=now.version + has_stepped,
+            num_not_a_number=now.num_not_a_number + reasons["not_a_number"],
+            num_kl_cap=now.num_kl_cap + reasons["kl_cap"],
+            num_empty=now.num_empty + reasons["empty"],
+            num_not_a_number_in_a_row=now.num_not_a_number_in_a_row + 1 if reasons["not_a_number"] else 0,
+            num_kl_cap_in_a_row=now.num_kl_cap_in_a_row + (not has_stepped) if reasons["kl_cap"] else 0,
+        )
+
+    def _adapt(self, metrics: Mapping[str, float]) -> None:
+        options = self._recipe.algorithm.kl
+        if options.target is not None and options.placement != "off":
+            kl = metrics["kl/reference"]
+            coefficient = adapt(self._progress.kl_coefficient, kl, target=options.target)
+            self._progress = replace(self._progress, kl_coefficient=coefficient)
+
+    def _losses(self, steps: Sequence[Step]) -> dict[str, float]:
+        """Means over the optimizer steps, left out or taken, and the gradients' norms before clipping."""
+        tried = [each for each in steps if each.losses]
+        if not tried:
+            return {}
+        names = sorted({name for each in tried for name in each.losses})
+        found = {name: math.fsum(each.losses.get(name, 0.0) for each in tried) / len(tried) for name in names}
+        limit = self._recipe.optimizer.max_gradient_norm
+        found["gradient/norm"] = math.fsum(each.norms.policy for each in tried) / len(tried)
+        found["gradient/clipped"] = sum(each.norms.policy > limit for each in tried) / len(tried)
+        if self._has_value:
+            found["gradient/value_norm"] = math.fsum(each.norms.value for each in tried) / len(tried)
+            found["value/loss"] = found["loss/value"] / (self._recipe.value.coefficient or 1.0)
+        return found
+
+    def _counters(self, taken: Sequence[Step], steps: Sequence[Step], step: int) -> dict[str, float]:
+        now = self._progress
+        return {
+            "learning_rate": self._steps.rate(step),
+            "imitation/weight": weight_at(self._recipe.imitation, step),
+            "update/num_optimizer_steps": float(len(taken)),
+            "update/num_microbatches": float(sum(each.num_microbatches for each in steps)),
+            "update/num_packed_tokens": float(sum(each.num_computed for each in steps)),
+            "skipped/not_a_number": float(now.num_not_a_number),
+            "skipped/not_a_number_in_a_row": float(now.num_not_a_number_in_a_row),
+            "skipped/kl_cap": float(now.num_kl_cap),
+            "skipped/kl_cap_in_a_row": float(now.num_kl_cap_in_a_row),
+            "skipped/empty": float(now.num_empty),
+        }
+
+    # --- state ---------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, Tensor | Shard]:
+        """All that a bit-exact resume needs, as `part/name`; not copies. Of what is spread, its own part."""
+        learning = {name: (local(each).detach(), each) for name, each in self.policy.learning.items()}
+        return {
+            **{name: shard_of(part, parameter) for name, (part, parameter) in learning.items()},
+            **{f"optimizer/{name}": each for name, each in self._optimizer.tensors().items()},
+            **{f"reference/{name}": each for name, each in self._reference.tensors().items()},
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What is not a tensor, ready for JSON."""
+        return asdict(self._progress)
+
+    @torch.no_grad()
+    def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on from what `tensors` and `facts` gave, bit for bit; ValueError if the policy is another."""
+        self.policy.load_state(Chosen(tensors, "policy/", "value/"))
+        self._progress = _Progress(**facts)
+        self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))
+        self._reference.restore(Chosen(tensors, "reference/", is_short=True))

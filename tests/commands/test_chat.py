@@ -1,0 +1,247 @@
+"""Talking to an agent: real tools while it talks, what others wrote stays text, and ways to leave."""
+
+import asyncio
+import io
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests import warm
+from tests.rollout.stage import call
+from tests.run.stage import recipe
+from tests.run.test_train import run_it
+from tests.shown import recipe_in, shown_task, sound_setup
+from tests.test_cli import Ran, is_plain
+from turnwise.assembly.workbench import Workbench, open_workbench
+from turnwise.commands.chat import HELP, MAX_TURNS, Called, Halted, Talk, _converse, talk
+from turnwise.commands.sft import warm_up
+from turnwise.engines.scripted import ScriptedEngine
+from turnwise.types import Message, Parsed, Task, ToolCall, Truth
+
+QUESTION = shown_task().prompt[0].content
+Event = Parsed | Called | Halted
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return sound_setup(tmp_path)
+
+
+def chat(folder: Path, *args: str, lines: Sequence[str], python: str = "") -> Ran:
+    done = subprocess.run(
+        [python or warm.heavy(), "-m", "turnwise", "chat", *args],
+        input="".join(f"{line}\n" for line in lines).encode(),
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "COLUMNS": "200", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@asynccontextmanager
+async def scripted_talk(
+    folder: Path, *turns: str | list[ToolCall], overrides: Sequence[str] = ()
+) -> AsyncIterator[tuple[Talk, Workbench]]:
+    """A model that says these things in turn."""
+    settings = recipe_in(folder, "rollout.tokens_per_turn=400", *overrides)
+    async with open_workbench(settings, with_engine=False) as bench:
+        said = [bench.chat.say(turn) if isinstance(turn, str) else bench.chat.say("", turn) for turn in turns]
+        engine = ScriptedEngine(
+            lambda text: bench.chat.say(text)[:-1], min(bench.chat.stop_ids), sequence=said
+        )
+        played = Workbench(settings, engine, bench.chat, bench.pool, bench.rewards, bench.slots)
+        async with played.lease(Task("talk", (), (), Truth()), "talk/0") as toolbox:
+            yield Talk(played, toolbox, temperature=0.0), played
+
+
+async def events(talking: Talk, text: str) -> list[Event]:
+    return [event async for event in talking.reply(text)]
+
+
+def results(found: Sequence[Event]) -> list[str]:
+    return [event.result.content for event in found if isinstance(event, Called)]
+
+
+def test_a_conversation_goes_on_with_the_tools_state_and_all_that_was_said(folder: Path) -> None:
+    async def run() -> None:
+        turns = ([call("write", text="a")], "Kept.", [call("write", text="b"), call("read")], "Two.")
+        async with scripted_talk(folder, *turns) as (talking, bench):
+            first = await events(talking, "Keep a.")
+            assert results(first) == ["written"]
+            assert isinstance(first[-1], Parsed)
+            assert first[-1].text == "Kept."
+            second = await events(talking, "Keep b too. How many?")
+            assert results(second) == ["written", '["a","b"]']
+            ids = tuple(talking._ids)
+            opening = bench.chat.open([Message("user", "Keep a.")], bench.pool.tools)
+            assert ids[: len(opening)] == opening
+            follow = bench.chat.follow(ids, "Keep b too. How many?")
+            starts = [at for at in range(len(ids)) if ids[at : at + len(follow)] == follow]
+            assert len(starts) == 1, "the second message stands in the ids once, said by the user"
+            assert ids[starts[0] - 1] in bench.chat.stop_ids
+
+    asyncio.run(run())
+
+
+def test_an_agent_that_never_answers_is_halted_and_can_be_spoken_to_again(folder: Path) -> None:
+    async def run() -> None:
+        turns = [[call("read")]] * MAX_TURNS
+        async with scripted_talk(folder, *turns, "Now I answer.") as (talking, _):
+            found = await events(talking, "Go.")
+            assert isinstance(found[-1], Halted)
+            assert len(results(found)) == MAX_TURNS
+            again = await events(talking, "Stop and answer.")
+            assert [event.text for event in again if isinstance(event, Parsed)] == ["Now I answer."]
+
+    asyncio.run(run())
+
+
+def test_a_turn_that_is_cut_off_and_a_conversation_too_long_are_said_so(folder: Path) -> None:
+    async def run() -> None:
+        long = "word " * 200
+        async with scripted_talk(folder, long, "Short.", overrides=["rollout.tokens_per_turn=20"]) as (
+            talking,
+            _,
+        ):
+            found = await events(talking, "Tell me.")
+            assert found[-1] == Halted("cut off after 20 tokens")
+            assert isinstance((await events(talking, "Shorter."))[-1], Parsed)
+        async with scripted_talk(folder, "x", overrides=["rollout.tokens_per_episode=64"]) as (talking, _):
+            [halted] = await events(talking, "Tell me.")
+            assert isinstance(halted, Halted)
+            assert "64 tokens" in halted.reason
+
+    asyncio.run(run())
+
+
+def test_a_malformed_call_is_told_to_the_model_which_may_mend_it(folder: Path) -> None:
+    async def run() -> None:
+        async with scripted_talk(folder, "x", "Better.") as (talking, bench):
+            broken = bench.chat.say("", [call("read")])
+            bench.engine._sequence = iter(
+                [broken[: len(broken) // 2] + broken[-1:], bench.chat.say("Better.")]
+            )
+            found = await events(talking, "Go.")
+            assert isinstance(found[0], Parsed)
+            assert found[0].error is not None
+            assert isinstance(found[-1], Parsed)
+            assert found[-1].text == "Better."
+
+    asyncio.run(run())
+
+
+def test_what_models_and_tools_say_stays_text_on_the_terminal(folder: Path) -> None:
+    out = io.StringIO()
+    lines = iter(["say it", None])
+
+    async def ask() -> str | None:
+        return next(lines)
+
+    async def run() -> None:
+        hostile = "[bold]x[/] \x1b[31m \u202e"
+        turns = ([call("write", text=hostile), call("read")], f"done {hostile}")
+        async with scripted_talk(folder, *turns) as (talking, _):
+            console = Console(file=out, emoji=False, highlight=False, width=200)
+            assert await _converse(talking, console, ask)
+
+    asyncio.run(run())
+    assert is_plain(out.getvalue())
+    assert "\u202e" not in out.getvalue()
+    assert "done [bold]x[/]" in out.getvalue()
+    assert "calls write" in out.getvalue()
+
+
+def test_piped_lines_are_answered_with_real_tools_and_new_starts_over(folder: Path) -> None:
+    lines = [QUESTION, "", "/what", "/new", QUESTION, "/quit", "never read"]
+    ran = chat(folder, "recipe.toml", "--set", "engine.kind=scripted", lines=lines, python=sys.executable)
+    assert ran.code == 0, ran
+    assert is_plain(ran.out)
+    assert ran.out.count("tools: write, read, episodes, log, fail") == 2
+    assert ran.out.count('calls write {"text": "a"}') == 2
+    assert ran.out.count('["a"]') == 2, "what the first conversation kept is gone in the second"
+    assert ran.out.count("\ndone\n") == 2
+    assert ran.out.count(HELP) == 3
+    assert "never read" not in ran.out
+
+
+def test_a_model_that_was_taught_uses_its_tools_in_conversation(folder: Path, tmp_path: Path) -> None:
+    taught = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60", "sft.warmup_steps=2")
+    asyncio.run(warm_up(recipe_in(folder, *taught), tmp_path / "warm"))
+    ran = chat(folder, "recipe.toml", "--set", "model.path=warm", lines=[QUESTION])
+    assert ran.code == 0, ran
+    assert 'calls write {"text": "a"}' in ran.out
+    assert '["a"]' in ran.out
+    assert ran.out.endswith("\ndone\n")
+
+
+def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
+    settings = recipe(tmp_path, evaluation={"is_before_and_after": False}, run={"num_steps": 1})
+    _, folder = run_it(settings)
+    ran = chat(tmp_path, str(folder.path), "--set", "rollout.tokens_per_turn=4", lines=["Hello", "/quit"])
+    assert ran.code == 0, ran
+    assert "cut off after 4 tokens" in ran.out
+    for args, words in [
+        (["recipe.toml", "--best"], "choose a checkpoint of a run"),
+        ([str(tmp_path)], "not a run's folder"),
+        ([str(folder.path), "--step", "7"], "no checkpoint of step 7"),
+    ]:
+        ran = chat(tmp_path, *args, lines=[])
+        assert ran.code == 2
+        assert words in ran.err
+        assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("leaving", ["\x04", "interrupt"])
+def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        # a fork heeds Ctrl-C even where tests run as a shell's background job, whose processes ignore it
+        [warm.heavy(), "-m", "turnwise", "chat", "recipe.toml", "--set", "engine.kind=scripted"],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "TERM": "xterm"},
+        start_new_session=True,
+    )
+    os.close(slave)
+    seen = b""
+    deadline = time.monotonic() + 60
+    try:
+        while b"> " not in seen and time.monotonic() < deadline:
+            seen += os.read(master, 4096)
+        if leaving == "interrupt":
+            process.send_signal(signal.SIGINT)
+        else:
+            os.write(master, leaving.encode())
+        code = process.wait(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+    assert code == (130 if leaving == "interrupt" else 0), seen
+    assert b"Traceback" not in seen
+
+
+def test_talk_without_tasks_offers_every_tool(folder: Path) -> None:
+    out = io.StringIO()
+
+    async def ask() -> str | None:
+        return None
+
+    settings = recipe_in(folder)
+    bare = settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"train": None})})
+    console = Console(file=out, width=200)
+    asyncio.run(talk(bare, None, temperature=0.0, console=console, ask=ask))
+    assert "tools: write, read" in out.getvalue()

@@ -1,0 +1,96 @@
+"""A warm start learns to do what was shown, with real tools, and leaves a model that every command takes."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rollout.stage import task
+from tests.shown import recipe_in, shown_task, sound_setup, write_servers
+from tests.test_cli import one_line, turnwise
+from turnwise.assembly.workbench import open_workbench
+from turnwise.commands.sft import METRICS, warm_up
+from turnwise.config import Recipe
+from turnwise.rewards import is_success
+from turnwise.tasks.load import save
+from turnwise.types import Task
+
+QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60", "sft.warmup_steps=2")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return sound_setup(tmp_path)
+
+
+def greedy_success(recipe: Recipe, played: Task) -> bool:
+    async def run() -> bool:
+        async with open_workbench(recipe) as bench:
+            collector = bench.collector(group_size=1, temperature=0)
+            async with collector.collecting([played], 1) as groups:
+                [group] = [group async for group in groups]
+                return is_success(group.trajectories[0])
+
+    return asyncio.run(run())
+
+
+def test_what_was_shown_is_learned_and_the_folder_is_a_model_for_every_command(
+    folder: Path, tmp_path: Path
+) -> None:
+    save([shown_task(), shown_task("wrong", name="wrong"), task("bare")], folder / "train.jsonl")
+    recipe = recipe_in(folder, *QUICK)
+    assert not greedy_success(recipe, shown_task())
+    warm = asyncio.run(warm_up(recipe, tmp_path / "warm"))
+    assert (warm.num_lessons, dict(warm.dropped)) == (1, {"wrong": "answered, without success"})
+    assert warm.steps[-1].loss < 0.05 < 3 < warm.steps[0].loss
+    assert greedy_success(recipe_in(folder, f"model.path={tmp_path}/warm"), shown_task())
+    figures = json.loads((tmp_path / "warm" / METRICS).read_text())
+    assert figures["num_lessons"] == 1
+    assert figures["num_own_tokens"] == warm.steps[0].num_tokens
+    assert len(figures["steps"]) == 60
+
+
+def test_without_verifying_the_recorded_results_are_believed(folder: Path, tmp_path: Path) -> None:
+    save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
+    recipe = recipe_in(folder, "sft.num_epochs=1")
+    warm = asyncio.run(warm_up(recipe, tmp_path / "warm", is_verified=False, is_adapter=True))
+    assert (warm.num_lessons, dict(warm.dropped)) == (2, {})
+    assert (tmp_path / "warm" / "adapter_config.json").exists()
+
+
+def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:
+    save([shown_task("wrong")], folder / "train.jsonl")
+    with pytest.raises(
+        ValueError, match="none of the 1 demonstrations earned its outcome: answered, without"
+    ):
+        asyncio.run(warm_up(recipe_in(folder), tmp_path / "warm"))
+    save([task("bare")], folder / "train.jsonl")
+    with pytest.raises(ValueError, match=r"no task of .*train.jsonl has a demonstration"):
+        asyncio.run(warm_up(recipe_in(folder), tmp_path / "warm"))
+    assert not (tmp_path / "warm").exists()
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_is_played(folder: Path, tmp_path: Path) -> None:
+    write_servers(folder, notebook={"command": "no-such-command"})
+    with pytest.raises(ValueError, match=r"model\.device is 'mps', and torch finds none"):
+        asyncio.run(warm_up(recipe_in(folder, "model.device=mps"), tmp_path / "warm"))
+
+
+def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:
+    save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
+    several = ("--set", "hardware.num_processes=4", "--set", "hardware.strategy=fsdp2")
+    args = ("sft", "recipe.toml", "--out", "warm", "--set", "sft.num_epochs=3")
+    ran = turnwise(*args, *several, cwd=folder)
+    assert ran.code == 0, ran
+    assert one_line(ran.err) == (
+        "sft is done by one process, which holds the whole model; left out: "
+        "hardware.num_processes = 4, hardware.strategy = 'fsdp2'"
+    )
+    assert "dropped wrong: answered, without success" in ran.out
+    assert "warm: learned from 1 demonstrations, 1 dropped; loss " in ran.out
+    assert ran.out.count("step ") == 3
+    assert {line.split()[0] for line in ran.out.splitlines()} == {"step", "dropped", "warm:"}
+    again = turnwise(*args, cwd=folder)
+    assert again.code == 2
+    assert "is there already" in one_line(again.err)

@@ -1,0 +1,97 @@
+"""`doctor` and `train --dry-run` ask for the same optional packages, each by the setting that needs it."""
+
+import asyncio
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tests.run.stage import recipe as small_recipe
+from turnwise.config import Recipe, changed_recipe, load_recipe
+from turnwise.config.requirements import Requirement, is_installed, requirements
+from turnwise.doctor import Level
+from turnwise.doctor.machine import check_requirements, without_quantisation
+from turnwise.run.dry import dry_run
+
+SETTINGS = {
+    "vllm": ["engine.kind=vllm"],
+    "deepspeed": ["hardware.strategy=zero3", "policy.tuning=full"],
+    "bitsandbytes": ["model.quantisation=nf4"],
+    "wandb": ["trackers=wandb"],
+    "weave": ["trackers=weave"],
+    "tensorboard": ["trackers=tensorboard"],
+    "trackio": ["trackers=trackio"],
+    "skyrl": ["skyrl.num_nodes=2"],
+    "ray": ["skyrl.num_nodes=2"],
+}
+ABSENT = "trackers=no_such_module:Tracker"
+
+
+def settings(module: str) -> Recipe:
+    return load_recipe(None, SETTINGS[module])
+
+
+def asked(module: str) -> Requirement:
+    [found] = [each for each in requirements(settings(module)) if each.module == module]
+    return found
+
+
+def test_the_default_recipe_needs_no_optional_package() -> None:
+    assert [*requirements(Recipe())] == []
+
+
+@pytest.mark.parametrize("module", SETTINGS)
+def test_the_setting_that_needs_a_package_asks_for_it_with_the_command_that_installs_it(module: str) -> None:
+    key = SETTINGS[module][0].split("=")[0].split(".")[0]
+    assert key in asked(module).why
+    assert "pip install 'turnwise[" in asked(module).advice
+
+
+@pytest.mark.parametrize("module", SETTINGS)
+def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) -> None:
+    [finding] = [each for each in check_requirements(settings(module)) if each.what == asked(module).title]
+    if is_installed(module):
+        assert finding.level is Level.GOOD
+        if module != "vllm":  # which has packages of several names
+            assert version(module) in finding.detail
+    else:
+        assert finding.level is (Level.WARNING if module == "bitsandbytes" else Level.BAD)
+        assert "not installed" in finding.detail
+        assert "pip install" in finding.advice
+
+
+def test_a_package_that_is_missing_is_told_by_the_doctor_and_by_a_dry_run(tmp_path: Path) -> None:
+    recipe = changed_recipe(small_recipe(tmp_path), [ABSENT])
+    [finding] = check_requirements(recipe)
+    assert (finding.level, finding.what) == (Level.BAD, "no_such_module")
+    [problem] = asyncio.run(dry_run(recipe)).problems
+    assert "[[trackers]] has 'no_such_module:Tracker', and no_such_module is not installed" in problem
+
+
+def test_a_folder_of_a_packages_name_is_not_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some_tracker").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not is_installed("some_tracker")
+    assert not is_installed("no_such_package.module")
+
+
+def test_skyrl_is_asked_for_by_its_section_alone_unless_said_otherwise() -> None:
+    recipe = settings("skyrl")
+    assert [each.title for each in requirements(recipe)] == ["SkyRL", "Ray"]
+    assert [*requirements(recipe, is_on_skyrl=False)] == []
+    assert [each.title for each in requirements(Recipe(), is_on_skyrl=True)] == ["SkyRL", "Ray"]
+
+
+@pytest.mark.skipif(not is_installed("bitsandbytes"), reason="pip install 'turnwise[qlora]'")
+def test_a_base_that_cannot_be_quantised_here_warns_and_is_examined_as_bfloat16(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recipe = settings("bitsandbytes")
+    assert without_quantisation(recipe) == recipe
+    monkeypatch.setenv("DISABLE_BITSANDBYTES", "1")
+    found = {finding.what: finding for finding in check_requirements(recipe)}
+    assert found["quantisation"].level is Level.WARNING
+    assert "DISABLE_BITSANDBYTES" in found["quantisation"].detail
+    assert without_quantisation(recipe).model.quantisation == "none"
