@@ -15,9 +15,9 @@ from typing import Any
 import uvicorn
 
 from turnwise.dashboard import conversation, listing, series
-from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.listing import Filter
-from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import application
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
@@ -136,7 +136,7 @@ def show(name: str, take: Callable[[], Any], num_times: int = 7) -> float:
     return middle
 
 
-def answers(run: Run, num_steps: int) -> float:
+def answers(run: ListedRun, num_steps: int) -> float:
     """The slowest filter's median."""
     filters = {
         "no filter": Filter(),
@@ -174,7 +174,9 @@ def first_paint(runs: Runs) -> float | None:
     if chromium is None:
         print("first paint: needs chromium and playwright")
         return None
-    app = application(runs, Watch(runs), Guard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
+    app = application(
+        runs, Watch(runs), RequestGuard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit
+    )
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()

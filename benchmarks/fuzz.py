@@ -124,7 +124,7 @@ def main() -> None:
     given = options.parse_args()
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as exits:
-        found = {name: each for name, each in parsers(Path(folder), exits).items() if given.only in name}
+        found = {name: parser for name, parser in parsers(Path(folder), exits).items() if given.only in name}
         outcomes = fuzz(found, given.cases, given.seed)
     for name, outcome in outcomes.items():
         for failure in outcome.failures[:MAX_SHOWN]:

@@ -111,7 +111,7 @@ def record(arguments: argparse.Namespace, folder: Path) -> tuple[list[Look], lis
         "evaluation.is_before_and_after": "false",
     }
     options = [f"--set={key}={value}" for key, value in keys.items()]
-    options += [f"--set={each}" for each in arguments.overrides]
+    options += [f"--set={override}" for override in arguments.overrides]
     train = [sys.executable, "-m", "turnwise", "train", str(HERE.parent / "recipes" / "smollm2.toml")]
     look = ["nvidia-smi", "--query-gpu=timestamp,utilization.gpu", "--format=csv,noheader,nounits", *EVERY]
     with subprocess.Popen(look, stdout=subprocess.PIPE, text=True) as looking:

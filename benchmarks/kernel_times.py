@@ -115,13 +115,13 @@ def _group(event: Any, kernel: str) -> str:
 def report(times: Times, num_kernels: int = 25) -> str:
     total = sum(times.by_group.values()) or 1.0
     lines = ["seconds  share  of the kernels' time"]
-    for group, seconds in sorted(times.by_group.items(), key=lambda each: -each[1]):
+    for group, seconds in sorted(times.by_group.items(), key=lambda seconds: -seconds[1]):
         lines.append(f"{seconds:7.3f}  {seconds / total:5.1%}  {group}")
     gap = times.span - times.busy
     lines.append(f"{gap:7.3f}  no kernel ran, of {times.span:.3f} from the first to the last")
-    idle = sorted(times.idle_by_host.items(), key=lambda each: -each[1])[:10]
+    idle = sorted(times.idle_by_host.items(), key=lambda seconds: -seconds[1])[:10]
     lines += [f"{seconds:7.3f}    of it while the host was in {name[:90]}" for name, seconds in idle]
     lines.append("seconds  launches  kernel")
-    largest = sorted(times.by_kernel.items(), key=lambda each: -each[1][0])[:num_kernels]
+    largest = sorted(times.by_kernel.items(), key=lambda seconds: -seconds[1][0])[:num_kernels]
     lines += [f"{seconds:7.3f}  {count:8}  {name[:120]}" for name, (seconds, count) in largest]
     return "\n".join(lines)

@@ -41,7 +41,7 @@ from turnwise.evaluate.summary import rates_by_task, summarise
 from turnwise.run.loop import train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
-from turnwise.run.training_run import Run, open_run
+from turnwise.run.training_run import TrainingRun, open_run
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.trainer import StepResult, Trainer
@@ -134,7 +134,9 @@ async def learn(variant: str, seed: int, arguments: argparse.Namespace) -> Resul
     with RunFolder.create(arguments.out, name, recipe) as run_folder:
         async with open_run(recipe, run_folder, screen) as opened:
             trainer: Any = Shuffled(opened.trainer, seed) if variant == "shuffled" else opened.trainer
-            run = Run(recipe, run_folder, opened.bench, trainer, opened.train_tasks, opened.lessons, screen)
+            run = TrainingRun(
+                recipe, run_folder, opened.bench, trainer, opened.train_tasks, opened.lessons, screen
+            )
             ended = await train(run, Stopping())
     assert ended.before is not None
     assert ended.after is not None, ended.why
@@ -169,8 +171,8 @@ def table(results: Sequence[Result], verdicts: Sequence[Verdict]) -> str:
     ]
     rows += ["", "| variant | asked for | seen | |", "|---|---|---|---|"]
     rows += [
-        f"| {each.variant} | {each.asked} | {each.seen} | {'met' if each.is_met else 'MISSED'} |"
-        for each in verdicts
+        f"| {verdict.variant} | {verdict.asked} | {verdict.seen} | {'met' if verdict.is_met else 'MISSED'} |"
+        for verdict in verdicts
     ]
     return "\n".join(rows)
 
@@ -178,8 +180,8 @@ def table(results: Sequence[Result], verdicts: Sequence[Verdict]) -> str:
 def plot(results: Sequence[Result]) -> str:
     """An SVG: success of each step's own episodes, one line a run, one colour a variant."""
     width, height, left, top = 720, 360, 50, 20
-    colours = dict(zip(dict.fromkeys(each.variant for each in results), PALETTE, strict=False))
-    longest = max(len(each.curve) for each in results)
+    colours = dict(zip(dict.fromkeys(result.variant for result in results), PALETTE, strict=False))
+    longest = max(len(result.curve) for result in results)
 
     def at(step: int, success: float) -> str:
         x = left + (width - left - 150) * step / max(longest - 1, 1)
@@ -196,14 +198,14 @@ def plot(results: Sequence[Result]) -> str:
         parts.append(
             f'<text x="{left - 8}" y="{float(y) + 4}" font-size="12" text-anchor="end">{tenth / 10}</text>'
         )
-    for each in results:
+    for result in results:
         smooth = [
-            sum(each.curve[max(0, i - 2) : i + 1]) / len(each.curve[max(0, i - 2) : i + 1])
-            for i in range(len(each.curve))
+            sum(result.curve[max(0, i - 2) : i + 1]) / len(result.curve[max(0, i - 2) : i + 1])
+            for i in range(len(result.curve))
         ]
         points = " ".join(at(step, value) for step, value in enumerate(smooth))
         parts.append(
-            f'<polyline points="{points}" fill="none" stroke="{colours[each.variant]}" stroke-width="1.6"/>'
+            f'<polyline points="{points}" fill="none" stroke="{colours[result.variant]}" stroke-width="1.6"/>'
         )
     for number, (variant, colour) in enumerate(colours.items()):
         y = top + 20 + 20 * number
@@ -234,7 +236,7 @@ async def play_all(wanted: Sequence[tuple[str, int]], arguments: argparse.Namesp
     async def play(variant: str, seed: int) -> None:
         command = [sys.executable, __file__, "--one", variant, "--seeds", str(seed)]
         command += ["--recipe", str(arguments.recipe), "--out", str(arguments.out)] + [
-            f"--set={each}" for each in arguments.overrides
+            f"--set={override}" for override in arguments.overrides
         ]
         log = kept(arguments.out, variant, seed).with_suffix(".log")
         async with turns:
@@ -272,9 +274,9 @@ def main() -> None:
         return
     variants = arguments.variants or (list(PRESETS) if arguments.presets else list(GATE))
     wanted = [(variant, seed) for variant in variants for seed in arguments.seeds]
-    missing = [each for each in wanted if not kept(arguments.out, *each).exists()]
+    missing = [variant for variant in wanted if not kept(arguments.out, *variant).exists()]
     asyncio.run(play_all(missing, arguments))
-    results = [read_result(file) for each in wanted if (file := kept(arguments.out, *each)).exists()]
+    results = [read_result(file) for variant in wanted if (file := kept(arguments.out, *variant)).exists()]
     verdicts = [
         judge(runs, arguments.goal)
         for name in variants
@@ -284,7 +286,7 @@ def main() -> None:
     if arguments.plot is not None and results:
         arguments.plot.parent.mkdir(parents=True, exist_ok=True)
         arguments.plot.write_text(plot(results))
-    sys.exit(0 if len(results) == len(wanted) and all(each.is_met for each in verdicts) else 1)
+    sys.exit(0 if len(results) == len(wanted) and all(verdict.is_met for verdict in verdicts) else 1)
 
 
 if __name__ == "__main__":

@@ -151,11 +151,11 @@ def make_model(name: str, device: str) -> Any:
 
 def flops_of(model: Any, shape: Shape, tuning: str, *, is_unique: bool) -> float:
     head, config = model.get_output_embeddings(), model.config
-    linears = [each for each in model.modules() if isinstance(each, nn.Linear) and each is not head]
+    linears = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
     per_weight = 6 if tuning == "full" else 4
     channels = config.num_hidden_layers * config.num_attention_heads * config.head_dim
     return (
-        per_weight * shape.num_tokens(is_unique=is_unique) * sum(each.weight.numel() for each in linears)
+        per_weight * shape.num_tokens(is_unique=is_unique) * sum(linear.weight.numel() for linear in linears)
         + per_weight * shape.num_sampled * head.weight.numel()
         + 12.0 * channels * shape.num_pairs(is_unique=is_unique)
     )
@@ -207,7 +207,7 @@ def plain(model: Any, options: argparse.Namespace) -> Update:
         get_peft_model(model, LoraConfig(r=LORA_RANK, lora_alpha=32, target_modules=targets))
     else:
         model.requires_grad_(True)
-    learning = [each for each in model.parameters() if each.requires_grad]
+    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learning, lr=1e-6, fused=True)
     if options.recompute:
         recompute(model)
@@ -314,7 +314,9 @@ def ceiling(device: str) -> float:
 
 def measure(side: str, options: argparse.Namespace, shape: Shape, rate: float) -> Result:
     model = make_model(options.model, options.device)
-    flops = {each: flops_of(model, shape, options.tuning, is_unique=each) for each in (True, False)}
+    flops = {
+        is_unique: flops_of(model, shape, options.tuning, is_unique=is_unique) for is_unique in (True, False)
+    }
     samples = make_samples(shape, model.config.vocab_size)
     update = SIDES[side](model, options)
     update(samples[: shape.group_size])
@@ -356,15 +358,15 @@ def report(results: list[Result], rate: float) -> None:
     print(f"a product of matrices: {rate / 1e12:,.1f} TFLOP/s")
     columns = ["model tuning side", "tasks", "s/update (spread)", "tokens/s of rows", "computed", "peak GiB"]
     print(" | ".join([*columns, "MFU unique, rows"]))
-    for each in results:
-        mean = sum(each.seconds) / len(each.seconds)
-        spread = (max(each.seconds) - min(each.seconds)) / mean
+    for result in results:
+        mean = sum(result.seconds) / len(result.seconds)
+        spread = (max(result.seconds) - min(result.seconds)) / mean
         print(
-            f"{each.model} {each.tuning} {each.side} | {each.num_tasks} | {mean:.2f} ({spread:.1%}) "
-            f"| {each.row_tokens / mean:,.0f} | {each.num_computed:,} | {each.peak_gib:.1f} "
-            f"| {each.mfu_unique:.3f}, {each.mfu_rows:.3f}"
+            f"{result.model} {result.tuning} {result.side} | {result.num_tasks} | {mean:.2f} ({spread:.1%}) "
+            f"| {result.row_tokens / mean:,.0f} | {result.num_computed:,} | {result.peak_gib:.1f} "
+            f"| {result.mfu_unique:.3f}, {result.mfu_rows:.3f}"
         )
-    means = {each.side: sum(each.seconds) / len(each.seconds) for each in results}
+    means = {result.side: sum(result.seconds) / len(result.seconds) for result in results}
     if len(means) == len(SIDES):
         print(f"ours is {means['plain'] / means['ours']:.2f}x as fast as plain", flush=True)
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from turnwise.sandbox import Isolation, Kind, Sandbox
+from turnwise.sandbox import Kind, Sandbox, SandboxIsolation
 from turnwise.sandbox.isolation import trial
 
 GOAL_MS = 10.0
@@ -28,7 +28,7 @@ def fresh(command: list[str], num_runs: int) -> list[float]:
 
 async def warm(kind: Kind, num_runs: int, num_workers: int, gap_seconds: float) -> list[float]:
     seconds = []
-    async with Sandbox(num_workers=num_workers, walls=Isolation(kind, "")) as sandbox:
+    async with Sandbox(num_workers=num_workers, walls=SandboxIsolation(kind, "")) as sandbox:
         await asyncio.gather(*(sandbox.run(CODE) for _ in range(2 * num_workers)))
         for _ in range(num_runs):
             started = time.perf_counter()
@@ -40,7 +40,7 @@ async def warm(kind: Kind, num_runs: int, num_workers: int, gap_seconds: float) 
 
 
 async def throughput(kind: Kind, num_runs: int, num_workers: int) -> float:
-    async with Sandbox(num_workers=num_workers, walls=Isolation(kind, "")) as sandbox:
+    async with Sandbox(num_workers=num_workers, walls=SandboxIsolation(kind, "")) as sandbox:
         await asyncio.gather(*(sandbox.run(CODE) for _ in range(2 * num_workers)))
         started = time.perf_counter()
         await asyncio.gather(*(sandbox.run(CODE) for _ in range(num_runs)))

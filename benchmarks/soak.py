@@ -36,13 +36,13 @@ from stage import TURNWISE, Rates, missing, servers, tasks
 
 from turnwise.assembly.workbench import Workbench, open_workbench
 from turnwise.config import Recipe
-from turnwise.rollout.collector import Collector, Plan
-from turnwise.rollout.episode import Limits, player
-from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.rollout.collector import CollectionPlan, Collector
+from turnwise.rollout.episode import EpisodeLimits, player
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.types import Sampling, Task
 
 NUM_PARALLEL = 32
-LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds=120)
+LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds=120)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +130,14 @@ class _Play:
     async def until(self, num_episodes: int, moment: float) -> None:
         """Go on to this number of episodes, or to the first end of a collection after this moment."""
         playing = player(self._bench.engine, self._bench.chat, LIMITS, Sampling())
-        plan = Plan(group_size=1, num_parallel_episodes=NUM_PARALLEL, num_retries=4)
+        plan = CollectionPlan(group_size=1, num_parallel_episodes=NUM_PARALLEL, num_retries=4)
         with TrajectoryWriter(self._path) as writer:
             while self.num_done < num_episodes and time.monotonic() < moment:
                 num_wanted = min(200, num_episodes - self.num_done)
                 collector = Collector(playing, self._lease, self._bench.rewards, plan)
                 async with collector.collecting(self._source, num_wanted) as groups:
                     async for group in groups:
-                        writer.write(Played(group.trajectories[0], group.rewards[0]))
+                        writer.write(StoredEpisode(group.trajectories[0], group.rewards[0]))
                 self.num_done += num_wanted
                 self.num_lost += collector.progress.num_lost
                 self.num_dropped += collector.progress.num_groups_dropped

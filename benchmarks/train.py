@@ -156,11 +156,11 @@ def flops_of(model: Any, shape: Shape, num_tokens: int, is_shared: bool) -> floa
     from torch import nn
 
     head = model.get_output_embeddings()
-    linears = [each for each in model.modules() if isinstance(each, nn.Linear) and each is not head]
+    linears = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
     config = model.config
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     channels = config.num_hidden_layers * config.num_attention_heads * width
-    forward = 2 * num_tokens * sum(each.weight.numel() for each in linears)
+    forward = 2 * num_tokens * sum(linear.weight.numel() for linear in linears)
     forward += 2 * shape.num_own * head.weight.numel() + 4 * channels * shape.pairs(is_shared)
     return 3.0 * forward
 
@@ -290,7 +290,7 @@ def run_side(side: str, options: argparse.Namespace, shape: Shape) -> None:
     num_tokens = update()
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu_started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
+    gradients = {name: parameter.grad.contiguous() for name, parameter in model.named_parameters()}
     save_file(gradients, options.folder / f"{side}.safetensors")
     flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
     figures = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
@@ -314,8 +314,8 @@ def measure_on_gpu(
         update = MAKERS[side](model, shape, folder)
         timed = []
         for _ in range(4):
-            for each in model.parameters():
-                each.grad = None
+            for parameter in model.parameters():
+                parameter.grad = None
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
             before = torch.cuda.memory_allocated() / 2**20
@@ -325,7 +325,7 @@ def measure_on_gpu(
             timed.append((time.perf_counter() - started, time.process_time() - cpu_started))
         seconds, cpu_seconds = min(timed[1:])
         peak = torch.cuda.max_memory_allocated() / 2**20
-        gradients = {name: each.grad.contiguous() for name, each in model.named_parameters()}
+        gradients = {name: parameter.grad.contiguous() for name, parameter in model.named_parameters()}
         save_file(gradients, folder / f"{side}.safetensors")
         flops = flops_of(model, shape, num_tokens, is_shared=side == "shared")
         results[side] = Result(seconds, cpu_seconds, num_tokens, before, peak, flops)
@@ -394,7 +394,7 @@ def report(results: dict[str, Result], folder: Path, flops_per_second: float) ->
     plain = results.get("padded")
     for side, result in results.items():
         cells = [side, f"{result.seconds:.2f}", f"{result.cpu_seconds:.1f}", f"{result.num_tokens:,}"]
-        cells += [f"{each:,.0f}" for each in (result.before, result.peak, result.grown)]
+        cells += [f"{mebibytes:,.0f}" for mebibytes in (result.before, result.peak, result.grown)]
         if plain is not None:
             apart = difference(folder / "padded.safetensors", folder / f"{side}.safetensors")
             cells += [

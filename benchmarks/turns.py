@@ -18,7 +18,7 @@ import torch
 sys.path[:1] = []  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
 
 from turnwise.run.command import SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU  # noqa: E402
-from turnwise.runtime.detached_thread import run_beside  # noqa: E402
+from turnwise.runtime.detached_thread import run_detached  # noqa: E402
 
 PYTHONS_OWN = 5e-3
 SECONDS = 2.0
@@ -49,7 +49,7 @@ def main() -> None:
         print("| threads take turns after | plain thread | as updates run |\n|---|---|---|")
         for seconds in (PYTHONS_OWN, SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU):
             sys.setswitchinterval(seconds)
-            plain, prompt = microseconds(), asyncio.run(run_beside(microseconds))
+            plain, prompt = microseconds(), asyncio.run(run_detached(microseconds))
             print(f"| {seconds * 1e6:,.0f} µs | {plain:,.0f} µs | {prompt:,.0f} µs |")
     finally:
         is_over.set()

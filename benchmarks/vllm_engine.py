@@ -77,7 +77,7 @@ def some_ids(source: random.Random, count: int, vocab_size: int) -> list[int]:
 async def play(engine: VllmEngine, shape: argparse.Namespace, vocab_size: int, number: int) -> float:
     """Seconds for all episodes, side by side."""
     prefix = some_ids(random.Random(-1 - number), shape.prefix, vocab_size)
-    sources = [random.Random(number * 10_000 + each) for each in range(shape.episodes)]
+    sources = [random.Random(number * 10_000 + one_number) for one_number in range(shape.episodes)]
     beginnings = [some_ids(source, 20, vocab_size) for source in sources]
     observed = [some_ids(source, shape.turns * shape.observation, vocab_size) for source in sources]
 
@@ -169,11 +169,13 @@ async def play_raw(arguments: argparse.Namespace) -> None:
         rounds = []
         for turn in range(arguments.turns):
             length = 20 + turn * (arguments.tokens + arguments.observation)
-            sources = [random.Random(number * 10_000 + each) for each in range(arguments.episodes)]
+            sources = [
+                random.Random(number * 10_000 + one_number) for one_number in range(arguments.episodes)
+            ]
             rounds.append([prefix + some_ids(source, length, vocab_size) for source in sources])
         started = time.perf_counter()
         for turn, prompts in enumerate(rounds):  # as many at once as there are episodes, as the engine has
-            names = (f"{number}-{turn}-{each}" for each in range(len(prompts)))
+            names = (f"{number}-{turn}-{one_number}" for one_number in range(len(prompts)))
             await asyncio.gather(*map(request, names, prompts))
         print(f"{RAW_SECONDS}{time.perf_counter() - started}", flush=True)
     llm.shutdown()

@@ -39,7 +39,7 @@ def build(
         fail(f"--out {out}: is not empty")
     from embedded_model.build import BuildPlan, gather, stages_of
     from embedded_model.build import build as teach
-    from turnwise.tasks.make import Mismatch
+    from turnwise.tasks.make import WorldMismatch
     from turnwise.tasks.plan import ToolsDown
 
     def say(line: str) -> None:
@@ -48,7 +48,7 @@ def build(
     started, plan = time.perf_counter(), BuildPlan(device=device)
     try:
         built = teach(out, plan, asyncio.run(gather(plan, say)), seed=seed, say=say)
-    except (ValueError, Mismatch, ToolsDown) as error:
+    except (ValueError, WorldMismatch, ToolsDown) as error:
         fail(str(error))
     if not keep_stages:
         shutil.rmtree(stages_of(out))

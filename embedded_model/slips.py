@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.families.lookups import BAR_KEYS, FIGURES, PRICES
 from turnwise.tasks.families.searches import search, symbol_in
-from turnwise.tasks.family import Case, Conclusion, Family, Material, Results, Step, looked_up, plain
+from turnwise.tasks.family import Case, Conclusion, Family, Material, PlanStep, Results, looked_up, plain
 from turnwise.types import Answer
 
 Draft = Callable[[Material], Case]
@@ -63,7 +63,7 @@ def _bar_by_name(material: Material) -> Case:
     def conclude(results: Results) -> Conclusion:
         return Conclusion(looked_up(results[1]["c"]), plain(results[1]["c"]))
 
-    turns = (case.turns[0], (Step("polygon_get_previous_close", symbol),))
+    turns = (case.turns[0], (PlanStep("polygon_get_previous_close", symbol),))
     return replace(case, turns=turns, conclude=conclude, known=None)
 
 

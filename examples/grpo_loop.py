@@ -159,7 +159,7 @@ async def play_groups(
         groups = [[running.create_task(member(task, n)) for n in range(size)] for task in tasks]
     played = [[future.result() for future in group] for group in groups]
     # A mean over fewer members would be another baseline: a group is whole or it is left out.
-    return [[each for each in group if each is not None] for group in played if None not in group]
+    return [[member for member in group if member is not None] for group in played if None not in group]
 
 
 # --- learning ----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
 
-from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
@@ -42,7 +42,7 @@ def take(page: Page, root: str, run: str) -> None:
 def take_ratios(page: Page, root: str, run: str) -> None:
     page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-tokens")
     page.wait_for_selector("#list tbody a")
-    for link in [each.get_attribute("href") or "" for each in page.query_selector_all("#list tbody a")]:
+    for link in [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]:
         page.goto(f"{root}{link}&tokens=ratio")
         page.wait_for_selector(".conversation .token")
         if page.query_selector(".token.stopped"):  # of those that were kept, one with something clipped
@@ -61,9 +61,9 @@ def take_dark(page: Page, root: str, run: str) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as cache, sync_playwright() as library:
-        runs = Runs([Path(each) for each in sys.argv[1:]], Path(cache))
+        runs = Runs([Path(argument) for argument in sys.argv[1:]], Path(cache))
         watch = Watch(runs)
-        app = application(runs, watch, Guard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
+        app = application(runs, watch, RequestGuard("127.0.0.1", 0, ""), is_ending=lambda: server.should_exit)
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
         thread = threading.Thread(target=server.run)
         thread.start()

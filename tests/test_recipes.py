@@ -12,7 +12,7 @@ from tests import warm
 from tests.chat.tokenizers import qwen3 as tokenizer
 from tests.planning.test_memory import QWEN3_06B
 from turnwise.chat import smollm2_file
-from turnwise.commands.tools import Listing, list_tools
+from turnwise.commands.tools import ToolListing, list_tools
 from turnwise.config import Recipe, load_recipe
 from turnwise.mcp.spec import load as load_servers
 from turnwise.planning import check_device_limits, check_sft_limits, plan_memory
@@ -72,14 +72,14 @@ def test_there_are_recipes() -> None:
 
 
 @pytest.fixture(scope="session")
-def listing() -> Listing:
+def listing() -> ToolListing:
     """What the built-in servers offer."""
     return asyncio.run(list_tools(warm.built_in({})))
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
 def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lacks(
-    file: Path, hub: Path, listing: Listing
+    file: Path, hub: Path, listing: ToolListing
 ) -> None:
     if file.stem == "smollm2" and smollm2_file() is None:
         pytest.skip("its weights are not installed")
@@ -91,7 +91,7 @@ def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lac
         "DeepSpeed is not installed",
         "see `turnwise doctor --plan`",
     )
-    assert [each for each in found.problems if not any(word in each for word in lacking)] == []
+    assert [problem for problem in found.problems if not any(word in problem for word in lacking)] == []
     assert len(found.lines) == 5 + (file.stem in MULTI_GPU)
     assert "million parameters" in found.lines[0]
     assert "5 servers with" in found.lines[1]
@@ -126,7 +126,9 @@ def test_only_the_strategy_differs_between_the_recipes_for_several_gpus() -> Non
 
 
 @pytest.mark.parametrize("name", MULTI_GPU)
-def test_each_process_of_several_holds_its_share_and_says_so(name: str, hub: Path, listing: Listing) -> None:
+def test_each_process_of_several_holds_its_share_and_says_so(
+    name: str, hub: Path, listing: ToolListing
+) -> None:
     memory = Memory(24 * 2**30, 24 * 2**30)
     spread = plan_memory(offline(by_name(name), hub), "cuda", memory)
     whole = plan_memory(

@@ -13,7 +13,7 @@ from tests.rollout.test_exactness import check_exact, collected
 from turnwise.assembly.workbench import load_model
 from turnwise.chat import SMOLLM2, open_chat, smollm2_file
 from turnwise.config.playing import ModelConfig
-from turnwise.rollout.episode import Limits
+from turnwise.rollout.episode import EpisodeLimits
 from turnwise.types import Sampling, Trajectory
 
 CLOSE = 1e-4
@@ -43,7 +43,7 @@ def test_it_agrees_with_its_plain_forward_pass_before_and_after_a_publication(mo
 
             await asyncio.gather(*(play(number) for number in range(4)))
             assert len(played) == 8
-            assert max(worst_gap(changing, *each) for each in played) <= CLOSE
+            assert max(worst_gap(changing, *episode) for episode in played) <= CLOSE
             prompt, _ = played[0]
             await engine.publish({name: value * 1.1 for name, value in changing.named_parameters()}, 1)
             changed = await engine.complete(prompt, Sampling(max_tokens=8), 0)
@@ -58,7 +58,7 @@ def test_it_is_exact_over_episodes_with_real_tools(model: Any) -> None:
 
     async def main() -> list[Trajectory]:
         async with running(copy.deepcopy(model), max_batch=4) as engine:
-            return await collected(engine, chat, Limits(tokens_per_turn=12), 1)
+            return await collected(engine, chat, EpisodeLimits(tokens_per_turn=12), 1)
 
     trajectories = asyncio.run(main())
     assert {len(trajectory.turns) for trajectory in trajectories} == {3}

@@ -91,7 +91,7 @@ def _outcomes(faults: list[dict[str, Any]], calls: list[dict[str, Any]]) -> dict
         ]
         named = [call for call in met if fault["episode"].startswith(call["episode"] + "/")]
         # of two equal calls at the same time, the one that ended last is the one that had trouble
-        call = max(named or met, key=lambda each: each["ended"], default=None)
+        call = max(named or met, key=lambda task: task["ended"], default=None)
         ended[fault["fault"]][UNMET if call is None else _outcome(call)] += 1
     return dict(ended)
 

@@ -20,7 +20,7 @@ from tokenizers import AddedToken
 from fuzzing import sound
 from fuzzing.inputs import NUMBERS, Inputs, encoded
 from turnwise.chat import hermes, library, load_tokenizer
-from turnwise.chat.guard import Guard
+from turnwise.chat.guard import TextGuard
 from turnwise.chat.reading import HermesReader, LibraryReader
 from turnwise.config import load_recipe
 from turnwise.dashboard import series
@@ -43,7 +43,7 @@ from turnwise.rewards.judge import read_verdict
 from turnwise.rollout import store
 from turnwise.runtime.admission import Admission
 from turnwise.runtime.line_splitter import LineSplitter
-from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.retry_after import retry_after_seconds
 from turnwise.runtime.secret_values import spellings_of
 from turnwise.tasks import load
 from turnwise.types import Answer, Matcher
@@ -153,7 +153,7 @@ def readers() -> dict[str, Parser]:
         )
         for name in TOOL_PARSERS
     }
-    guard = Guard(tokenizer, hermes.TAGS)
+    guard = TextGuard(tokenizer, hermes.TAGS)
     return {
         "turns, Hermes form": reading(HermesReader(tokenizer, frozenset())),
         **forms,
@@ -289,7 +289,9 @@ def engine_server(exits: contextlib.ExitStack) -> Parser:
         **{"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64},
     )
     model = Qwen3ForCausalLM(config)
-    names = [name for name, each in model.named_parameters() if each.dim() == 2 and "layers" in name]
+    names = [
+        name for name, parameter in model.named_parameters() if parameter.dim() == 2 and "layers" in name
+    ]
     shapes = {name.removesuffix(".weight"): model.get_parameter(name).shape for name in names}
 
     def draw(inputs: Inputs) -> tuple[str, bytes]:
@@ -376,8 +378,8 @@ class Page:
 
 def read_trajectories(text: str) -> None:
     for read in (
-        lambda path: list(store.read_sound(path, lambda reason: None)),
-        lambda path: list(store.read(path)),
+        lambda path: list(store.read_valid_episodes(path, lambda reason: None)),
+        lambda path: list(store.read_episodes(path)),
     ):
         in_file("step.jsonl", read)(text)
 
@@ -405,7 +407,9 @@ def parsers(folder: Path, exits: contextlib.ExitStack) -> dict[str, Parser]:
         "HTTP answers": Parser(draw_http, read_http, share=0.7),
         "server-sent events": Parser(draw_events, read_events, (httpx2.SSEError,), share=0.7),
         "Retry-After": Parser(
-            lambda inputs: inputs.damaged_text("Mon, 16 Nov 2026 10:00:00 GMT"), asked_seconds, share=3.0
+            lambda inputs: inputs.damaged_text("Mon, 16 Nov 2026 10:00:00 GMT"),
+            retry_after_seconds,
+            share=3.0,
         ),
         "tool schemas and arguments": Parser(draw_schema, read_schema, share=0.15),
         "tool results": Parser(Inputs.text, read_result, share=3.0),

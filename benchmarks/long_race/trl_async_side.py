@@ -24,7 +24,7 @@ from transformers import AutoTokenizer, TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer, async_grpo_trainer, packing
 from trl_turns import ScriptedWorker
 
-from turnwise.training.kernels.flash import Rows, backward_rows, forward_rows
+from turnwise.training.kernels.flash import PackedRows, backward_rows, forward_rows
 
 PORT = 8123
 MAX_STALENESS = 4
@@ -35,7 +35,9 @@ class Attention(torch.autograd.Function):
     """Queries [N, H, D] on keys and values [M, K, D], causal, row by row; FlashAttention 2."""
 
     @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, value: Any, queries: Rows, keys: Rows, scale: float) -> Any:
+    def forward(
+        ctx: Any, query: Any, key: Any, value: Any, queries: PackedRows, keys: PackedRows, scale: float
+    ) -> Any:
         out, lse = forward_rows(query, key, value, (queries, keys), scale=scale, is_causal=True)
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.rows, ctx.scale = (queries, keys), scale
@@ -54,7 +56,7 @@ def flash_attn_varlen_func(
 ) -> Any:
     assert options["causal"]
     scale = options["softmax_scale"] or query.shape[-1] ** -0.5
-    rows = Rows(bounds_q, int(most_q)), Rows(bounds_k, int(most_k))
+    rows = PackedRows(bounds_q, int(most_q)), PackedRows(bounds_k, int(most_k))
     return Attention.apply(query.contiguous(), key, value, *rows, scale)
 
 
@@ -66,7 +68,7 @@ def check_attention() -> None:
     )
     bounds = [torch.tensor([0, length], device="cuda", dtype=torch.int32) for length in (5, 9)]
     found = flash_attn_varlen_func(query, key, value, *bounds, 5, 9, causal=True, softmax_scale=None)
-    keys, values = (each.repeat_interleave(2, dim=1).float() for each in (key, value))
+    keys, values = (tensor.repeat_interleave(2, dim=1).float() for tensor in (key, value))
     scores = torch.einsum("qhd,khd->hqk", query.float(), keys) / 8
     seen = torch.ones(5, 9, device="cuda", dtype=torch.bool).tril(4)
     plain = torch.einsum("hqk,khd->qhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), values)

@@ -33,7 +33,9 @@ class ScriptedTrainer(GRPOTrainer):
         scripted = [
             self.script.turn(next(self.numbers), self.terms.turn_of(len(prompt))) for prompt in prompt_ids
         ]
-        assert [len(each) for each in ids] == [len(each) for each in scripted], "as many tokens were sampled"
+        assert [len(one_id) for one_id in ids] == [len(turn) for turn in scripted], (
+            "as many tokens were sampled"
+        )
         return (scripted, *rest)
 
     def _generate(self, *arguments: Any, **options: Any) -> Any:

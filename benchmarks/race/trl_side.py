@@ -29,8 +29,8 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load as load_servers
 from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.rewards import Rewards
-from turnwise.rollout.episode import Limits, settle
-from turnwise.tasks.curriculum import Schedule, State, draw
+from turnwise.rollout.episode import EpisodeLimits, finish_episode
+from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
 from turnwise.tasks.load import load as load_tasks
 from turnwise.types import Completion, Finish, Parsed, Stop, Task, Tool, ToolCall, ToolResult, Turn
 
@@ -110,8 +110,8 @@ class Episode:
             return Stop.ANSWERED if is_ended and not last.get("tool_calls") else Stop.TRUNCATED
 
         toolbox = await asyncio.wrap_future(self._toolbox)
-        trajectory = await settle(
-            stop(), turns, self._task, toolbox, episode_id=self._name, seed=0, limits=Limits()
+        trajectory = await finish_episode(
+            stop(), turns, self._task, toolbox, episode_id=self._name, seed=0, limits=EpisodeLimits()
         )
         return (await rewards.score(trajectory)).total
 
@@ -223,7 +223,7 @@ def schema_of(tool: Tool) -> dict[str, Any]:
 def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
     # All that will be played, in the order in which turnwise's side draws it.
     num_drawn = terms.num_steps * terms.tasks_per_step
-    tasks, _ = draw(load_tasks(Path(terms.tasks)), Schedule(), State(), step=0, count=num_drawn)
+    tasks, _ = draw(load_tasks(Path(terms.tasks)), Schedule(), CurriculumState(), step=0, count=num_drawn)
     tools = offered_tools(tasks[0], servers.pool.tools)
     environment, telling, rewards = environment_of(tools), Telling(terms.num_episodes), Rewards()
 
@@ -237,7 +237,9 @@ def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
         telling.success = sum(scores) / len(scores)
         return list(scores)
 
-    prompts = [[{"role": each.role, "content": each.content} for each in task.prompt] for task in tasks]
+    prompts = [
+        [{"role": message.role, "content": message.content} for message in task.prompt] for task in tasks
+    ]
     adapter = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear")
     trainer = TimedTrainer(
         AutoModelForCausalLM.from_pretrained(terms.model, dtype=getattr(torch, terms.dtype)),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from turnwise.algorithms.aggregate import AGGREGATIONS, count
-from turnwise.algorithms.correction import CORRECTIONS, Limits
+from turnwise.algorithms.correction import CORRECTIONS, CorrectionLimits
 from turnwise.algorithms.kl import KL_LOSSES
 from turnwise.algorithms.losses import LOSSES, Bounds, with_entropy_bonus
 
@@ -31,7 +31,7 @@ def gradient_of(names: tuple[str, str, str, str], parts: Sequence[Sequence[int]]
     mask = torch.cat([MASK, torch.zeros(4, padding, dtype=MASK.dtype)], dim=1)
     sampler, old, ref, advantages, entropy = (widen(table(seed), padding) for seed in range(5))
     logprobs = widen(table(5), padding).requires_grad_()
-    fix = CORRECTIONS[correction](sampler, old, mask, Limits())
+    fix = CORRECTIONS[correction](sampler, old, mask, CorrectionLimits())
     whole = count(fix.mask_BT.sum(1).tolist(), PROMPTS, max_tokens=6)
     for rows in map(list, parts):
         kept = fix.mask_BT[rows]

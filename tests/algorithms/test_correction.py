@@ -5,17 +5,17 @@ import math
 import pytest
 import torch
 
-from turnwise.algorithms.correction import CORRECTIONS, Correction, Limits, within
+from turnwise.algorithms.correction import CORRECTIONS, Correction, CorrectionLimits, within
 
 RATIOS = [[1.5, 4.0, 0.25, 9.0], [1.1, 1.1, 1.0, 1.0]]
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
 
 
-def correct(name: str, limits: Limits | None = None, fill: float = 9.0) -> Correction:
+def correct(name: str, limits: CorrectionLimits | None = None, fill: float = 9.0) -> Correction:
     sampler = torch.full((2, 4), -3.0, dtype=torch.float64)
     old = sampler + torch.tensor(RATIOS, dtype=torch.float64).log()
     old[0, 3] = fill
-    return CORRECTIONS[name](sampler, old.requires_grad_(), MASK, limits or Limits())
+    return CORRECTIONS[name](sampler, old.requires_grad_(), MASK, limits or CorrectionLimits())
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,14 @@ def test_only_the_masking_corrections_drop_tokens_also_from_the_count() -> None:
 
 def test_mask_sequence_drops_whole_sequences_by_their_geometric_mean() -> None:
     # row 0: (1.5 · 4 · .25)^(1/3) = 1.145; row 1: 1.21^(1/4) = 1.049
-    found = correct("mask_sequence", Limits(low=0.9, high=1.1)).mask_BT.tolist()
+    found = correct("mask_sequence", CorrectionLimits(low=0.9, high=1.1)).mask_BT.tolist()
     assert found == [[False] * 4, [True] * 4]
 
 
 def test_a_sequence_weight_is_capped() -> None:
-    assert correct("sequence", Limits(cap=1.3)).weights_BT[:, 0].tolist() == pytest.approx([1.3, 1.21])
+    assert correct("sequence", CorrectionLimits(cap=1.3)).weights_BT[:, 0].tolist() == pytest.approx(
+        [1.3, 1.21]
+    )
 
 
 def test_the_base_of_the_ratio_is_the_sampler_only_for_bypass() -> None:
@@ -70,7 +72,7 @@ def test_masked_positions_have_no_effect(name: str) -> None:
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_equal_distributions_need_no_correction(name: str) -> None:
     logprobs = torch.tensor([[-1.0, -0.3]])
-    found = CORRECTIONS[name](logprobs, logprobs.clone(), torch.ones(1, 2), Limits())
+    found = CORRECTIONS[name](logprobs, logprobs.clone(), torch.ones(1, 2), CorrectionLimits())
     assert found.weights_BT.tolist() == [[1.0, 1.0]]
     assert found.mask_BT.all()
     assert torch.equal(found.base_logprobs_BT, logprobs)
@@ -79,7 +81,7 @@ def test_equal_distributions_need_no_correction(name: str) -> None:
 @pytest.mark.parametrize("name", CORRECTIONS)
 def test_distributions_far_apart_do_not_overflow(name: str) -> None:
     sampler, old = torch.tensor([[-300.0, -0.1]]), torch.tensor([[-0.1, -300.0]])
-    assert CORRECTIONS[name](sampler, old, torch.ones(1, 2), Limits()).weights_BT.isfinite().all()
+    assert CORRECTIONS[name](sampler, old, torch.ones(1, 2), CorrectionLimits()).weights_BT.isfinite().all()
 
 
 def test_within_keeps_both_bounds_and_drops_ratios_outside_and_nan() -> None:
@@ -92,4 +94,4 @@ def test_within_keeps_both_bounds_and_drops_ratios_outside_and_nan() -> None:
 @pytest.mark.parametrize("bad", [{"cap": 0.0}, {"low": 1.2}, {"high": 0.9}, {"low": -1.0}])
 def test_invalid_limits_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="need cap"):
-        Limits(**bad)
+        CorrectionLimits(**bad)

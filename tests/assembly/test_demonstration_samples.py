@@ -50,7 +50,7 @@ def gathered(folder: Path, tasks: Sequence[Task]) -> tuple[tuple[Sample, ...], V
     recipe = demonstrating(recipe_in(folder, "tools.max_result_tokens=100", "rollout.tokens_per_turn=1000"))
 
     async def run() -> tuple[tuple[Sample, ...], Verified]:
-        async with open_workbench(recipe, [each for each in tasks if each.demonstration]) as bench:
+        async with open_workbench(recipe, [task for task in tasks if task.demonstration]) as bench:
             return lessons_of(bench, tasks), await verified_lessons(bench.collector(group_size=1), tasks)
 
     return asyncio.run(run())
@@ -74,7 +74,7 @@ def test_the_mask_is_on_what_the_model_says_and_on_the_end_of_its_turns_alone() 
     lesson = lesson_of(wanted, (), chat, max_result_tokens=100)
     said = [chat.say(turn.text, turn.calls) for turn in wanted.demonstration]
     own = [token for token, flag in zip(lesson.token_ids, lesson.loss_mask, strict=True) if flag]
-    assert own == [token for each in said for token in each]
+    assert own == [token for line in said for token in line]
     assert own[-1] in chat.stop_ids
     assert lesson.token_ids[: len(chat.open(wanted.prompt, ()))] == chat.open(wanted.prompt, ())
     assert set(lesson.turns) == {-1, 0, 1}

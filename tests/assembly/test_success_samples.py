@@ -12,7 +12,7 @@ from tests.shown import recipe_in, sound_setup
 from tests.test_cli import one_line, turnwise
 from turnwise.assembly.success_samples import Successes, successes_of
 from turnwise.commands.sft import METRICS, warm_up
-from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.types import Completion, Finish, Parsed, Reward, Stop, Trajectory, Truth, Turn
 
 CHAT = small_chat()
@@ -39,8 +39,8 @@ def episode(
 def write_run(folder: Path, *steps: list[Trajectory], tokenizer: str | None = None) -> Path:
     for step, episodes in enumerate(steps):
         with TrajectoryWriter(folder / "trajectories" / f"step-{step:06d}.jsonl") as writer:
-            for each in episodes:
-                writer.write(Played(each, Reward(0.0, {}), step))
+            for episode in episodes:
+                writer.write(StoredEpisode(episode, Reward(0.0, {}), step))
     (folder / "tokenizer.json").write_text(CHAT.tokenizer_json if tokenizer is None else tokenizer)
     return folder
 
@@ -66,7 +66,7 @@ def test_the_same_tokens_for_the_same_task_count_once_and_the_latest_of_a_task_a
     tmp_path: Path,
 ) -> None:
     words = [f"done {'!' * number}" for number in range(1, 6)]
-    first = [episode("a", words=each, number=number) for number, each in enumerate(words)]
+    first = [episode("a", words=word, number=number) for number, word in enumerate(words)]
     again = [replace(first[number], episode_id=f"a/{number + 9}") for number in (0, 3)]
     again.append(episode("b", words=words[0]))
     successes = found(write_run(tmp_path, first, again), samples_per_task=3)
@@ -82,8 +82,8 @@ def test_where_the_truth_asks_nothing_the_runs_own_reward_decides(tmp_path: Path
     other = replace(free, task=replace(free.task, id="b"))
     run = write_run(tmp_path)
     with TrajectoryWriter(run / "trajectories" / "step-000000.jsonl") as writer:
-        writer.write(Played(free, Reward(1.0, {}), 0))
-        writer.write(Played(other, Reward(0.9, {}), 0))
+        writer.write(StoredEpisode(free, Reward(1.0, {}), 0))
+        writer.write(StoredEpisode(other, Reward(0.9, {}), 0))
     assert [sample.task_id for sample in found(run).samples] == ["a"]
 
 
@@ -98,7 +98,7 @@ def test_damaged_lines_are_counted_and_named_and_the_rest_is_learned_from(tmp_pa
     short["trajectory"]["turns"][0]["completion"]["logprobs"] = [0.0]
     unknown = {**record, "tools": "none"}
     bad = [b'{"kind": "traj', b"[1]", b"5", b"[" * 100_000, b"\xff\xfe", b'{"kind": "other"}', b"{}"]
-    bad += [json.dumps(each).encode() for each in (short, unknown, {"kind": "trajectory"})]
+    bad += [json.dumps(row).encode() for row in (short, unknown, {"kind": "trajectory"})]
     with file.open("ab") as more:
         more.write(b"\n".join(bad))
     successes = found(run)

@@ -10,7 +10,7 @@ from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
 from turnwise.config import Recipe, RewardPart, changed_recipe
-from turnwise.doctor.findings import Level
+from turnwise.doctor.findings import FindingLevel
 from turnwise.doctor.recipe import check_tasks, reach_servers
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.run.dry import dry_run
@@ -24,7 +24,7 @@ def found_by_all(settings: Recipe, folder: Path) -> str:
     [problem] = asyncio.run(dry_run(settings)).problems
     reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     [finding] = check_tasks(settings, reached)
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     with pytest.raises(ValueError, match=r"task|tasks") as caught:
         run_it(settings)
     assert not list(folder.glob("runs/*/trajectories/*")), "nothing was played"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.chat.test_hermes import NOISE
 from tests.chat.tokenizers import HERMES, TOKENIZERS, UNDOING, bpe, qwen3
 from turnwise.chat import RenderedChat, open_chat
-from turnwise.chat.fast_tokenizer import quick
+from turnwise.chat.fast_tokenizer import fast_tokenizer
 from turnwise.chat.guard import clean_unicode
 from turnwise.protocols import Chat
 from turnwise.types import Message, Tool, ToolCall
@@ -295,8 +295,8 @@ def test_ids_straight_from_the_library_are_the_tokenizers_own(
     case: tuple[Any, RenderedChat], is_cut: bool
 ) -> None:
     tokenizer, _ = case
-    swift = quick(tokenizer)
-    for text in (*(clean_unicode(each) for each in HOSTILE), "What is the price of ACME? 東京 🙂 <|im_end|>"):
+    swift = fast_tokenizer(tokenizer)
+    for text in (*(clean_unicode(text) for text in HOSTILE), "What is the price of ACME? 東京 🙂 <|im_end|>"):
         for has_special in (False, True):
             expected = tokenizer.encode(text, add_special_tokens=has_special)
             if is_cut:

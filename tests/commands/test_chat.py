@@ -22,13 +22,13 @@ from tests.run.test_train import run_it
 from tests.shown import recipe_in, shown_task, sound_setup
 from tests.test_cli import Ran, is_plain
 from turnwise.assembly.workbench import Workbench, open_workbench
-from turnwise.commands.chat import HELP, MAX_TURNS, Called, Halted, Talk, _converse, talk
+from turnwise.commands.chat import HELP, MAX_TURNS, FinishedCall, Halted, Talk, _converse, talk
 from turnwise.commands.sft import warm_up
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.types import Message, Parsed, Task, ToolCall, Truth
 
 QUESTION = shown_task().prompt[0].content
-Event = Parsed | Called | Halted
+Event = Parsed | FinishedCall | Halted
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def events(talking: Talk, text: str) -> list[Event]:
 
 
 def results(found: Sequence[Event]) -> list[str]:
-    return [event.result.content for event in found if isinstance(event, Called)]
+    return [event.result.content for event in found if isinstance(event, FinishedCall)]
 
 
 def test_a_conversation_goes_on_with_the_tools_state_and_all_that_was_said(folder: Path) -> None:

@@ -20,7 +20,7 @@ from turnwise.commands.export import export_run
 from turnwise.config import changed_recipe
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.evaluate.report import read_report
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
@@ -126,7 +126,10 @@ def test_any_kept_step_can_be_exported_and_the_best_is_that_of_validation(run: P
 def sampled(folder: Path) -> list[tuple[int, ...]]:
     return [
         turn.completion.token_ids
-        for played in sorted(read(folder / "trajectories.jsonl"), key=lambda each: each.trajectory.task.id)
+        for played in sorted(
+            read_episodes(folder / "trajectories.jsonl"),
+            key=lambda episode: episode.trajectory.task.id,
+        )
         for turn in played.trajectory.turns
     ]
 

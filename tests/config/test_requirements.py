@@ -9,7 +9,7 @@ import pytest
 from tests.run.stage import recipe as small_recipe
 from turnwise.config import Recipe, changed_recipe, load_recipe
 from turnwise.config.requirements import Requirement, is_installed, requirements
-from turnwise.doctor import Level
+from turnwise.doctor import FindingLevel
 from turnwise.doctor.machine import check_requirements, without_quantisation
 from turnwise.run.dry import dry_run
 
@@ -32,7 +32,7 @@ def settings(module: str) -> Recipe:
 
 
 def asked(module: str) -> Requirement:
-    [found] = [each for each in requirements(settings(module)) if each.module == module]
+    [found] = [requirement for requirement in requirements(settings(module)) if requirement.module == module]
     return found
 
 
@@ -49,13 +49,17 @@ def test_the_setting_that_needs_a_package_asks_for_it_with_the_command_that_inst
 
 @pytest.mark.parametrize("module", SETTINGS)
 def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) -> None:
-    [finding] = [each for each in check_requirements(settings(module)) if each.what == asked(module).title]
+    [finding] = [
+        requirement
+        for requirement in check_requirements(settings(module))
+        if requirement.what == asked(module).title
+    ]
     if is_installed(module):
-        assert finding.level is Level.GOOD
+        assert finding.level is FindingLevel.GOOD
         if module != "vllm":  # which has packages of several names
             assert version(module) in finding.detail
     else:
-        assert finding.level is (Level.WARNING if module == "bitsandbytes" else Level.BAD)
+        assert finding.level is (FindingLevel.WARNING if module == "bitsandbytes" else FindingLevel.BAD)
         assert "not installed" in finding.detail
         assert "pip install" in finding.advice
 
@@ -63,7 +67,7 @@ def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) ->
 def test_a_package_that_is_missing_is_told_by_the_doctor_and_by_a_dry_run(tmp_path: Path) -> None:
     recipe = changed_recipe(small_recipe(tmp_path), [ABSENT])
     [finding] = check_requirements(recipe)
-    assert (finding.level, finding.what) == (Level.BAD, "no_such_module")
+    assert (finding.level, finding.what) == (FindingLevel.BAD, "no_such_module")
     [problem] = asyncio.run(dry_run(recipe)).problems
     assert "[[trackers]] has 'no_such_module:Tracker', and no_such_module is not installed" in problem
 
@@ -79,9 +83,9 @@ def test_a_folder_of_a_packages_name_is_not_the_package(
 
 def test_skyrl_is_asked_for_by_its_section_alone_unless_said_otherwise() -> None:
     recipe = settings("skyrl")
-    assert [each.title for each in requirements(recipe)] == ["SkyRL", "Ray"]
+    assert [requirement.title for requirement in requirements(recipe)] == ["SkyRL", "Ray"]
     assert [*requirements(recipe, is_on_skyrl=False)] == []
-    assert [each.title for each in requirements(Recipe(), is_on_skyrl=True)] == ["SkyRL", "Ray"]
+    assert [requirement.title for requirement in requirements(Recipe(), is_on_skyrl=True)] == ["SkyRL", "Ray"]
 
 
 @pytest.mark.skipif(not is_installed("bitsandbytes"), reason="pip install 'turnwise[qlora]'")
@@ -92,6 +96,6 @@ def test_a_base_that_cannot_be_quantised_here_warns_and_is_examined_as_bfloat16(
     assert without_quantisation(recipe) == recipe
     monkeypatch.setenv("DISABLE_BITSANDBYTES", "1")
     found = {finding.what: finding for finding in check_requirements(recipe)}
-    assert found["quantisation"].level is Level.WARNING
+    assert found["quantisation"].level is FindingLevel.WARNING
     assert "DISABLE_BITSANDBYTES" in found["quantisation"].detail
     assert without_quantisation(recipe).model.quantisation == "none"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.config import Recipe
-from turnwise.diagnostics.health import examine
-from turnwise.evaluate.report import Report, write_report
+from turnwise.diagnostics.health import find_alarms
+from turnwise.evaluate.report import EvaluationReport, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
-from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.atomic_write import write_json
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.tokens import TokenFigures, write_tokens
@@ -90,18 +90,18 @@ def task(
 
 
 def episode(of: Task, turns: Sequence[Turn], *, stop: Stop = Stop.ANSWERED, member: int = 0) -> Trajectory:
-    seconds = sum(each.engine_seconds + each.tool_seconds for each in turns)
+    seconds = sum(turn.engine_seconds + turn.tool_seconds for turn in turns)
     return Trajectory(of, f"{of.id}/0.{member}", 2**60 + member, tuple(turns), stop, TOOLS, seconds=seconds)
 
 
-def good(of: Task, member: int = 0) -> Played:
+def good(of: Task, member: int = 0) -> StoredEpisode:
     turns = (turn(0, calls=[("quote", {"symbol": of.id}, result())]), turn(1, "51.9"))
-    return Played(episode(of, turns, member=member), Reward(1.0, {"outcome": 1.0, "format": 1.0}))
+    return StoredEpisode(episode(of, turns, member=member), Reward(1.0, {"outcome": 1.0, "format": 1.0}))
 
 
-def bad(of: Task, member: int = 0) -> Played:
+def bad(of: Task, member: int = 0) -> StoredEpisode:
     failed = result("no such symbol", Cause.TOOL_ERROR, 1.5, retries=2)
-    return Played(
+    return StoredEpisode(
         episode(
             of, (turn(0, calls=[("quote", {"symbol": "?"}, failed)]), turn(1, "I do not know")), member=member
         ),
@@ -109,12 +109,12 @@ def bad(of: Task, member: int = 0) -> Played:
     )
 
 
-def hostile(of: Task, member: int = 0, text: str = HOSTILE) -> Played:
+def hostile(of: Task, member: int = 0, text: str = HOSTILE) -> StoredEpisode:
     turns = (
         turn(0, text, [("send", {"words": text}, result(text, Cause.TIMEOUT, 0.1))]),
         turn(1, text, error=FormatError(FormatErrorKind.BAD_JSON, text)),
     )
-    return Played(
+    return StoredEpisode(
         episode(of, turns, stop=Stop.MAX_TURNS, member=member), Reward(0.25, {"outcome": 0.0, text: 0.5})
     )
 
@@ -178,26 +178,27 @@ def log_step(folder: RunFolder, step: int) -> None:
     folder.log(step, "rollout", figures(step))
     counts = [0] * 43
     counts[21], counts[25] = 100, step + 1
-    alarms = examine({**learned(step), **figures(step)}, folder.recipe)
+    alarms = find_alarms({**learned(step), **figures(step)}, folder.recipe)
     histograms = {"ratio": {"edges": list(EDGES), "counts": counts}}
     folder.log(step, "update", learned(step), histograms=histograms, alarms=alarms)
 
 
-def play_step(folder: RunFolder, step: int, played: Sequence[Played]) -> None:
+def play_step(folder: RunFolder, step: int, played: Sequence[StoredEpisode]) -> None:
     with TrajectoryWriter(folder.trajectories(step)) as writer:
-        for each in played:
-            writer.write(Played(each.trajectory, each.reward, step))
+        for episode in played:
+            writer.write(StoredEpisode(episode.trajectory, episode.reward, step))
 
 
-def evaluate(folder: RunFolder, name: str, played: Sequence[Played]) -> None:
+def evaluate(folder: RunFolder, name: str, played: Sequence[StoredEpisode]) -> None:
     with TrajectoryWriter(folder.evaluations / f"{name}.trajectories.jsonl") as writer:
-        for each in played:
-            writer.write(each)
+        for episode in played:
+            writer.write(episode)
     records = tuple(
-        record(each.trajectory, is_success=succeeded(each.trajectory, each.reward)) for each in played
+        record(episode.trajectory, is_success=succeeded(episode.trajectory, episode.reward))
+        for episode in played
     )
-    num_tasks = len({each.task_id for each in records})
-    report = Report("tiny", 1, 1.0, 12.5, num_tasks, 0, records)
+    num_tasks = len({record.task_id for record in records})
+    report = EvaluationReport("tiny", 1, 1.0, 12.5, num_tasks, 0, records)
     write_report(report, folder.evaluations / f"{name}.json")
 
 
@@ -215,9 +216,15 @@ def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
             trace_step(folder, step, ["ace/0.0", "ace/0.1"])
         held = [task(f"held{number}", "quotes" if number % 2 else "sums") for number in range(6)]
         evaluate(
-            folder, "before", [bad(each) if number > 1 else good(each) for number, each in enumerate(held)]
+            folder,
+            "before",
+            [bad(episode) if number > 1 else good(episode) for number, episode in enumerate(held)],
         )
-        evaluate(folder, "after", [good(each) if number else bad(each) for number, each in enumerate(held)])
+        evaluate(
+            folder,
+            "after",
+            [good(episode) if number else bad(episode) for number, episode in enumerate(held)],
+        )
         write_json(folder.summary, summary(num_steps))
         return folder.path
 

@@ -10,7 +10,7 @@ import pytest
 from tests.dashboard.looking import look, readout
 from tests.dashboard.recorded import bad, episode, evaluate, good, lines, task, write_run
 from tests.dashboard.test_server import Served, serving
-from turnwise.rollout.store import Played
+from turnwise.rollout.store import StoredEpisode
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Difficulty, Reward
 
@@ -35,7 +35,7 @@ def played(run: Path) -> list[Row]:
 
 
 def calls(row: Row) -> list[str]:
-    return [call["name"] for each in row["trajectory"]["turns"] for call in each["parsed"]["calls"]]
+    return [call["name"] for turn in row["trajectory"]["turns"] for call in turn["parsed"]["calls"]]
 
 
 def steps_done(row: Row) -> int:
@@ -59,8 +59,8 @@ FILTERS: dict[str, tuple[str, Callable[[Row], bool]]] = {
         "model",
         lambda row: any(
             result["cause"] == "tool_error"
-            for each in row["trajectory"]["turns"]
-            for result in each["results"]
+            for turn in row["trajectory"]["turns"]
+            for result in turn["results"]
         ),
     ),
     "tool": ("send", lambda row: "send" in calls(row)),
@@ -135,14 +135,14 @@ def test_failures_of_an_evaluation_are_clicked_through_to_their_episodes(
     look(page, served, "evaluations")
     page.click(link)
     page.wait_for_selector("main[data-view='trajectories'] #list a")
-    assert sorted(each.inner_text() for each in page.query_selector_all("#list a")) == tasks
+    assert sorted(link.inner_text() for link in page.query_selector_all("#list a")) == tasks
     page.click("#list a >> nth=0")
     page.wait_for_selector("#turn-2")
     assert "no success" in page.inner_text(".conversation")
     assert page.inner_text("h2") in tasks
     page.click("#back")
     page.wait_for_selector("#list a")
-    assert sorted(each.inner_text() for each in page.query_selector_all("#list a")) == tasks
+    assert sorted(link.inner_text() for link in page.query_selector_all("#list a")) == tasks
 
 
 def test_the_same_task_is_followed_from_step_to_step(page: Any, served: Served) -> None:
@@ -162,9 +162,9 @@ def test_a_group_stands_side_by_side_under_its_task(page: Any, served: Served) -
     page.click("#side")
     page.wait_for_selector(".side >> nth=1")
     assert "What does ace cost?" in page.inner_text("main")
-    heads = [each.inner_text() for each in page.query_selector_all(".side h3 a")]
+    heads = [link.inner_text() for link in page.query_selector_all(".side h3 a")]
     assert heads == ["ace/0.0", "ace/0.1"]
-    sides = [each.inner_text() for each in page.query_selector_all(".side")]
+    sides = [side.inner_text() for side in page.query_selector_all(".side")]
     assert "reward 1" in sides[0]
     assert "outcome 1, format 1" in sides[0]
     assert "reward 0" in sides[1]
@@ -184,19 +184,19 @@ def test_an_alarm_and_a_tool_lead_to_their_episodes(page: Any, served: Served) -
     look(page, served, "tools")
     page.click("#tools [data-tool='send'] a")
     page.wait_for_selector("main[data-view='trajectories'] #list")
-    assert {each.inner_text() for each in page.query_selector_all("#list a")} == {"evil<b>", "long"}
+    assert {link.inner_text() for link in page.query_selector_all("#list a")} == {"evil<b>", "long"}
 
 
 def test_a_row_is_opened_wherever_it_is_clicked_and_pages_are_turned(page: Any, tmp_path: Path) -> None:
     with RunFolder.open(write_run(tmp_path, num_steps=1)) as folder:
         many = [replace(good(task(f"t{number:03d}")).trajectory) for number in range(120)]
-        evaluate(folder, "step-000001", [Played(each, Reward(1.0, {"outcome": 1.0})) for each in many])
+        evaluate(folder, "step-000001", [StoredEpisode(link, Reward(1.0, {"outcome": 1.0})) for link in many])
     for served in serving(folder.path):
         look(page, served, "trajectories", source="step-000001")
         seen = []
         for number in range(3):
             page.wait_for_selector(f".pages:has-text('{50 * number + 1}–')")
-            seen += [each.inner_text() for each in page.query_selector_all("#list a")]
+            seen += [link.inner_text() for link in page.query_selector_all("#list a")]
             if number < 2:
                 page.click("#next")
         assert seen == [f"t{number:03d}" for number in range(120)]
@@ -211,7 +211,9 @@ def test_a_row_is_opened_wherever_it_is_clicked_and_pages_are_turned(page: Any, 
 
 def test_an_episode_without_turns_is_shown(page: Any, tmp_path: Path) -> None:
     with RunFolder.open(write_run(tmp_path, num_steps=1)) as folder:
-        evaluate(folder, "step-000001", [Played(episode(task("none"), []), Reward(0.0, {"outcome": 0.0}))])
+        evaluate(
+            folder, "step-000001", [StoredEpisode(episode(task("none"), []), Reward(0.0, {"outcome": 0.0}))]
+        )
     for served in serving(folder.path):
         look(page, served, "trajectories", task="none")
         page.click("#list a")

@@ -23,7 +23,7 @@ def test_it_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         address = process.stdout.readline().split()[0]
         assert address.startswith("http://127.0.0.1:")
         with urllib.request.urlopen(f"{address}api/runs", timeout=60) as answer:
-            assert [each["name"] for each in json.load(answer)] == ["run"]
+            assert [run["name"] for run in json.load(answer)] == ["run"]
         stream = urllib.request.urlopen(f"{address}api/events", timeout=60)
         assert stream.readline().startswith(b"data: ")
         process.send_signal(signal.SIGINT)  # a page that is still open does not hold it up

@@ -148,7 +148,7 @@ class Viewed:
     def standings(self) -> dict[str, dict[str, Any]]:
         status, found = self.get("runs", "")
         assert status == 200
-        return {each["name"]: each for each in found}
+        return {run["name"]: run for run in found}
 
 
 def _drop_rights() -> None:
@@ -238,7 +238,7 @@ def test_what_is_damaged_is_named_and_every_request_is_answered(
     told = [standings[name]["reason"], *standings[name]["problems"]]
     status, evaluations = viewed.get("evaluations", name)
     assert status == 200
-    told += [each["error"] for each in evaluations if "error" in each]
+    told += [evaluation["error"] for evaluation in evaluations if "error" in evaluation]
     is_told = any(file.rpartition("/")[2] in words for words in told)
     assert is_told == ((file, damage) not in QUIET), told
     for path in sorted(set(PATHS) - {"runs"}):

@@ -22,8 +22,8 @@ from tests.dashboard.recorded import (
 from tests.dashboard.test_server import serving
 from turnwise.config import Recipe
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.diagnostics.health import Alarm, Level
-from turnwise.rollout.store import Played
+from turnwise.diagnostics.health import Alarm, AlarmLevel
+from turnwise.rollout.store import StoredEpisode
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import (
     Answer,
@@ -47,7 +47,7 @@ MARKS = "\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u200e\u200f\u061c\x1b\x00\x0
 ATTRIBUTES = "[...document.querySelectorAll('main *')].flatMap((each) => each.getAttributeNames())"
 
 
-def hostile_episode(words: str, name: str) -> Played:
+def hostile_episode(words: str, name: str) -> StoredEpisode:
     """Every text of it is these words; the name alone tells it from others."""
     # tasks and servers that bring half a character are refused; for a name, less than a megabyte is long
     whole = words[:100_000].replace("\ud800", "")
@@ -58,7 +58,7 @@ def hostile_episode(words: str, name: str) -> Played:
     broken = turn(1, whole, error=FormatError(FormatErrorKind.BAD_JSON, words))
     played = episode(of, [said, broken], stop=Stop.MAX_TURNS)
     offered = (*TOOLS, Tool(whole[:200], whole, {"type": "object"}, whole[:200], whole[:200]))
-    return Played(replace(played, tools=offered), Reward(0.0, {"outcome": 0.0, whole: 0.5}))
+    return StoredEpisode(replace(played, tools=offered), Reward(0.0, {"outcome": 0.0, whole: 0.5}))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("hostile")
     with RunFolder.create(root, "run", recipe, is_dated=False) as folder:
         log_step(folder, 0)
-        alarm = Alarm(HOSTILE, Level.WARNING, 1.0, 0.5, HOSTILE)
+        alarm = Alarm(HOSTILE, AlarmLevel.WARNING, 1.0, 0.5, HOSTILE)
         folder.log(1, "update", {f"success/{HOSTILE}": 0.5, f"reward/{HOSTILE}": 0.5}, alarms=[alarm])
         short, long = hostile_episode(HOSTILE, " short"), hostile_episode(LONG, " long")
         play_step(
@@ -129,8 +129,8 @@ def test_in_an_episode_its_tokens_and_its_group_they_stay_words(
     page.goto(f"{root}#/trajectories?source=train&task={name}")
     page.click("#list tbody a >> nth=0")
     page.wait_for_selector("#turn-2")
-    for each in page.query_selector_all("details"):
-        each.evaluate("(each) => { each.open = true; }")
+    for element in page.query_selector_all("details"):
+        element.evaluate("(each) => { each.open = true; }")
     words = check_words(page)
     # task, prompt, family, truth, probe, tools offered, the reward's part; reasoning, text, call, arguments,
     # result, text, error
@@ -148,12 +148,12 @@ def test_names_of_any_length_keep_to_their_line(page: Any, live: str) -> None:
     page.goto(f"{live}#/trajectories?source=train")
     page.wait_for_selector("table#list")
     options = page.query_selector_all("#filter-family option")
-    longest = max(options, key=lambda each: len(each.get_attribute("value") or ""))
+    longest = max(options, key=lambda option: len(option.get_attribute("value") or ""))
     assert len(longest.inner_text()) < 100
     page.click("#view-tools")
     page.wait_for_selector("table#tools")
-    names = [each.inner_text() for each in page.query_selector_all("#tools a")]
-    assert all(len(each) <= 260 for each in names)
+    names = [link.inner_text() for link in page.query_selector_all("#tools a")]
+    assert all(len(name) <= 260 for name in names)
 
 
 @pytest.mark.parametrize("act", [lambda page: page.keyboard.press("t"), lambda page: page.reload()])

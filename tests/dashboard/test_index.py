@@ -34,7 +34,7 @@ from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
-from turnwise.rollout.store import Played
+from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime import regular_files
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Cause, Reward, StateProbe, Tool, Truth
@@ -90,7 +90,10 @@ def test_many_steps_are_thinned_to_means_with_their_extremes(folder: RunFolder) 
 def test_alarms_and_histograms_stand_at_their_steps(tmp_path: Path) -> None:
     index = index_of(write_run(tmp_path))
     found = alarms(index)["alarms"]
-    assert [(each["step"], each["name"]) for each in found] == [(2, "not_a_number"), (1, "truncation")]
+    assert [(episode["step"], episode["name"]) for episode in found] == [
+        (2, "not_a_number"),
+        (1, "truncation"),
+    ]
     assert "Try:" in found[1]["message"]
     ratios = histogram(index, "ratio", first=1, last=2)
     assert [column["counts"][25] for column in ratios["columns"]] == [2, 3]
@@ -242,8 +245,8 @@ def test_the_list_comes_in_pages_that_do_not_overlap(folder: RunFolder) -> None:
     play_step(folder, 0, [good(task(f"t{number}")) for number in range(7)])
     index = index_of(folder.path)
     pages = [page(index, Filter(), sort="oldest", offset=offset, limit=3) for offset in (0, 3, 6)]
-    assert [row["task"] for each in pages for row in each["rows"]] == [f"t{number}" for number in range(7)]
-    assert {each["total"] for each in pages} == {7}
+    assert [row["task"] for page in pages for row in page["rows"]] == [f"t{number}" for number in range(7)]
+    assert {page["total"] for page in pages} == {7}
     with pytest.raises(ValueError, match="sort"):
         page(index, Filter(), sort="id; DROP TABLE episodes")
 
@@ -265,9 +268,9 @@ def test_an_episode_comes_whole_with_its_group_and_the_same_task_elsewhere(tmp_p
         "model",
         2,
     )
-    assert [each["step"] for each in found["elsewhere"]] == [0, 1, 2, 3]
-    assert [each["reward"] for each in of_task(index, "ace")] == [0.5] * 4
-    assert [len(each["turns"]) for each in side_by_side(index, first["id"])] == [2, 2]
+    assert [episode["step"] for episode in found["elsewhere"]] == [0, 1, 2, 3]
+    assert [episode["reward"] for episode in of_task(index, "ace")] == [0.5] * 4
+    assert [len(episode["turns"]) for episode in side_by_side(index, first["id"])] == [2, 2]
     with pytest.raises(LookupError):
         conversation(index, 10_000)
 
@@ -284,7 +287,9 @@ def test_hostile_words_pass_through_the_index(tmp_path: Path) -> None:
 
 def test_success_is_what_the_run_counts_where_no_part_says_it(folder: RunFolder) -> None:
     played = [good(task("a")), bad(task("a"), 1), hostile(task("a"), 2)]
-    play_step(folder, 0, [Played(each.trajectory, Reward(0.7, {"own:part": 0.7})) for each in played])
+    play_step(
+        folder, 0, [StoredEpisode(episode.trajectory, Reward(0.7, {"own:part": 0.7})) for episode in played]
+    )
     rows = page(index_of(folder.path), Filter(), sort="oldest")["rows"]
     assert [row["is_success"] for row in rows] == [1, 0, 0]
 
@@ -339,21 +344,21 @@ def test_a_reward_that_fails_is_a_fault_and_no_failure(folder: RunFolder) -> Non
     sound = task("a")
     # a probe of the server's state that was never answered: nobody knows whether it was done
     probed = replace(sound, truth=Truth(probes=(StateProbe("quote", {}, "51.9"),)))
-    unknown = Played(episode(probed, [turn(0, "done")], member=1), Reward(0.0, {"own:part": 0.0}))
+    unknown = StoredEpisode(episode(probed, [turn(0, "done")], member=1), Reward(0.0, {"own:part": 0.0}))
     play_step(folder, 0, [good(sound), unknown])
     index = index_of(folder.path)
     rows = page(index, Filter(), sort="oldest")["rows"]
     assert [(row["is_success"], row["fault"]) for row in rows] == [(1, "none"), (None, "reward")]
     assert page(index, Filter(is_success=False))["total"] == 0
     assert page(index, Filter(fault="reward"))["total"] == 1
-    assert [each["success"] for each in of_task(index, "a")] == [1.0], "it counts neither way"
+    assert [episode["success"] for episode in of_task(index, "a")] == [1.0], "it counts neither way"
 
 
 def test_breakers_are_told_as_they_stood_and_added_up(recorded: Index) -> None:
     def told(**steps: int) -> dict[str, tuple[object, ...]]:
         keys = ("is_open", "step", "num_openings", "num_steps_open")
         found = traffic(recorded, **steps)["servers"]
-        return {each["server"]: tuple(each[key] for key in keys) for each in found}
+        return {episode["server"]: tuple(episode[key] for key in keys) for episode in found}
 
     assert told() == {"market": (False, 3, 0.0, 0.0), "slack": (True, 3, 1.0, 2.0)}
     assert told(last=1)["slack"] == (False, 1, 0.0, 0.0)
@@ -364,7 +369,7 @@ def test_breakers_are_told_as_they_stood_and_added_up(recorded: Index) -> None:
 
 def test_a_tool_that_the_model_made_up_is_a_tool_of_no_server(folder: RunFolder) -> None:
     made_up = turn(0, calls=[("quotes", {}, result("no such tool", Cause.UNKNOWN_TOOL))])
-    play_step(folder, 0, [Played(episode(task("a"), [made_up]), Reward(0.0, {"outcome": 0.0}))])
+    play_step(folder, 0, [StoredEpisode(episode(task("a"), [made_up]), Reward(0.0, {"outcome": 0.0}))])
     found = traffic(index_of(folder.path))
     assert [(tool["tool"], tool["server"]) for tool in found["tools"]] == [("quotes", "")]
     assert found["servers"] == []
@@ -391,11 +396,12 @@ def test_traffic_counts_calls_errors_retries_and_percentiles(tmp_path: Path) -> 
 def test_a_servers_latency_is_of_all_its_tools_calls_together(folder: RunFolder) -> None:
     news = Tool("news", "News.", {"type": "object"}, "market", "news")
 
-    def calls(tool: str, times: list[float]) -> list[Played]:
-        turns = [turn(0, calls=[(tool, {}, result(seconds=each))]) for each in times]
-        episodes = [episode(task(tool), [each], member=number) for number, each in enumerate(turns)]
+    def calls(tool: str, times: list[float]) -> list[StoredEpisode]:
+        turns = [turn(0, calls=[(tool, {}, result(seconds=time))]) for time in times]
+        episodes = [episode(task(tool), [turn], member=number) for number, turn in enumerate(turns)]
         return [
-            Played(replace(each, tools=(*TOOLS, news)), Reward(1.0, {"outcome": 1.0})) for each in episodes
+            StoredEpisode(replace(episode, tools=(*TOOLS, news)), Reward(1.0, {"outcome": 1.0}))
+            for episode in episodes
         ]
 
     play_step(folder, 0, [*calls("quote", [0.1] * 9 + [3.0]), *calls("news", [1.0] * 10)])

@@ -26,7 +26,7 @@ from tests.dashboard.recorded import (
 from tests.dashboard.test_server import Served, serving
 from turnwise.config import Recipe
 from turnwise.dashboard.command import open_runs, write_export
-from turnwise.rollout.store import Played
+from turnwise.rollout.store import StoredEpisode
 from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Reward, StateProbe, Truth
@@ -118,7 +118,9 @@ def test_runs_are_laid_over_each_other(page: Any, served: Served) -> None:
 
 def test_health_shows_ratios_boundaries_and_alarms_at_their_steps(page: Any, served: Served) -> None:
     look(page, served, "health")
-    bounds = [float(each.get_attribute("data-bound")) for each in page.query_selector_all("[data-bound]")]
+    bounds = [
+        float(element.get_attribute("data-bound")) for element in page.query_selector_all("[data-bound]")
+    ]
     assert bounds == [0.8, 1.28]
     assert readout(page, "ratios-0") == {"tokens": "104"}
     rows = page.query_selector_all("#alarms tr[data-step]")
@@ -148,7 +150,7 @@ def test_the_list_is_filtered_and_leads_to_an_episode_and_its_group(page: Any, s
     assert "1.50 s" in text
     assert "2 retries" in text
     assert '{"symbol": "?"}' in text
-    assert [each.inner_text() for each in page.query_selector_all("#group .chip")] == ["1", "0"]
+    assert [chip.inner_text() for chip in page.query_selector_all("#group .chip")] == ["1", "0"]
     links = page.query_selector_all("#elsewhere tbody a")
     assert [link.inner_text() for link in links] == ["step 0", "step 1", "step 2", "step 3"]
     page.click("#side")
@@ -207,7 +209,7 @@ def test_of_tokens_that_were_not_kept_the_page_says_why(page: Any, served: Serve
 def test_what_could_not_be_judged_is_shown_as_that(page: Any, tmp_path: Path) -> None:
     with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
         of = replace(task("asked"), truth=Truth(probes=(StateProbe("quote", {}, "51.9"),)))
-        play_step(folder, 0, [Played(episode(of, [turn(0, "done")]), Reward(0.0, {"own:part": 0.0}))])
+        play_step(folder, 0, [StoredEpisode(episode(of, [turn(0, "done")]), Reward(0.0, {"own:part": 0.0}))])
         for served in serving(folder.path):
             look(page, served, "trajectories")
             assert page.inner_text("#list tbody .badge.bad") == "reward"
@@ -239,7 +241,7 @@ def test_tools_and_evaluations_agree_with_the_files(page: Any, served: Served) -
     assert page.inner_text("#change [data-label='all']").split("\t")[1] == "0.5"
     page.click("#evaluations [data-name='after'] a")
     page.wait_for_selector("#list a")
-    assert [each.inner_text() for each in page.query_selector_all("#list a")] == ["held0"]
+    assert [link.inner_text() for link in page.query_selector_all("#list a")] == ["held0"]
 
 
 def test_hostile_words_stay_words(page: Any, served: Served) -> None:

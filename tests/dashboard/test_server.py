@@ -27,7 +27,7 @@ from tests.dashboard.recorded import (
 )
 from turnwise.config import Recipe
 from turnwise.dashboard.command import address
-from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import MODULES, PAGE, bundle
 from turnwise.dashboard.runs import Runs
 from turnwise.dashboard.server import PATHS, application
@@ -64,7 +64,7 @@ class Served:
 def serving(run: Path, *beside: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[Served]:
     runs = Runs([run, *beside], run.parent / "cache")
     watch = Watch(runs, seconds=0.1)
-    app = application(runs, watch, Guard(host, 80, token), is_ending=lambda: server.should_exit)
+    app = application(runs, watch, RequestGuard(host, 80, token), is_ending=lambda: server.should_exit)
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -116,7 +116,7 @@ def test_an_episode_is_answered_with_its_tokens_and_advantage(served: Served) ->
     assert served.ask("tokens", id=third["id"])["advantage"] == 0.0  # both members earned the same
     assert found["has_pieces"]
     assert len(found["turns"][0]["pieces"]) == 4
-    assert [each["id"] for each in served.ask("group", id=first["id"])] == [first["id"], second["id"]]
+    assert [episode["id"] for episode in served.ask("group", id=first["id"])] == [first["id"], second["id"]]
     [evil] = served.ask("trajectories", task="evil")["rows"]
     assert served.ask("trajectory", id=evil["id"])["turns"][0]["text"] == HOSTILE
 
@@ -248,7 +248,7 @@ def test_runs_that_begin_later_appear_and_names_do_not_clash(tmp_path: Path) -> 
 
 
 def test_every_script_of_the_page_is_in_the_exported_one_and_no_name_twice() -> None:
-    scripts = {each.name for each in PAGE.iterdir() if each.name.endswith(".js")}
+    scripts = {child.name for child in PAGE.iterdir() if child.name.endswith(".js")}
     assert scripts == {f"{name}.js" for name in MODULES}
     found = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", bundle(), re.MULTILINE)
     assert len(found) == len(set(found))
@@ -256,8 +256,8 @@ def test_every_script_of_the_page_is_in_the_exported_one_and_no_name_twice() -> 
 
 
 def test_the_page_never_parses_what_it_is_given_as_markup() -> None:
-    for each in PAGE.iterdir():
-        words = each.read_text("utf-8")
+    for child in PAGE.iterdir():
+        words = child.read_text("utf-8")
         assert not re.search(
             r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|Function\(", words
         )
@@ -266,7 +266,7 @@ def test_the_page_never_parses_what_it_is_given_as_markup() -> None:
 
 
 def test_every_path_is_one_the_page_asks_for() -> None:
-    words = "".join(each.read_text("utf-8") for each in PAGE.iterdir())
+    words = "".join(child.read_text("utf-8") for child in PAGE.iterdir())
     assert set(re.findall(r'ask\("(\w+)"', words)) == set(PATHS)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from turnwise.config import HealthConfig, Recipe, Rule
-from turnwise.diagnostics.health import CHECKS, Alarm, Level, examine, why_halt
+from turnwise.diagnostics.health import CHECKS, Alarm, AlarmLevel, find_alarms, halt_reason
 
 HEALTHY = {
     "tokens/alignment": 1.0,
@@ -56,7 +56,7 @@ def alarms(**settings: Any) -> list[Alarm]:
     metrics, sections = settings.pop("metrics", {}), settings.pop("recipe", {})
     details = settings.pop("details", None)
     recipe = Recipe.model_validate({**sections, "health": settings})
-    return examine({**HEALTHY, **metrics}, recipe, details)
+    return find_alarms({**HEALTHY, **metrics}, recipe, details)
 
 
 def test_every_rule_of_the_recipe_has_a_check_and_a_case_here() -> None:
@@ -65,33 +65,33 @@ def test_every_rule_of_the_recipe_has_a_check_and_a_case_here() -> None:
 
 def test_a_healthy_first_step_raises_no_alarm() -> None:
     assert alarms() == []
-    assert why_halt([]) == ""
+    assert halt_reason([]) == ""
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_metric_past_its_limit_raises_its_alarm(name: str) -> None:
     [alarm] = alarms(metrics=SICK[name])
     assert alarm.name == name
-    assert alarm.level is (Level.HALT if name in HALTING else Level.WARNING)
+    assert alarm.level is (AlarmLevel.HALT if name in HALTING else AlarmLevel.WARNING)
     assert CHECKS[name].metric in alarm.message
     assert CHECKS[name].meaning in alarm.message
     assert "Try: " in alarm.message
-    assert bool(why_halt([alarm])) == (name in HALTING)
+    assert bool(halt_reason([alarm])) == (name in HALTING)
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_rule_can_be_off_warn_or_halt(name: str) -> None:
     threshold = getattr(HealthConfig(), name).threshold
 
-    def levels(action: str) -> list[Level]:
+    def levels(action: str) -> list[AlarmLevel]:
         return [
             alarm.level
             for alarm in alarms(metrics=SICK[name], **{name: {"action": action, "threshold": threshold}})
         ]
 
     assert levels("off") == []
-    assert levels("warn") == [Level.WARNING]
-    assert levels("halt") == [Level.HALT]
+    assert levels("warn") == [AlarmLevel.WARNING]
+    assert levels("halt") == [AlarmLevel.HALT]
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,13 @@ def test_a_wrongly_updated_reference_is_an_alarm() -> None:
 
 
 def test_metrics_that_a_step_does_not_have_are_skipped() -> None:
-    assert examine({}, Recipe()) == []
+    assert find_alarms({}, Recipe()) == []
 
 
 def test_halts_come_first_with_their_reasons() -> None:
     found = alarms(metrics={**SICK["kl_sampler"], **SICK["alignment"], **SICK["truncation"]})
     assert [alarm.name for alarm in found] == ["alignment", "kl_sampler", "truncation"]
-    assert why_halt(found) == found[0].message
+    assert halt_reason(found) == found[0].message
 
 
 def test_no_remedy_is_suggested_that_the_recipe_has_already() -> None:

@@ -18,7 +18,7 @@ from tests.mcp.leaks import descendants
 from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, training
 from turnwise.evaluate.report import read_report
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.tracking.ending import How, read_ending
 from turnwise.training.update import checkpoint
 
@@ -47,7 +47,7 @@ def episodes(run: Path, step: int) -> dict[tuple[str, str], tuple[int, ...]]:
     """The token ids of all episodes of a step, by task and episode."""
     return {
         (played.trajectory.task.id, played.trajectory.episode_id): tuple(played.trajectory.token_ids)
-        for played in read(run / "trajectories" / f"step-{step:06d}.jsonl")
+        for played in read_episodes(run / "trajectories" / f"step-{step:06d}.jsonl")
     }
 
 
@@ -118,7 +118,7 @@ def test_two_processes_play_and_learn_the_same_as_one(strategy: str, by_one: Pat
             for report in reports
         )
         assert ours == theirs
-        assert len(list(read(run / "evaluations" / f"{name}.trajectories.jsonl"))) == len(ours)
+        assert len(list(read_episodes(run / "evaluations" / f"{name}.trajectories.jsonl"))) == len(ours)
     assert json.loads((run / "recipe.json").read_text())["hardware"]["num_processes"] == 2
     parts = sorted(file.name for file in (run / "checkpoints" / "step-000003").glob("parts-*"))
     assert len(parts) == (0 if strategy == "data_parallel" else 2)

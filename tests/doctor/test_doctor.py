@@ -22,7 +22,7 @@ from tests.run.stage import write_model
 from tests.shown import recipe_in, shown_task, sound_setup, write_servers
 from tests.test_cli import SECRET, fresh, is_plain, no_torch, turnwise
 from turnwise.config import Recipe
-from turnwise.doctor import Finding, Level, examine, print_finding
+from turnwise.doctor import Finding, FindingLevel, examine, print_finding
 from turnwise.doctor.machine import check_device, check_disk, check_package, check_packages
 from turnwise.doctor.recipe import (
     check_model,
@@ -67,7 +67,7 @@ def listed(findings: AsyncIterator[Finding]) -> list[Finding]:
 def test_a_sound_setup_is_found_sound_after_a_real_episode(folder: Path) -> None:
     findings = found(folder)
     # Only what the machine itself lacks may be other than good.
-    assert {finding.what for finding in findings if finding.level is not Level.GOOD} <= {"sandbox"}
+    assert {finding.what for finding in findings if finding.level is not FindingLevel.GOOD} <= {"sandbox"}
     seen = {finding.what for finding in findings}
     assert {"Python", "torch", "peft", "renderers", "device", "disk", "sandbox"} <= seen
     assert of(findings, "server notebook")[0].detail.startswith("5 tools")
@@ -82,10 +82,10 @@ def test_a_server_that_cannot_start_is_bad_and_nothing_is_blamed_on_its_tasks(fo
     write_servers(folder, notebook=broken)
     findings = found(folder)
     [server] = of(findings, "server notebook")
-    assert server.level is Level.BAD
+    assert server.level is FindingLevel.BAD
     assert "no_such_module" in server.detail
     assert server.advice
-    assert [finding.level for finding in of(findings, "tasks")] == [Level.WARNING]
+    assert [finding.level for finding in of(findings, "tasks")] == [FindingLevel.WARNING]
     assert of(findings, "rollout")[0].detail.startswith("not tried")
     assert SECRET not in repr(findings)
 
@@ -99,7 +99,7 @@ def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_ta
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=1))
     loaded = load_servers(folder / "mcp.json", variables={})
     used = needed_servers(recipe_in(folder), loaded)
-    for needed, level in ((None, Level.BAD), (used, Level.WARNING)):
+    for needed, level in ((None, FindingLevel.BAD), (used, FindingLevel.WARNING)):
         findings = asyncio.run(reach_servers(loaded, needed)).findings
         [tickets], [far] = of([*findings], "server tickets"), of([*findings], "server far")
         assert (tickets.level, far.level) == (level, level)
@@ -113,7 +113,10 @@ def test_a_server_that_is_refused_and_that_no_task_uses_only_warns(folder: Path)
     other = {"command": sys.executable, "args": [SCRIBE], "env": {"OTHER_TOKEN": "x"}}
     write_servers(folder, **servers, other=other)
     loaded = load_servers(folder / "mcp.json", variables={})
-    for needed, level in ((None, Level.BAD), (needed_servers(recipe_in(folder), loaded), Level.WARNING)):
+    for needed, level in (
+        (None, FindingLevel.BAD),
+        (needed_servers(recipe_in(folder), loaded), FindingLevel.WARNING),
+    ):
         findings = asyncio.run(reach_servers(loaded, needed)).findings
         [other] = of([*findings], "server other")
         assert other.level is level
@@ -124,7 +127,7 @@ def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(fol
     save([shown_task(), task("t2", tools=("wriet",))], folder / "train.jsonl")
     reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     [finding] = check_tasks(recipe_in(folder), reached)
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "train.jsonl: row 2: tools.0" in finding.detail
     assert "did you mean 'write'" in finding.detail
 
@@ -136,14 +139,14 @@ def test_many_task_problems_are_counted_and_a_recipe_without_tasks_is_told_so(fo
     assert len(findings) == 6
     assert findings[-1].detail == "and 4 more problems"
     [finding] = check_tasks(Recipe(), reached)
-    assert finding.level is Level.WARNING
+    assert finding.level is FindingLevel.WARNING
     assert "tasks.train" in finding.detail
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "./runs/gone", "runs/one/export"])
 def test_a_model_folder_that_does_not_exist_is_bad_at_once(folder: Path, name: str) -> None:
     [finding] = listed(check_model(recipe_in(folder, f"model.path={name}"), None, ()))
-    assert (finding.what, finding.level) == ("model", Level.BAD)
+    assert (finding.what, finding.level) == ("model", FindingLevel.BAD)
     assert f"{name}: no such folder" in finding.detail
     assert "model.path" in finding.advice
 
@@ -153,14 +156,14 @@ def test_a_name_on_a_hub_that_cannot_be_reached_is_not_tried_for_minutes(
 ) -> None:
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     [finding] = listed(check_model(recipe_in(folder, "model.path=someone/a-model"), None, ()))
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "127.0.0.1 cannot be reached" in finding.detail
 
 
 def test_a_folder_without_weights_is_bad_with_what_loading_said(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     [finding] = listed(check_model(recipe_in(folder, f"model.path={tmp_path}/empty"), None, ()))
-    assert (finding.what, finding.level) == ("model", Level.BAD)
+    assert (finding.what, finding.level) == ("model", FindingLevel.BAD)
     assert "Error" in finding.detail
 
 
@@ -173,7 +176,7 @@ def test_weights_that_are_not_numbers_are_found_by_sampling(tmp_path: Path, fold
         metadata={"format": "pt"},
     )
     findings = listed(check_model(recipe_in(folder, f"model.path={broken}"), None, ()))
-    assert [finding.level for finding in findings] == [Level.GOOD, Level.BAD]
+    assert [finding.level for finding in findings] == [FindingLevel.GOOD, FindingLevel.BAD]
     assert findings[-1].what == "sampling"
     assert "logits that are not numbers" in findings[-1].detail
 
@@ -181,19 +184,19 @@ def test_weights_that_are_not_numbers_are_found_by_sampling(tmp_path: Path, fold
 def test_a_prompt_that_leaves_no_room_is_bad(folder: Path) -> None:
     recipe = recipe_in(folder, "rollout.tokens_per_episode=16")
     *_, finding = listed(check_model(recipe, shown_task(), ()))
-    assert (finding.what, finding.level) == ("sampling", Level.BAD)
+    assert (finding.what, finding.level) == ("sampling", FindingLevel.BAD)
     assert "rollout.tokens_per_episode is 16: raise it" in finding.detail
 
 
 def test_a_demonstration_that_no_longer_earns_its_outcome_is_bad(folder: Path) -> None:
     finding = asyncio.run(check_rollout(recipe_in(folder), shown_task("something else")))
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "without success" in finding.detail
 
 
 def test_a_demonstration_that_does_not_fit_the_limits_is_bad_and_names_them(folder: Path) -> None:
     finding = asyncio.run(check_rollout(recipe_in(folder, "rollout.tokens_per_turn=8"), shown_task()))
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "truncated" in finding.detail
     assert "rollout.tokens_per_turn" in finding.advice
 
@@ -212,7 +215,7 @@ def test_a_model_whose_memory_cannot_be_planned_is_a_warning_that_names_it(folde
     path = of_another_kind(folder, BloomConfig(vocab_size=640, hidden_size=32, n_layer=2, n_head=4))
     findings = listed(check_model(recipe_in(folder, f"model.path={path}"), shown_task(), ()))
     [finding] = of(findings, "model")
-    assert finding.level is Level.WARNING
+    assert finding.level is FindingLevel.WARNING
     assert "a BloomForCausalLM is not planned" in finding.detail
     assert "update.tokens_per_microbatch" in finding.advice
 
@@ -223,13 +226,13 @@ def test_adapters_that_a_model_cannot_have_are_bad(folder: Path) -> None:
     path = of_another_kind(folder, config)
     findings = listed(check_model(recipe_in(folder, f"model.path={path}"), shown_task(), ()))
     [finding] = of(findings, "model")
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "policy.lora_targets: adapters on MixtralExperts" in finding.detail
 
 
 def test_without_a_demonstration_the_model_itself_plays_and_its_silence_is_a_warning(folder: Path) -> None:
     finding = asyncio.run(check_rollout(recipe_in(folder), task("bare")))
-    assert finding.level is Level.WARNING
+    assert finding.level is FindingLevel.WARNING
     assert "played by the model: 0 tool calls" in finding.detail
     assert "turnwise sft" in finding.advice
 
@@ -239,7 +242,7 @@ def test_a_tool_that_is_down_during_the_episode_is_bad(folder: Path) -> None:
     result = ToolResult("1", "", Cause.OK, 0.0)
     broken = task("down", demonstration=(DemoTurn("", (down,), (result,)), DemoTurn("done")))
     finding = asyncio.run(check_rollout(recipe_in(folder), broken))
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "503" in finding.detail
 
 
@@ -254,36 +257,38 @@ def test_too_little_disk_is_bad_and_a_folder_that_is_not_there_yet_is_looked_for
     tmp_path: Path,
 ) -> None:
     enough = check_disk(tmp_path / "runs" / "deep", 1)
-    assert enough.level is Level.GOOD
+    assert enough.level is FindingLevel.GOOD
     assert str(tmp_path) in enough.detail
     short = check_disk(tmp_path / "runs", 10**18)
-    assert short.level is Level.BAD
+    assert short.level is FindingLevel.BAD
     assert "run.folder" in short.advice
 
 
 def test_a_missing_package_is_told_with_what_to_install() -> None:
-    finding = check_package("no-such-package", Level.BAD, "turnwise[models]")
-    assert (finding.level, finding.advice) == (Level.BAD, "pip install 'turnwise[models]'")
+    finding = check_package("no-such-package", FindingLevel.BAD, "turnwise[models]")
+    assert (finding.level, finding.advice) == (FindingLevel.BAD, "pip install 'turnwise[models]'")
     assert {finding.what for finding in check_packages(needs_models=True)} >= {"torch", "peft", "mcp"}
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="it is installed")
 def test_an_engine_that_is_not_installed_is_bad_before_anything_is_loaded(folder: Path) -> None:
     [finding] = of(found(folder, "engine.kind=vllm", "rollout.lockstep=false"), "vLLM")
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "turnwise[vllm]" in finding.advice
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_device_that_is_not_there_is_bad() -> None:
     finding = check_device("cuda")
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "model.device" in finding.advice
 
 
 def test_what_others_wrote_into_a_finding_stays_text() -> None:
     out = io.StringIO()
-    hostile = Finding("server \x1b[31m", Level.BAD, "[bold]red[/] \x1b]0;title\x07 \u202e", "[link]x[/]")
+    hostile = Finding(
+        "server \x1b[31m", FindingLevel.BAD, "[bold]red[/] \x1b]0;title\x07 \u202e", "[link]x[/]"
+    )
     print_finding(hostile, Console(file=out, force_terminal=False))
     assert is_plain(out.getvalue())
     assert "\u202e" not in out.getvalue()
@@ -312,6 +317,6 @@ def test_wrong_usage_of_the_doctor_is_one_line(folder: Path, args: list[str]) ->
 def test_an_engine_elsewhere_that_does_not_answer_is_found_at_once(folder: Path) -> None:
     recipe = recipe_in(folder, "engine.kind=remote", "engine.remote.url=http://127.0.0.1:9")
     finding = asyncio.run(check_remote(recipe))
-    assert finding.level is Level.BAD
+    assert finding.level is FindingLevel.BAD
     assert "http://127.0.0.1:9 is not there" in finding.detail
     assert "turnwise engine" in finding.advice

@@ -36,7 +36,7 @@ def test_both_ways_are_torchs_attention_with_its_log_sum_exp(way: object, kind: 
 
 @pytest.mark.parametrize("index", [None, [0, 2]])
 def test_two_contexts_merged_are_one(index: list[int] | None) -> None:
-    query, key, value = (each[0] for each in tensors(4, 9, 9))
+    query, key, value = (tensor[0] for tensor in tensors(4, 9, 9))
     seen = None if index is None else torch.tensor(index)
     first = attend(query[None], key[None, :, :5], value[None, :, :5], 1.0)
     some = query if seen is None else query[:, seen]

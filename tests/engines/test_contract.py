@@ -136,7 +136,9 @@ def test_a_batch_is_answered_one_by_one_and_a_bad_request_spoils_no_other(name: 
         other = MAKERS[name]()
         alone = [await other.complete(prompts[seed], sampling, seed) for seed in (0, 2, 3)]
         await other.close()
-        assert [answers[seed].token_ids for seed in (0, 2, 3)] == [each.token_ids for each in alone]
+        assert [answers[seed].token_ids for seed in (0, 2, 3)] == [
+            completion.token_ids for completion in alone
+        ]
         await engine.forget()
         assert (await engine.complete(PROMPT, sampling, 0)).token_ids == alone[0].token_ids
         await engine.close()

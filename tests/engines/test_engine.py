@@ -47,7 +47,7 @@ def test_seeds_and_prompts_make_different_draws() -> None:
         prompt = some_ids(random.Random(0), 20)
         async with running(qwen3()) as engine:
             jobs = (engine.complete(prompt, Sampling(max_tokens=12), seed) for seed in range(8))
-            assert len({each.token_ids for each in await asyncio.gather(*jobs)}) == 8
+            assert len({completion.token_ids for completion in await asyncio.gather(*jobs)}) == 8
 
     asyncio.run(scenario())
 
@@ -234,14 +234,14 @@ def test_one_rows_broken_numbers_do_not_spoil_its_neighbours() -> None:
         sampling = Sampling(max_tokens=30, temperature=0)
         async with running(qwen3()) as engine:
             expected = [await engine.complete(prompt, sampling, 0) for prompt in sound]
-        if any(13 in each.token_ids for each in expected):
+        if any(13 in completion.token_ids for completion in expected):
             pytest.skip("the sound ones sample the broken token")
         async with running(model) as engine:
             jobs = [engine.complete(prompt, sampling, 0) for prompt in ([*[1] * 60, 13], *sound)]
             broken, *results = await asyncio.gather(*jobs, return_exceptions=True)
             assert isinstance(broken, EngineDown)
-            assert [each.token_ids for each in results if isinstance(each, Completion)] == [
-                each.token_ids for each in expected
+            assert [result.token_ids for result in results if isinstance(result, Completion)] == [
+                completion.token_ids for completion in expected
             ]
             # The row it left is used again.
             again = await engine.complete(sound[1], sampling, 0)
@@ -351,7 +351,7 @@ def test_the_model_can_still_be_called_as_usual() -> None:
         ids = some_ids(random.Random(0), 25)
         async with running(model) as engine:
             await engine.complete(ids, Sampling(max_tokens=3), 0)
-        ours, plain = (plain_logprobs(each, ids[:5], ids[5:]) for each in (model, qwen3()))
+        ours, plain = (plain_logprobs(network, ids[:5], ids[5:]) for network in (model, qwen3()))
         assert ours == pytest.approx(plain, abs=1e-5)
 
     asyncio.run(scenario())

@@ -170,7 +170,7 @@ def test_a_completion_under_way_finishes_under_the_weights_it_began_with() -> No
                 await asyncio.sleep(0.001)
             await engine.publish(qwen3(7).state_dict(), 1)
             completions = await asyncio.gather(*jobs)
-            assert [each.policy_version for each in completions] == [0, 0, 1, 1]
+            assert [completion.policy_version for completion in completions] == [0, 0, 1, 1]
             for prompt, completion in zip(prompts, completions, strict=True):
                 model = qwen3(7 if completion.policy_version else 0)
                 assert worst_gap(model, prompt, completion) <= CLOSE

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
-from turnwise.engines.replies import Reply
+from turnwise.engines.replies import EndpointReply
 from turnwise.protocols import EngineDown
 from turnwise.types import Finish, FormatErrorKind, Tool, ToolCall
 
@@ -83,8 +83,8 @@ def called(name: str, arguments: str) -> dict[str, Any]:
     return {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
 
 
-def ask(served: Served, *messages: ChatMessage, key: str = KEY, **options: Any) -> Reply:
-    async def scenario() -> Reply:
+def ask(served: Served, *messages: ChatMessage, key: str = KEY, **options: Any) -> EndpointReply:
+    async def scenario() -> EndpointReply:
         endpoint = OpenAIEndpoint(served.url, "teacher", key=key, **options)
         try:
             return await endpoint.chat(messages or [ChatMessage("user", "hello")], [PRICE], seed=3)

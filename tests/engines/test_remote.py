@@ -147,8 +147,8 @@ def test_a_client_that_goes_away_gives_back_its_place(server: Serving) -> None:
                 for n in range(120)
             ]
             await asyncio.sleep(0.5)
-            for each in long:
-                each.cancel()
+            for completion in long:
+                completion.cancel()
             await asyncio.gather(*long, return_exceptions=True)
             started = time.perf_counter()
             await engine.complete([1, 2, 3], Sampling(max_tokens=300), 0)

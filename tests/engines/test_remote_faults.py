@@ -26,12 +26,12 @@ from tests.engines.served import (
 from tests.rollout.stage import leasing, notebook, small_chat, task
 from tests.rollout.test_exactness import EagerChat, plain_logprobs, tiny_model
 from turnwise.engines.server import Streamed
-from turnwise.engines.wire import BEAT_SECONDS, Line
+from turnwise.engines.wire import BEAT_SECONDS, AnswerLine
 from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import Collector, Plan
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionPlan, Collector
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.types import Completion, Finish, Sampling, Stop
 
 PROMPT = some_ids(random.Random(7), 60)
@@ -80,8 +80,8 @@ def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_be
         ):
             await pool.connect()
             await engine.publish(tiny_model(2).state_dict(), 9)
-            playing = player(engine, EagerChat(small_chat()), Limits(tokens_per_turn=60), Sampling())
-            plan = Plan(group_size=3, num_parallel_episodes=6)
+            playing = player(engine, EagerChat(small_chat()), EpisodeLimits(tokens_per_turn=60), Sampling())
+            plan = CollectionPlan(group_size=3, num_parallel_episodes=6)
             collector = Collector(playing, leasing(pool), Rewards(), plan)
             async with collector.collecting(tasks, 5) as groups:
                 while collector.progress.num_finished < 4 or len(engine._jobs) < 3:
@@ -95,7 +95,7 @@ def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_be
         assert progress.num_lost == progress.failures[Stop.ENGINE_DOWN]
         assert progress.num_groups_dropped == 0
         assert progress.num_started == progress.num_finished + progress.num_lost == 15 + progress.num_lost
-        for trajectory in (each for group in collected for each in group.trajectories):
+        for trajectory in (trajectory for group in collected for trajectory in group.trajectories):
             assert {turn.completion.policy_version for turn in trajectory.turns} == {9}
             plain = plain_logprobs(tiny_model(2), trajectory)
             gaps = [
@@ -184,9 +184,9 @@ def test_a_server_gives_signs_of_life_until_it_has_an_answer() -> None:
 
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_later(1.5 * BEAT_SECONDS, future.set_result, None)
-        answer = Streamed({future: 0}, lambda number, _: Line(number=number, policy_version=5))
+        answer = Streamed({future: 0}, lambda number, _: AnswerLine(number=number, policy_version=5))
         await answer({}, asyncio.Future, send)  # a client that stays
-        assert [each.get("body") for each in sent] == [None, b"\n", b'{"policy_version": 5}\n', b""]
+        assert [body.get("body") for body in sent] == [None, b"\n", b'{"policy_version": 5}\n', b""]
 
     asyncio.run(scenario())
 

@@ -59,7 +59,7 @@ def test_logits_that_are_not_numbers_show_in_their_own_row_only() -> None:
     logits = torch.tensor([[0.0, 1.0], [math.nan, 1.0], [math.inf, 1.0], [-math.inf, -math.inf]])
     for temperature in (1.0, 0.0):
         _, logprobs = sample(logits, [Draw(0.7, temperature, 1.0)] * 4)
-        assert [math.isfinite(each) for each in logprobs] == [True, False, False, False]
+        assert [math.isfinite(logprob) for logprob in logprobs] == [True, False, False, False]
 
 
 def test_a_stream_depends_on_seed_prompt_and_position_and_on_nothing_else() -> None:

@@ -122,10 +122,10 @@ async def mistakes_are_named(engine: VllmEngine) -> None:
 async def a_cancelled_completion_makes_room(engine: VllmEngine) -> None:
     long = [asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=700), n)) for n in range(16)]
     await asyncio.sleep(0.3)
-    for each in long:
-        each.cancel()
+    for completion in long:
+        completion.cancel()
     await asyncio.gather(*long, return_exceptions=True)
-    assert all(each.cancelled() for each in long)
+    assert all(completion.cancelled() for completion in long)
     assert len((await engine.complete(PROMPT, Sampling(max_tokens=3), 0)).token_ids) == 3
 
 
@@ -174,8 +174,8 @@ def policy_of(seed: int) -> Policy:
     policy = Policy(model(), PolicyConfig(lora_rank=4, lora_alpha=8.0), seed=0)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for each in policy.trainable.values():
-            each.copy_(torch.randn(each.shape, generator=generator) * 0.2)
+        for parameter in policy.trainable.values():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
     return policy
 
 
@@ -289,7 +289,7 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model().save_pretrained(folder)
         # adapters first: a Ctrl-C is most likely to reach the first engine of a process
-        for name in [each for each in PLAYED if each in sys.argv] or ("adapters", "whole"):
+        for name in [scenario for scenario in PLAYED if scenario in sys.argv] or ("adapters", "whole"):
             rank = {"lora_rank": 4} if name == "adapters" else {}
             await play(VllmEngine(folder, settings(**rank)), PLAYED[name])
 

@@ -19,7 +19,7 @@ from tests.servers.provider import LoopbackProvider
 from turnwise.config import Recipe
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.evaluate.report import (
-    Report,
+    EvaluationReport,
     figures,
     print_comparison,
     print_report,
@@ -27,7 +27,7 @@ from turnwise.evaluate.report import (
     write_report,
 )
 from turnwise.evaluate.summary import EpisodeRecord
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.types import DemoTurn, Task
 
 
@@ -64,7 +64,7 @@ def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) 
     assert found["by_family"]["good"]["pass_hat_k"] == {"1": 1.0, "2": 1.0}
     assert found["by_family"]["bad"]["success"]["value"] == 0.0
     assert found["num_sampled_tokens"] == sum(episode.num_tokens for episode in report.episodes) > 0
-    assert len(list(read(out.with_name("trajectories.jsonl")))) == 4
+    assert len(list(read_episodes(out.with_name("trajectories.jsonl")))) == 4
 
 
 def test_a_rollout_keeps_every_episode_and_prints_some(
@@ -72,7 +72,7 @@ def test_a_rollout_keeps_every_episode_and_prints_some(
 ) -> None:
     out = tmp_path / "trajectories.jsonl"
     asyncio.run(play_groups(recipe, TASKS, out=out, num_shown=1))
-    assert len(list(read(out))) == 4
+    assert len(list(read_episodes(out))) == 4
     printed = capsys.readouterr().out
     assert printed.count("· reward") == 1, "num_shown is 1"
     summary = printed[printed.index("4 episodes of 2 tasks in ") :].splitlines()
@@ -167,13 +167,13 @@ def test_the_key_of_an_endpoint_is_read_from_dotenv(
     assert provider.requests[0].headers["authorization"] == "Bearer sk-from-dotenv"
 
 
-def report_of(model: str, rates: dict[str, list[bool]]) -> Report:
+def report_of(model: str, rates: dict[str, list[bool]]) -> EvaluationReport:
     episodes = tuple(
         EpisodeRecord(name, name[0], "easy", is_success, 2, 10, 1, 0, 0)
         for name, outcomes in rates.items()
         for is_success in outcomes
     )
-    return Report(model, 2, 1.0, 1.0, len(rates), 0, episodes)
+    return EvaluationReport(model, 2, 1.0, 1.0, len(rates), 0, episodes)
 
 
 def test_a_comparison_pairs_tasks_and_reports_those_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +193,7 @@ def test_tasks_that_could_not_be_played_count_as_missing_and_not_as_failures(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     report = report_of("m", {"x1": [True, True]})
-    short = Report("m", 2, 1.0, 1.0, 3, 5, report.episodes)
+    short = EvaluationReport("m", 2, 1.0, 1.0, 3, 5, report.episodes)
     assert short.num_tasks_missing == 2
     assert figures(short)["all"]["success"]["value"] == 1.0
     print_report(short)
@@ -202,7 +202,7 @@ def test_tasks_that_could_not_be_played_count_as_missing_and_not_as_failures(
 
 def test_an_empty_evaluation_is_rejected_and_an_invalid_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no task could be played"):
-        write_report(Report("m", 1, 1.0, 1.0, 1, 3, ()), tmp_path / "eval.json")
+        write_report(EvaluationReport("m", 1, 1.0, 1.0, 1, 3, ()), tmp_path / "eval.json")
     assert not (tmp_path / "eval.json").exists()
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match=r"other\.json: not an eval\.json"):

@@ -33,7 +33,7 @@ def test_turns_of_many_episodes_at_once_have_the_models_logprobs(make: Any, dtyp
         tools = some_ids(source, 150)
         async with running(make(), device=DEVICE, dtype=dtype, prefill_chunk=64, max_batch=6) as engine:
             prompts = [tools + some_ids(source, 1 + 3 * number) for number in range(8)]
-            gaps = await asyncio.gather(*(turns(engine, each, n) for n, each in enumerate(prompts)))
+            gaps = await asyncio.gather(*(turns(engine, prompt, n) for n, prompt in enumerate(prompts)))
             assert max(gaps) <= CLOSE[dtype]
             assert engine.counts.num_reused > 8 * 140, "the common prompt is computed once"
 

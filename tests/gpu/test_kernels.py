@@ -13,12 +13,12 @@ from tests.training.test_attention import DEEP, gap, mask_of, tree_of
 from tests.training.test_flash import run
 from tests.training.test_norms import FUSED
 from turnwise.training.kernels import attention
-from turnwise.training.kernels.attention import Plan
+from turnwise.training.kernels.attention import AttentionPlan
 from turnwise.training.kernels.flash import FlashTreeAttention, plan_flash
 from turnwise.training.kernels.norms import FusedNorm
 from turnwise.training.kernels.triton_attention import HOPPER, TritonTreeAttention, can_triton, plan_triton
 from turnwise.training.model.policy import Policy
-from turnwise.training.packing.tree import Segment, Tree
+from turnwise.training.packing.tree import Tree, TreeSegment
 
 pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="these kernels are a GPU's own")
 GPU = torch.device(DEVICE)
@@ -26,7 +26,7 @@ GPU = torch.device(DEVICE)
 TREES = {
     "a deep tree": DEEP,
     "many short tails": tree_of([[0, 190], *([150, 30 + number % 7] for number in range(40))]),
-    "one long row": Tree((Segment(0, 2500, 2500),)),
+    "one long row": Tree((TreeSegment(0, 2500, 2500),)),
     "rows that share nothing": tree_of([[0, 129], [0, 128], [0, 1], [0, 300]]),
     "a token at a time": tree_of([[0, 130], *([128, 1] for _ in range(5))]),
 }
@@ -90,19 +90,19 @@ def draw(tree: Tree, heads: tuple[int, int], dim: int, num_before: int, dtype: t
 
 def attend(kind: Any, plan: Any, inputs: list[Tensor]) -> list[Tensor]:
     grad_out, *rest = inputs
-    leaves = [each.clone().requires_grad_() for each in rest]
+    leaves = [tensor.clone().requires_grad_() for tensor in rest]
     out = kind.apply(*leaves[:3], plan, leaves[0].shape[-1] ** -0.5, *leaves[3:])
     return [out.detach(), *torch.autograd.grad(out, leaves, grad_out)]
 
 
 def in_double(tree: Tree, inputs: list[Tensor]) -> list[Tensor]:
     grad_out, *rest = inputs
-    leaves = [each.double().requires_grad_() for each in rest]
+    leaves = [tensor.double().requires_grad_() for tensor in rest]
     before = leaves[3:]
     keys = [torch.cat([before[place], own]) if before else own for place, own in enumerate(leaves[1:3])]
     own = mask_of(tree)
     mask = torch.cat([own.new_ones(len(own), len(keys[0]) - len(own)), own], 1).to(GPU)
-    by_head = [each.transpose(0, 1)[None] for each in (leaves[0], *keys)]
+    by_head = [tensor.transpose(0, 1)[None] for tensor in (leaves[0], *keys)]
     out = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=mask, enable_gqa=True)
     out = out[0].transpose(0, 1)
     return [out.detach(), *torch.autograd.grad(out, leaves, grad_out.double())]
@@ -116,8 +116,8 @@ def test_a_hopper_gpu_uses_the_triton_kernels(dim: int) -> None:
         for heads in (4, 2)
     )
     assert can_triton(query, key)
-    tree = Tree((Segment(0, 850, 850),))
-    out, _ = attention.forward(torch.nn.Module(), query, key, key, None, tree_plan=Plan(tree, GPU))
+    tree = Tree((TreeSegment(0, 850, 850),))
+    out, _ = attention.forward(torch.nn.Module(), query, key, key, None, tree_plan=AttentionPlan(tree, GPU))
     node = out.grad_fn
     while node is not None and "TreeAttention" not in node.name():
         node = node.next_functions[0][0]
@@ -135,5 +135,5 @@ def test_heads_that_the_triton_kernels_do_not_take_run_on_flash_attention() -> N
 @pytest.mark.parametrize("kernels", ["plain", "fused"])
 def test_the_recipe_says_whether_norms_are_fused(kernels: str) -> None:
     policy = Policy(qwen3(), LORA.model_copy(update={"kernels": kernels}), device=DEVICE)
-    count = sum(isinstance(each, FusedNorm) for each in policy.model.modules())
+    count = sum(isinstance(module, FusedNorm) for module in policy.model.modules())
     assert count == (FUSED["qwen3"][1] if kernels == "fused" else 0)

@@ -28,9 +28,11 @@ def test_adapters_learn_on_a_packed_base_and_the_engine_follows(tmp_path: Path, 
     qwen3(head_dim=32).save_pretrained(tmp_path / "model")
     settings = ModelConfig(path=str(tmp_path / "model"), quantisation="nf4", device=DEVICE)
     base = load_model(settings)
-    assert any(is_quantised(each) for each in base.parameters())
+    assert any(is_quantised(parameter) for parameter in base.parameters())
     plain = qwen3(head_dim=32)
-    plain.load_state_dict({name: each.cpu() for name, each in plain_weights(base).items()}, strict=False)
+    plain.load_state_dict(
+        {name: plain_weight.cpu() for name, plain_weight in plain_weights(base).items()}, strict=False
+    )
     scenario = Scenario(
         {
             "policy": {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8},
@@ -50,7 +52,9 @@ def test_adapters_learn_on_a_packed_base_and_the_engine_follows(tmp_path: Path, 
             await engine.publish(policy.adapter(), 1)
             completion = await engine.complete(prompt, Sampling(max_tokens=12), 1)
         learned = qwen3(head_dim=32)
-        learned.load_state_dict({name: each.cpu() for name, each in policy.weights().items()}, strict=False)
+        learned.load_state_dict(
+            {name: weight.cpu() for name, weight in policy.weights().items()}, strict=False
+        )
         expected = plain_logprobs(learned, prompt, completion.token_ids)
         return max(abs(a - b) for a, b in zip(expected, completion.logprobs, strict=True))
 

@@ -53,9 +53,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Started
     root = tmp_path_factory.mktemp("runs")
     started = {name: start(root / f"run{number}", keys) for number, (name, keys) in enumerate(RUNS.items())}
     yield started
-    for each in started.values():
-        each.process.kill()
-        each.process.wait()
+    for process in started.values():
+        process.process.kill()
+        process.process.wait()
 
 
 def start(folder: Path, keys: dict[str, str]) -> Started:
@@ -78,10 +78,10 @@ def test_two_steps_change_the_policy_and_agree_with_the_sampler(name: str, runs:
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     updates = [line["metrics"] for line in lines if line["kind"] == "update"]
     assert len(updates) == 2
-    for each in updates:
-        assert each["gradient/norm"] > 0
+    for update in updates:
+        assert update["gradient/norm"] > 0
         # asynchronous samples may be of weights an update old
-        assert each["kl/sampler"] < (5e-2 if "async" in name or "bfloat16" in name else 1e-3)
+        assert update["kl/sampler"] < (5e-2 if "async" in name or "bfloat16" in name else 1e-3)
 
 
 @pytest.mark.skipif(DEVICE != "cuda", reason="only an NVIDIA GPU has these figures")

@@ -28,10 +28,10 @@ ONE_EACH = {"tokens_per_microbatch": 1}
 def result_of(scenario: Scenario, device: str) -> tuple[dict[str, Tensor], dict[str, float]]:
     trainer = new_trainer(scenario, device=device)
     result = learn(scenario, trainer)
-    return {name: each.cpu() for name, each in joined([trainer.tensors()]).items()}, result.metrics
+    return {name: tensor.cpu() for name, tensor in joined([trainer.tensors()]).items()}, result.metrics
 
 
-CASES = {name: each for name, each in SCENARIOS.items() if name not in ("bfloat16", "spoiled")}
+CASES = {name: scenario for name, scenario in SCENARIOS.items() if name not in ("bfloat16", "spoiled")}
 CASES["turns"] = Scenario({"algorithm": {"advantage": "turn"}})
 
 
@@ -56,9 +56,9 @@ def test_an_update_in_fp32_is_the_cpus(name: str, kernels: str) -> None:
 
 def test_a_loss_that_is_no_number_leaves_the_weights_as_they_were() -> None:
     trainer = new_trainer(SCENARIOS["spoiled"], device=DEVICE)
-    before = {name: each.cpu().clone() for name, each in trainer.policy.weights().items()}
+    before = {name: weight.cpu().clone() for name, weight in trainer.policy.weights().items()}
     assert learn(SCENARIOS["spoiled"], trainer).skipped
-    assert all(each.cpu().equal(before[name]) for name, each in trainer.policy.weights().items())
+    assert all(weight.cpu().equal(before[name]) for name, weight in trainer.policy.weights().items())
 
 
 # --- bfloat16: the flash kernels --------------------------------------------------------------------------

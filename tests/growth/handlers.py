@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.chat import tokenizers
 from turnwise.chat import hermes
-from turnwise.chat.guard import Guard
+from turnwise.chat.guard import TextGuard
 from turnwise.commands import replay, unknown_tickers
 from turnwise.config import load_recipe
 from turnwise.dashboard.appended_file import lines_from
@@ -32,7 +32,7 @@ from turnwise.rewards.judge import read_verdict
 from turnwise.runtime import environment, secret_values
 from turnwise.runtime.addresses import host_of
 from turnwise.runtime.line_splitter import LineSplitter
-from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.retry_after import retry_after_seconds
 from turnwise.runtime.terminal import printable
 from turnwise.tasks import load, recording
 from turnwise.tracking.json_lines import Lines
@@ -55,16 +55,16 @@ def encoded(text: str) -> bytes:
 
 
 @cache
-def guard() -> Guard:
-    return Guard(tokenizers.qwen3(), hermes.TAGS)
+def guard() -> TextGuard:
+    return TextGuard(tokenizers.qwen3(), hermes.TAGS)
 
 
 @cache
-def guard_without_letters() -> Guard:
+def guard_without_letters() -> TextGuard:
     """Of a vocabulary that writes its unknown token, which is special, for every character it lacks."""
     tokenizer = Tokenizer(models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")  # type: ignore[assignment]
-    return Guard(PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>"))
+    return TextGuard(PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>"))
 
 
 def matching(matcher: Matcher, value: Any) -> Handler:
@@ -253,7 +253,7 @@ HANDLERS: Mapping[str, Handler] = {
     "Schema.first_error": Handler(checks_output, 1 << 16),
     "replies.read_reply": Handler(reads_reply),
     "wire.read_line": Handler(reads_engine_reply),
-    "asked_seconds": Handler(asked_seconds, 1 << 16),
+    "asked_seconds": Handler(retry_after_seconds, 1 << 16),
     # a client's bytes
     "wire.read_asks": Handler(reads_asks),
     "wire.unpack": Handler(unpacks_weights),

@@ -15,7 +15,7 @@ from tests.integrations.stage import ModelClient
 from turnwise.config import Recipe, load_recipe
 from turnwise.integrations.skyrl.experiment import TurnwiseExp, checked_config, num_gpus
 from turnwise.integrations.skyrl.generator import TurnwiseGenerator
-from turnwise.integrations.skyrl.launch import find_spec, foretell, launch
+from turnwise.integrations.skyrl.launch import find_spec, launch, preview
 from turnwise.integrations.skyrl.translation import translate
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -114,6 +114,6 @@ def test_missing_modules_are_reported_before_ray_is_started(tmp_path: Path) -> N
         launch(recipe, "run", say=said.append)
     assert not ray.is_initialized()
     assert not list(tmp_path.iterdir())
-    lines, problems = foretell(recipe, "run")
+    lines, problems = preview(recipe, "run")
     assert any(line.startswith("not installed here: vllm") for line in lines)
     assert problems == []

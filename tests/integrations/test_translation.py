@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from turnwise.cli import app
 from turnwise.config import Recipe, changed_recipe, load_recipe
-from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, foretell
+from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, preview
 from turnwise.integrations.skyrl.translation import READ_BY_EPISODES, WITHOUT_COUNTERPART, leaves, translate
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -198,7 +198,7 @@ def test_a_dry_run_reports_servers_with_too_few_calls_for_the_players(tmp_path: 
     options = {"max_concurrency": 2}
     server = {"url": "http://127.0.0.1:9/mcp", "turnwise": options}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"far": server}}))
-    lines, problems = foretell(changed(f"tools.mcp={tmp_path}/mcp.json", "skyrl.num_players=3"), "run")
+    lines, problems = preview(changed(f"tools.mcp={tmp_path}/mcp.json", "skyrl.num_players=3"), "run")
     [problem] = problems
     assert "server 'far': turnwise.max_concurrency is 2, and 3 workers share it" in problem
     assert lines[-1].endswith("nothing was started or written")

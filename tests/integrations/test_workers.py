@@ -17,7 +17,7 @@ import ray
 from tests.integrations.stage import MODEL, ModelClient, write_recipe
 from tests.mcp.leaks import descendants
 from turnwise.config import Recipe
-from turnwise.integrations.skyrl.player import Order, Outcome, Player
+from turnwise.integrations.skyrl.player import Order, OrderOutcome, Player
 from turnwise.integrations.skyrl.workers import Workers
 from turnwise.tasks.load import load
 
@@ -48,7 +48,7 @@ def orders_of(recipe: Recipe) -> list[Order]:
     ]
 
 
-async def played_here(recipe: Recipe, orders: list[Order]) -> list[Outcome]:
+async def played_here(recipe: Recipe, orders: list[Order]) -> list[OrderOutcome]:
     client = ModelClient(recipe)
     player = Player(recipe, client, MODEL)
     outcomes = list(await asyncio.gather(*(player.play(order) for order in orders)))
@@ -57,7 +57,9 @@ async def played_here(recipe: Recipe, orders: list[Order]) -> list[Outcome]:
     return outcomes
 
 
-async def played_there(workers: Workers, orders: list[Order]) -> tuple[list[Outcome], set[int], set[int]]:
+async def played_there(
+    workers: Workers, orders: list[Order]
+) -> tuple[list[OrderOutcome], set[int], set[int]]:
     """All outcomes; the processes of the killed worker, and those of the other."""
     pids = await asyncio.gather(*(actor.__ray_call__.remote(_pid) for actor in workers.actors))
     playing = [asyncio.ensure_future(workers.play(order)) for order in orders]
@@ -78,7 +80,7 @@ def _pid(player: Any) -> int:
     return os.getpid()
 
 
-def ids_of(outcomes: list[Outcome]) -> list[list[tuple[int, ...]]]:
+def ids_of(outcomes: list[OrderOutcome]) -> list[list[tuple[int, ...]]]:
     return [
         [trajectory.token_ids for trajectory in outcome.group.trajectories]
         for outcome in outcomes

@@ -227,13 +227,13 @@ def test_of_those_that_wait_for_an_open_breaker_one_goes_ahead_and_the_others_wh
         gate.breaker.failed()
         waiting = [asyncio.create_task(gate.patient()) for _ in range(5)]
         await asyncio.sleep(0.15)
-        assert not any(each.done() for each in waiting), "before its time nobody goes"
+        assert not any(task.done() for task in waiting), "before its time nobody goes"
         await asyncio.sleep(0.3)
-        assert sum(each.done() for each in waiting) == 1
+        assert sum(task.done() for task in waiting) == 1
         async with gate.entered():
             gate.breaker.failed()
         await asyncio.sleep(0.2)
-        assert sum(each.done() for each in waiting) == 1, "the trial failed: all wait for the next"
+        assert sum(task.done() for task in waiting) == 1, "the trial failed: all wait for the next"
         gate.breaker.succeeded()
         await asyncio.wait_for(asyncio.gather(*waiting), 1)
 

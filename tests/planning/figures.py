@@ -13,7 +13,7 @@ from rich.console import Console
 from tests.planning.shaped import QWEN3_06B, SEVEN_B
 from turnwise.config import load_recipe
 from turnwise.doctor.plan import print_plan
-from turnwise.planning import Plan, plan_memory
+from turnwise.planning import MemoryPlan, plan_memory
 from turnwise.runtime.devices import Memory
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def replaced(page: str, blocks: dict[str, str]) -> str:
     return page
 
 
-def _plan(name: str, folder: Path, *overrides: str) -> Plan:
+def _plan(name: str, folder: Path, *overrides: str) -> MemoryPlan:
     device, _, shape = ROWS[name]
     file = ROOT / "recipes" / f"{name.split(maxsplit=1)[0]}.toml"
     if load_recipe(file).model.path.startswith("Qwen/"):

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 from tests.training.drawn import GIVEN, OWN, sample
 from turnwise.assembly.workbench import load_model, transformers_engine
 from turnwise.config import Recipe, load_recipe
-from turnwise.planning import Plan, load_config, plan_memory
+from turnwise.planning import MemoryPlan, load_config, plan_memory
 from turnwise.runtime.devices import choose_device
 from turnwise.training.model.policy import Policy
 from turnwise.training.model.quantised import twin
@@ -131,7 +131,7 @@ def bases(recipe: Recipe) -> tuple[Any, Any]:
     return base, twin(base)
 
 
-def planned_bytes(plan: Plan) -> int:
+def planned_bytes(plan: MemoryPlan) -> int:
     """The planned bytes of tensors, without those of CUDA itself."""
     return sum(part.num_bytes for part in plan.parts if part.name != "CUDA itself")
 

@@ -16,11 +16,11 @@ from tests.planning.shaped import QWEN3_06B, SEVEN_B
 from tests.test_cli import turnwise
 from turnwise.config import Recipe, load_recipe
 from turnwise.planning import (
-    Plan,
-    Unplannable,
+    MemoryPlan,
+    UnsupportedArchitecture,
     check_device_limits,
     load_config,
-    plan_anywhere,
+    plan_for_recipe,
     plan_memory,
 )
 from turnwise.planning.meta_memory import MemoryCounter
@@ -46,7 +46,7 @@ def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
     return load_recipe(None, [f"model.path={folder}", *overrides])
 
 
-def parts(plan: Plan) -> dict[str, int]:
+def parts(plan: MemoryPlan) -> dict[str, int]:
     return {part.name: part.num_bytes for part in plan.parts}
 
 
@@ -156,7 +156,7 @@ def test_experts_are_planned_in_every_type(tmp_path: Path, dtype: str) -> None:
 def test_the_plan_rejects_adapters_that_cannot_be_merged_as_a_run_does(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"policy\.lora_targets: adapters on MixtralExperts") as rejected:
         plan_memory(recipe(tmp_path, MIXTRAL), "cpu", None)
-    assert not isinstance(rejected.value, Unplannable)
+    assert not isinstance(rejected.value, UnsupportedArchitecture)
     attention_only = 'policy.lora_targets=["q_proj", "v_proj"]'
     plan = plan_memory(recipe(tmp_path, MIXTRAL, attention_only), "cpu", None)
     assert parts(plan)["policy: adapters"] == 4 * 4 * 16 * (256 + 256 + 256 + 128)
@@ -167,7 +167,7 @@ def test_the_plan_rejects_adapters_that_cannot_be_merged_as_a_run_does(tmp_path:
     [(BLOOM, "BloomForCausalLM"), (MambaConfig(hidden_size=64, num_hidden_layers=2), "MambaForCausalLM")],
 )
 def test_an_unsupported_architecture_is_named(tmp_path: Path, config: Any, name: str) -> None:
-    with pytest.raises(Unplannable, match=rf"the memory of a {name} is not planned \(\w+: .+\)"):
+    with pytest.raises(UnsupportedArchitecture, match=rf"the memory of a {name} is not planned \(\w+: .+\)"):
         plan_memory(recipe(tmp_path, config, "policy.tuning=full"), "cpu", None)
 
 
@@ -193,7 +193,7 @@ def test_a_tensor_too_large_for_mps_is_rejected_before_loading(tmp_path: Path) -
 def test_a_missing_device_is_planned_for_without_its_memory(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    found = plan_anywhere(recipe(tmp_path, QWEN3_06B, "model.device=cuda"))
+    found = plan_for_recipe(recipe(tmp_path, QWEN3_06B, "model.device=cuda"))
     assert (found.device, found.memory) == ("cuda", None)
     assert not found.fits
 

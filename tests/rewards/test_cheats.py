@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.rewards.episodes import HISTORY, POST, QUOTE, STORE, did, episode, garbled, said, together
-from turnwise.rewards import Part, Rewards
+from turnwise.rewards import Rewards, RewardTerm
 from turnwise.types import (
     Answer,
     Cause,
@@ -239,8 +239,13 @@ CHEATS = [
 ]
 
 COMPOSITIONS = {
-    "outcome alone": [Part("outcome")],
-    "with shaping": [Part("outcome"), Part("format", 0.3), Part("efficiency", 0.3), Part("milestones", 0.3)],
+    "outcome alone": [RewardTerm("outcome")],
+    "with shaping": [
+        RewardTerm("outcome"),
+        RewardTerm("format", 0.3),
+        RewardTerm("efficiency", 0.3),
+        RewardTerm("milestones", 0.3),
+    ],
 }
 
 

@@ -14,8 +14,8 @@ from tests.rewards.episodes import QUOTE, did, episode, said
 from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
 from turnwise.protocols import RewardDown
-from turnwise.rewards import Part, Rewards
-from turnwise.rewards.endpoint import MAX_REPLY_BYTES, Patience
+from turnwise.rewards import Rewards, RewardTerm
+from turnwise.rewards.endpoint import MAX_REPLY_BYTES, JudgePatience
 from turnwise.rewards.judge import Judge, messages_for, read_verdict, record_of
 from turnwise.types import Stop, Trajectory, Truth
 
@@ -23,10 +23,10 @@ KEY = "sk-judge-5ecret"
 PATH = "chat/completions"
 RUBRIC = Truth(rubric="The answer names the price and its source.")
 PLAYED = episode(RUBRIC, did(QUOTE, "182.31", symbol="AAPL"), said("182.31, says the quote."))
-QUICK = Patience(num_attempts=3, attempt_seconds=5, total_seconds=30, backoff_seconds=0.01)
+QUICK = JudgePatience(num_attempts=3, attempt_seconds=5, total_seconds=30, backoff_seconds=0.01)
 
 
-def patience_for(failure: Reply) -> Patience:
+def patience_for(failure: Reply) -> JudgePatience:
     """Short where the test waits for it to end, long where a busy machine must not end it."""
     return replace(QUICK, attempt_seconds=0.5) if failure.conduct in ("hang", "trickle") else QUICK
 
@@ -50,7 +50,7 @@ def judge_with(
     provider: LoopbackProvider,
     cache: Path,
     *trajectories: Trajectory,
-    patience: Patience = QUICK,
+    patience: JudgePatience = QUICK,
     **options: Any,
 ) -> list[float]:
     """The scores of several trajectories, asked for at the same time."""
@@ -95,7 +95,7 @@ def test_it_is_a_part_like_any_other(provider: LoopbackProvider, tmp_path: Path)
     }
 
     async def run() -> dict[str, float]:
-        async with Rewards([Part("judge", 2.0, options), Part("format", 0.1)]) as rewards:
+        async with Rewards([RewardTerm("judge", 2.0, options), RewardTerm("format", 0.1)]) as rewards:
             reward = await rewards.score(PLAYED)
             return {"total": reward.total, **reward.parts}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.rewards import own_rewards
 from tests.rewards.episodes import HISTORY, POST, QUOTE, did, episode, garbled, said
 from turnwise.protocols import RewardDown, Rewarder
-from turnwise.rewards import REWARDS, SHAPING, Part, Rewards, is_success
+from turnwise.rewards import REWARDS, SHAPING, Rewards, RewardTerm, is_success
 from turnwise.types import Answer, Cause, Reward, ServerLoss, Stop, Trajectory, Truth, Turn
 
 OWN = "tests.rewards.own_rewards"
@@ -27,7 +27,7 @@ WRONG = episode(TRUTH, did(QUOTE), said("no"))
 PLAIN = sorted(set(REWARDS) - {"judge"})
 
 
-def score(trajectory: Trajectory, *parts: Part) -> Reward:
+def score(trajectory: Trajectory, *parts: RewardTerm) -> Reward:
     async def run() -> Reward:
         async with Rewards(parts) if parts else Rewards() as rewards:
             return await rewards.score(trajectory)
@@ -46,7 +46,12 @@ def test_a_composition_is_a_rewarder() -> None:
 
 
 def test_every_part_is_named_in_the_result_before_it_is_weighed() -> None:
-    parts = (Part("outcome"), Part("format", 0.2), Part("milestones", 0.1), Part("error_rate", -0.1))
+    parts = (
+        RewardTerm("outcome"),
+        RewardTerm("format", 0.2),
+        RewardTerm("milestones", 0.1),
+        RewardTerm("error_rate", -0.1),
+    )
     slip = episode(TRUTH, garbled(), did(QUOTE, cause=Cause.TOOL_ERROR), did(QUOTE), said("yes"))
     reward = score(slip, *parts)
     assert reward.parts == {"outcome": 1.0, "format": 0.75, "milestones": 0.5, "error_rate": 0.5}
@@ -95,15 +100,15 @@ def test_any_success_outscores_any_failure(
     total = sum(map(abs, shaping.values()))
     # The closest call that is allowed: everything else together weighs almost as much as the outcome.
     parts = [
-        Part("outcome", scale),
-        *(Part(name, w * scale * 0.999 / (total or 1)) for name, w in shaping.items()),
+        RewardTerm("outcome", scale),
+        *(RewardTerm(name, w * scale * 0.999 / (total or 1)) for name, w in shaping.items()),
     ]
     episodes = [episode(TRUTH, *before, last, stop=stop) for before, last, stop in played]
     episodes += [RIGHT, WRONG]
 
     async def run() -> list[tuple[bool, float]]:
         rewards = Rewards(parts)
-        return [(is_success(each), (await rewards.score(each)).total) for each in episodes]
+        return [(is_success(episode), (await rewards.score(episode)).total) for episode in episodes]
 
     scored = asyncio.run(run())
     assert min(total for good, total in scored if good) > max(total for good, total in scored if not good)
@@ -117,47 +122,59 @@ def test_weights_that_could_make_failing_pay_more_are_refused(
     total = sum(map(abs, shaping.values()))
     assume(total >= least)
     with pytest.raises(ValueError, match="outcome"):
-        Rewards([Part("outcome", least), *(Part(name, weight) for name, weight in shaping.items())])
+        Rewards(
+            [RewardTerm("outcome", least), *(RewardTerm(name, weight) for name, weight in shaping.items())]
+        )
 
 
 @pytest.mark.parametrize(
     ("parts", "word"),
     [
         ([], "at least one"),
-        ([Part("outcom")], "no reward 'outcom'"),
-        ([Part("outcome"), Part("outcome")], "twice"),
-        ([Part("outcome", float("nan"))], "finite"),
-        ([Part("outcome", 0.0)], "more than 0"),
-        ([Part("outcome", -1.0)], "more than 0"),
-        ([Part("format")], "only shape"),
-        ([Part("answer", 0.1), Part("format", 0.2)], "answer"),
-        ([Part("outcome"), Part("answer", 1.0)], "outcome"),
-        ([Part("outcome"), Part("format", 0.3), Part("efficiency", 0.6), Part("milestones", 0.1)], "outcome"),
-        ([Part("outcome", 1.0, {"strict": True})], "strict"),
-        ([Part("judge", 1.0)], "model"),
-        ([Part("judge", 1.0, {"model": "m", "base_url": "ftp://x"})], "base_url"),
-        ([Part(f"{OWN}:absent")], "absent"),
-        ([Part("tests.rewards.absent:x")], "cannot be imported"),
-        ([Part(f"{OWN}:NOT_A_FUNCTION")], "not a function"),
-        ([Part(f"{OWN}:")], "module:function"),
-        ([Part(":x")], "module:function"),
-        ([Part(f"{OWN}:shout", 1.0, {"marks": "?"})], "marks"),
+        ([RewardTerm("outcom")], "no reward 'outcom'"),
+        ([RewardTerm("outcome"), RewardTerm("outcome")], "twice"),
+        ([RewardTerm("outcome", float("nan"))], "finite"),
+        ([RewardTerm("outcome", 0.0)], "more than 0"),
+        ([RewardTerm("outcome", -1.0)], "more than 0"),
+        ([RewardTerm("format")], "only shape"),
+        ([RewardTerm("answer", 0.1), RewardTerm("format", 0.2)], "answer"),
+        ([RewardTerm("outcome"), RewardTerm("answer", 1.0)], "outcome"),
+        (
+            [
+                RewardTerm("outcome"),
+                RewardTerm("format", 0.3),
+                RewardTerm("efficiency", 0.6),
+                RewardTerm("milestones", 0.1),
+            ],
+            "outcome",
+        ),
+        ([RewardTerm("outcome", 1.0, {"strict": True})], "strict"),
+        ([RewardTerm("judge", 1.0)], "model"),
+        ([RewardTerm("judge", 1.0, {"model": "m", "base_url": "ftp://x"})], "base_url"),
+        ([RewardTerm(f"{OWN}:absent")], "absent"),
+        ([RewardTerm("tests.rewards.absent:x")], "cannot be imported"),
+        ([RewardTerm(f"{OWN}:NOT_A_FUNCTION")], "not a function"),
+        ([RewardTerm(f"{OWN}:")], "module:function"),
+        ([RewardTerm(":x")], "module:function"),
+        ([RewardTerm(f"{OWN}:shout", 1.0, {"marks": "?"})], "marks"),
     ],
 )
-def test_a_composition_that_cannot_work_is_refused_when_it_is_made(parts: Sequence[Part], word: str) -> None:
+def test_a_composition_that_cannot_work_is_refused_when_it_is_made(
+    parts: Sequence[RewardTerm], word: str
+) -> None:
     with pytest.raises(ValueError, match=word):
         Rewards(parts)
 
 
 def test_the_users_own_functions_count_plain_and_async_with_options() -> None:
     loud = episode(TRUTH, did(QUOTE), said("yes?"))
-    reward = score(loud, Part(f"{OWN}:shout", 1.0, {"mark": "?"}), Part(f"{OWN}:later", 2.0))
+    reward = score(loud, RewardTerm(f"{OWN}:shout", 1.0, {"mark": "?"}), RewardTerm(f"{OWN}:later", 2.0))
     assert reward == Reward(3.0, {f"{OWN}:shout": 1.0, f"{OWN}:later": 1.0})
 
 
 def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
     async def run() -> list[float]:
-        async with Rewards([Part(f"{OWN}:Counting", 1.0, {"step": 0.25})]) as rewards:
+        async with Rewards([RewardTerm(f"{OWN}:Counting", 1.0, {"step": 0.25})]) as rewards:
             return [(await rewards.score(RIGHT)).total for _ in range(3)]
 
     own_rewards.CLOSED.clear()
@@ -171,12 +188,12 @@ def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
 )
 def test_a_mistake_in_the_users_own_code_stops_with_its_name_and_is_not_a_zero(name: str, word: str) -> None:
     with pytest.raises(RuntimeError, match=f"{OWN}:{name}(?=.*t1).*{word}"):
-        score(RIGHT, Part(f"{OWN}:{name}"))
+        score(RIGHT, RewardTerm(f"{OWN}:{name}"))
 
 
 def test_the_users_own_code_may_say_that_its_service_is_down() -> None:
     with pytest.raises(RewardDown, match="my service is down"):
-        score(RIGHT, Part(f"{OWN}:out_of_reach"))
+        score(RIGHT, RewardTerm(f"{OWN}:out_of_reach"))
 
 
 @pytest.mark.parametrize("stop", [stop for stop in Stop if stop.is_infrastructure])

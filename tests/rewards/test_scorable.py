@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.rewards.episodes import POST, QUOTE, did, episode, said
-from turnwise.rewards import REWARDS, Part, Rewards, check_scorable, why_unscorable
+from turnwise.rewards import REWARDS, Rewards, RewardTerm, check_scorable, why_unscorable
 from turnwise.types import Answer, ExpectedWrite, Message, StateProbe, Task, Truth
 
 TRUTHS = (
@@ -39,7 +39,7 @@ def test_what_is_accepted_can_be_scored_and_what_is_refused_cannot_or_tells_noth
             return None
 
     tried = {score(*turns) for turns in ((said("y"),), (did(QUOTE), said("x")), (did(POST), said("x")))}
-    is_refused = why_unscorable(with_truth(truth), [Part(name)]) is not None
+    is_refused = why_unscorable(with_truth(truth), [RewardTerm(name)]) is not None
     if is_refused:
         assert len(tried) == 1
     elif not truth.probes:
@@ -49,16 +49,20 @@ def test_what_is_accepted_can_be_scored_and_what_is_refused_cannot_or_tells_noth
 @pytest.mark.parametrize(
     ("parts", "truth", "word"),
     [
-        ([Part("outcome")], Truth(rubric="Be brief."), "add answer, writes, probes"),
-        ([Part("outcome")], Truth(milestones=(QUOTE,)), "doing nothing would succeed"),
-        ([Part("answer"), Part("efficiency", 0.1)], Truth(rubric="x"), "doing nothing would succeed"),
-        ([Part("judge", options={"model": "m"})], Truth(answer=Answer("x")), "truth.rubric"),
-        ([Part("answer")], Truth(required_tools=(QUOTE,)), "the reward needs truth.answer"),
-        ([Part("answer"), Part("writes")], Truth(), "truth.answer or truth.writes"),
+        ([RewardTerm("outcome")], Truth(rubric="Be brief."), "add answer, writes, probes"),
+        ([RewardTerm("outcome")], Truth(milestones=(QUOTE,)), "doing nothing would succeed"),
+        (
+            [RewardTerm("answer"), RewardTerm("efficiency", 0.1)],
+            Truth(rubric="x"),
+            "doing nothing would succeed",
+        ),
+        ([RewardTerm("judge", options={"model": "m"})], Truth(answer=Answer("x")), "truth.rubric"),
+        ([RewardTerm("answer")], Truth(required_tools=(QUOTE,)), "the reward needs truth.answer"),
+        ([RewardTerm("answer"), RewardTerm("writes")], Truth(), "truth.answer or truth.writes"),
     ],
 )
 def test_a_task_that_cannot_be_scored_is_refused_with_what_to_add(
-    parts: list[Part], truth: Truth, word: str
+    parts: list[RewardTerm], truth: Truth, word: str
 ) -> None:
     with pytest.raises(ValueError, match="task 't1': ") as caught:
         check_scorable([with_truth(truth)], parts)
@@ -68,20 +72,20 @@ def test_a_task_that_cannot_be_scored_is_refused_with_what_to_add(
 @pytest.mark.parametrize(
     ("parts", "truth"),
     [
-        ([Part("outcome")], Truth(min_tool_calls=1)),
-        ([Part("judge", options={"model": "m"})], Truth(rubric="Be brief.")),
-        ([Part("judge", options={"model": "m", "rubric": "Be brief."})], Truth()),
-        ([Part("tests.run.own_rewards:even_ids")], Truth()),
-        ([Part("answer"), Part("milestones", 0.1)], Truth(milestones=(QUOTE,))),
-        ([Part("answer"), Part("format", 0.1)], Truth()),
+        ([RewardTerm("outcome")], Truth(min_tool_calls=1)),
+        ([RewardTerm("judge", options={"model": "m"})], Truth(rubric="Be brief.")),
+        ([RewardTerm("judge", options={"model": "m", "rubric": "Be brief."})], Truth()),
+        ([RewardTerm("tests.run.own_rewards:even_ids")], Truth()),
+        ([RewardTerm("answer"), RewardTerm("milestones", 0.1)], Truth(milestones=(QUOTE,))),
+        ([RewardTerm("answer"), RewardTerm("format", 0.1)], Truth()),
     ],
 )
-def test_a_task_that_its_reward_can_tell_apart_is_accepted(parts: list[Part], truth: Truth) -> None:
+def test_a_task_that_its_reward_can_tell_apart_is_accepted(parts: list[RewardTerm], truth: Truth) -> None:
     check_scorable([with_truth(truth)], parts)
 
 
 def test_the_message_of_a_check_is_that_of_the_run_itself() -> None:
-    why = why_unscorable(with_truth(Truth()), [Part("outcome")])
+    why = why_unscorable(with_truth(Truth()), [RewardTerm("outcome")])
     with pytest.raises(ValueError, match="task 't1'") as caught:
         asyncio.run(Rewards().score(episode(Truth(), said("x"))))
     assert str(why) in str(caught.value)

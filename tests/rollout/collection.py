@@ -28,8 +28,8 @@ from turnwise.chat import open_chat
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import Collector, Plan
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionPlan, Collector
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Group, Parsed, Sampling, ToolCall, ToolResult
 
@@ -86,9 +86,9 @@ async def collect(luck_seed: int, is_lockstep: bool, fault_rate: float, is_warm:
                     yield SlowToolbox(toolbox, luck)
 
             pace = Lockstep(engine, NUM_SLOTS, asyncio.Lock()) if is_lockstep else None
-            limits = Limits(tokens_per_turn=40, tokens_per_episode=2_000)
+            limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=2_000)
             playing = player(pace or engine, TalkingChat(chat), limits, Sampling())
-            plan = Plan(group_size=2, num_parallel_episodes=NUM_SLOTS, num_retries=1)
+            plan = CollectionPlan(group_size=2, num_parallel_episodes=NUM_SLOTS, num_retries=1)
             collector = Collector(playing, lease, Rewards(), plan, pace)
             if is_warm:  # earlier samples under the same weights must have no effect
                 await engine.complete(chat.open(tasks[3].prompt, pool.tools)[:200], Sampling(max_tokens=9), 1)

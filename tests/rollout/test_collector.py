@@ -16,15 +16,15 @@ from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown, RewardDown
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, Collector, Free, Plan, Slots, member_seed
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Free, Slots, member_seed
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.types import Group, Reward, Sampling, Stop, Task, Trajectory
 
 CHAT = small_chat()
 
 
 def playing_with(engine: ScriptedEngine) -> Any:
-    return player(engine, CHAT, Limits(), Sampling())
+    return player(engine, CHAT, EpisodeLimits(), Sampling())
 
 
 def turns(one: Task) -> list[tuple[int, ...]]:
@@ -32,7 +32,7 @@ def turns(one: Task) -> list[tuple[int, ...]]:
 
 
 @asynccontextmanager
-async def collector(tasks: Iterable[Task], plan: Plan, **options: Any) -> AsyncIterator[Collector]:
+async def collector(tasks: Iterable[Task], plan: CollectionPlan, **options: Any) -> AsyncIterator[Collector]:
     async with nothing_leaks(), Pool(notebook(**options)) as pool:
         await pool.connect()
         engine = scripted(CHAT, pool, list(tasks), turns)
@@ -60,7 +60,7 @@ def check_whole(groups: list[Group], group_size: int) -> None:
 def test_groups_are_complete_and_every_task_is_played_once() -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(6)]
-        async with collector(tasks, Plan(group_size=4, num_parallel_episodes=8)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=4, num_parallel_episodes=8)) as playing:
             groups = await gathered(playing, tasks, 5)
             assert len({group.task.id for group in groups}) == len(groups) == 5
             check_whole(groups, 4)
@@ -76,7 +76,7 @@ def test_no_more_episodes_run_at_once_than_allowed() -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(4)]
         most = 0
-        async with collector(tasks, Plan(group_size=4, num_parallel_episodes=3)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=4, num_parallel_episodes=3)) as playing:
             lease = playing._lease
 
             @asynccontextmanager
@@ -104,7 +104,7 @@ def test_no_episode_is_lost_or_duplicated_under_injected_faults(num_groups: int)
     async def main() -> None:
         num_episodes = 4 * num_groups
         tasks = [task(f"t{number}") for number in range(num_groups + num_groups // 5)]
-        plan = Plan(group_size=4, num_parallel_episodes=64, num_retries=2)
+        plan = CollectionPlan(group_size=4, num_parallel_episodes=64, num_retries=2)
         options = {"fault_rate": 0.05, "num_retries": 0, "breaker_failures": 10_000}
         async with collector(tasks, plan, **options) as playing:
             groups = await gathered(playing, tasks, num_groups)
@@ -135,7 +135,7 @@ def test_no_episode_is_lost_or_duplicated_under_injected_faults(num_groups: int)
 def test_a_group_that_cannot_be_completed_is_dropped_and_another_task_is_drawn() -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(5)]
-        async with collector(tasks, Plan(group_size=2, num_retries=1)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=2, num_retries=1)) as playing:
             inner = playing._lease
 
             @asynccontextmanager
@@ -172,7 +172,7 @@ def test_an_unwanted_group_is_yielded_and_another_task_is_drawn() -> None:
     tasks = [task(str(number)) for number in range(10)]
 
     async def run() -> tuple[list[str], int]:
-        async with collector(tasks, Plan(group_size=2, num_parallel_episodes=4)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=2, num_parallel_episodes=4)) as playing:
             source = iter(tasks)
             wanted = {"1", "4", "5", "6", "7"}
             async with playing.collecting(source, 3, is_wanted=lambda one: one.task.id in wanted) as groups:
@@ -192,7 +192,9 @@ def test_an_unreachable_judge_is_an_infrastructure_fault_and_never_a_zero() -> N
 
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(3)]
-        async with collector(tasks, Plan(group_size=2, num_retries=0, max_dropped_in_a_row=2)) as playing:
+        async with collector(
+            tasks, CollectionPlan(group_size=2, num_retries=0, max_dropped_in_a_row=2)
+        ) as playing:
             playing._rewarder = Unreachable()
             with pytest.raises(CollectionFailed, match=r"2 groups in a row .* the judge does not answer"):
                 await gathered(playing, tasks, 1)
@@ -208,7 +210,7 @@ def test_an_engine_that_stays_down_ends_the_collection_with_its_reason() -> None
 
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(40)]
-        async with collector(tasks, Plan(group_size=2, max_dropped_in_a_row=3)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=2, max_dropped_in_a_row=3)) as playing:
             playing._player = playing_with(Down(lambda text: (), 0))
             with pytest.raises(CollectionFailed, match="3 groups in a row were lost"):
                 await gathered(playing, tasks, 4)
@@ -223,7 +225,7 @@ def test_a_bug_in_a_reward_is_raised_unwrapped() -> None:
 
     async def main() -> None:
         tasks = [task("t0")]
-        async with collector(tasks, Plan(group_size=3)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=3)) as playing:
             playing._rewarder = Buggy()
             with pytest.raises(ZeroDivisionError, match="bug of the user"):
                 await gathered(playing, tasks, 1)
@@ -235,7 +237,7 @@ def test_a_bug_in_a_reward_is_raised_unwrapped() -> None:
 def test_leaving_early_returns_every_lease(leave_after: int) -> None:
     async def main() -> None:
         tasks = [task(f"t{number}") for number in range(20)]
-        async with collector(tasks, Plan(group_size=4, num_parallel_episodes=16)) as playing:
+        async with collector(tasks, CollectionPlan(group_size=4, num_parallel_episodes=16)) as playing:
             async with playing.collecting(tasks, 20) as groups:
                 for _ in range(leave_after):
                     await anext(groups)
@@ -257,7 +259,9 @@ def test_a_recorded_collection_replays_exactly_without_servers(tmp_path: Path) -
             async with Pool(specs, cassette=Cassette(path, mode)) as pool:
                 await pool.connect()
                 engine = scripted(CHAT, pool, tasks, turns)
-                playing = Collector(playing_with(engine), leasing(pool), Rewards(), Plan(group_size=3))
+                playing = Collector(
+                    playing_with(engine), leasing(pool), Rewards(), CollectionPlan(group_size=3)
+                )
                 groups = sorted(await gathered(playing, tasks, 4), key=lambda group: group.task.id)
                 assert len(groups) == 4
                 seen.append(

@@ -7,17 +7,17 @@ from io import StringIO
 from rich.console import Console
 
 from tests.dashboard.recorded import HOSTILE, episode, good, hostile, result, task, turn
-from turnwise.rollout.display import print_played
-from turnwise.rollout.store import Played
+from turnwise.rollout.display import print_episode
+from turnwise.rollout.store import StoredEpisode
 from turnwise.types import Cause, Message, Reward
 
 OWN = re.compile(r"\x1b\[[0-9;]*m")
 """Colour codes, the only escape sequences that the display writes."""
 
 
-def printed(played: Played) -> str:
+def printed(played: StoredEpisode) -> str:
     console = Console(file=StringIO(), width=100, force_terminal=True, color_system="standard")
-    print_played(played, console)
+    print_episode(played, console)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -33,7 +33,7 @@ def test_escape_sequences_in_text_do_not_reach_the_terminal() -> None:
     of = replace(task(HOSTILE, HOSTILE), prompt=(Message("user", HOSTILE),))
     called = turn(0, HOSTILE, [(HOSTILE, {HOSTILE: HOSTILE}, result(HOSTILE, Cause.UNKNOWN_TOOL))])
     called = replace(called, parsed=replace(called.parsed, reasoning=HOSTILE))
-    played = Played(episode(of, [called]), Reward(0.0, {HOSTILE: 0.5}))
+    played = StoredEpisode(episode(of, [called]), Reward(0.0, {HOSTILE: 0.5}))
     for shown in (played, hostile(task("[red]bold[/red]"))):
         text = OWN.sub("", printed(shown))
         assert "<script>window.broken" in text

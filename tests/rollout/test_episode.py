@@ -10,13 +10,15 @@ from tests.rollout.stage import call, leasing, notebook, script, scripted, small
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
 from turnwise.protocols import EngineDown
-from turnwise.rollout.episode import Limits, play
+from turnwise.rollout.episode import EpisodeLimits, play
 from turnwise.types import Cause, FormatErrorKind, Sampling, StateProbe, Stop, Trajectory, Truth
 
 CHAT = small_chat()
 
 
-def played(*turns: Any, limits: Limits | None = None, options: Any = None, **task_fields: Any) -> Trajectory:
+def played(
+    *turns: Any, limits: EpisodeLimits | None = None, options: Any = None, **task_fields: Any
+) -> Trajectory:
     """An episode with the scripted `turns`: text, lists of calls, or raw ids."""
 
     async def main() -> Trajectory:
@@ -33,7 +35,7 @@ def played(*turns: Any, limits: Limits | None = None, options: Any = None, **tas
                     toolbox,
                     episode_id="e",
                     seed=5,
-                    limits=limits or Limits(),
+                    limits=limits or EpisodeLimits(),
                     sampling=Sampling(),
                 )
 
@@ -76,7 +78,7 @@ def test_every_prompt_begins_with_the_exact_ids_of_all_earlier_turns() -> None:
             opening = CHAT.open(one.prompt, pool.tools)
             engine = Listening(lambda text: (), min(CHAT.stop_ids), by_prompt={opening: turns})
             async with leasing(pool)(one, "e") as toolbox:
-                limits = Limits()
+                limits = EpisodeLimits()
                 return await play(
                     one, engine, CHAT, toolbox, episode_id="e", seed=0, limits=limits, sampling=Sampling()
                 )
@@ -120,7 +122,7 @@ def test_the_turn_limit_follows_the_difficulty_unless_the_task_sets_it() -> None
 
 
 def test_a_turn_over_its_token_limit_is_truncated_and_not_executed() -> None:
-    trajectory = played([call("write", text="long " * 50)], limits=Limits(tokens_per_turn=20))
+    trajectory = played([call("write", text="long " * 50)], limits=EpisodeLimits(tokens_per_turn=20))
     assert trajectory.stop is Stop.TRUNCATED
     assert len(trajectory.turns[0].completion.token_ids) == 20
     assert not trajectory.calls
@@ -129,13 +131,13 @@ def test_a_turn_over_its_token_limit_is_truncated_and_not_executed() -> None:
 def test_an_episode_over_its_token_limit_ends() -> None:
     opening = len(played(*WRITE_READ).turns[0].new_ids)
     reads = [[call("read")]] * 8
-    trajectory = played(*reads, limits=Limits(tokens_per_episode=opening + 60))
+    trajectory = played(*reads, limits=EpisodeLimits(tokens_per_episode=opening + 60))
     assert trajectory.stop is Stop.CONTEXT_FULL
     assert len(trajectory.token_ids) <= opening + 60
 
 
 def test_a_timeout_is_not_a_fault_of_the_model() -> None:
-    trajectory = played([call("read", seconds=5)], limits=Limits(seconds=1.0))
+    trajectory = played([call("read", seconds=5)], limits=EpisodeLimits(seconds=1.0))
     assert trajectory.stop is Stop.TIME_UP
     assert trajectory.stop.is_infrastructure
 
@@ -170,7 +172,7 @@ def test_probes_read_the_final_state_of_the_episode() -> None:
                     toolbox,
                     episode_id="e",
                     seed=5,
-                    limits=Limits(),
+                    limits=EpisodeLimits(),
                     sampling=Sampling(),
                 )
 
@@ -187,7 +189,7 @@ def test_an_engine_that_is_down_ends_the_episode_as_infrastructure() -> None:
         one = task()
         async with Pool(notebook()) as pool, leasing(pool)(one, "e") as toolbox:
             engine = Down(lambda text: (), 0)
-            limits = Limits()
+            limits = EpisodeLimits()
             return await play(
                 one, engine, CHAT, toolbox, episode_id="e", seed=0, limits=limits, sampling=Sampling()
             )

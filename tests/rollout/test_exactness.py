@@ -14,8 +14,8 @@ from turnwise.chat import open_chat
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import Collector, Plan
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionPlan, Collector
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.types import Parsed, Sampling, Trajectory
 
 TOLERANCE = 1e-4
@@ -67,11 +67,11 @@ def check_exact(model: Any, trajectories: Sequence[Trajectory]) -> None:
                 assert abs(trajectory.logprobs[at] - expected[at]) <= TOLERANCE
 
 
-async def collected(engine: Any, chat: Any, limits: Limits, num_tasks: int) -> list[Trajectory]:
+async def collected(engine: Any, chat: Any, limits: EpisodeLimits, num_tasks: int) -> list[Trajectory]:
     tasks = [task(f"t{number}", max_turns=3) for number in range(num_tasks)]
     async with Pool(notebook(), max_result_tokens=64, count_tokens=chat.count_tokens) as pool:
         playing = player(engine, EagerChat(chat), limits, Sampling())
-        collector = Collector(playing, leasing(pool), Rewards(), Plan(group_size=2))
+        collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=2))
         async with collector.collecting(tasks, num_tasks) as groups:
             return [trajectory async for group in groups for trajectory in group.trajectories]
 
@@ -82,7 +82,7 @@ def test_sampled_logprobs_equal_a_plain_forward_pass_over_turns_and_publications
 
     async def main() -> None:
         engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
-        limits = Limits(tokens_per_turn=120, tokens_per_episode=4_000)
+        limits = EpisodeLimits(tokens_per_turn=120, tokens_per_episode=4_000)
         try:
             before = await collected(engine, chat, limits, 2)
             await engine.publish(second.state_dict(), 7)
@@ -107,7 +107,7 @@ def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None:
     async def main(num_tasks: int) -> dict[str, tuple[int, ...]]:
         engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
         try:
-            limits = Limits(tokens_per_turn=40, tokens_per_episode=4_000)
+            limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=4_000)
             played = await collected(engine, chat, limits, num_tasks)
         finally:
             await engine.close()

@@ -17,7 +17,7 @@ from tests.run.stage import write_model
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import parse
 from turnwise.rewards import is_success
-from turnwise.rollout.store import Played, read
+from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.tasks.load import save
 from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
 
@@ -132,12 +132,12 @@ def test_rollouts_of_several_workers_survive_lost_packets_and_a_cut_line(tmp_pat
         assert line.num_lost > 100, "the line lost no packets"
         assert sum(sum(report["lost"].values()) for report in reports) > 0, "the cut lost no episodes"
         for out, report in zip(outs, reports, strict=True):
-            check_whole(list(read(out)), report["num_groups"])
+            check_whole(list(read_episodes(out)), report["num_groups"])
         events = server_log(url, line.far)
     assert in_flight([event for event in events if not event.startswith("read")]) <= MAX_CONCURRENCY - 1
 
 
-def check_whole(played: list[Played], num_groups: int) -> None:
+def check_whole(played: list[StoredEpisode], num_groups: int) -> None:
     """Check that all groups are complete and that every episode has only its own note."""
     assert num_groups == NUM_TASKS
     assert len(played) == NUM_TASKS * GROUP_SIZE

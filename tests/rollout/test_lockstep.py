@@ -20,8 +20,8 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import parse
 from turnwise.protocols import Ask, EngineDown
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, Collector, Plan, Slots
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Slots
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.types import Group, Sampling, Stop, Task
 
@@ -59,14 +59,14 @@ class Watched:
 
 @asynccontextmanager
 async def stage(
-    tasks: Sequence[Task], num_slots: int, limits: Limits | None = None, **plan: Any
+    tasks: Sequence[Task], num_slots: int, limits: EpisodeLimits | None = None, **plan: Any
 ) -> AsyncIterator[tuple[Collector, Watched]]:
     async with nothing_leaks(), Pool(notebook()) as pool:
         await pool.connect()
         engine = Watched(scripted(CHAT, pool, tasks, turns))
         pace = Lockstep(engine, num_slots, asyncio.Lock())
-        playing = player(pace, CHAT, limits or Limits(), Sampling())
-        yield Collector(playing, leasing(pool), Rewards(), Plan(**plan), pace), engine
+        playing = player(pace, CHAT, limits or EpisodeLimits(), Sampling())
+        yield Collector(playing, leasing(pool), Rewards(), CollectionPlan(**plan), pace), engine
 
 
 async def gathered(collector: Collector, tasks: Sequence[Task], num_groups: int) -> list[Group]:
@@ -135,7 +135,7 @@ def test_a_replacement_group_joins_the_next_round() -> None:
 def test_an_episode_that_times_out_while_it_waits_does_not_block_others() -> None:
     async def main() -> None:
         tasks = [task("t1")]
-        async with stage(tasks, 2, Limits(seconds=3), group_size=2, num_retries=1) as (collector, _):
+        async with stage(tasks, 2, EpisodeLimits(seconds=3), group_size=2, num_retries=1) as (collector, _):
             inner = collector._lease
 
             @asynccontextmanager

@@ -14,15 +14,15 @@ from turnwise.assembly.workbench import scripted_engine
 from turnwise.chat import RenderedChat, open_chat
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import Collector, Plan
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionPlan, Collector
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.family import SPLITS
 from turnwise.tasks.make import make_tasks
 from turnwise.types import DemoTurn, Group, Sampling, Task
 
-LIMITS = Limits(tokens_per_turn=2_000, tokens_per_episode=40_000)
+LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000)
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def servers(chat: RenderedChat) -> AsyncIterator[Pool]:
 async def played(pool: Pool, chat: RenderedChat, tasks: Sequence[Task]) -> list[Group]:
     engine = scripted_engine(chat, tasks, pool.tools)
     playing = player(engine, chat, LIMITS, Sampling())
-    collector = Collector(playing, leasing(pool), Rewards(), Plan(group_size=1))
+    collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=1))
     async with collector.collecting(tasks, len(tasks)) as groups:
         return [group async for group in groups]
 

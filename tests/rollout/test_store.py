@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from turnwise.rollout.display import print_played
-from turnwise.rollout.store import Played, TrajectoryWriter, read
+from turnwise.rollout.display import print_episode
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter, read_episodes
 from turnwise.types import (
     Answer,
     Cause,
@@ -32,7 +32,7 @@ from turnwise.types import (
 TOOL = Tool("quote", "Price", {"type": "object", "properties": {"symbol": {}}}, "fmp", "quote", True)
 
 
-def played(number: int = 0, text: str = "The price is 4.") -> Played:
+def played(number: int = 0, text: str = "The price is 4.") -> StoredEpisode:
     call = ToolCall("0.0", "quote", {"symbol": "A", "nested": {"x": [1, None, 2.5]}})
     turns = (
         Turn(
@@ -47,7 +47,7 @@ def played(number: int = 0, text: str = "The price is 4.") -> Played:
     demonstration = (DemoTurn("4"),)
     task = Task(f"t{number}", (Message("user", "price?"),), ("fmp",), truth, demonstration=demonstration)
     trajectory = Trajectory(task, f"e{number}", 3, turns, Stop.ANSWERED, (TOOL,), seconds=1.5)
-    return Played(trajectory, Reward(1.0, {"outcome": 1.0}), step=number)
+    return StoredEpisode(trajectory, Reward(1.0, {"outcome": 1.0}), step=number)
 
 
 def test_a_trajectory_is_read_back_without_its_demonstration(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_trajectory_is_read_back_without_its_demonstration(tmp_path: Path) -> 
     with TrajectoryWriter(path) as writer:
         for item in stored:
             writer.write(item)
-    back = list(read(path))
+    back = list(read_episodes(path))
     assert [item.step for item in back] == [0, 1, 2]
     for before, after in zip(stored, back, strict=True):
         assert after.reward == before.reward
@@ -87,7 +87,7 @@ def test_an_incomplete_last_line_is_skipped_logged_and_kept_apart_from_new_lines
     with TrajectoryWriter(path) as writer:
         writer.write(played(2))
     with caplog.at_level(logging.WARNING):
-        assert [item.step for item in read(path)] == [0, 2]
+        assert [item.step for item in read_episodes(path)] == [0, 2]
     assert "skipped an incomplete line" in caplog.text
 
 
@@ -95,7 +95,7 @@ def test_a_file_of_another_kind_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text('{"kind": "metrics"}\n')
     with pytest.raises(ValueError, match="not a line of a trajectory file"):
-        list(read(path))
+        list(read_episodes(path))
 
 
 @pytest.mark.parametrize("line", ["5", "[]", '{"kind": "tools"}', '{"kind": "trajectory"}', "[" * 5_000])
@@ -103,13 +103,13 @@ def test_a_line_of_another_shape_is_a_value_error_that_names_file_and_line(tmp_p
     path = tmp_path / "step.jsonl"
     path.write_text(f"{line}\n")
     with pytest.raises(ValueError, match=r"step\.jsonl:1: .*line of a trajectory file"):
-        list(read(path))
+        list(read_episodes(path))
 
 
 def test_model_output_is_displayed_as_plain_text() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=200, color_system=None)
-    print_played(played(text="\x1b[2J[red]not markup[/red]\x07 \u202e"), console)
+    print_episode(played(text="\x1b[2J[red]not markup[/red]\x07 \u202e"), console)
     shown = out.getvalue()
     assert "[red]not markup[/red]" in shown
     assert "\x1b[2J" not in shown

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from turnwise.assembly.workbench import open_workbench
 from turnwise.config import load_recipe
-from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.tasks.load import load
 
 
@@ -23,7 +23,7 @@ async def main(recipe_file: Path, num_workers: int, out: Path) -> None:
             async with collector.collecting(tasks, len(tasks)) as groups:
                 async for group in groups:
                     for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-                        writer.write(Played(trajectory, reward))
+                        writer.write(StoredEpisode(trajectory, reward))
     progress = collector.progress
     lost = {str(stop): count for stop, count in progress.failures.items()}
     print(json.dumps({"num_groups": progress.num_groups, "lost": lost, "last": progress.last_failure}))

@@ -35,10 +35,10 @@ from tests.run.stage import recipe
 from tests.training.saving import KillAt
 from turnwise.rollout.collector import Collector
 from turnwise.run.loop import train
-from turnwise.run.progress import Standing
+from turnwise.run.progress import RunProgress
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
-from turnwise.run.training_run import Run, open_run
+from turnwise.run.training_run import TrainingRun, open_run
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Difficulty, ToolCall, ToolResult
@@ -74,7 +74,7 @@ class FatedToolbox:
         return results
 
 
-def hook_collections(run: Run, luck: random.Random, fate: Fate) -> None:
+def hook_collections(run: TrainingRun, luck: random.Random, fate: Fate) -> None:
     new_collector = run.new_collector
 
     def hooked(step: int) -> Collector:
@@ -92,7 +92,7 @@ def hook_collections(run: Run, luck: random.Random, fate: Fate) -> None:
     run.new_collector = hooked  # type: ignore[method-assign]
 
 
-def hook_updates(run: Run, fate: Fate) -> None:
+def hook_updates(run: TrainingRun, fate: Fate) -> None:
     policy: Any = run.trainer.policy
     score = policy.score
 
@@ -104,10 +104,10 @@ def hook_updates(run: Run, fate: Fate) -> None:
     policy.score = hooked
 
 
-def hook_saves(run: Run, num_steps: int, line: int) -> None:
+def hook_saves(run: TrainingRun, num_steps: int, line: int) -> None:
     inner = run.save
 
-    def hooked(standing: Standing) -> None:
+    def hooked(standing: RunProgress) -> None:
         if standing.next_step == num_steps:
             sys.settrace(KillAt(line))
         inner(standing)

@@ -12,10 +12,10 @@ from tests.rollout.stage import call, leasing, notebook, script, scripted, small
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, Collector, Plan, Progress
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Progress
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.run.batches import Batches
-from turnwise.tasks.curriculum import Schedule, State, draw
+from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
 from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory
 
 CHAT = small_chat()
@@ -45,11 +45,11 @@ async def batches(
     async with nothing_leaks(), Pool(notebook()) as pool:
         await pool.connect()
         engine = scripted(CHAT, pool, tasks, lambda one: script(CHAT, [call("write", text=one.id)], "done"))
-        playing = player(engine, CHAT, Limits(), Sampling())
+        playing = player(engine, CHAT, EpisodeLimits(), Sampling())
 
         def new_collector(step: int) -> Collector:
             log.append(f"begin {step}")
-            return Collector(playing, leasing(pool), rewarder, Plan(group_size=2, seed=step))
+            return Collector(playing, leasing(pool), rewarder, CollectionPlan(group_size=2, seed=step))
 
         @asynccontextmanager
         async def shown(progress: Progress) -> AsyncIterator[None]:
@@ -69,7 +69,7 @@ async def batches(
 def test_every_task_comes_once_before_any_comes_again_and_a_resumed_draw_goes_on() -> None:
     tasks = [task(str(number)) for number in range(6)]
 
-    async def run(steps: range, state: State) -> tuple[list[list[str]], list[State]]:
+    async def run(steps: range, state: CurriculumState) -> tuple[list[list[str]], list[CurriculumState]]:
         drawn, states = [], []
         async with batches(tasks, recipe(tasks_per_step=2), steps, Rewards(), []) as source:
             async with source.collecting(state):
@@ -80,7 +80,7 @@ def test_every_task_comes_once_before_any_comes_again_and_a_resumed_draw_goes_on
                     source.learned_from(step)
         return drawn, states
 
-    settings_draws, states = asyncio.run(run(range(3), State(seed=5)))
+    settings_draws, states = asyncio.run(run(range(3), CurriculumState(seed=5)))
     # all succeed, so every group is flat and refilled up to twice the number: four tasks a step
     assert [len(drawn) for drawn in settings_draws] == [4, 4, 4]
     assert len(set(settings_draws[0])) == 4, "none twice within a step"
@@ -95,7 +95,7 @@ def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> None:
     async def run() -> None:
         settings = recipe(tasks_per_step=3, max_draws=2.0)
         async with batches(tasks, settings, range(1), ByMember(teaching), []) as source:
-            async with source.collecting(State()):
+            async with source.collecting(CurriculumState()):
                 batch = await source.take(0)
         assert {group.task.id for group in batch.groups} <= teaching
         assert len(batch.groups) == 3 or len(batch.played) == 6
@@ -112,7 +112,7 @@ def test_without_dynamic_sampling_flat_groups_are_learned_from_too() -> None:
     async def run() -> None:
         settings = recipe(tasks_per_step=3, dynamic_sampling=False)
         async with batches(tasks, settings, range(1), Rewards(), []) as source:
-            async with source.collecting(State()):
+            async with source.collecting(CurriculumState()):
                 batch = await source.take(0)
         assert len(batch.groups) == len(batch.played) == 3
 
@@ -128,7 +128,7 @@ def test_no_step_begins_before_staleness_allows(mode: str, staleness: int) -> No
     async def run() -> None:
         settings = recipe(tasks_per_step=2, mode=mode, max_staleness=staleness, dynamic_sampling=False)
         async with batches(tasks, settings, steps, Rewards(), log) as source:
-            async with source.collecting(State()):
+            async with source.collecting(CurriculumState()):
                 for step in steps:
                     await source.take(step)
                     await asyncio.sleep(0.3)  # time for anything that may begin to do so
@@ -162,7 +162,7 @@ def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None:
     async def run() -> list[set[str]]:
         levels = []
         async with batches(tasks, settings, range(2), Rewards(), []) as source:
-            async with source.collecting(State()):
+            async with source.collecting(CurriculumState()):
                 for step in range(2):
                     batch = await source.take(step)
                     levels.append({group.task.id[0] for group in batch.played})
@@ -193,7 +193,7 @@ def test_a_collection_that_fails_says_so_at_its_step() -> None:
 
     async def run() -> None:
         async with batches(tasks, recipe(tasks_per_step=2), range(2), Unreachable(), []) as source:
-            async with source.collecting(State()):
+            async with source.collecting(CurriculumState()):
                 await source.take(0)
 
     with pytest.raises((ValueError, CollectionFailed), match="the user's reward is wrong"):
@@ -226,9 +226,12 @@ def test_asynchronous_batches_are_collected_side_by_side_with_tasks_of_their_own
 
     async def run() -> None:
         rewarder = Held()
-        async with batches(tasks, settings, range(3), rewarder, []) as source, source.collecting(State()):
-            first, _ = draw(tasks, Schedule(), State(), step=0, count=2)
-            rewarder.first = {each.id for each in first}
+        async with (
+            batches(tasks, settings, range(3), rewarder, []) as source,
+            source.collecting(CurriculumState()),
+        ):
+            first, _ = draw(tasks, Schedule(), CurriculumState(), step=0, count=2)
+            rewarder.first = {group.id for group in first}
             played = []
             for step in range(3):
                 batch = await source.take(step)
@@ -247,7 +250,7 @@ def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_
     tasks = [task(str(number)) for number in range(12)]
     settings = recipe(tasks_per_step=3, max_draws=2.0, mode="async")
 
-    async def run(steps: range, state: State) -> tuple[list[list[str]], list[State]]:
+    async def run(steps: range, state: CurriculumState) -> tuple[list[list[str]], list[CurriculumState]]:
         drawn, states = [], []
         async with batches(tasks, settings, steps, Rewards(), []) as source, source.collecting(state):
             for step in steps:
@@ -257,7 +260,7 @@ def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_
                 source.learned_from(step)
         return drawn, states
 
-    drawn, states = asyncio.run(run(range(3), State(seed=5)))
+    drawn, states = asyncio.run(run(range(3), CurriculumState(seed=5)))
     assert [state.num_drawn for state in states] >= [3, 6, 9]
     again, _ = asyncio.run(run(range(1, 3), states[0]))
     assert again[0] == drawn[1]
@@ -277,7 +280,10 @@ def test_a_difficulty_with_few_tasks_is_played_as_far_as_it_goes(mode: str) -> N
     )
 
     async def run(wanted: Recipe) -> set[str]:
-        async with batches(tasks, wanted, range(2), Rewards(), []) as source, source.collecting(State()):
+        async with (
+            batches(tasks, wanted, range(2), Rewards(), []) as source,
+            source.collecting(CurriculumState()),
+        ):
             return {group.task.id for group in (await source.take(0)).played}
 
     assert asyncio.run(run(settings)) == {"e0", "e1", "e2"}

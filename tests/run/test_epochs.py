@@ -14,9 +14,9 @@ from tests.run.test_batches import recipe as short_recipe
 from tests.run.test_screens import train
 from tests.run.test_train import lines, run_it
 from turnwise.config import changed_recipe, load_recipe
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.run.screen import step_line
-from turnwise.tasks.curriculum import Passes, State, draw
+from turnwise.tasks.curriculum import CurriculumState, ShuffledPasses, draw
 from turnwise.tracking.folder import RunFolder
 from turnwise.types import Difficulty, Task
 
@@ -31,19 +31,21 @@ def some(count: int) -> list[Task]:
 
 @pytest.mark.parametrize(("num_tasks", "per_step"), SIZES)
 def test_every_pass_has_every_task_once_and_no_step_has_one_twice(num_tasks: int, per_step: int) -> None:
-    drawn, _ = draw(some(num_tasks), Passes(per_step), State(seed=3), step=0, count=20 * num_tasks)
-    names = [each.id for each in drawn]
+    drawn, _ = draw(
+        some(num_tasks), ShuffledPasses(per_step), CurriculumState(seed=3), step=0, count=20 * num_tasks
+    )
+    names = [task.id for task in drawn]
     passes = [names[start : start + num_tasks] for start in range(0, len(names), num_tasks)]
-    assert all(len(set(each)) == num_tasks for each in passes)
+    assert all(len(set(pass_)) == num_tasks for pass_ in passes)
     assert len(set(map(tuple, passes))) > 1 or num_tasks == 1, "each is shuffled anew"
     steps = [names[start : start + per_step] for start in range(0, len(names), per_step)]
-    assert all(len(set(each)) == len(each) for each in steps)
+    assert all(len(set(step)) == len(step) for step in steps)
 
 
 def test_a_draw_depends_on_the_state_alone() -> None:
-    tasks, curriculum = some(7), Passes(4)
-    whole, end = draw(tasks, curriculum, State(seed=1), step=0, count=30)
-    first, state = draw(tasks, curriculum, State(seed=1), step=0, count=11)
+    tasks, curriculum = some(7), ShuffledPasses(4)
+    whole, end = draw(tasks, curriculum, CurriculumState(seed=1), step=0, count=30)
+    first, state = draw(tasks, curriculum, CurriculumState(seed=1), step=0, count=11)
     second, state = draw(tasks, curriculum, state, step=9, count=19)
     assert (*first, *second) == whole
     assert state == end
@@ -67,7 +69,7 @@ def test_refills_are_no_part_of_a_pass_and_a_resumed_run_draws_the_same(mode: st
     tasks = some(5)
     settings = short_recipe(num_epochs=2, tasks_per_step=2, max_draws=2.0, mode=mode).with_steps(5)
 
-    async def run(steps: range, state: State) -> tuple[list[list[str]], list[State]]:
+    async def run(steps: range, state: CurriculumState) -> tuple[list[list[str]], list[CurriculumState]]:
         drawn, states = [], []
         # no group of tasks 0 to 3 teaches anything: each is replaced
         async with batches(tasks, settings, steps, ByMember({"4"}), []) as source:
@@ -79,17 +81,19 @@ def test_refills_are_no_part_of_a_pass_and_a_resumed_run_draws_the_same(mode: st
                     source.learned_from(step)
         return drawn, states
 
-    drawn, states = asyncio.run(run(range(5), State(seed=5)))
+    drawn, states = asyncio.run(run(range(5), CurriculumState(seed=5)))
     assert any(len(step) > 2 for step in drawn), "some were refilled"
     first_draws = [name for step in drawn for name in step[:2]]
-    assert Counter(first_draws) == dict.fromkeys((each.id for each in tasks), 2)
+    assert Counter(first_draws) == dict.fromkeys((task.id for task in tasks), 2)
     assert len(set(first_draws[:5])) == 5
     assert asyncio.run(run(range(2, 5), states[1]))[0] == drawn[2:]
 
 
 def names_of(folder: Path, steps: Sequence[int]) -> list[str]:
-    played = [each for step in steps for each in read(folder / f"trajectories/step-{step:06d}.jsonl")]
-    return [each.trajectory.task.id for each in played]
+    played = [
+        episode for step in steps for episode in read_episodes(folder / f"trajectories/step-{step:06d}.jsonl")
+    ]
+    return [episode.trajectory.task.id for episode in played]
 
 
 def test_a_run_of_epochs_plays_every_task_as_often_and_says_which_epoch_it_is(tmp_path: Path) -> None:

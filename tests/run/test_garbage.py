@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from turnwise.runtime.garbage import settled
+from turnwise.runtime.garbage import frozen_garbage
 
 
 class Thing:
@@ -19,7 +19,7 @@ def nothing_frozen() -> None:
 
 
 def test_what_was_there_is_left_alone_and_what_comes_is_not() -> None:
-    with settled():
+    with frozen_garbage():
         assert gc.get_freeze_count() > 10_000
         fresh = Thing()
         fresh.itself = fresh  # type: ignore[attr-defined]  # only the collector ends this
@@ -31,14 +31,14 @@ def test_what_was_there_is_left_alone_and_what_comes_is_not() -> None:
 
 
 def test_a_run_that_fails_leaves_nothing_frozen() -> None:
-    with pytest.raises(RuntimeError), settled():
+    with pytest.raises(RuntimeError), frozen_garbage():
         raise RuntimeError
     assert gc.get_freeze_count() == 0
 
 
 def test_what_others_froze_stays_frozen() -> None:
     gc.freeze()
-    with settled():
+    with frozen_garbage():
         pass
     assert gc.get_freeze_count() > 0
     gc.unfreeze()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tasks.legacy_rows import CHANNELS, QUOTE, inputs_row
 from tests.test_cli import turnwise
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.servers.embedded.world import open_world
 
 COMPANY = open_world(0).market.companies()[0].symbol
@@ -41,7 +41,11 @@ def test_a_converted_file_passes_every_check_and_trains(tmp_path: Path) -> None:
     ):
         ran = turnwise(*command, cwd=tmp_path)
         assert ran.code == 0, ran
-    played = [each for file in sorted(tmp_path.glob("runs/run/trajectories/*")) for each in read(file)]
-    assert {each.step for each in played} == {0, 1, 2}
+    played = [
+        episode
+        for file in sorted(tmp_path.glob("runs/run/trajectories/*"))
+        for episode in read_episodes(file)
+    ]
+    assert {episode.step for episode in played} == {0, 1, 2}
     assert len(played) >= 3 * 2 * 3
     assert {"outcome", "milestones"} == set(played[0].reward.parts)

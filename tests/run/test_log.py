@@ -12,7 +12,7 @@ import pytest
 
 from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, training
-from turnwise.dashboard.runs import DIED, Run
+from turnwise.dashboard.runs import DIED, ListedRun
 from turnwise.tracking.ending import read_ending
 
 TIMED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} (INFO|WARNING|ERROR) (.*)")
@@ -43,7 +43,7 @@ def entries(folder: Path) -> list[tuple[str, str]]:
 
 def state(folder: Path) -> tuple[str, str]:
     """As the page has it."""
-    return Run("run", folder, None).ended()  # type: ignore[arg-type]  # the index has no part in this
+    return ListedRun("run", folder, None).ended()  # type: ignore[arg-type]  # the index has no part in this
 
 
 def with_reward(recipe: Path, name: str) -> Path:

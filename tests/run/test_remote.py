@@ -13,10 +13,10 @@ from tests.engines.served import serving
 from tests.run.stage import write_recipe
 from tests.run.test_train import run_it
 from turnwise.config import Recipe, load_recipe
-from turnwise.doctor import Level
+from turnwise.doctor import FindingLevel
 from turnwise.doctor.recipe import check_remote
 from turnwise.protocols import Adapter
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.run.loop import train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
@@ -32,7 +32,7 @@ def elsewhere(file: Path, url: str, *overrides: str) -> Recipe:
 
 
 def sampled(folder: RunFolder) -> list[tuple[object, ...]]:
-    played = [each for step in range(NUM_STEPS) for each in read(folder.trajectories(step))]
+    played = [episode for step in range(NUM_STEPS) for episode in read_episodes(folder.trajectories(step))]
     return sorted(
         (one.trajectory.episode_id, one.trajectory.token_ids, one.trajectory.logprobs) for one in played
     )
@@ -45,14 +45,16 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
     with serving(file, python=sys.executable) as server:
         _, adapters = run_it(elsewhere(file, server.url, "run.name=one", "rollout.lockstep=false"))
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")
-        assert asyncio.run(check_remote(elsewhere(file, server.url))).level is Level.GOOD
+        assert asyncio.run(check_remote(elsewhere(file, server.url))).level is FindingLevel.GOOD
         # a server that another run has used
         _, folder = run_it(elsewhere(file, server.url, "run.name=two", "engine.remote.adapters=false"))
         with pytest.raises(ValueError, match="over other whole weights"):
             run_it(elsewhere(file, server.url, "run.name=three"))
     assert sampled(folder) == sampled(expected)
-    learned = [checkpoint.latest(each.checkpoints) for each in (folder, expected)]
-    for one, other in zip(*(each.tensors.values() for each in learned if each is not None), strict=True):
+    learned = [checkpoint.latest(run.checkpoints) for run in (folder, expected)]
+    for one, other in zip(
+        *(tensor.tensors.values() for tensor in learned if tensor is not None), strict=True
+    ):
         assert one.equal(other)
     assert len(sampled(adapters)) == len(sampled(expected))
 
@@ -90,8 +92,8 @@ def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path
                 run.trainer.update = noted  # type: ignore[method-assign]
                 await train(run, Stopping())
             figures = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-            updates = [each["metrics"] for each in figures if each["kind"] == "update"]
-            assert max(each["staleness/max"] for each in updates) == 1
+            updates = [figure["metrics"] for figure in figures if figure["kind"] == "update"]
+            assert max(update["staleness/max"] for update in updates) == 1
 
     with serving(file, python=sys.executable) as server:
         asyncio.run(go(elsewhere(file, server.url, *keys)))

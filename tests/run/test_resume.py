@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests import warm
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
 
@@ -74,7 +74,7 @@ def episodes(file: Path) -> dict[str, Any]:
             [result.content for _, result in played.trajectory.calls],
             played.reward,
         )
-        for played in read(file)
+        for played in read_episodes(file)
     }
 
 

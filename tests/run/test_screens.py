@@ -16,14 +16,14 @@ from rich.console import Console
 from tests import warm
 from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
-from turnwise.diagnostics.health import Alarm, Level
+from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.collector import Progress
 from turnwise.run.panel import Panel, duration, sparkline
 from turnwise.run.screen import Json, Quiet, Screen, step_line
 
 ROOT = Path(__file__).parents[2]
-WARNING = Alarm("truncation", Level.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
-HALT = Alarm("alignment", Level.HALT, 0.5, 0.99, "not the sampled tokens. Try: look")
+WARNING = Alarm("truncation", AlarmLevel.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
+HALT = Alarm("alignment", AlarmLevel.HALT, 0.5, 0.99, "not the sampled tokens. Try: look")
 
 
 def train(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -116,7 +116,7 @@ def test_a_resumed_run_begins_where_it_stood(tmp_path: Path) -> None:
 def test_hostile_words_act_on_no_terminal(tmp_path: Path, kind: type[Screen]) -> None:
     console = Console(file=StringIO(), width=110, force_terminal=True, color_system="standard")
     screen = kind(console, recipe(tmp_path, run={"num_steps": 4}))
-    alarm = Alarm(HOSTILE, Level.HALT, 0.5, 0.99, HOSTILE)
+    alarm = Alarm(HOSTILE, AlarmLevel.HALT, 0.5, 0.99, HOSTILE)
     with screen.showing():
         screen.learned(0, {"success/rate": 0.5}, [alarm], HOSTILE)
         screen.say(HOSTILE)

@@ -9,7 +9,7 @@ import pytest
 from tests.run.stage import recipe
 from tests.run.test_train import lines, run_it
 from turnwise.config import Recipe, load_recipe
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.tracking.folder import RunFolder
 
 STILL = {"learning_rate": 0.0}
@@ -47,7 +47,7 @@ def test_sampler_trainer_and_reference_agree_at_every_temperature(tmp_path: Path
         assert line["metrics"]["sampler/max_abs_difference"] <= 1e-4
         assert line["metrics"]["tokens/alignment"] == 1.0
         assert line["metrics"]["kl/reference"] == 0.0
-        temperatures = {played.trajectory.temperature for played in read(folder.trajectories(step))}
+        temperatures = {played.trajectory.temperature for played in read_episodes(folder.trajectories(step))}
         assert temperatures == {settings.temperature_at(step)}
     # of a random model: the hotter, the more random
     entropies = [line["metrics"]["entropy/mean"] for line in updates]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.run.stage import write_recipe
 from tests.run.test_signals import training
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.tracking.folder import RunFolder
 
 KEEPING, HANGING = (f"tests.tracking.own_trackers:{name}" for name in ("Keeping", "Hanging"))
@@ -40,18 +40,20 @@ def test_trackers_are_told_what_the_folder_has_and_one_that_hangs_holds_nothing_
 
     told = kept(folder)
     lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-    assert [each[1:] for each in told if each[0] == "log"] == [[row["step"], figures(row)] for row in lines]
+    assert [line[1:] for line in told if line[0] == "log"] == [[row["step"], figures(row)] for row in lines]
     ratios = [row["histograms"]["ratio"] for row in lines if row["kind"] == "update"]
-    assert [each[3:] for each in told if each[0] == "histogram"] == [
+    assert [line[3:] for line in told if line[0] == "histogram"] == [
         [ratio["edges"], ratio["counts"]] for ratio in ratios
     ]
     for step in range(3):
-        played = {each.trajectory.task.prompt[0].content for each in read(folder.trajectories(step))}
-        [questions] = [each[2] for each in told if each[0] == "episodes" and each[1] == step]
+        played = {
+            episode.trajectory.task.prompt[0].content for episode in read_episodes(folder.trajectories(step))
+        }
+        [questions] = [line[2] for line in told if line[0] == "episodes" and line[1] == step]
         assert len(questions) == 4
         assert set(questions) <= played
-    evaluations = [each[1:] for each in told if each[0] == "evaluation"]
-    assert [each[:2] for each in evaluations] == [["before", 0], ["validation", 2], ["after", 3]]
+    evaluations = [line[1:] for line in told if line[0] == "evaluation"]
+    assert [evaluation[:2] for evaluation in evaluations] == [["before", 0], ["validation", 2], ["after", 3]]
     report = json.loads((folder.evaluations / "after.json").read_text())
     assert evaluations[2][2]["success"] == report["figures"]["all"]["success"]["value"]
     assert told[-1] == ["close"]

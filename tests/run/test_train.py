@@ -21,11 +21,11 @@ from turnwise.config import Recipe, load_recipe
 from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed
-from turnwise.rollout.store import read
+from turnwise.rollout.store import read_episodes
 from turnwise.run.loop import Ended, train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
-from turnwise.run.training_run import Run, open_run
+from turnwise.run.training_run import TrainingRun, open_run
 from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.packing.samples import Sample
@@ -66,7 +66,9 @@ def run_it(
                 run, trainer = opened_run, opened_run.trainer
                 if before is not None:
                     wrapped: Any = Wrapped(trainer, before)
-                    run = Run(settings, folder, run.bench, wrapped, run.train_tasks, run.lessons, screen)
+                    run = TrainingRun(
+                        settings, folder, run.bench, wrapped, run.train_tasks, run.lessons, screen
+                    )
                 return await train(run, stopping or Stopping()), folder
 
     return asyncio.run(go())
@@ -88,7 +90,7 @@ def test_a_run_keeps_its_recipe_figures_episodes_checkpoints_and_evaluations(tmp
     assert all(seconds > 0 for seconds in publishing)
     assert len(set(publishing)) == 3, "each step's own, not the one before the first"
     for step in range(3):
-        episodes = list(read(folder.trajectories(step)))
+        episodes = list(read_episodes(folder.trajectories(step)))
         assert len(episodes) == 6
         assert {played.step for played in episodes} == {step}
         versions = {turn.completion.policy_version for played in episodes for turn in played.trajectory.turns}
@@ -120,11 +122,13 @@ def test_what_is_sampled_is_what_is_trained_at_every_step(tmp_path: Path) -> Non
 
 def test_the_alignment_alarm_names_the_first_token_that_does_not_match(tmp_path: Path) -> None:
     def shift(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
-        return [replace(each, token_ids=(*each.token_ids[1:], each.token_ids[0])) for each in samples]
+        return [replace(sample, token_ids=(*sample.token_ids[1:], sample.token_ids[0])) for sample in samples]
 
     ended, folder = run_it(recipe(tmp_path, evaluation={"is_before_and_after": False}), shift)
     assert ended.halted_by == "alignment"
-    episodes = {played.trajectory.episode_id: played.trajectory for played in read(folder.trajectories(0))}
+    episodes = {
+        played.trajectory.episode_id: played.trajectory for played in read_episodes(folder.trajectories(0))
+    }
     found = re.search(r"first at token (\d+) \((.*)\), position (\d+) of episode (\S+), turn 1", ended.why)
     assert found is not None, ended.why
     shifted = [*episodes[found[4]].token_ids[1:], episodes[found[4]].token_ids[0]]
@@ -185,7 +189,7 @@ def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> Non
     folder = RunFolder.read(settings.run.folder / settings.run.name)
     assert [line["step"] for line in lines(folder, "rollout")] == [0, 1]
     assert [line["step"] for line in lines(folder, "update")] == [0]
-    assert len(list(read(folder.trajectories(1)))) == 6
+    assert len(list(read_episodes(folder.trajectories(1)))) == 6
 
 
 def test_a_server_that_dies_for_good_is_seen_by_its_breaker_in_the_figures(tmp_path: Path) -> None:
@@ -308,7 +312,7 @@ def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path
     save(tasks, tmp_path / "train.jsonl")
     learned: list[tuple[int, list[str]]] = []
 
-    def watch(run: Run) -> None:
+    def watch(run: TrainingRun) -> None:
         update = run.trainer.update
 
         def noted(samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample]) -> StepResult:

@@ -101,4 +101,4 @@ def test_an_expanded_tensor_is_made_contiguous_before_it_is_pinned(monkeypatch: 
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: given.append(tensor) or tensor)
     rows = torch.arange(5).expand(3, -1)
     assert pinned(rows).equal(rows)
-    assert [each.is_contiguous() for each in given] == [True]
+    assert [device.is_contiguous() for device in given] == [True]

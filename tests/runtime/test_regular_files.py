@@ -14,8 +14,8 @@ from turnwise.assembly.success_samples import successes_of
 from turnwise.assembly.trained_policy import load_trained
 from turnwise.config import Recipe
 from turnwise.evaluate.report import read_report
-from turnwise.rollout.store import read_sound
-from turnwise.runtime.atomic_write import write_whole
+from turnwise.rollout.store import read_valid_episodes
+from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.regular_files import MAX_LINE_BYTES, Damaged, lines_from, names_in, open_new, read_table
 from turnwise.tracking.ending import read_ending
 from turnwise.tracking.folder import RunFolder
@@ -94,7 +94,7 @@ def test_episodes_that_cannot_be_read_are_counted_and_left_out(tmp_path: Path, d
     path = tmp_path / "step-000000.jsonl"
     DAMAGES[damage][0](path)
     bad: list[str] = []
-    assert list(read_sound(path, bad.append)) == []
+    assert list(read_valid_episodes(path, bad.append)) == []
     assert len(bad) == 1
     assert bad[0].startswith("step-000000.jsonl: ")
 
@@ -144,7 +144,7 @@ def test_cutting_a_run_removes_nothing_outside_it(run: Path) -> None:
 def test_a_file_that_is_written_whole_follows_no_link_of_its_part(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "new.json.part").symlink_to(tmp_path / "precious")
-    write_whole(tmp_path / "new.json", b"{}")
+    write_atomically(tmp_path / "new.json", b"{}")
     assert (tmp_path / "precious").read_text() == "mine"
     assert (tmp_path / "new.json").read_text() == "{}"
     with open_new(tmp_path / "shared", is_private=False):

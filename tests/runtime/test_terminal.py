@@ -6,11 +6,11 @@ import pytest
 from rich.console import Console
 
 from tests.evaluate.test_playing import report_of
-from turnwise.commands.tools import Listing, print_listing
+from turnwise.commands.tools import ToolListing, print_listing
 from turnwise.doctor.plan import print_plan
 from turnwise.evaluate.report import print_report
 from turnwise.mcp.exposure import Exposure
-from turnwise.planning import Part, Plan
+from turnwise.planning import MemoryPart, MemoryPlan
 from turnwise.runtime.terminal import figure_table, reason_table, wrapped
 from turnwise.types import Tool
 
@@ -63,7 +63,7 @@ def test_the_listing_of_tools_breaks_no_name(width: int) -> None:
     tool = Tool(NAME, "What it does. " * 9, schema, "server", NAME)
     on = console(width)
     print_listing(
-        Listing({"server": [tool]}, {"server": "shared"}, {"server": Exposure("server", ())}, {}), on
+        ToolListing({"server": [tool]}, {"server": "shared"}, {"server": Exposure("server", ())}, {}), on
     )
     for name in (NAME, "ticker_symbol?", "frequency=daily"):
         assert name in printed(on)
@@ -72,9 +72,9 @@ def test_the_listing_of_tools_breaks_no_name(width: int) -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_memory_plan_breaks_no_key(width: int) -> None:
-    part = Part("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
+    part = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
     on = console(width)
-    print_plan(Plan("cpu", 1, None, (part,), None), on)
+    print_plan(MemoryPlan("cpu", 1, None, (part,), None), on)
     assert part.name in printed(on)
     assert KEY in printed(on)
 

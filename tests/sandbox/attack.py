@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turnwise.sandbox import Kind, Stop
+from turnwise.sandbox import ExecutionStop, Kind
 
 BOTH = (Kind.BUBBLEWRAP, Kind.LANDLOCK)
 NAMESPACES = (Kind.BUBBLEWRAP,)
@@ -16,7 +16,7 @@ class Attack:
     name: str
     code: str
     seen: str = "blocked"
-    stops: tuple[Stop, ...] = (Stop.NONE,)
+    stops: tuple[ExecutionStop, ...] = (ExecutionStop.NONE,)
     kinds: tuple[Kind, ...] = BOTH
     error: str = ""
     """What the reported error must contain."""
@@ -24,7 +24,7 @@ class Attack:
     @property
     def is_fine(self) -> bool:
         """It must come to its own end without an error."""
-        return self.stops == (Stop.NONE,) and not self.error
+        return self.stops == (ExecutionStop.NONE,) and not self.error
 
 
 PRELUDE = '''

@@ -1,7 +1,7 @@
 """Gives the attacks on the network, on namespaces and on the kernel's more dangerous calls."""
 
 from tests.sandbox.attack import NAMESPACES, Attack
-from turnwise.sandbox import Stop
+from turnwise.sandbox import ExecutionStop
 
 _NETWORK = {
     "connects by TCP": """
@@ -143,7 +143,7 @@ _TRICKS = [
         print('ESCAPED', call(), flush=True)
         """,
         seen="trying",
-        stops=(Stop.KILLED,),
+        stops=(ExecutionStop.KILLED,),
         error="SIGSYS",
     ),
     Attack(

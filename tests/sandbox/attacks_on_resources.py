@@ -3,7 +3,7 @@
 from textwrap import dedent
 
 from tests.sandbox.attack import NAMESPACES, Attack
-from turnwise.sandbox import Kind, Stop
+from turnwise.sandbox import ExecutionStop, Kind
 
 _FALLBACK = (Kind.LANDLOCK,)
 
@@ -37,7 +37,7 @@ _PROCESSES = [
             print('blocked', errno.errorcode[error.errno], flush=True)
             time.sleep(60)
         """,
-        stops=(Stop.TIMEOUT, Stop.MEMORY),
+        stops=(ExecutionStop.TIMEOUT, ExecutionStop.MEMORY),
         kinds=NAMESPACES,
     ),
     Attack("forks at all", "attempt(os.fork)", kinds=_FALLBACK),
@@ -140,16 +140,19 @@ _PROCESSES = [
     Attack(
         "kills itself",
         "print('blocked', flush=True)\nos.kill(os.getpid(), 9)\nos._exit(9)",
-        stops=(Stop.KILLED, Stop.EXITED),
+        stops=(ExecutionStop.KILLED, ExecutionStop.EXITED),
     ),
     Attack(
-        "crashes", "print('blocked', flush=True)\nctypes.string_at(0)", stops=(Stop.KILLED,), error="SIGSEGV"
+        "crashes",
+        "print('blocked', flush=True)\nctypes.string_at(0)",
+        stops=(ExecutionStop.KILLED,),
+        error="SIGSEGV",
     ),
-    Attack("aborts", "print('blocked', flush=True)\nos.abort()", stops=(Stop.KILLED,)),
+    Attack("aborts", "print('blocked', flush=True)\nos.abort()", stops=(ExecutionStop.KILLED,)),
     Attack(
         "leaves without a result",
         "print('blocked', flush=True)\nos._exit(3)",
-        stops=(Stop.EXITED,),
+        stops=(ExecutionStop.EXITED,),
         error="status 3",
     ),
 ]
@@ -206,7 +209,7 @@ _BOUNDS = [
         print('blocked', flush=True)
         time.sleep(60)
         """,
-        stops=(Stop.MEMORY,),
+        stops=(ExecutionStop.MEMORY,),
         error="memory",
         kinds=NAMESPACES,
     ),
@@ -302,7 +305,7 @@ _BOUNDS = [
                 return getattr(self, name + 'x')
         A().y
         """,
-        stops=(Stop.KILLED, Stop.MEMORY, Stop.TIMEOUT, Stop.NONE),
+        stops=(ExecutionStop.KILLED, ExecutionStop.MEMORY, ExecutionStop.TIMEOUT, ExecutionStop.NONE),
         error=" ",
     ),
     Attack("nests source", "attempt(compile, '(' * 100_000, 'x', 'eval')"),
@@ -326,7 +329,7 @@ _CHANNELS = [
             except OSError: pass
         os._exit(0)
         """,
-        stops=(Stop.KILLED, Stop.EXITED),
+        stops=(ExecutionStop.KILLED, ExecutionStop.EXITED),
         error=" ",
     ),
     Attack(
@@ -338,7 +341,7 @@ _CHANNELS = [
             except OSError: pass
         os._exit(0)
         """,
-        stops=(Stop.EXITED,),
+        stops=(ExecutionStop.EXITED,),
         error="before a result",
     ),
     Attack(
@@ -354,7 +357,7 @@ _CHANNELS = [
     Attack(
         "closes every descriptor",
         "print('blocked', flush=True)\nos.closerange(0, 256)",
-        stops=(Stop.EXITED,),
+        stops=(ExecutionStop.EXITED,),
         error=" ",
     ),
     Attack("prints broken text", "os.write(1, b'blocked \\xff\\xfe\\x00')\nprint('\\ud800')"),
@@ -378,7 +381,7 @@ _CHANNELS = [
         sys.modules.clear()
         os.write(1, b'blocked')
         """,
-        stops=(Stop.NONE, Stop.EXITED),
+        stops=(ExecutionStop.NONE, ExecutionStop.EXITED),
         error=" ",
     ),
 ]
@@ -389,16 +392,16 @@ RESOURCE_ATTACKS = [
     *(Attack(name, code) for name, code in _SIGNALS.items()),
     *_PROCESSES,
     *(
-        Attack(name, _NEVER + dedent(code), stops=(Stop.TIMEOUT,), error="longer than")
+        Attack(name, _NEVER + dedent(code), stops=(ExecutionStop.TIMEOUT,), error="longer than")
         for name, code in _TIME.items()
     ),
     *(
-        Attack(name, _NEVER + dedent(code), stops=(Stop.MEMORY,), error="emory")
+        Attack(name, _NEVER + dedent(code), stops=(ExecutionStop.MEMORY,), error="emory")
         for name, code in _MEMORY.items()
     ),
     *_BOUNDS,
     *(
-        Attack(name, code, seen="", stops=(Stop.OUTPUT,), error="printed more")
+        Attack(name, code, seen="", stops=(ExecutionStop.OUTPUT,), error="printed more")
         for name, code in _OUTPUT.items()
     ),
     *_CHANNELS,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.sandbox.attack import BOTH
-from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
+from turnwise.sandbox import Kind, Sandbox, SandboxIsolation, SandboxLimits
 from turnwise.sandbox.isolation import trial
 
 both_kinds = pytest.mark.parametrize("kind", BOTH, ids=str)
@@ -31,6 +31,8 @@ async def sandboxed(
     kind: Kind = Kind.BUBBLEWRAP, *, num_workers: int = 1, packages: tuple[str, ...] = (), **limits: Any
 ) -> AsyncIterator[Sandbox]:
     require(kind)
-    walls = Isolation(kind, "")
-    async with Sandbox(Limits(**limits), num_workers=num_workers, walls=walls, packages=packages) as sandbox:
+    walls = SandboxIsolation(kind, "")
+    async with Sandbox(
+        SandboxLimits(**limits), num_workers=num_workers, walls=walls, packages=packages
+    ) as sandbox:
         yield sandbox

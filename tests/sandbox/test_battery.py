@@ -19,11 +19,11 @@ from tests.sandbox.attacks_on_files import FILE_ATTACKS
 from tests.sandbox.attacks_on_kernel import KERNEL_ATTACKS
 from tests.sandbox.attacks_on_resources import RESOURCE_ATTACKS
 from tests.sandbox.processes import descendants
-from turnwise.sandbox import Execution, Isolation, Kind, Limits, Sandbox
+from turnwise.sandbox import Execution, Kind, Sandbox, SandboxIsolation, SandboxLimits
 from turnwise.sandbox.isolation import trial
 
 ATTACKS = [*FILE_ATTACKS, *KERNEL_ATTACKS, *RESOURCE_ATTACKS]
-LIMITS = Limits(
+LIMITS = SandboxLimits(
     wall_seconds=1.5,
     cpu_seconds=5,
     memory_bytes=128 << 20,
@@ -171,7 +171,7 @@ def open_box() -> Iterator[Callable[[Kind], Box]]:
                     (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{kind}: {failure}")
                 stack.close()
                 boxes.clear()
-                sandbox = Sandbox(LIMITS, num_workers=1, walls=Isolation(kind, ""))
+                sandbox = Sandbox(LIMITS, num_workers=1, walls=SandboxIsolation(kind, ""))
                 runner.run(sandbox.__aenter__())
                 stack.callback(lambda: runner.run(sandbox.__aexit__(None, None, None)))
                 boxes[kind] = Box(runner, sandbox)

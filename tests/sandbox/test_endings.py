@@ -4,7 +4,7 @@ import asyncio
 import textwrap
 
 from tests.sandbox.boxes import both_kinds, sandboxed
-from turnwise.sandbox import Kind, Stop
+from turnwise.sandbox import ExecutionStop, Kind
 
 
 @both_kinds
@@ -40,7 +40,11 @@ def test_every_signal_that_code_sends_itself_ends_it_as_its_own_fault(kind: Kind
             for number in range(1, 65):
                 code = f"import os, signal\nsignal.pthread_sigmask(1, [])\nos.kill(os.getpid(), {number})"
                 execution = await sandbox.run(code)
-                assert execution.stopped in (Stop.NONE, Stop.KILLED, Stop.TIMEOUT), number
+                assert execution.stopped in (
+                    ExecutionStop.NONE,
+                    ExecutionStop.KILLED,
+                    ExecutionStop.TIMEOUT,
+                ), number
             if kind is Kind.LANDLOCK:
                 assert execution.error == "killed by SIGRTMAX"
                 assert (await sandbox.run(code.replace("64", "35"))).error == "killed by signal 35"

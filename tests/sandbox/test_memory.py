@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from tests.sandbox.boxes import sandboxed
-from turnwise.sandbox import Stop
+from turnwise.sandbox import ExecutionStop
 from turnwise.sandbox.layout import PACKAGES
 
 TAKERS = {
@@ -37,7 +37,7 @@ def test_many_processes_share_one_limit(taken: str) -> None:
         async with sandboxed(
             packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
         ) as sandbox:
-            assert (await sandbox.run(code)).stopped is Stop.MEMORY
+            assert (await sandbox.run(code)).stopped is ExecutionStop.MEMORY
 
     asyncio.run(play())
 
@@ -60,6 +60,6 @@ def test_processes_that_only_share_what_was_there_are_not_counted_for_it() -> No
             packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
         ) as sandbox:
             execution = await sandbox.run(textwrap.dedent(code))
-            assert (execution.value, execution.stopped) == ("True", Stop.NONE)
+            assert (execution.value, execution.stopped) == ("True", ExecutionStop.NONE)
 
     asyncio.run(play())

@@ -17,13 +17,13 @@ import pytest
 from tests.sandbox.boxes import both_kinds, failure_of, sandboxed
 from tests.sandbox.processes import descendants, is_of_a_sandbox
 from turnwise.sandbox import (
-    Isolation,
+    ExecutionStop,
     Kind,
-    Limits,
     NoIsolation,
     Sandbox,
     SandboxDown,
-    Stop,
+    SandboxIsolation,
+    SandboxLimits,
     isolation,
 )
 from turnwise.sandbox.isolation import trial
@@ -72,7 +72,7 @@ def test_code_gives_its_output_its_last_value_and_its_traceback(kind: Kind) -> N
             )
             assert (good.stdout, good.value, good.error) == ("a\nb\n", "{'x': [2, 1.5]}", "")
             assert json.loads(good.value_json or "") == {"x": [2, 1.5]}
-            assert good.stopped is Stop.NONE
+            assert good.stopped is ExecutionStop.NONE
             bad = await sandbox.run("print('before')\ndef f():\n    return 1 / 0\nimport statistics\nf()")
             assert bad.stdout == "before\n"
             assert 'File "<code>", line 3, in f' in bad.error
@@ -164,14 +164,14 @@ def test_the_cpu_limit_holds_where_the_wall_limit_is_far() -> None:
     async def play() -> None:
         async with sandboxed(cpu_seconds=1, wall_seconds=30) as sandbox:
             execution = await sandbox.run("print('x', flush=True)\nwhile True: pass")
-            assert (execution.stopped, execution.stdout) == (Stop.CPU, "x\n")
+            assert (execution.stopped, execution.stdout) == (ExecutionStop.CPU, "x\n")
 
     asyncio.run(play())
 
 
 def test_each_limit_is_checked_when_it_is_set() -> None:
     with pytest.raises(ValueError, match="num_files must be positive, not 0"):
-        Limits(num_files=0)
+        SandboxLimits(num_files=0)
 
 
 @both_kinds
@@ -328,7 +328,7 @@ def test_the_zygote_has_one_thread_and_nothing_of_our_environment(
 def test_without_isolation_nothing_runs() -> None:
     async def play() -> None:
         with pytest.raises(NoIsolation, match="bubblewrap"):
-            async with Sandbox(walls=Isolation(Kind.NONE, "install bubblewrap")):
+            async with Sandbox(walls=SandboxIsolation(Kind.NONE, "install bubblewrap")):
                 pass
 
     asyncio.run(play())

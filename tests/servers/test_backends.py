@@ -12,7 +12,7 @@ from tests.servers.live import test_slack as slack
 from tests.servers.provider import LoopbackProvider
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
-from turnwise.servers.backends import PROVIDER_VARIABLES, Servers, load_servers
+from turnwise.servers.backends import PROVIDER_VARIABLES, ReadyServers, load_servers
 from turnwise.servers.contract import WRITES, contract
 from turnwise.servers.live.providers import ACCESS
 from turnwise.servers.services import DEFAULT_FILE
@@ -21,11 +21,11 @@ from turnwise.types import Fault, ToolCall
 VARIABLES = {name: f"value-of-{name}" for name in PROVIDER_VARIABLES}
 
 
-def built_in(**chosen: Any) -> Servers:
+def built_in(**chosen: Any) -> ReadyServers:
     return load_servers(DEFAULT_FILE, variables=VARIABLES, **chosen)
 
 
-def of_block(folder: Path, block: dict[str, Any], **chosen: Any) -> Servers:
+def of_block(folder: Path, block: dict[str, Any], **chosen: Any) -> ReadyServers:
     file = folder / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"ours": block}}))
     return load_servers(file, variables=VARIABLES, **chosen)

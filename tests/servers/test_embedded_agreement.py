@@ -127,7 +127,7 @@ def test_statements_agree_with_the_price_earnings_ratio_and_the_filings(world: W
         trailing = sum(quarter["eps"] for quarter in quarters[:4])
         assert quote["pe"] == (round(quote["price"] / trailing, 2) if trailing > 0 else None)
         for year in years:
-            parts = [each for each in quarters if each["fiscalYear"] == year["fiscalYear"]]
+            parts = [quarter for quarter in quarters if quarter["fiscalYear"] == year["fiscalYear"]]
             assert year["revenue"] == sum(part["revenue"] for part in parts)
             assert year["eps"] == pytest.approx(sum(part["eps"] for part in parts), abs=1e-9)
             told = await call(
@@ -152,10 +152,11 @@ def test_fmp_and_polygon_tell_the_same_news(world: World, call: Call) -> None:
         ours = await call("fmp_get_stock_news", tickers=symbol, limit=50)
         theirs = await call("polygon_get_news", ticker=symbol, limit=50)
         assert len(ours) >= 7
-        assert [(each["title"], each["text"], each["url"], each["publisher"]) for each in ours] == [
-            (each["title"], each["description"], each["article_url"], each["publisher"]) for each in theirs
+        assert [(our["title"], our["text"], our["url"], our["publisher"]) for our in ours] == [
+            (their["title"], their["description"], their["article_url"], their["publisher"])
+            for their in theirs
         ]
-        assert all(symbol in each["tickers"] for each in theirs)
+        assert all(symbol in their["tickers"] for their in theirs)
         for here, there in zip(ours, theirs, strict=True):
             local = datetime.fromisoformat(here["publishedDate"]).replace(tzinfo=UTC) + timedelta(hours=4)
             assert local == datetime.fromisoformat(there["published_utc"])

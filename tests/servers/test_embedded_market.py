@@ -160,10 +160,10 @@ def test_quarters_add_up_to_years_and_profits_follow_from_sales_and_costs(market
                 assert getattr(year, field) == sum(getattr(part, field) for part in parts), field
             for field in ("operating_income", "net_income", "eps_cents"):
                 assert getattr(year, field) == sum(getattr(part, field) for part in parts), field
-        for each in (*quarters, *years):
-            assert each.gross_profit == each.revenue - each.cost_of_revenue
-            assert each.operating_income == each.gross_profit - each.operating_expenses
-            assert each.net_income * 100 == each.eps_cents * company.shares
+        for statement in (*quarters, *years):
+            assert statement.gross_profit == statement.revenue - statement.cost_of_revenue
+            assert statement.operating_income == statement.gross_profit - statement.operating_expenses
+            assert statement.net_income * 100 == statement.eps_cents * company.shares
 
 
 def test_quotes_follow_from_the_last_two_bars_and_the_statements(market: Market) -> None:
@@ -177,7 +177,7 @@ def test_quotes_follow_from_the_last_two_bars_and_the_statements(market: Market)
         assert quote.change == pytest.approx(last.close - before.close, abs=1e-9)
         assert quote.change_percent == round(100 * (last.close - before.close) / before.close, 2)
         assert quote.market_cap == pytest.approx(last.close * company.shares, abs=0.5)
-        trailing = sum(each.eps for each in market.quarters(company.symbol)[:4])
+        trailing = sum(quarter.eps for quarter in market.quarters(company.symbol)[:4])
         num_losing += quote.pe is None
         assert quote.pe == (round(last.close / trailing, 2) if trailing > 0 else None)
     assert 0 < num_losing < 40
@@ -214,7 +214,7 @@ def test_news_states_facts_and_its_sentiment_is_their_direction(market: Market) 
         if sales:
             now, before = market.quarters(company.symbol)[0], market.quarters(company.symbol)[4]
             assert (now.revenue, before.revenue) == tuple(
-                int(each.replace(",", "")) for each in sales.groups()
+                int(group.replace(",", "")) for group in sales.groups()
             )
             assert (article.sentiment == "positive") == (now.revenue > before.revenue)
             checked += 1

@@ -140,7 +140,7 @@ def test_a_misspelt_name_still_finds_its_ticker(world: World) -> None:
 
 def test_a_shared_first_word_finds_every_company_that_has_it(world: World) -> None:
     found = answer(world, "fmp_search_ticker", query="norvindel")
-    assert {each["name"] for each in found} == {"Norvindel Software", "Norvindel Mutual"}
+    assert {company["name"] for company in found} == {"Norvindel Software", "Norvindel Mutual"}
     told = answer(world, "tavily_qna_search", query="Who is the CEO of Norvindel?")["answer"]
     assert "NORVC" in told
     assert "NORVD" in told

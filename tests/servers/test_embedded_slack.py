@@ -106,8 +106,10 @@ def test_strange_episode_ids_are_kept_apart(slack: EmbeddedSlack) -> None:
     for episode in ("\ud800", "\ud801", "a\x00b", "a", "' OR 1=1 --", "%"):
         post(slack, "general", f"from {episode!a}", episode)
     for episode in ("\ud800", "\ud801", "a\x00b", "a", "' OR 1=1 --", "%"):
-        posts = [each for each in history(slack, "general", episode) if each["text"].startswith("from ")]
-        assert [each["text"] for each in posts] == [f"from {episode!a}"]
+        posts = [
+            message for message in history(slack, "general", episode) if message["text"].startswith("from ")
+        ]
+        assert [post["text"] for post in posts] == [f"from {episode!a}"]
 
 
 def test_an_episode_cannot_post_without_end(slack: EmbeddedSlack) -> None:

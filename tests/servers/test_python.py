@@ -12,7 +12,7 @@ import pytest
 
 from tests.sandbox.processes import descendants, is_of_a_sandbox
 from turnwise.mcp.serve import Service, ToolError, Unavailable
-from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
+from turnwise.sandbox import Kind, Sandbox, SandboxIsolation, SandboxLimits
 from turnwise.servers.python import MAX_KEPT_BYTES, MAX_KEYS, serve_python
 
 Call = Callable[..., Any]
@@ -22,14 +22,14 @@ Call = Callable[..., Any]
 def call() -> Iterator[Call]:
     """`call(tool, episode="e", **arguments)`."""
     with asyncio.Runner() as runner:
-        context = serve_python(Sandbox(Limits(wall_seconds=1.5), num_workers=1))
+        context = serve_python(Sandbox(SandboxLimits(wall_seconds=1.5), num_workers=1))
         service = runner.run(context.__aenter__())
         yield lambda tool, episode="e", **arguments: runner.run(handle(service, tool, episode, arguments))
         runner.run(context.__aexit__(None, None, None))
 
 
 async def handle(service: Service, tool: str, episode: str, arguments: dict[str, Any]) -> Any:
-    (found,) = [each for each in service.tools if each.name == tool]
+    (found,) = [one_tool for one_tool in service.tools if one_tool.name == tool]
     return await found.handler(arguments, episode)
 
 
@@ -193,7 +193,7 @@ def test_a_dropped_episode_is_forgotten() -> None:
 
 def test_without_isolation_the_server_lives_and_refuses_by_name() -> None:
     async def play() -> None:
-        async with serve_python(Sandbox(walls=Isolation(Kind.NONE, "install bubblewrap"))) as service:
+        async with serve_python(Sandbox(walls=SandboxIsolation(Kind.NONE, "install bubblewrap"))) as service:
             for tool, arguments in (
                 ("execute_python", {"code": "1"}),
                 ("create_data_pipeline", {"pipeline_steps": '["1"]', "input_data": "1"}),
@@ -214,10 +214,10 @@ def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
                 await asyncio.sleep(0.3)
                 # stopped first: one that outlived another would say how that one died
                 pids = [pid for pid in descendants(os.getpid()) if is_of_a_sandbox(pid)]
-                for each in (signal.SIGSTOP, signal.SIGKILL):
+                for signal_number in (signal.SIGSTOP, signal.SIGKILL):
                     for pid in pids:
                         with contextlib.suppress(ProcessLookupError):  # it died with another
-                            os.kill(pid, each)
+                            os.kill(pid, signal_number)
             assert await handle(service, "execute_python", "e", {"code": "6 * 7"}) == {"value": 42}
 
     asyncio.run(play())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.tasks.contract_tools import contract_tools
-from turnwise.rewards import DEFAULT, Part, why_unscorable_by
+from turnwise.rewards import DEFAULT, RewardTerm, why_unscorable_by
 from turnwise.tasks.check import check, check_files
 from turnwise.tasks.load import PlacedTask, save
 from turnwise.types import (
@@ -229,7 +229,7 @@ def test_a_truth_that_asks_for_nothing_is_found() -> None:
 
 def test_the_reward_decides_what_a_truth_must_ask() -> None:
     graded = replace(GOOD, truth=Truth(rubric="Be brief."))
-    judged = why_unscorable_by([Part("judge", options={"model": "m"})])
+    judged = why_unscorable_by([RewardTerm("judge", options={"model": "m"})])
     assert check([PlacedTask("tasks.jsonl", 1, graded)], TOOLS, judged) == []
     [problem] = check([PlacedTask("tasks.jsonl", 1, replace(GOOD, truth=Truth()))], TOOLS, judged)
     assert "no rubric" in problem.message

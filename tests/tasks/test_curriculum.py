@@ -8,8 +8,8 @@ import pytest
 from turnwise.tasks.curriculum import (
     BySuccess,
     Curriculum,
+    CurriculumState,
     Schedule,
-    State,
     draw,
     least_choice,
     note,
@@ -34,7 +34,9 @@ def levels(tasks: tuple[Task, ...]) -> Counter[str]:
     return Counter(str(task.difficulty) for task in tasks)
 
 
-def after(curriculum: BySuccess, state: State, difficulty: Difficulty, outcomes: str) -> State:
+def after(
+    curriculum: BySuccess, state: CurriculumState, difficulty: Difficulty, outcomes: str
+) -> CurriculumState:
     for outcome in outcomes:
         state = note(curriculum, state, difficulty, outcome == "+")
     return state
@@ -55,7 +57,7 @@ def after(curriculum: BySuccess, state: State, difficulty: Difficulty, outcomes:
 def test_a_schedule_runs_in_straight_lines_between_its_points(
     step: int, mixture: tuple[float, float, float]
 ) -> None:
-    assert CLIMB.mixture(State(), step) == pytest.approx(mixture)
+    assert CLIMB.mixture(CurriculumState(), step) == pytest.approx(mixture)
 
 
 @pytest.mark.parametrize(
@@ -75,39 +77,39 @@ def test_a_success_rule_that_makes_no_sense_is_refused(field: dict[str, float]) 
 
 def test_a_level_is_passed_when_enough_of_the_last_episodes_succeeded() -> None:
     rule = BySuccess(threshold=0.75, window=4)
-    assert after(rule, State(), EASY, "+++").level == 0  # three say too little
-    assert after(rule, State(), EASY, "+-+-").level == 0
-    assert after(rule, State(), EASY, "--+-+++").level == 1  # after six, the last four are +-++
-    passed = after(rule, State(), EASY, "+++-")
+    assert after(rule, CurriculumState(), EASY, "+++").level == 0  # three say too little
+    assert after(rule, CurriculumState(), EASY, "+-+-").level == 0
+    assert after(rule, CurriculumState(), EASY, "--+-+++").level == 1  # after six, the last four are +-++
+    passed = after(rule, CurriculumState(), EASY, "+++-")
     assert (passed.level, passed.recent) == (1, ())
 
 
 def test_outcomes_of_other_levels_do_not_count() -> None:
     rule = BySuccess(threshold=0.5, window=2)
-    assert after(rule, State(), MEDIUM, "++++") == State()
-    assert after(rule, State(level=1), EASY, "++++") == State(level=1)
+    assert after(rule, CurriculumState(), MEDIUM, "++++") == CurriculumState()
+    assert after(rule, CurriculumState(level=1), EASY, "++++") == CurriculumState(level=1)
 
 
 def test_the_last_level_is_never_left() -> None:
     rule = BySuccess(threshold=0.5, window=2)
-    state = after(rule, State(level=2), HARD, "+++++")
+    state = after(rule, CurriculumState(level=2), HARD, "+++++")
     assert (state.level, state.recent) == (2, (True, True))
 
 
 def test_passed_levels_share_the_review() -> None:
     rule = BySuccess(review=0.2)
-    assert rule.mixture(State(level=0), 0) == (1, 0, 0)
-    assert rule.mixture(State(level=1), 0) == (0.2, 0.8, 0)
-    assert rule.mixture(State(level=2), 0) == (0.1, 0.1, 0.8)
+    assert rule.mixture(CurriculumState(level=0), 0) == (1, 0, 0)
+    assert rule.mixture(CurriculumState(level=1), 0) == (0.2, 0.8, 0)
+    assert rule.mixture(CurriculumState(level=2), 0) == (0.1, 0.1, 0.8)
 
 
 def test_outcomes_change_nothing_in_a_schedule() -> None:
-    assert note(CLIMB, State(), EASY, True) == State()
+    assert note(CLIMB, CurriculumState(), EASY, True) == CurriculumState()
 
 
 def test_every_task_comes_once_before_any_comes_again() -> None:
     tasks = some(easy=5, medium=3)
-    state = State(seed=3)
+    state = CurriculumState(seed=3)
     seen: list[str] = []
     for _ in range(40):
         drawn, state = draw(tasks, EVEN, state, step=0, count=3)
@@ -116,15 +118,15 @@ def test_every_task_comes_once_before_any_comes_again() -> None:
         own = [name for name in seen if name.startswith(level)]
         rounds = [own[start : start + size] for start in range(0, len(own) - size + 1, size)]
         assert len(rounds) > 5
-        assert all(len(set(each)) == size for each in rounds)
-        assert len({tuple(each) for each in rounds}) > 1, "each epoch has an order of its own"
+        assert all(len(set(one_round)) == size for one_round in rounds)
+        assert len({tuple(one_round) for one_round in rounds}) > 1, "each epoch has an order of its own"
 
 
 def test_the_mixture_is_what_is_drawn() -> None:
     tasks = some(easy=10, medium=10, hard=10)
-    assert set(levels(draw(tasks, CLIMB, State(), step=0, count=50)[0])) == {"easy"}
-    assert set(levels(draw(tasks, CLIMB, State(), step=100, count=50)[0])) == {"medium"}
-    found = levels(draw(tasks, CLIMB, State(), step=200, count=2000)[0])
+    assert set(levels(draw(tasks, CLIMB, CurriculumState(), step=0, count=50)[0])) == {"easy"}
+    assert set(levels(draw(tasks, CLIMB, CurriculumState(), step=100, count=50)[0])) == {"medium"}
+    found = levels(draw(tasks, CLIMB, CurriculumState(), step=200, count=2000)[0])
     # Three standard deviations of a binomial with 2,000 draws are at most 68.
     assert abs(found["hard"] - 1000) < 68
     assert abs(found["easy"] - 500) < 68
@@ -134,7 +136,7 @@ def test_the_mixture_is_what_is_drawn() -> None:
 def test_a_restored_state_goes_on_exactly(curriculum: Curriculum) -> None:
     tasks = some(easy=4, medium=4, hard=4)
 
-    def play(state: State, steps: range, *, is_saved: bool) -> tuple[list[str], State]:
+    def play(state: CurriculumState, steps: range, *, is_saved: bool) -> tuple[list[str], CurriculumState]:
         seen = []
         for step in steps:
             drawn, state = draw(tasks, curriculum, state, step=step * 10, count=5)
@@ -145,23 +147,23 @@ def test_a_restored_state_goes_on_exactly(curriculum: Curriculum) -> None:
                 state = state_of(json.loads(json.dumps(state.as_json())))
         return seen, state
 
-    whole = play(State(seed=1), range(20), is_saved=False)
-    assert play(State(seed=1), range(20), is_saved=True) == whole
+    whole = play(CurriculumState(seed=1), range(20), is_saved=False)
+    assert play(CurriculumState(seed=1), range(20), is_saved=True) == whole
     assert len(set(whole[0])) == 12
-    assert play(State(seed=2), range(20), is_saved=False)[0] != whole[0]
+    assert play(CurriculumState(seed=2), range(20), is_saved=False)[0] != whole[0]
 
 
 def test_drawing_in_parts_is_drawing_at_once() -> None:
     tasks = some(easy=3, hard=2)
-    whole, end = draw(tasks, EVEN, State(), step=0, count=9)
-    first, state = draw(tasks, EVEN, State(), step=0, count=4)
+    whole, end = draw(tasks, EVEN, CurriculumState(), step=0, count=9)
+    first, state = draw(tasks, EVEN, CurriculumState(), step=0, count=4)
     second, state = draw(tasks, EVEN, state, step=0, count=5)
     assert (first + second, state) == (whole, end)
 
 
 def test_a_level_without_tasks_gives_its_share_away() -> None:
-    assert levels(draw(some(hard=2), CLIMB, State(), step=0, count=4)[0]) == {"hard": 4}
-    assert set(levels(draw(some(easy=2, medium=2), CLIMB, State(), step=200, count=40)[0])) == {
+    assert levels(draw(some(hard=2), CLIMB, CurriculumState(), step=0, count=4)[0]) == {"hard": 4}
+    assert set(levels(draw(some(easy=2, medium=2), CLIMB, CurriculumState(), step=200, count=40)[0])) == {
         "easy",
         "medium",
     }
@@ -169,7 +171,7 @@ def test_a_level_without_tasks_gives_its_share_away() -> None:
 
 def test_a_level_without_tasks_is_passed_over() -> None:
     rule = BySuccess(window=2)
-    drawn, state = draw(some(medium=2, hard=2), rule, State(), step=0, count=4)
+    drawn, state = draw(some(medium=2, hard=2), rule, CurriculumState(), step=0, count=4)
     assert (levels(drawn), state.level) == ({"medium": 4}, 1)
     state = after(rule, state, MEDIUM, "++")
     assert draw(some(easy=1), rule, state, step=0, count=1)[1].level == 2
@@ -177,7 +179,7 @@ def test_a_level_without_tasks_is_passed_over() -> None:
 
 def test_no_tasks_at_all_is_an_error() -> None:
     with pytest.raises(ValueError, match="none to draw from"):
-        draw((), EVEN, State(), step=0, count=1)
+        draw((), EVEN, CurriculumState(), step=0, count=1)
 
 
 @pytest.mark.parametrize(

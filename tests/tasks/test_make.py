@@ -18,9 +18,19 @@ from turnwise.tasks.check import check_files
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.families.changes import CHANNEL_PRICE, POST_FIGURE
 from turnwise.tasks.families.lookups import QUOTE_FIGURE
-from turnwise.tasks.family import SPLITS, Case, Conclusion, Family, Material, Step, call, is_clear, split_of
+from turnwise.tasks.family import (
+    SPLITS,
+    Case,
+    Conclusion,
+    Family,
+    Material,
+    PlanStep,
+    call,
+    is_clear,
+    split_of,
+)
 from turnwise.tasks.load import save
-from turnwise.tasks.make import Made, Mismatch, make_tasks
+from turnwise.tasks.make import Made, WorldMismatch, make_tasks
 from turnwise.tasks.plan import ToolsDown
 from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe, Task, Tool
 
@@ -195,21 +205,25 @@ def test_truths_are_those_of_the_world(made: Made) -> None:
     """By a way of its own: neither the plans nor what the families say is known."""
     for task in made.tasks:
         text = task.prompt[0].content
-        named = [each for each in MARKET.companies() if re.search(rf"\b({each.symbol}|{each.name})\b", text)]
+        named = [
+            company
+            for company in MARKET.companies()
+            if re.search(rf"\b({company.symbol}|{company.name})\b", text)
+        ]
         value = task.truth.answer.value if task.truth.answer else None
         if task.family == "change_percent":
             assert value == MARKET.quote(named[0].symbol).change_percent
         elif task.family == "larger_market_cap":
-            assert value == max(named, key=lambda each: MARKET.quote(each.symbol).market_cap).symbol
+            assert value == max(named, key=lambda task: MARKET.quote(task.symbol).market_cap).symbol
         elif task.family == "average_close":
             start, end = re.findall(r"\d{4}-\d\d-\d\d", text)
             closes = [b.close_cents for b in MARKET.daily_bars(named[0].symbol) if start <= str(b.day) <= end]
             assert value == pytest.approx(sum(closes) / len(closes) / 100, abs=0.0051)
         elif task.family == "faster_growth":
             growth = {}
-            for each in named:
-                now, before = MARKET.years(each.symbol)[:2]
-                growth[each.symbol] = now.revenue / before.revenue
+            for one_task in named:
+                now, before = MARKET.years(one_task.symbol)[:2]
+                growth[one_task.symbol] = now.revenue / before.revenue
             assert value == max(growth, key=lambda symbol: growth[symbol])
 
 
@@ -259,7 +273,7 @@ def said(value: Any, **state: Any) -> Conclusion:
 
 
 def test_a_plan_that_disagrees_with_the_world_raises() -> None:
-    with pytest.raises(Mismatch, match=r"quote_figure-train-0001: the tools say 41, the world says"):
+    with pytest.raises(WorldMismatch, match=r"quote_figure-train-0001: the tools say 41, the world says"):
         make({"train": 1}, families=mutant(conclude=lambda _: said(41)))
 
 
@@ -284,7 +298,7 @@ def test_a_plan_that_does_not_reproduce_its_truth_is_rejected() -> None:
 LIES: dict[str, tuple[dict[str, Any], str]] = {
     "unknown_ticker": ({"turns": ((call("fmp_get_quote", symbol="NOPE!"),),)}, "unknown ticker"),
     "unknown_tool": ({"turns": ((call("fmp_get_quotes"),),)}, "unknown tool"),
-    "no_such_result": ({"turns": ((Step("fmp_get_quote", lambda r: {"symbol": r[3]}),),)}, "IndexError"),
+    "no_such_result": ({"turns": ((PlanStep("fmp_get_quote", lambda r: {"symbol": r[3]}),),)}, "IndexError"),
     "no_such_field": ({"conclude": lambda r: said(r[0]["nothing"])}, "KeyError: 'nothing'"),
     "change_not_made": (
         {"conclude": lambda _: said("x", writes=(ExpectedWrite("send_slack_message", {}),)), "known": None},
@@ -328,7 +342,7 @@ def lies() -> Made:
 @pytest.mark.parametrize("name", LIES)
 def test_a_plan_that_cannot_stand_is_rejected_with_its_reason(lies: Made, name: str) -> None:
     assert lies.tasks == ()
-    [reason] = [each.reason for each in lies.rejected if each.task_id == f"{name}-train-0001"]
+    [reason] = [rejection.reason for rejection in lies.rejected if rejection.task_id == f"{name}-train-0001"]
     assert LIES[name][1] in reason
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from turnwise.tracking.records import Episode, Evaluation, Histogram
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord
 from turnwise.tracking.tracker import Start
 
 
@@ -27,10 +27,10 @@ class Keeping:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._keep("log", step, dict(metrics))
 
-    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+    def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None:
         self._keep("histogram", step, name, histogram.edges, histogram.counts)
 
-    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+    def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         self._keep("episodes", step, [episode.question for episode in episodes])
 
     def evaluation(self, evaluation: Evaluation) -> None:

@@ -52,11 +52,11 @@ def test_in_a_repository_the_commit_is_known(folder: RunFolder, tmp_path: Path) 
 
 def test_names_are_of_the_recipe_and_never_the_same(tmp_path: Path) -> None:
     made = [RunFolder.create(tmp_path, "my recipe/../x", RECIPE) for _ in range(3)]
-    assert len({each.path for each in made}) == 3
-    assert all(each.path.parent == tmp_path for each in made)
-    assert all(each.path.name.startswith("my-recipe-..-x-20") for each in made)
-    for each in made:
-        each.close()
+    assert len({folder.path for folder in made}) == 3
+    assert all(folder.path.parent == tmp_path for folder in made)
+    assert all(folder.path.name.startswith("my-recipe-..-x-20") for folder in made)
+    for folder in made:
+        folder.close()
 
 
 def test_a_name_given_by_hand_is_taken_as_it_is_and_once(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def read(folder: RunFolder) -> Any:
 
 
 def scalars(events: Any, tag: str) -> list[tuple[int, float]]:
-    return [(each.step, each.value) for each in events.Scalars(tag)]
+    return [(Scalar.step, Scalar.value) for Scalar in events.Scalars(tag)]
 
 
 def text(events: Any, tag: str) -> str:

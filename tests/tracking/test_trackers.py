@@ -50,7 +50,7 @@ def test_a_tracker_is_told_everything_in_order(tmp_path: Path) -> None:
     with begin(tmp_path, own("Keeping", close_seconds=60)) as folder:
         play(folder, 0, 1)
     told = kept(folder)
-    assert [each[0] for each in told] == [
+    assert [line[0] for line in told] == [
         "start",
         *("episodes", "log", "log", "histogram") * 2,
         "evaluation",
@@ -79,7 +79,7 @@ def test_only_so_many_episodes_are_sent(tmp_path: Path) -> None:
     with begin(tmp_path, own("Keeping", close_seconds=60, episodes_per_step=3)) as folder:
         folder.trackers.episodes(0, groups() * 4, is_success)
         folder.trackers.episodes(1, groups(), is_success)
-    assert [len(each[2]) for each in kept(folder) if each[0] == "episodes"] == [3, 2]
+    assert [len(record[2]) for record in kept(folder) if record[0] == "episodes"] == [3, 2]
 
 
 def test_a_slow_one_costs_the_run_no_time_and_what_does_not_fit_is_counted(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_slow_one_costs_the_run_no_time_and_what_does_not_fit_is_counted(tmp_p
         for number in range(1000):
             folder.trackers.log(number, {"a": 1.0}, {}, ())
         assert time.monotonic() - started < 20, "a thousand records of 0.2 s each are not waited for"
-    counts = [sum(each[0] == "log" for each in kept(folder))]
+    counts = [sum(record[0] == "log" for record in kept(folder))]
     said = log_of(folder)
     assert f"tracker {OWN}:Slow is too slow" in said
     [line] = [line for line in said.splitlines() if "records lost" in line and "Slow" in line]
@@ -184,13 +184,13 @@ def test_one_that_crashes_takes_nothing_with_it(tmp_path: Path) -> None:
     said = log_of(folder)
     assert "something went wrong in native code" in said
     assert f"tracker {OWN}:Crashing: 2 of 2 records lost" in said
-    assert [each[1] for each in kept(folder) if each[0] == "log"] == [0, 1]
+    assert [record[1] for record in kept(folder) if record[0] == "log"] == [0, 1]
 
 
 def test_what_a_library_prints_and_reads_is_kept_from_our_pipes(tmp_path: Path) -> None:
     with begin(tmp_path, own("Chatty", close_seconds=60)) as folder:
         play(folder, 0)
-    assert [each[0] for each in kept(folder)] == [
+    assert [record[0] for record in kept(folder)] == [
         "start",
         "episodes",
         "log",
@@ -232,7 +232,7 @@ os.kill(os.getpid(), 9)
 """
     killed = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
     assert killed.returncode == -9
-    [(_, *left)] = [each for each in kept(RunFolder.read(tmp_path / "run")) if each[0] == "processes"]
+    [(_, *left)] = [record for record in kept(RunFolder.read(tmp_path / "run")) if record[0] == "processes"]
     assert len(left) == 2
     wait_until(lambda: not any(map(is_running, left)))
 

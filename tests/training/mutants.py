@@ -38,8 +38,8 @@ MUTANTS = [
     # micro-batches, each with its own scores
     (
         "update/scoring",
-        "for each, scores in begun]",
-        "for (each, _), (_, scores) in zip(begun, begun[::-1])]",
+        "for one_round, scores in begun]",
+        "for (one_round, _), (_, scores) in zip(begun, begun[::-1])]",
         "trainer prefix",
     ),
     ("packing/tree", "tails[number][num_alike:],", "tails[number][num_alike + 1 :],", "layout"),
@@ -103,8 +103,8 @@ MUTANTS = [
     ("update/optimizer", "twin.grad.add_(given.float())", "given.float()", "optimizer"),
     (
         "update/scoring",
-        "place[row] for row in each.rows",
-        "place[row] for row in sorted(each.rows, key=place.__getitem__)",
+        "place[row] for row in one_round.rows",
+        "place[row] for row in sorted(one_round.rows, key=place.__getitem__)",
         "terms trainer",
     ),
     # fewer kernels
@@ -172,4 +172,4 @@ MUTANTS = [
 
 
 if __name__ == "__main__":
-    sys.exit(main("training", [Mutant(*each) for each in MUTANTS]))
+    sys.exit(main("training", [Mutant(*mutant) for mutant in MUTANTS]))

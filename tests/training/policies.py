@@ -73,13 +73,17 @@ def pass_gradients(policy: Policy, samples: Sequence[Sample], tokens: int, **opt
 @contextmanager
 def gathering(policy: Policy) -> Iterator[Gradients]:
     """From none to what was left behind, zeros where that is nothing."""
-    parameters = policy.trainable | {f"value {name}": each for name, each in policy.value_parameters.items()}
+    parameters = policy.trainable | {
+        f"value {name}": parameter for name, parameter in policy.value_parameters.items()
+    }
     for parameter in parameters.values():
         parameter.grad = None
     found: Gradients = {}
     yield found
-    for name, each in parameters.items():
-        found[name] = torch.zeros_like(each) if each.grad is None else each.grad.clone()
+    for name, one_parameter in parameters.items():
+        found[name] = (
+            torch.zeros_like(one_parameter) if one_parameter.grad is None else one_parameter.grad.clone()
+        )
 
 
 def apart(ones: Gradients, others: Gradients) -> float:

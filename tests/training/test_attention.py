@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tests.training.drawn import GIVEN, family, sample
 from turnwise.training.kernels import attention, partial_attention
-from turnwise.training.kernels.attention import SHORT, Plan
+from turnwise.training.kernels.attention import SHORT, AttentionPlan
 from turnwise.training.kernels.prefix import Prefix
 from turnwise.training.packing.layout import shared
 from turnwise.training.packing.tree import Tree
@@ -44,7 +44,7 @@ def run(
         draw(1, size, count, 16).transpose(1, 2).requires_grad_() for count in (heads[0], *heads[1:] * 2)
     ]
     if is_tree:
-        plan = Plan(tree, CPU)
+        plan = AttentionPlan(tree, CPU)
         out, _ = attention.forward(torch.nn.Module(), *inputs, None, scaling=0.5, tree_plan=plan)
     else:
         plain = torch.nn.functional.scaled_dot_product_attention
@@ -112,13 +112,13 @@ def test_keys_and_values_from_outside_stand_before_the_whole_row(dtype: torch.dt
     query, key, value, before = draw(size, 6), draw(size, 2), draw(size, 2), (draw(70, 2), draw(70, 2))
     grad_out = draw(size, 6).transpose(1, 2)
     module = torch.nn.Module()
-    prefix = Prefix({module: tuple(each.to(dtype).requires_grad_() for each in before)})
-    own = [each.to(dtype).requires_grad_() for each in (query, key, value)]
-    plan = Plan(DEEP, CPU, prefix=prefix)
+    prefix = Prefix({module: tuple(tensor.to(dtype).requires_grad_() for tensor in before)})
+    own = [tensor.to(dtype).requires_grad_() for tensor in (query, key, value)]
+    plan = AttentionPlan(DEEP, CPU, prefix=prefix)
     out, _ = attention.forward(module, *own, None, tree_plan=plan)
     found = torch.autograd.grad(out, [*own, *prefix.layers[module]], grad_out.to(dtype))
 
-    exact = [each.requires_grad_() for each in (query, key, value, *before)]
+    exact = [tensor.requires_grad_() for tensor in (query, key, value, *before)]
     whole = [torch.cat([exact[3], exact[1]], 2), torch.cat([exact[4], exact[2]], 2)]
     mask = torch.cat([torch.ones(size, 70, dtype=torch.bool), mask_of(DEEP)], 1)
     plain = torch.nn.functional.scaled_dot_product_attention
@@ -129,7 +129,7 @@ def test_keys_and_values_from_outside_stand_before_the_whole_row(dtype: torch.dt
 
 
 def test_short_and_long_segments_and_inner_ones_are_all_in_these_trees() -> None:
-    plan = Plan(DEEP, CPU)
+    plan = AttentionPlan(DEEP, CPU)
     assert plan.long
     assert plan.inner
     assert any(len(bucket.index_SL) > 1 and bucket.is_real_SL is not None for bucket in plan.buckets)
@@ -146,7 +146,7 @@ def test_any_tree_is_attended_to_exactly(lengths: list[list[int]]) -> None:
 
 def test_what_a_token_does_not_see_has_no_part_in_it() -> None:
     """Turning every other leaf into NaN changes nothing on a path: no weight is merely small."""
-    plan = Plan(DEEP, CPU)
+    plan = AttentionPlan(DEEP, CPU)
     size = DEEP.segments[-1].end
     seen = mask_of(DEEP)[-1]
     query, key, value = (torch.randn(1, 2, size, 16) for _ in range(3))
@@ -162,5 +162,5 @@ def test_attention_of_another_kind_is_refused(option: str) -> None:
     inputs: list[Any] = [torch.zeros(1, 2, FAMILY.segments[-1].end, 8)] * 3
     with pytest.raises(ValueError, match=option):
         attention.forward(
-            torch.nn.Module(), *inputs, None, tree_plan=Plan(FAMILY, CPU), **{option: torch.ones(1)}
+            torch.nn.Module(), *inputs, None, tree_plan=AttentionPlan(FAMILY, CPU), **{option: torch.ones(1)}
         )

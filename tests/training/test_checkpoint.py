@@ -35,7 +35,7 @@ DTYPES = [
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    bits = [each.contiguous().reshape(-1).view(torch.uint8) for each in (one, other)]
+    bits = [folder.contiguous().reshape(-1).view(torch.uint8) for folder in (one, other)]
     return one.dtype == other.dtype and one.shape == other.shape and torch.equal(*bits)
 
 
@@ -71,7 +71,7 @@ def test_tensors_of_every_dtype_come_back_bit_for_bit(tmp_path: Path, dtype: tor
     }
     found = load(save(tmp_path, 7, tensors, {}))
     assert found.tensors.keys() == tensors.keys()
-    assert all(same_bits(found.tensors[name], each) for name, each in tensors.items())
+    assert all(same_bits(found.tensors[name], tensor) for name, tensor in tensors.items())
 
 
 def test_tied_tensors_and_parameters_may_be_saved(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from tests.training.test_attention import DEEP, gap, mask_of, tree_of
 from turnwise.training.kernels import flash
-from turnwise.training.kernels.flash import FlashTreeAttention, Rows, can_flash, plan_flash
+from turnwise.training.kernels.flash import FlashTreeAttention, PackedRows, can_flash, plan_flash
 from turnwise.training.kernels.partial_attention import backward_piece, forward_piece
 from turnwise.training.packing.tree import Tree
 
 CPU = torch.device("cpu")
-Spans = tuple[Rows, Rows]
+Spans = tuple[PackedRows, PackedRows]
 
 
 def heads_first(tensor: Tensor, num_heads: int) -> Tensor:
@@ -25,9 +25,9 @@ def heads_first(tensor: Tensor, num_heads: int) -> Tensor:
 
 
 def each_row(rows: Spans) -> list[tuple[slice, slice]]:
-    queries, keys = ([slice(*pair) for pair in itertools.pairwise(each.bounds.tolist())] for each in rows)
-    assert max(each.stop - each.start for each in queries) == rows[0].longest
-    assert max(each.stop - each.start for each in keys) == rows[1].longest
+    queries, keys = ([slice(*pair) for pair in itertools.pairwise(row.bounds.tolist())] for row in rows)
+    assert max(query.stop - query.start for query in queries) == rows[0].longest
+    assert max(key.stop - key.start for key in keys) == rows[1].longest
     return list(zip(queries, keys, strict=True))
 
 
@@ -37,7 +37,7 @@ def forward_rows(
     """What CUDA's kernel gives, by the pieces of other devices."""
     out, lse, heads = torch.empty_like(query), query.new_empty(query.shape[1], len(query)), query.shape[1]
     for at, seen in each_row(rows):
-        inputs = [heads_first(each, heads) for each in (query[at], key[seen], value[seen])]
+        inputs = [heads_first(tensor, heads) for tensor in (query[at], key[seen], value[seen])]
         part_out, part_lse = forward_piece(*inputs, **options)
         out[at], lse[:, at] = part_out[0].transpose(0, 1), part_lse[0]
     return out, lse
@@ -53,10 +53,10 @@ def backward_rows(
     rows: Spans,
     **options: Any,
 ) -> tuple[Tensor, ...]:
-    grads, heads = [torch.empty_like(each) for each in (query, key, value)], query.shape[1]
+    grads, heads = [torch.empty_like(tensor) for tensor in (query, key, value)], query.shape[1]
     for at, seen in each_row(rows):
-        at_queries = [heads_first(each[at], heads) for each in (query, out)]
-        at_keys = [heads_first(each[seen], heads) for each in (key, value)]
+        at_queries = [heads_first(tensor[at], heads) for tensor in (query, out)]
+        at_keys = [heads_first(tensor[seen], heads) for tensor in (key, value)]
         parts = backward_piece(
             *at_queries, lse[None, :, at], heads_first(grad_out[at], heads), *at_keys, **options
         )
@@ -90,16 +90,16 @@ def run(
     grad_out = draw(size, 6).detach()
     found = torch.autograd.grad(out, [*own, *before], grad_out)
 
-    exact = [each.detach().double().cpu().requires_grad_() for each in (*own, *before)]
-    keys = [torch.cat([each, exact[place]]) for each, place in zip(exact[3:], (1, 2), strict=False)] or exact[
-        1:
-    ]
+    exact = [tensor.detach().double().cpu().requires_grad_() for tensor in (*own, *before)]
+    keys = [
+        torch.cat([tensor, exact[place]]) for tensor, place in zip(exact[3:], (1, 2), strict=False)
+    ] or exact[1:]
     mask = torch.cat([torch.ones(size, num_before, dtype=torch.bool), mask_of(tree)], 1)
     plain = torch.nn.functional.scaled_dot_product_attention
-    inputs = [each.transpose(0, 1)[None] for each in (exact[0], *keys)]
+    inputs = [tensor.transpose(0, 1)[None] for tensor in (exact[0], *keys)]
     exact_out = plain(*inputs, attn_mask=mask, scale=0.3, enable_gqa=True)[0].transpose(0, 1)
     expected = torch.autograd.grad(exact_out, exact, grad_out.double().cpu())
-    return [each.cpu() for each in (out, *found)], [exact_out, *expected]
+    return [tensor.cpu() for tensor in (out, *found)], [exact_out, *expected]
 
 
 @pytest.mark.usefixtures("by_pieces")

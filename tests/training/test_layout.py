@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.training.drawn import GIVEN, OWN, family, sample
-from turnwise.training.packing.layout import Layout, common_prefix, padded, shared
+from turnwise.training.packing.layout import PackedLayout, common_prefix, padded, shared
 from turnwise.training.packing.microbatches import microbatches
 from turnwise.training.packing.samples import Sample
-from turnwise.training.packing.tree import Segment, Tree
+from turnwise.training.packing.tree import Tree, TreeSegment
 
 few_ids = st.lists(st.integers(0, 2), min_size=1, max_size=12)
 any_samples = st.lists(few_ids, min_size=1, max_size=8).map(
@@ -31,7 +31,7 @@ def ancestors(tree: Tree, place: int) -> list[int]:
     return seen
 
 
-def check_paths(samples: Sequence[Sample], layout: Layout) -> None:
+def check_paths(samples: Sequence[Sample], layout: PackedLayout) -> None:
     """Along the path to each sample's end stand its ids, at positions 0, 1, 2, …"""
     ids, positions = layout.token_ids_RN[0].tolist(), layout.position_ids_RN[0].tolist()
     assert layout.tree is not None
@@ -41,16 +41,16 @@ def check_paths(samples: Sequence[Sample], layout: Layout) -> None:
         assert [positions[place] for place in path] == list(range(len(one.token_ids)))
 
 
-def by_row(layout: Layout) -> tuple[list[list[int]], list[list[int]]]:
+def by_row(layout: PackedLayout) -> tuple[list[list[int]], list[list[int]]]:
     """Of each sample's own tokens, the positions that predict them and their ids."""
     counts = layout.mask_BT.sum(1).tolist()
     asked = layout.asked
     columns = (asked.source_P, asked.target_Q[asked.pair_P])
-    sources, targets = ([part.tolist() for part in torch.split(each, counts)] for each in columns)
+    sources, targets = ([part.tolist() for part in torch.split(column, counts)] for column in columns)
     return sources, targets
 
 
-def check_targets(samples: Sequence[Sample], layout: Layout) -> None:
+def check_targets(samples: Sequence[Sample], layout: PackedLayout) -> None:
     """Each own token's id, and before it what predicts it."""
     ids = layout.token_ids_RN.flatten().tolist()
     assert layout.mask_BT.sum(1).tolist() == [one.num_own_tokens for one in samples]
@@ -117,7 +117,13 @@ def test_a_tree_known_by_heart() -> None:
     assert "".join(map(chr, layout.token_ids_RN[0].tolist())) == "abcdefghi"
     assert layout.position_ids_RN[0].tolist() == [0, 1, 2, 3, 4, 3, 2, 3, 4]
     assert layout.tree == Tree(
-        (Segment(0, 2, 9), Segment(2, 3, 6), Segment(3, 5, 5), Segment(5, 6, 6), Segment(6, 9, 9))
+        (
+            TreeSegment(0, 2, 9),
+            TreeSegment(2, 3, 6),
+            TreeSegment(3, 5, 5),
+            TreeSegment(5, 6, 6),
+            TreeSegment(6, 9, 9),
+        )
     )
 
 

@@ -18,7 +18,7 @@ from turnwise.training.model.policy import Policy
 
 IN, OUT, RANK = 24, 40, 4
 SHAPES = {"tokens": (7,), "rows of tokens": (3, 5), "one token": (1, 1)}
-"""Of inputs, without their last dimension."""
+"""Of inputs, without tensor last dimension."""
 
 several = pytest.mark.filterwarnings("ignore:Already found a `peft_config`")  # which is what these tests want
 
@@ -70,7 +70,7 @@ def run(layer: Any, x: Tensor) -> list[Tensor]:
 
 def gaps(found: list[Tensor], exact: list[Tensor]) -> list[float]:
     """Relative to the largest entry of each."""
-    assert [each.shape for each in found] == [each.shape for each in exact]
+    assert [tensor.shape for tensor in found] == [tensor.shape for tensor in exact]
     return [
         ((one.double() - other).abs().max() / other.abs().max()).item()
         for one, other in zip(found, exact, strict=True)
@@ -83,7 +83,7 @@ def test_output_and_gradients_are_those_of_peft(shape: tuple[int, ...], bias: bo
     layer = peft_layer(bias=bias)
     x = drawn(*shape, IN)
     theirs = run(layer, x)
-    assert all((each != 0).any() for each in theirs)
+    assert all((tensor != 0).any() for tensor in theirs)
     assert max(gaps(run(with_products(layer), x), theirs)) < 1e-12
 
 
@@ -95,9 +95,9 @@ def test_what_needs_no_gradient_gets_none_and_the_rest_is_the_same(is_frozen: st
     layer.zero_grad()
     layer(drawn(7, IN)).mul(torch.cos(torch.arange(1, 7 * OUT + 1).double().view(7, OUT))).sum().backward()
     expected = {"lora_A": grad_down, "lora_B": grad_up}
-    for name, each in expected.items():
+    for name, tensor in expected.items():
         found = getattr(layer, name)["one"].weight.grad
-        assert found is None if name == is_frozen else found.equal(each)
+        assert found is None if name == is_frozen else found.equal(tensor)
 
 
 def test_the_base_gets_no_gradient_and_keeps_its_values() -> None:
@@ -117,8 +117,8 @@ def test_a_half_precise_model_has_exact_gradients_of_its_adapter() -> None:
     x = drawn(64, IN, dtype=torch.bfloat16)
     exact = run(copy.deepcopy(layer).double(), x.double())
     theirs, ours = run(layer, x), run(with_products(layer), x)
-    assert [each.dtype for each in ours] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
-    assert [each.dtype for each in ours] == [each.dtype for each in theirs]
+    assert [tensor.dtype for tensor in ours] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
+    assert [tensor.dtype for tensor in ours] == [tensor.dtype for tensor in theirs]
     epsilon = torch.finfo(torch.bfloat16).eps
     for our_gap, their_gap in zip(gaps(ours, exact), gaps(theirs, exact), strict=True):
         assert our_gap < 2 * max(their_gap, epsilon)
@@ -221,7 +221,7 @@ def test_what_is_no_linear_layer_stays_as_it_is() -> None:
     model["own"] = copy.deepcopy(model["linear"])
     model["own"].__class__ = Own
     use_products(list(model.values()))
-    assert [type(each) for each in model.values()] == [Embedding, AdaptedLinear, Own]
+    assert [type(module) for module in model.values()] == [Embedding, AdaptedLinear, Own]
 
 
 KERNELS = {"plain": Linear, "fused": AdaptedLinear}
@@ -230,7 +230,7 @@ KERNELS = {"plain": Linear, "fused": AdaptedLinear}
 @pytest.mark.parametrize("kernels", KERNELS)
 def test_the_recipe_says_how_adapted_layers_are_computed(kernels: str) -> None:
     policy = Policy(qwen3(), LORA.model_copy(update={"kernels": kernels}))
-    adapted = [type(each) for each in policy.model.modules() if isinstance(each, Linear)]
+    adapted = [type(module) for module in policy.model.modules() if isinstance(module, Linear)]
     assert adapted == [KERNELS[kernels]] * (3 * 7)  # of three layers: q, k, v, o, gate, up, down
 
 
@@ -239,6 +239,6 @@ def test_the_recipe_says_how_adapted_layers_are_computed(kernels: str) -> None:
 )  # norms are in fp32 all the same
 def test_a_policy_scores_and_learns_the_same_either_way(make: Callable[[], Any], close: float) -> None:
     plain, fused = (made(make, LORA.model_copy(update={"kernels": kernels})) for kernels in KERNELS)
-    scores = [each.score(family()).logprobs_BT for each in (plain, fused)]
+    scores = [model.score(family()).logprobs_BT for model in (plain, fused)]
     assert (scores[0] - scores[1]).abs().max() < close
     assert apart(gradients(plain, [family()]), gradients(fused, [family()])) < close

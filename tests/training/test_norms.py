@@ -30,7 +30,7 @@ def gemma() -> Any:
 
 
 def norms_of(model: Any) -> list[Any]:
-    return [each for each in model.modules() if type(each).__name__.endswith("Norm")]
+    return [module for module in model.modules() if type(module).__name__.endswith("Norm")]
 
 
 def uneven(make: Callable[[], Any], dtype: torch.dtype = torch.float32) -> Any:
@@ -91,7 +91,7 @@ def test_every_norm_is_fused_and_as_near_to_the_formula_as_its_own(name: str, dt
         )
         expected = exact(theirs, hidden, weights)
         found = run(ours, hidden, weights)
-        assert {each.dtype for each in found} == {dtype}
+        assert {tensor.dtype for tensor in found} == {dtype}
         allowed = [max(gap, torch.finfo(dtype).eps) for gap in gaps(run(theirs, hidden, weights), expected)]
         assert all(gap <= 2 * most for gap, most in zip(gaps(found, expected), allowed, strict=True))
 
@@ -102,8 +102,8 @@ def test_a_model_gives_the_same_and_so_do_its_gradients(name: str) -> None:
     ids = torch.arange(40).view(2, 20)
     logits = [model(ids).logits for model in (own, fused)]
     assert (logits[0] - logits[1]).abs().max() < 1e-5 * logits[0].abs().max()
-    for each in logits:
-        each.float().log_softmax(-1)[..., 7].sum().backward()
+    for logit in logits:
+        logit.float().log_softmax(-1)[..., 7].sum().backward()
     for theirs, ours in zip(own.parameters(), fused.parameters(), strict=True):
         assert (theirs.grad - ours.grad).abs().max() < 1e-4 * theirs.grad.abs().max()
 
@@ -112,9 +112,9 @@ def test_norms_that_compute_something_else_are_left_alone() -> None:
     """Gemma multiplies by 1 + its weight."""
     model = uneven(gemma)
     ids = torch.arange(20)[None]
-    before, kinds = model(ids).logits, [type(each) for each in model.modules()]
+    before, kinds = model(ids).logits, [type(module) for module in model.modules()]
     assert fuse_norms(model) == 0
-    assert [type(each) for each in model.modules()] == kinds
+    assert [type(module) for module in model.modules()] == kinds
     assert model(ids).logits.equal(before)
 
 
@@ -160,14 +160,14 @@ def test_parameters_keep_their_names_and_are_the_same_ones(name: str) -> None:
     fuse_norms(model)
     after = dict(model.named_parameters())
     assert list(after) == list(before)
-    assert all(after[path] is each for path, each in before.items())
+    assert all(after[path] is tensor for path, tensor in before.items())
     assert list(model.state_dict()) == keys
 
 
 def test_other_weights_can_stand_in_for_a_fused_norms_own() -> None:
     own, fused = pair("qwen3")
     ids = torch.arange(20)[None]
-    swapped = {path: 3 - each for path, each in own.named_parameters() if "norm" in path}
+    swapped = {path: 3 - parameter for path, parameter in own.named_parameters() if "norm" in path}
     expected = torch.func.functional_call(own, swapped, (ids,)).logits
     found = torch.func.functional_call(fused, swapped, (ids,)).logits
     assert (found - expected).abs().max() < 1e-5 * expected.abs().max()
@@ -189,4 +189,4 @@ def test_what_is_learned_takes_effect_and_fusing_again_changes_nothing() -> None
 def test_on_a_cpu_norms_stay_the_models_own() -> None:
     """A launch costs little there."""
     policy = Policy(qwen3(), LORA)
-    assert not any(isinstance(each, FusedNorm) for each in policy.model.modules())
+    assert not any(isinstance(module, FusedNorm) for module in policy.model.modules())

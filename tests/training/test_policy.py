@@ -29,7 +29,7 @@ def test_shared_and_padded_scores_are_those_of_each_sample_alone(
     make: Callable[[], Any], config: PolicyConfig, temperature: float
 ) -> None:
     policy = made(make, config)
-    samples = [replace(each, temperature=temperature) for each in family()]
+    samples = [replace(model, temperature=temperature) for model in family()]
     plain = make()
     plain.load_state_dict(policy.weights(), strict=False)  # tied heads go by one name
     logprobs_BT, entropy_BT = plain_rows(plain, samples, temperature)
@@ -51,7 +51,7 @@ def test_gradients_are_those_of_each_sample_alone(make: Callable[[], Any], confi
     assert all((gradient != 0).any() for gradient in alone.values())
     # whatever the model's type, the value head is in fp32, and so are the norms of all but gpt_neox
     close = 1e-10 if make is gpt_neox else 2e-6
-    exact = {name: each for name, each in alone.items() if not name.startswith("value")}
+    exact = {name: tensor for name, tensor in alone.items() if not name.startswith("value")}
     for is_shared in (True, False):
         together = gradients(policy, [samples], is_shared=is_shared, with_values=True)
         assert apart(exact, {name: together[name] for name in exact}) < close
@@ -67,7 +67,7 @@ def test_gradients_are_those_of_an_untouched_model(make: Callable[[], Any]) -> N
     logprobs_BT, entropy_BT = plain_rows(plain, family())
     ours = gradients(policy, [family()])
     weighted([logprobs_BT, entropy_BT], policy.score(family()).mask_BT).backward()
-    theirs = {name: each.grad for name, each in plain.named_parameters()}
+    theirs = {name: parameter.grad for name, parameter in plain.named_parameters()}
     assert apart(theirs, ours) < (1e-10 if make is gpt_neox else 2e-6)
 
 
@@ -116,7 +116,7 @@ def test_masked_columns_have_exactly_no_gradient(is_shared: bool) -> None:
         assert column is not None
         (column * ~scores.mask_BT * 1e6).sum().backward(retain_graph=True)
     learning = [*policy.trainable.values(), *policy.value_parameters.values()]
-    assert all(each.grad is None or (each.grad == 0).all() for each in learning)
+    assert all(parameter.grad is None or (parameter.grad == 0).all() for parameter in learning)
 
 
 def test_tokens_that_are_not_own_are_never_targets() -> None:
@@ -125,7 +125,7 @@ def test_tokens_that_are_not_own_are_never_targets() -> None:
     source = random.Random(0)
     prompt, own = some_ids(source, 30), some_ids(source, 10)
     ends = [sample((GIVEN, prompt), (OWN, own), (GIVEN, some_ids(source, 5))) for _ in range(2)]
-    one, other = (gradients(policy, [[each]]) for each in ends)
+    one, other = (gradients(policy, [[end]]) for end in ends)
     assert apart(one, other) < 1e-5
 
 
@@ -147,7 +147,7 @@ def test_adapter_off_is_the_base_bitwise_and_a_new_one_changes_nothing() -> None
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_other_tensors_can_stand_in_for_those_that_learn(config: PolicyConfig) -> None:
     policy = Policy(qwen3(), config)
-    before = {name: each.detach().clone() for name, each in policy.trainable.items()}
+    before = {name: parameter.detach().clone() for name, parameter in policy.trainable.items()}
     with torch.no_grad():
         start = policy.score(family()).logprobs_BT
         stir(policy)
@@ -161,10 +161,10 @@ def test_only_what_should_learn_requires_gradients() -> None:
     policy = Policy(qwen3(), LORA, value=ValueConfig(trunk="adapter"))
 
     def learning() -> set[int]:
-        return {id(each) for each in policy.model.parameters() if each.requires_grad}
+        return {id(parameter) for parameter in policy.model.parameters() if parameter.requires_grad}
 
-    values = [each for name, each in policy.value_parameters.items() if name.startswith("adapter")]
-    expected = {id(each) for each in [*policy.trainable.values(), *values]}
+    values = [parameter for name, parameter in policy.value_parameters.items() if name.startswith("adapter")]
+    expected = {id(parameter) for parameter in [*policy.trainable.values(), *values]}
     assert len(expected) == len(policy.trainable) + len(values) > 0
     assert learning() == expected
     with torch.no_grad():
@@ -182,8 +182,11 @@ def test_the_value_loss_never_reaches_the_policy(trunk: Any, is_checkpointing: b
     assert scores.values_BT is not None
     assert scores.bootstrap_B is not None
     (scores.values_BT.sum() + scores.bootstrap_B.sum()).backward()
-    assert all(each.grad is None for each in policy.trainable.values())
-    assert all(each.grad is not None and (each.grad != 0).any() for each in policy.value_parameters.values())
+    assert all(parameter.grad is None for parameter in policy.trainable.values())
+    assert all(
+        parameter.grad is not None and (parameter.grad != 0).any()
+        for parameter in policy.value_parameters.values()
+    )
 
 
 def test_values_are_of_the_state_before_each_token_and_at_the_end() -> None:
@@ -251,7 +254,7 @@ def test_engine_and_policy_agree_before_and_after_every_publication(
             for version in range(3):
                 temperature = 0.8 + 0.3 * version
                 played = await asyncio.gather(*(play(number, temperature) for number in range(5)))
-                samples = [each for each, _ in played]
+                samples = [episode for episode, _ in played]
                 with torch.no_grad():
                     scores = policy.score(samples)
                     for row, (_, logprobs) in enumerate(played):
@@ -298,14 +301,14 @@ def test_adapters_are_drawn_from_the_seed_and_nothing_else() -> None:
 
 def test_bfloat16_keeps_its_adapters_in_single_precision() -> None:
     policy = made(lambda: qwen3().bfloat16())
-    assert {each.dtype for each in policy.trainable.values()} == {torch.float32}
-    assert {each.dtype for each in policy.weights().values()} == {torch.bfloat16}
+    assert {parameter.dtype for parameter in policy.trainable.values()} == {torch.float32}
+    assert {weight.dtype for weight in policy.weights().values()} == {torch.bfloat16}
     exact = made(qwen3)
     with torch.no_grad():
         gap = (policy.score(family()).logprobs_BT - exact.score(family()).logprobs_BT).abs()
     assert 0 < gap.mean() < 0.2
     gradient = gradients(policy, [family()])
-    assert all(each.isfinite().all() and (each != 0).any() for each in gradient.values())
+    assert all(tensor.isfinite().all() and (tensor != 0).any() for tensor in gradient.values())
 
 
 def test_dropout_is_on_only_where_gradients_are_taken() -> None:

@@ -76,7 +76,7 @@ def test_gradients_are_those_of_each_sample_alone(make: Callable[[], Any], confi
     alone = gradients(policy, [[one] for one in relatives()], is_shared=False, with_values=True)
     carried = pass_gradients(policy, relatives(), 200, with_values=True)
     # norms are in fp32 in all but gpt_neox, and so is the value head
-    exact = {name: each for name, each in alone.items() if not name.startswith("value")}
+    exact = {name: tensor for name, tensor in alone.items() if not name.startswith("value")}
     assert apart(exact, {name: carried[name] for name in exact}) < (1e-10 if make is gpt_neox else 2e-6)
     assert apart(alone, carried) < 1e-5
 
@@ -86,7 +86,7 @@ def test_gradients_are_those_of_each_sample_alone(make: Callable[[], Any], confi
 def test_values_and_checkpoints_know_nothing_of_order_or_budget(trunk: Any, options: dict[str, bool]) -> None:
     policy = made(qwen3, LORA.model_copy(update=options), value=ValueConfig(trunk=trunk))
     whole = gradients(policy, [relatives()], with_values=True)
-    assert all((each != 0).any() for each in whole.values())
+    assert all((tensor != 0).any() for tensor in whole.values())
     for number, tokens in enumerate((1, 200, 350)):
         mixed = random.Random(number).sample(relatives(), 9)
         assert apart(whole, pass_gradients(policy, mixed, tokens, with_values=True)) < 1e-4
@@ -112,8 +112,8 @@ def test_half_precision_is_as_near_as_it_is_without_carrying() -> None:
     exact = gradients(made(lambda: qwen3().bfloat16().double(), FULL), [relatives()])
     policy = made(lambda: qwen3().bfloat16(), FULL)
     with torch.no_grad():
-        for name, each in made(lambda: qwen3().bfloat16().double(), FULL).trainable.items():
-            policy.trainable[name].copy_(each)
+        for name, parameter in made(lambda: qwen3().bfloat16().double(), FULL).trainable.items():
+            policy.trainable[name].copy_(parameter)
 
     def off(found: dict[str, Tensor]) -> float:
         return sum(float((found[name].double() - exact[name]).norm() / exact[name].norm()) for name in exact)
@@ -138,7 +138,7 @@ def test_gradients_of_many_microbatches_are_not_rounded_away() -> None:
 def test_other_tensors_stand_in_for_those_that_learn_and_the_base_for_its_adapter() -> None:
     for config in CONFIGS.values():
         policy = Policy(qwen3(), config)
-        before = {name: each.detach().clone() for name, each in policy.trainable.items()}
+        before = {name: parameter.detach().clone() for name, parameter in policy.trainable.items()}
         stir(policy)
         choices: list[dict[str, Any]] = [{"parameters": before}]
         choices += [{"adapter": "base"}] if policy.is_lora else []
@@ -225,7 +225,9 @@ def test_rows_without_a_gradient_go_on_from_the_same_prefix() -> None:
 
 def test_a_short_pass_takes_rows_without_a_gradient_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a pass takes longer to be told of than to run: two become one, and the weights are the same."""
-    samples = [replace(each, reward=each.reward * (each.group % 2)) for each in some_samples(4, prefix=80)]
+    samples = [
+        replace(sample, reward=sample.reward * (sample.group % 2)) for sample in some_samples(4, prefix=80)
+    ]
     results = []
     for short_tokens in (0, 4096):
         monkeypatch.setattr(
@@ -286,11 +288,11 @@ def test_nothing_of_a_pass_outlives_it(options: dict[str, bool]) -> None:
     loss_of(run.score(run.parts[0])).backward()
     run.backward()
     gc.collect()
-    made_keys = [weakref.ref(each) for each in run._carried.trunk._made]  # type: ignore[union-attr]
-    assert all(each() is not None for each in made_keys)
+    made_keys = [weakref.ref(pair) for pair in run._carried.trunk._made]  # type: ignore[union-attr]
+    assert all(key() is not None for key in made_keys)
     del run
     gc.collect()
-    assert [each() for each in [*made_keys, *kept]] == [None] * (len(made_keys) + len(kept))
+    assert [tensor() for tensor in [*made_keys, *kept]] == [None] * (len(made_keys) + len(kept))
 
 
 def test_what_does_not_pay_or_cannot_be_is_not_carried() -> None:

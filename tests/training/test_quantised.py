@@ -87,9 +87,9 @@ def test_a_folder_for_another_process_has_the_same_base_in_plain_numbers(base: A
 def test_twins_share_every_parameter_and_no_adapter(base: Any) -> None:
     policy = Policy(twin(base), LORA)
     stir(policy)
-    own = {id(each) for each in base.parameters()}
-    assert {id(each) for each in policy.model.parameters()} - own == {
-        id(each) for each in policy.trainable.values()
+    own = {id(parameter) for parameter in base.parameters()}
+    assert {id(parameter) for parameter in policy.model.parameters()} - own == {
+        id(parameter) for parameter in policy.trainable.values()
     }
     assert not any("lora" in name for name, _ in base.named_parameters())
 
@@ -99,7 +99,7 @@ def test_merged_weights_are_plain_numbers_that_give_the_policys_own_scores(base:
     policy, samples = Policy(base, LORA), family()
     stir(policy)
     merged = plain_model(policy)
-    assert not any(is_quantised(each) for each in merged.parameters())
+    assert not any(is_quantised(parameter) for parameter in merged.parameters())
     with torch.no_grad():
         scores = policy.score(samples)
         expected = plain_rows(merged, samples)[0]
@@ -129,7 +129,7 @@ def test_an_engine_on_the_same_base_samples_as_the_trainer_scores_before_and_aft
             assert again.logprobs == after.logprobs
             with pytest.raises(ValueError, match="never written over: publish an adapter"):
                 await engine.publish(policy.weights(), 2)
-            wrong = {name.replace("up_proj", "no_proj"): each for name, each in kept.tensors.items()}
+            wrong = {name.replace("up_proj", "no_proj"): tensor for name, tensor in kept.tensors.items()}
             with pytest.raises(ValueError, match="no_proj"):
                 await engine.publish(Adapter(wrong, kept.rank, kept.alpha), 2)
 
@@ -170,7 +170,7 @@ def test_a_run_on_a_quantised_base_learns_keeps_no_packed_byte_and_its_sampler_a
         assert line["metrics"]["sampler/max_abs_difference"] < CLOSE
     trained = load_trained(folder.path)
     assert all("lora_" in name for name in trained.policy.state())
-    assert any(each.abs().sum() > 0 for name, each in trained.policy.state().items() if "lora_B" in name)
+    assert any(tensor.abs().sum() > 0 for name, tensor in trained.policy.state().items() if "lora_B" in name)
 
 
 def test_without_the_library_a_recipe_becomes_lora_on_bf16_and_one_line_says_so(

@@ -30,7 +30,7 @@ def spread(column: Column, num: int) -> list[float]:
 
 
 def all_of(found: Sequence[TokenFigures], name: str) -> list[float]:
-    return [value for each in found for value in spread(getattr(each, name), each.num_tokens)]
+    return [value for row in found for value in spread(getattr(row, name), row.num_tokens)]
 
 
 @pytest.mark.parametrize("loss", ["clip", "gspo", "cispo"])
@@ -39,8 +39,8 @@ def test_the_tokens_come_to_what_the_metrics_say(loss: str) -> None:
     bounds = {"clip_low": 0.01, "clip_high": 0.02}
     result = result_of(samples, **TWICE, algorithm={"loss": loss, **bounds})
     found, metrics = result.tokens, result.metrics
-    assert [each.row for each in found] == list(range(len(samples)))
-    assert [each.num_tokens for each in found] == [sample.num_own_tokens for sample in samples]
+    assert [row.row for row in found] == list(range(len(samples)))
+    assert [row.num_tokens for row in found] == [sample.num_own_tokens for sample in samples]
     ratios = all_of(found, "ratios")
     assert fmean(ratios) == pytest.approx(metrics["ratio/mean"], abs=1e-4)
     assert max(ratios) == pytest.approx(metrics["ratio/max"], abs=1e-4)
@@ -48,7 +48,7 @@ def test_the_tokens_come_to_what_the_metrics_say(loss: str) -> None:
     advantages = all_of(found, "advantages")
     assert min(advantages) == pytest.approx(metrics["advantage/min"], abs=1e-4)
     assert max(advantages) == pytest.approx(metrics["advantage/max"], abs=1e-4)
-    signs = "".join(each.clips for each in found)
+    signs = "".join(row.clips for row in found)
     assert signs.count("l") / len(signs) == pytest.approx(metrics["clip/low_fraction"])
     assert signs.count("h") / len(signs) == pytest.approx(metrics["clip/high_fraction"])
     assert {"l", "h"} <= set(signs), "nothing was clipped, so nothing was tried"
@@ -57,30 +57,30 @@ def test_the_tokens_come_to_what_the_metrics_say(loss: str) -> None:
 def test_each_token_has_its_own_log_probs_ratio_and_advantage() -> None:
     samples = some_samples()
     found = result_of(samples, **TWICE).tokens
-    for sample, each, advantage in zip(samples, found, centred(samples), strict=True):
+    for sample, row, advantage in zip(samples, found, centred(samples), strict=True):
         sampled = [value for value, is_own in zip(sample.logprobs, sample.loss_mask, strict=True) if is_own]
-        old, new = spread(each.old_logprobs, len(sampled)), spread(each.logprobs, len(sampled))
+        old, new = spread(row.old_logprobs, len(sampled)), spread(row.logprobs, len(sampled))
         assert old == pytest.approx(sampled, abs=1e-3), "what was sampled is what is trained"
-        ratios = spread(each.ratios, len(sampled))
+        ratios = spread(row.ratios, len(sampled))
         assert ratios == pytest.approx([math.exp(b - a) for a, b in zip(old, new, strict=True)], abs=1e-3)
-        assert each.advantages == pytest.approx(advantage, abs=1e-4)
+        assert row.advantages == pytest.approx(advantage, abs=1e-4)
 
 
 def test_one_optimizer_step_has_a_ratio_of_one_that_is_written_once() -> None:
     found = result_of(some_samples()).tokens
-    assert {each.ratios for each in found if isinstance(each.ratios, float)} == {1.0}
-    assert all(each.ratios == 1.0 for each in found)
+    assert {row.ratios for row in found if isinstance(row.ratios, float)} == {1.0}
+    assert all(row.ratios == 1.0 for row in found)
 
 
 def test_advantages_of_single_tokens_are_kept_as_such() -> None:
     found = result_of(some_samples(), algorithm={"advantage": "gae", "lam": 0.9}).tokens
-    assert any(isinstance(each.advantages, list) and len(set(each.advantages)) > 2 for each in found)
+    assert any(isinstance(row.advantages, list) and len(set(row.advantages)) > 2 for row in found)
 
 
 def test_a_token_that_a_bound_drops_is_marked() -> None:
     samples = some_samples()
     result = result_of(samples, **TWICE, algorithm={"min_ratio": 0.8, "max_ratio": 1.2})
-    signs = "".join(each.clips for each in result.tokens)
+    signs = "".join(token.clips for token in result.tokens)
     assert 0 < signs.count("x") / len(signs) == pytest.approx(result.metrics["mask/dropped_fraction"])
 
 
@@ -89,14 +89,14 @@ def test_only_the_first_groups_are_kept(num: int) -> None:
     samples = some_samples()
     found = result_of(samples, run={"num_token_groups": num}).tokens
     groups = sorted({sample.group for sample in samples})
-    assert {samples[each.row].group for each in found} == set(groups[:num])
+    assert {samples[row.row].group for row in found} == set(groups[:num])
 
 
 def test_a_step_of_very_many_tokens_keeps_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = some_samples()
     limit = samples[0].num_own_tokens + samples[1].num_own_tokens
     monkeypatch.setattr(of_tokens, "MAX_TOKENS", limit)
-    assert [each.row for each in result_of(samples).tokens] == [0, 1]
+    assert [token.row for token in result_of(samples).tokens] == [0, 1]
 
 
 def test_samples_that_the_kl_cap_kept_from_a_pass_are_left_out() -> None:

@@ -26,10 +26,10 @@ from turnwise.training.kernels.triton_attention import (
     plan_triton,
     trial_gap,
 )
-from turnwise.training.packing.tree import Segment, Tree
+from turnwise.training.packing.tree import Tree, TreeSegment
 
 CPU = torch.device("cpu")
-ONE_ROW = Tree((Segment(0, 700, 700),))
+ONE_ROW = Tree((TreeSegment(0, 700, 700),))
 
 
 def whole_mask(tree: Tree, num_before: int) -> Tensor:

@@ -37,8 +37,8 @@ def serve(address: str) -> None:
     with socket.socket(socket.AF_UNIX) as listener, selectors.DefaultSelector() as waiting:
         listener.bind(address)
         listener.listen(64)
-        for each in (0, wake, listener):
-            waiting.register(each, selectors.EVENT_READ)
+        for descriptor in (0, wake, listener):
+            waiting.register(descriptor, selectors.EVENT_READ)
         os.write(1, b"ready\n")
         while True:
             for key, _ in waiting.select():
@@ -95,8 +95,8 @@ def fork(connection: socket.socket, others: list[Any]) -> tuple[int, bool]:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for each in (connection, *others):  # before any file takes the number of one of them
-        each.close()
+    for peer in (connection, *others):  # before any file takes the number of one of them
+        peer.close()
     above = [fcntl.fcntl(file, fcntl.F_DUPFD, 512) for file in files]
     for file in files:
         os.close(file)

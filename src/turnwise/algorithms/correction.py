@@ -15,7 +15,7 @@ from turnwise.algorithms.ratio import exp_bounded, masked_log_ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CorrectionLimits:
     """The thresholds of a correction."""
 
     cap: float = 2.0
@@ -40,7 +40,7 @@ class Correction:
 
 
 def decoupled(
-    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: Limits
+    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: CorrectionLimits
 ) -> Correction:
     """Truncated importance sampling: a token's weight is min(π_old/μ, C)."""
     ratio_BT = exp_bounded(masked_log_ratio(old_logprobs_BT, sampler_logprobs_BT, mask_BT).detach())
@@ -48,7 +48,7 @@ def decoupled(
 
 
 def bypass(
-    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: Limits
+    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: CorrectionLimits
 ) -> Correction:
     """The ratio of the loss is π_θ/μ itself; π_old is not needed, and the first ratio is not 1."""
     del limits
@@ -56,7 +56,7 @@ def bypass(
 
 
 def sequence(
-    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: Limits
+    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: CorrectionLimits
 ) -> Correction:
     """All tokens of a sequence weigh min(Π π_old/μ, C): nearly unbiased, but long ones have high variance."""
     log_ratio_BT = masked_log_ratio(old_logprobs_BT, sampler_logprobs_BT, mask_BT).detach()
@@ -64,7 +64,9 @@ def sequence(
     return _correction(weight_B1.expand_as(log_ratio_BT), mask_BT, old_logprobs_BT)
 
 
-def mask(sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: Limits) -> Correction:
+def mask(
+    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: CorrectionLimits
+) -> Correction:
     """Tokens with π_old/μ outside [low, high] are dropped; the others have weight 1."""
     ratio_BT = exp_bounded(masked_log_ratio(old_logprobs_BT, sampler_logprobs_BT, mask_BT).detach())
     kept_BT = within(ratio_BT, mask_BT, low=limits.low, high=limits.high)
@@ -72,7 +74,7 @@ def mask(sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, 
 
 
 def mask_sequence(
-    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: Limits
+    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: CorrectionLimits
 ) -> Correction:
     """`mask` for whole sequences, by the geometric mean over tokens, which does not depend on length."""
     log_ratio_BT = masked_log_ratio(old_logprobs_BT, sampler_logprobs_BT, mask_BT).detach()
@@ -82,7 +84,9 @@ def mask_sequence(
     return _correction(torch.ones_like(old_logprobs_BT), kept_BT, old_logprobs_BT)
 
 
-def none(sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: Limits) -> Correction:
+def none(
+    sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor, limits: CorrectionLimits
+) -> Correction:
     """Every token has weight 1: the sampler is assumed to be π_old."""
     del sampler_logprobs_BT, limits
     return _correction(torch.ones_like(old_logprobs_BT), mask_BT, old_logprobs_BT)
@@ -98,7 +102,7 @@ def _correction(weights_BT: Tensor, mask_BT: Tensor, base_logprobs_BT: Tensor) -
     return Correction(torch.where(kept_BT, weights_BT, 0.0).detach(), kept_BT, base_logprobs_BT.detach())
 
 
-CORRECTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor, Limits], Correction]] = {
+CORRECTIONS: Mapping[str, Callable[[Tensor, Tensor, Tensor, CorrectionLimits], Correction]] = {
     "decoupled": decoupled,
     "bypass": bypass,
     "sequence": sequence,

@@ -13,7 +13,7 @@ from typing import Any
 
 from turnwise.protocols import RewardDown
 from turnwise.rewards import succeeded
-from turnwise.rollout.store import Played, read_sound
+from turnwise.rollout.store import StoredEpisode, read_valid_episodes
 from turnwise.runtime.regular_files import Damaged, names_in, read_bytes
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Group, Reward, Trajectory
@@ -84,7 +84,7 @@ def successes_of(run: Path, tokenizer_json: str, *, samples_per_task: int) -> Su
     max_id = _check_tokens(run, tokenizer_json)
     unusable: list[str] = []
     num_episodes, latest = 0, _Latest(samples_per_task)
-    for played in (each for file in files for each in read_sound(file, unusable.append)):
+    for played in (episode for file in files for episode in read_valid_episodes(file, unusable.append)):
         num_episodes += 1
         try:
             if _succeeded(played):
@@ -112,7 +112,7 @@ def _episode_files(run: Path) -> list[Path]:
     return [folder / name for name in names if fnmatch(name, "step-*.jsonl")]
 
 
-def _succeeded(played: Played) -> bool:
+def _succeeded(played: StoredEpisode) -> bool:
     """By the rule of the run's own success rate; an episode lost to infrastructure has no outcome."""
     try:
         is_lost = played.trajectory.stop.is_infrastructure

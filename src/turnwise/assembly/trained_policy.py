@@ -13,7 +13,7 @@ from turnwise.training.update import checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedPolicy:
     """A policy as it was after `step` steps of a run."""
 
     recipe: Recipe
@@ -21,7 +21,7 @@ class Trained:
     policy: Policy
 
 
-def load_trained(run: Path, which: int | Literal["best"] | None = None) -> Trained:
+def load_trained(run: Path, which: int | Literal["best"] | None = None) -> TrainedPolicy:
     """The policy of the last checkpoint, of a given step, or of the best validation; on the CPU.
 
     Raises ValueError with the available checkpoints if there is no such one.
@@ -31,7 +31,7 @@ def load_trained(run: Path, which: int | Literal["best"] | None = None) -> Train
     found = _found(folder, which)
     policy = Policy(load_model(recipe.model), recipe.policy, seed=recipe.seed)
     policy.load_state(checkpoint.Chosen(found.tensors, "policy/"))
-    return Trained(recipe, found.step, policy)
+    return TrainedPolicy(recipe, found.step, policy)
 
 
 def _found(folder: RunFolder, which: int | Literal["best"] | None) -> checkpoint.Checkpoint:

@@ -31,8 +31,8 @@ from turnwise.mcp.toolbox import LeasedToolbox
 from turnwise.planning import check_device_limits
 from turnwise.protocols import BatchEngine, Engine, EngineDown
 from turnwise.rewards import Rewards, parts_of
-from turnwise.rollout.collector import Collector, LeaseFailed, Plan, Slots
-from turnwise.rollout.episode import Limits, player
+from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, Slots
+from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.runtime.devices import choose_device, ignored_variable
 from turnwise.servers.backends import servers_of
@@ -98,14 +98,14 @@ def chat_of(recipe: Recipe) -> RenderedChat:
     )
 
 
-def limits_of(recipe: Recipe) -> Limits:
+def limits_of(recipe: Recipe) -> EpisodeLimits:
     rollout = recipe.rollout
-    return Limits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
+    return EpisodeLimits(rollout.tokens_per_turn, rollout.tokens_per_episode, rollout.seconds)
 
 
-def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = None) -> Plan:
+def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = None) -> CollectionPlan:
     rollout = recipe.rollout
-    return Plan(
+    return CollectionPlan(
         group_size=group_size or rollout.group_size,
         num_parallel_episodes=rollout.num_parallel_episodes,
         num_retries=rollout.num_retries,

@@ -5,7 +5,7 @@ from typing import Any
 
 from turnwise.chat import hermes, library
 from turnwise.chat.bridge import Bridge
-from turnwise.chat.guard import Guard
+from turnwise.chat.guard import TextGuard
 from turnwise.chat.reading import HermesReader, LibraryReader, Reader
 from turnwise.chat.rendered import Form, RenderedChat
 from turnwise.chat.templates import PROBE_CALL, PROBE_TOOL, QUESTION, SPEECH, NoGlue, Template, Wire, speech
@@ -32,7 +32,7 @@ def open_chat(
 
     `renderer` names one of the `renderers` library, or `default` for the tokenizer's own template.
     """
-    guard = Guard(tokenizer, hermes.TAGS)
+    guard = TextGuard(tokenizer, hermes.TAGS)
     name = _renderer_name(tokenizer, enable_thinking) if renderer == "auto" else renderer
     try:
         if name == "default":
@@ -63,7 +63,9 @@ def _is_qwen3(tokenizer: Any, enable_thinking: bool) -> bool:
     if not tokenizer.chat_template:
         return True
     # Qwen 3.5 has the same tokens and writes calls another way.
-    template = Template(tokenizer, Guard(tokenizer), {"enable_thinking": enable_thinking}, is_folded=False)
+    template = Template(
+        tokenizer, TextGuard(tokenizer), {"enable_thinking": enable_thinking}, is_folded=False
+    )
     messages = [{"role": "system", "content": "Probe."}, {"role": "user", "content": QUESTION}]
     renderer = library.make_renderer(tokenizer, "qwen3", enable_thinking=enable_thinking)
     try:
@@ -90,7 +92,7 @@ def _hand_written(tokenizer: Any, name: str, enable_thinking: bool) -> tuple[For
 
 
 def _hermes_reader(tokenizer: Any, form: Form) -> Reader:
-    guard = Guard(tokenizer)
+    guard = TextGuard(tokenizer)
     return HermesReader(tokenizer, frozenset(guard.structure_of(guard.encode(form.turn_opening))[:1]))
 
 
@@ -109,7 +111,7 @@ def _is_hermes(calling: str) -> bool:
 # --- a tokenizer's own template -----------------------------------------------------------------------------
 
 
-def _templated(tokenizer: Any, guard: Guard, enable_thinking: bool) -> tuple[Form, Reader, list[str]]:
+def _templated(tokenizer: Any, guard: TextGuard, enable_thinking: bool) -> tuple[Form, Reader, list[str]]:
     if not tokenizer.chat_template:
         raise NoGlue("the tokenizer has no chat template; name a renderer")
     options = {"enable_thinking": enable_thinking}

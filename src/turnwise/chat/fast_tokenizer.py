@@ -3,7 +3,7 @@
 from typing import Any
 
 
-class Quick:
+class FastTokenizer:
     """A tokenizer as hand-written renderers use it, its ids straight from the Rust library.
 
     It gives no offsets: asked for them, a renderer says of each token whose text it was, which nobody reads,
@@ -28,6 +28,8 @@ class Quick:
         return ids
 
 
-def quick(tokenizer: Any) -> Any:
+def fast_tokenizer(tokenizer: Any) -> Any:
     """The tokenizer itself where it has no Rust library behind it."""
-    return Quick(tokenizer) if getattr(tokenizer, "backend_tokenizer", None) is not None else tokenizer
+    return (
+        FastTokenizer(tokenizer) if getattr(tokenizer, "backend_tokenizer", None) is not None else tokenizer
+    )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnwise.chat.fast_tokenizer import quick
+from turnwise.chat.fast_tokenizer import fast_tokenizer
 
 _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
 _MARKUP = re.compile(r"[<>\[\]|｜]")
@@ -16,12 +16,12 @@ def clean_unicode(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-class Guard:
+class TextGuard:
     """Breaks special tokens and the template's tags in text that others wrote."""
 
     def __init__(self, tokenizer: Any, tags: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
-        self._quick = quick(tokenizer)
+        self._quick = fast_tokenizer(tokenizer)
         special = set(tokenizer.all_special_ids)
         tokens = {
             number: token.content

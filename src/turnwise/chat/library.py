@@ -14,7 +14,7 @@ from renderers.base import (  # type: ignore[import-untyped]
 from renderers.configs import _config_class_for  # type: ignore[import-untyped]
 from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
 
-from turnwise.chat.fast_tokenizer import quick
+from turnwise.chat.fast_tokenizer import fast_tokenizer
 
 _FIRST_LINE_CHARS = 200
 """Of a call in DeepSeek's form: `function`, a separator and the tool's name."""
@@ -38,7 +38,7 @@ def make_renderer(tokenizer: Any, name: str, *, enable_thinking: bool) -> Any:
     has_switch = "enable_thinking" in config_class.template_field_names()
     switch = {"enable_thinking": enable_thinking} if has_switch else {}
     try:
-        return create_renderer(quick(tokenizer), config_class(**switch))
+        return create_renderer(fast_tokenizer(tokenizer), config_class(**switch))
     except AssertionError as problem:  # so it says that a token is missing
         raise ValueError(f"renderer {name!r}: {problem}") from problem
 

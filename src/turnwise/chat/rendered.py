@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from turnwise.chat import hermes
-from turnwise.chat.guard import Guard, clean_unicode
+from turnwise.chat.guard import TextGuard, clean_unicode
 from turnwise.chat.reading import Reader
 from turnwise.chat.templates import QUESTION, Wire, speech
 from turnwise.types import Message, Parsed, Tool, ToolCall
@@ -40,7 +40,7 @@ class RenderedChat:
     """The Chat of protocols.py. Made by `open_chat`; of episodes it keeps schemas and the last openings."""
 
     def __init__(
-        self, form: Form, reader: Reader, guard: Guard, *, system_prompt: str, notes: Sequence[str]
+        self, form: Form, reader: Reader, guard: TextGuard, *, system_prompt: str, notes: Sequence[str]
     ) -> None:
         self._form = form
         self._reader = reader

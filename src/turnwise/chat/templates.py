@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from turnwise.chat import hermes, library
-from turnwise.chat.guard import Guard
+from turnwise.chat.guard import TextGuard
 
 Wire = dict[str, Any]
 """A message in the OpenAI form that templates and renderers take."""
@@ -60,7 +60,9 @@ def tool_messages(observations: Sequence[tuple[str, str]]) -> list[Wire]:
 class Template:
     """One tokenizer's template, with tools its own way or (`is_folded`) written into the messages."""
 
-    def __init__(self, tokenizer: Any, guard: Guard, options: Mapping[str, Any], *, is_folded: bool) -> None:
+    def __init__(
+        self, tokenizer: Any, guard: TextGuard, options: Mapping[str, Any], *, is_folded: bool
+    ) -> None:
         self._tokenizer = tokenizer
         self._guard = guard
         self._options = dict(options)

@@ -12,7 +12,7 @@ from turnwise.cli.options import AsJson, Overrides, fail, mcp_file, servers_in
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.servers.backends import Servers
+    from turnwise.servers.backends import ReadyServers
 
 
 def doctor(
@@ -48,7 +48,7 @@ def doctor(
         fail("--memory goes with --plan")
 
     servers, settings = _setup(recipe, overrides)
-    from turnwise.doctor import Finding, Level, examine, print_finding
+    from turnwise.doctor import Finding, FindingLevel, examine, print_finding
     from turnwise.runtime.environment import environment
 
     console = Console(emoji=False, highlight=False)
@@ -67,7 +67,7 @@ def doctor(
         raise typer.Exit(130) from None
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
-    num_bad = sum(finding.level is Level.BAD for finding in findings)
+    num_bad = sum(finding.level is FindingLevel.BAD for finding in findings)
     if not as_json:
         console.print(f"{num_bad} bad" if num_bad else "all is well")
     if num_bad:
@@ -83,12 +83,12 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     recipe = read_recipe(path, overrides)
     from turnwise.doctor.plan import as_json as plan_as_json
     from turnwise.doctor.plan import print_plan
-    from turnwise.planning import plan_anywhere
+    from turnwise.planning import plan_for_recipe
     from turnwise.runtime.devices import Memory
 
     given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
     try:
-        found = plan_anywhere(recipe, given)
+        found = plan_for_recipe(recipe, given)
     except ValueError as error:
         fail(str(error))
     if as_json:
@@ -99,7 +99,7 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
         raise typer.Exit(1)
 
 
-def _setup(path: Path | None, overrides: list[str]) -> "tuple[Servers, Recipe | None]":
+def _setup(path: Path | None, overrides: list[str]) -> "tuple[ReadyServers, Recipe | None]":
     """A recipe and its servers; an mcp.json is servers without a recipe."""
     from turnwise.cli.recipes import read_unsettled
 

@@ -9,7 +9,7 @@ from turnwise.commands.replay import fill_results
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards, parts_of
-from turnwise.servers.backends import Servers
+from turnwise.servers.backends import ReadyServers
 from turnwise.tasks.load import PlacedTask, Problem, save
 
 
@@ -26,7 +26,7 @@ def offer_to_fill(placed: Sequence[PlacedTask]) -> None:
 
 
 async def fill_file(
-    placed: Sequence[PlacedTask], target: Path, pool: Pool, recipe: Recipe, servers: Servers
+    placed: Sequence[PlacedTask], target: Path, pool: Pool, recipe: Recipe, servers: ReadyServers
 ) -> list[Problem]:
     """Write the tasks with today's results; gives the demonstrations that had to be left out."""
     num_lacking = sum(item.task.lacks_results for item in placed)
@@ -48,6 +48,6 @@ async def fill_file(
     print(f"{target}: {len(found.tasks)} tasks; {num_filled} of {num_lacking} demonstrations filled")
     places = {item.task.id: item for item in placed}
     return [
-        Problem(places[each.task_id].file, places[each.task_id].row, "demonstration", each.reason)
-        for each in found.dropped
+        Problem(places[rejected.task_id].file, places[rejected.task_id].row, "demonstration", rejected.reason)
+        for rejected in found.dropped
     ]

@@ -107,7 +107,7 @@ def _train_elsewhere(
     if is_shown_otherwise:
         fail("--engine skyrl prints what SkyRL prints: --quiet and --json are not known to it")
     settings = read_recipe(recipe, overrides)
-    from turnwise.integrations.skyrl.launch import foretell, launch
+    from turnwise.integrations.skyrl.launch import launch, preview
     from turnwise.run.dry import dry_episodes
 
     try:
@@ -115,7 +115,7 @@ def _train_elsewhere(
             announce_servers(settings)
             launch(settings, recipe.stem, say=lambda words: print(words, flush=True))
             return
-        lines, problems = foretell(settings, recipe.stem)
+        lines, problems = preview(settings, recipe.stem)
     except ValueError as error:
         fail(str(error))
     episodes = run_async(dry_episodes(settings))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from turnwise.servers.backends import Servers
+    from turnwise.servers.backends import ReadyServers
 
 _MCP_HELP = "An mcp.json; ./mcp.json if there is one, else the five built-in servers."
 McpFile = Annotated[Path | None, typer.Argument(help=_MCP_HELP)]
@@ -20,7 +20,9 @@ Overrides = Annotated[
 ]
 
 
-def servers_in(path: Path | None, *, live: Sequence[str] = (), live_writes: Sequence[str] = ()) -> "Servers":
+def servers_in(
+    path: Path | None, *, live: Sequence[str] = (), live_writes: Sequence[str] = ()
+) -> "ReadyServers":
     """The servers to use: the file given, the one in this directory, or the five built-in ones."""
     from turnwise.servers.backends import load_servers
 
@@ -30,7 +32,7 @@ def servers_in(path: Path | None, *, live: Sequence[str] = (), live_writes: Sequ
         fail(str(error))
 
 
-def print_notes(servers: "Servers") -> None:
+def print_notes(servers: "ReadyServers") -> None:
     """Say on stderr which servers are live and which keys go unused."""
     from turnwise.runtime.terminal import printable
 

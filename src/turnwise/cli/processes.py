@@ -103,7 +103,7 @@ def joined(recipe: "Recipe") -> "Iterator[Ranks]":
 @contextlib.contextmanager
 def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[RunFolder]":
     """The first rank's folder, held by it; the others look at it."""
-    from turnwise.distributed import is_first, of_first
+    from turnwise.distributed import first_rank_value, is_first
     from turnwise.tracking.folder import RunFolder
 
     folder: RunFolder | None = None
@@ -113,7 +113,7 @@ def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[
             folder = open_it()
         except typer.Exit as error:  # it has said why
             ended = error
-    path = of_first(ranks, None if folder is None else folder.path)
+    path = first_rank_value(ranks, None if folder is None else folder.path)
     if path is None:
         raise ended or typer.Exit(2)
     with folder or RunFolder.beside(path) as opened:

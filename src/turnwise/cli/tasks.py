@@ -11,7 +11,7 @@ from turnwise.cli.options import McpOption, fail, servers_in
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
-    from turnwise.servers.backends import Servers
+    from turnwise.servers.backends import ReadyServers
     from turnwise.tasks.load import Problem
 
 app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=True, rich_markup_mode=None)
@@ -41,7 +41,7 @@ def make(
     from turnwise.servers.services import DEFAULT_FILE
     from turnwise.tasks.families import FAMILIES
     from turnwise.tasks.load import save
-    from turnwise.tasks.make import Made, Mismatch, make_tasks
+    from turnwise.tasks.make import Made, WorldMismatch, make_tasks
     from turnwise.tasks.plan import ToolsDown
 
     for name in family or ():
@@ -66,7 +66,7 @@ def make(
 
     try:
         made = asyncio.run(run())
-    except (Mismatch, ToolsDown) as error:
+    except (WorldMismatch, ToolsDown) as error:
         fail(str(error))
     for split in counts:
         tasks = [task for task in made.tasks if task.split == split]
@@ -122,7 +122,7 @@ def check(
 
 
 async def _find_problems(
-    files: Sequence[Path], settings: "Recipe", servers: "Servers", fill: Path | None
+    files: Sequence[Path], settings: "Recipe", servers: "ReadyServers", fill: Path | None
 ) -> "tuple[list[Problem], list[Problem]]":
     """The problems and the warnings; a file without problems is filled where `fill` names the new one."""
     from turnwise.cli.fill import fill_file, offer_to_fill

@@ -39,13 +39,13 @@ def require_trust(
     try:
         if is_given or is_made_here(recipe):
             return
-        named = [each for each in named_in(changed) if not _is_replaced(each.key, keys)]
+        named = [item for item in named_in(changed) if not _is_replaced(item.key, keys)]
     except ValueError as error:
         fail(str(error))
     if is_agreed_to(named):
         return
-    # one line each: a line break in a command could pass for the end of the list
-    lines = "\n".join(f"  {each.key}: {each.words}".replace("\n", "\\n") for each in named)
+    # one line per item: a line break in a command could pass for the end of the list
+    lines = "\n".join(f"  {item.key}: {item.words}".replace("\n", "\\n") for item in named)
     question = f"{run} was not made by you on this machine. Its recipe would start or use:\n{lines}"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         fail(f"{question}\nNothing was started. --trust goes on with it.")

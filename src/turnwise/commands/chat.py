@@ -17,7 +17,7 @@ from turnwise.config import Recipe, RewardPart
 from turnwise.config.sampling import check_temperature
 from turnwise.protocols import EngineDown, Toolbox
 from turnwise.rollout.collector import LeaseFailed
-from turnwise.rollout.episode import numbered, observations, turn_seed
+from turnwise.rollout.episode import observations, turn_seed, with_call_ids
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import Finish, Message, Parsed, Sampling, Task, ToolCall, ToolResult, Truth, Turn
@@ -30,7 +30,7 @@ _RESULT_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class FinishedCall:
     """A tool call and its result."""
 
     call: ToolCall
@@ -54,7 +54,7 @@ class Talk:
         self._ids: list[int] = []
         self._num_turns = 0
 
-    async def reply(self, text: str) -> AsyncIterator[Parsed | Called | Halted]:
+    async def reply(self, text: str) -> AsyncIterator[Parsed | FinishedCall | Halted]:
         """Yield the model's turns and tool results for a message, as they happen, until it answers."""
         chat, limits = self._bench.chat, limits_of(self._bench.recipe)
         if self._ids:
@@ -77,7 +77,7 @@ class Talk:
                 results = tuple(await self._toolbox.call(turn.parsed.calls))
                 turn = replace(turn, results=results)
                 for call, result in zip(turn.parsed.calls, results, strict=True):
-                    yield Called(call, result)
+                    yield FinishedCall(call, result)
             self._ids += chat.extend(self._ids, observations(turn))
         yield Halted(f"no answer after {MAX_TURNS} turns")
 
@@ -87,7 +87,7 @@ class Talk:
         seed = turn_seed(self._bench.recipe.seed, self._num_turns)
         completion = await self._bench.engine.complete(self._ids, sampling, seed)
         is_cut = completion.finish is Finish.LENGTH
-        parsed = numbered(chat.parse(completion.token_ids, self._ids, is_cut=is_cut), self._num_turns)
+        parsed = with_call_ids(chat.parse(completion.token_ids, self._ids, is_cut=is_cut), self._num_turns)
         self._ids += completion.token_ids
         self._num_turns += 1
         return Turn((), completion, parsed)
@@ -144,7 +144,7 @@ async def _answer(talk: Talk, text: str, console: Console) -> None:
             match event:
                 case Parsed():
                     _show_turn(event, console)
-                case Called(_, result):
+                case FinishedCall(_, result):
                     note = f"  {result.cause}, {result.seconds * 1000:.0f} ms: "
                     style = "red" if result.is_error else "green"
                     _say(console, result.content[:_RESULT_CHARS], style, label=note)

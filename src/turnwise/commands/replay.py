@@ -14,7 +14,7 @@ from turnwise.protocols import RewardDown, Toolbox
 from turnwise.rewards import Rewards, is_success, succeeded
 from turnwise.rewards.numbers import SCALES
 from turnwise.rewards.outcome import asks_something
-from turnwise.rollout.episode import Limits, act, numbered, settle
+from turnwise.rollout.episode import EpisodeLimits, execute_calls, finish_episode, with_call_ids
 from turnwise.tasks.load import PlacedTask
 from turnwise.tasks.make import Rejected
 from turnwise.tasks.plan import ToolsDown
@@ -188,8 +188,8 @@ async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_
 
     async def play(toolbox: Toolbox) -> Stop:
         for number, shown in enumerate(script):
-            parsed = numbered(Parsed(text=shown.text, calls=shown.calls), number)
-            turn, stop = await act(_turn(parsed), toolbox)
+            parsed = with_call_ids(Parsed(text=shown.text, calls=shown.calls), number)
+            turn, stop = await execute_calls(_turn(parsed), toolbox)
             turns.append(turn)
             if stop is not None or any(result.is_error for result in turn.results):
                 return stop or Stop.MAX_TURNS
@@ -197,8 +197,8 @@ async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_
 
     try:
         async with pool.lease(servers, episode_id, allow=task.tools) as toolbox:
-            trajectory = await settle(
-                play(toolbox), turns, task, toolbox, episode_id=episode_id, seed=0, limits=Limits()
+            trajectory = await finish_episode(
+                play(toolbox), turns, task, toolbox, episode_id=episode_id, seed=0, limits=EpisodeLimits()
             )
     except ConnectFailed as error:
         raise ToolsDown(str(error)) from None

@@ -25,7 +25,7 @@ _INDENT = 6 * " "
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ToolListing:
     """Servers by name: their tools and isolation, or why they could not be reached."""
 
     tools: Mapping[str, Sequence[Tool]]
@@ -60,12 +60,12 @@ def num_tokens(tool: Tool) -> int:
     return estimate_tokens(json.dumps({"type": "function", "function": function}, ensure_ascii=False))
 
 
-async def list_tools(specs: Sequence[ServerSpec]) -> Listing:
+async def list_tools(specs: Sequence[ServerSpec]) -> ToolListing:
     """Start every server once and ask it for its tools."""
     async with Pool(specs) as pool:
         failures = await pool.connect()
         reached = [spec.name for spec in specs if spec.name not in failures]
-        return Listing(
+        return ToolListing(
             tools={name: [tool for tool in pool.tools if tool.server == name] for name in reached},
             isolation={name: str(pool.isolation(name)) for name in reached},
             exposures={name: pool.exposure(name) for name in reached},
@@ -118,7 +118,7 @@ def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]
     if likely:
         yield likely
     elif None not in declared.values():
-        raise ValueError(_unknown([each for tools in declared.values() for each in tools or ()], tool))
+        raise ValueError(_unknown([tool for tools in declared.values() for tool in tools or ()], tool))
     rest = [spec.name for spec in specs if spec.name not in likely]
     if rest:
         yield rest
@@ -142,7 +142,7 @@ def _unknown(tools: Sequence[Tool], name: str) -> str:
     return clean(f"no tool {name!r}{hint} {', '.join(names)}")
 
 
-def print_listing(listing: Listing, console: Console | None = None) -> None:
+def print_listing(listing: ToolListing, console: Console | None = None) -> None:
     """Tool by tool; what servers say of themselves is text, never markup or escapes."""
     console = console or Console(emoji=False, highlight=False)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnwise.mcp.pool import Pool
-from turnwise.servers.backends import Servers
+from turnwise.servers.backends import ReadyServers
 from turnwise.tasks.load import PlacedTask, Problem
 from turnwise.types import Fault, Task, ToolCall
 
@@ -27,7 +27,7 @@ _ACRONYMS = frozenset(
 """Acronyms that are not tickers; one that is missing here costs a false warning."""
 
 
-async def unknown_tickers(placed: Sequence[PlacedTask], servers: Servers, pool: Pool) -> list[Problem]:
+async def unknown_tickers(placed: Sequence[PlacedTask], servers: ReadyServers, pool: Pool) -> list[Problem]:
     """A warning for every ticker of a task that the embedded world lacks; none for live servers."""
     embedded = servers.embedded
     tool = next((tool for tool in pool.tools if tool.server_tool == QUOTE_TOOL), None)

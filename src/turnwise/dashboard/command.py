@@ -10,12 +10,12 @@ from pathlib import Path
 import uvicorn
 
 from turnwise.dashboard.export import export
-from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.runs import Runs, default_cache
 from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 from turnwise.runtime.addresses import is_loopback, url_of
-from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.atomic_write import write_atomically
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
@@ -29,7 +29,9 @@ def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], 
         token = secrets.token_urlsafe(24)
     with _listening(host, port) as listener:
         port = listener.getsockname()[1]
-        app = application(runs, Watch(runs), Guard(host, port, token), is_ending=lambda: server.should_exit)
+        app = application(
+            runs, Watch(runs), RequestGuard(host, port, token), is_ending=lambda: server.should_exit
+        )
         # no access log: the first address asked for holds the token
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         server = uvicorn.Server(config)
@@ -48,7 +50,7 @@ def write_export(runs: Runs, out: Path) -> int:
     for run in runs:
         run.refresh(seconds=math.inf)
     content = export(runs)
-    write_whole(out, content, is_private=False)  # made to be given to others
+    write_atomically(out, content, is_private=False)  # made to be given to others
     return len(content)
 
 

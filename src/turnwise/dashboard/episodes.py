@@ -15,7 +15,7 @@ _TOOLS = TypeAdapter(tuple[Tool, ...])
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallRow:
     """One tool call that was made."""
 
     tool: str
@@ -26,7 +26,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class EpisodeRow:
     """One row of the trajectory list."""
 
     step: int
@@ -47,7 +47,7 @@ class Episode:
     seconds: float
     engine_seconds: float
     tool_seconds: float
-    calls: tuple[Call, ...]
+    calls: tuple[CallRow, ...]
 
 
 def tools_of(record: Mapping[str, Any]) -> tuple[Tool, ...]:
@@ -55,13 +55,13 @@ def tools_of(record: Mapping[str, Any]) -> tuple[Tool, ...]:
     return _TOOLS.validate_python(record["tools"])
 
 
-def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> Episode:
+def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
     """Of a trajectory's line. ValueError, KeyError or TypeError where it is none of ours."""
     played, task = record["trajectory"], record["trajectory"]["task"]
     turns = played["turns"]
     calls = _calls(turns, {tool.name: tool.server for tool in tools})
     is_success = _is_success(record, tools)
-    return Episode(
+    return EpisodeRow(
         step=int(record["step"]),
         task=text(task["id"]),
         family=text(task["family"]),
@@ -91,9 +91,9 @@ def fault_of(cause: str) -> str:
     return (Cause(cause).fault if cause in set(Cause) else Fault.INFRA).value
 
 
-def _calls(turns: Sequence[Mapping[str, Any]], servers: Mapping[str, str]) -> tuple[Call, ...]:
+def _calls(turns: Sequence[Mapping[str, Any]], servers: Mapping[str, str]) -> tuple[CallRow, ...]:
     return tuple(
-        Call(
+        CallRow(
             text(call["name"]),
             text(servers.get(call["name"], "")),
             text(result["cause"]),
@@ -105,7 +105,7 @@ def _calls(turns: Sequence[Mapping[str, Any]], servers: Mapping[str, str]) -> tu
     )
 
 
-def _fault(turns: Sequence[Mapping[str, Any]], calls: Sequence[Call]) -> str:
+def _fault(turns: Sequence[Mapping[str, Any]], calls: Sequence[CallRow]) -> str:
     faults = {fault_of(call.cause) for call in calls}
     if any(turn["parsed"]["error"] is not None for turn in turns):
         faults.add("format")

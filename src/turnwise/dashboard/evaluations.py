@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from turnwise.evaluate.report import Report, figures, read_report
+from turnwise.evaluate.report import EvaluationReport, figures, read_report
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import rates_by_task
 from turnwise.runtime.regular_files import Damaged, names_in
@@ -59,7 +59,7 @@ def _figures(path: Path) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def _read(path: Path, _changed: int) -> Report:
+def _read(path: Path, _changed: int) -> EvaluationReport:
     return read_report(path)
 
 
@@ -77,7 +77,7 @@ def _compared(before: Path, before_changed: int, after: Path, after_changed: int
     both = sorted(rates[0].keys() & rates[1].keys())
     if not both:
         return {"num_tasks": 0, "all": None, "families": {}}
-    families = {each.task_id: each.family for each in reports[1].episodes}
+    families = {episode.task_id: episode.family for episode in reports[1].episodes}
 
     def change(tasks: list[str]) -> dict[str, Any]:
         one, other = ({task: side[task] for task in tasks} for side in rates)

@@ -10,7 +10,7 @@ from typing import Any
 
 from turnwise.dashboard import conversation, evaluations, listing, series
 from turnwise.dashboard.page_script import PAGE, bundle
-from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
@@ -53,7 +53,7 @@ def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _answers(run: Run) -> dict[str, Any]:
+def _answers(run: ListedRun) -> dict[str, Any]:
     """By path, as the page's recorded.js looks them up."""
     index = run.index
     names = series.names(index)
@@ -66,7 +66,7 @@ def _answers(run: Run) -> dict[str, Any]:
         "histogram": series.histogram(index, "ratio"),
         "alarms": series.alarms(index),
         "choices": choices,
-        "tools": {each["value"]: traffic(index, source=each["value"]) for each in choices["source"]},
+        "tools": {choice["value"]: traffic(index, source=choice["value"]) for choice in choices["source"]},
         "evaluations": reports,
         "comparison": {
             f"{before} {after}": evaluations.comparison(run.folder, before, after)
@@ -82,11 +82,11 @@ def _pairs(names: list[str]) -> list[tuple[str, str]]:
     return pairs if len(names) <= 4 else [pair for pair in pairs if pair[0] == names[0]]
 
 
-def _episodes(run: Run) -> dict[str, Any]:
+def _episodes(run: ListedRun) -> dict[str, Any]:
     """As many as fit, with all of their groups' members that are among them."""
     index, pieces = run.index, Pieces(run.folder, run.recipe.model.path)
     failures = listing.Filter(is_success=False)
-    sources = [each["value"] for each in listing.choices(index)["source"] if each["value"] != "train"]
+    sources = [choice["value"] for choice in listing.choices(index)["source"] if choice["value"] != "train"]
     rows: dict[int, dict[str, Any]] = {}
     for wanted in (*(listing.Filter(source=source, is_success=False) for source in sources), None, failures):
         found = listing.page(index, wanted or listing.Filter(source="train"), limit=NUM_EPISODES // 2)
@@ -111,7 +111,7 @@ def _episodes(run: Run) -> dict[str, Any]:
     present = kept["trajectory"].keys()
     for number, whole in kept["trajectory"].items():
         whole["group"] = [member for member in whole["group"] if member["id"] in present]
-        whole["elsewhere"] = [each for each in whole["elsewhere"] if each["id"] in present]
+        whole["elsewhere"] = [episode for episode in whole["elsewhere"] if episode["id"] in present]
         if whole["group"][0]["id"] == number:
             kept["group"][number] = [
                 member for member in conversation.side_by_side(index, number) if member["id"] in present

@@ -26,7 +26,7 @@ HEADERS = {
 """On every answer: only our own files run, no other page frames or reads it, nothing is kept."""
 
 
-class Guard:
+class RequestGuard:
     """Lets through what is addressed to us by name and, where there is a token, carries it."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
@@ -80,7 +80,7 @@ class Guard:
 
     def _is_ours(self, header: str) -> bool:
         name = host_of(header)
-        if name in {each.lower() for each in self._names}:
+        if name in {name.lower() for name in self._names}:
             return True
         if not self._takes_addresses:
             return False

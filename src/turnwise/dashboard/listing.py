@@ -90,7 +90,7 @@ def members(index: Index, episode: int) -> list[int]:
         rows = connection.execute(
             "SELECT id FROM episodes WHERE file = ? AND task = ? ORDER BY id", (row["file"], row["task"])
         )
-        return [each["id"] for each in rows]
+        return [row["id"] for row in rows]
 
 
 def of_task(index: Index, task: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ _SHOWN = ("success/rate", "reward/mean", "validation/success")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ListedRun:
     """One run's folder and what is known of it."""
 
     name: str
@@ -73,7 +73,7 @@ class Runs:
     def __init__(self, paths: Sequence[Path], cache: Path) -> None:
         self._paths = tuple(paths)
         self._cache = _writable(cache)
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, ListedRun] = {}
         self.look()
         if not self._runs:
             raise ValueError(f"no run in {', '.join(map(str, paths))}: none has a recipe.json")
@@ -87,13 +87,13 @@ class Runs:
         for folder in dict.fromkeys(found):
             if folder not in known:
                 name = _free_name(folder.name, self._runs)
-                self._runs[name] = Run(name, folder, Index(folder, self._cache))
+                self._runs[name] = ListedRun(name, folder, Index(folder, self._cache))
         return set(self._runs) != before
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[ListedRun]:
         return iter(list(self._runs.values()))
 
-    def __getitem__(self, name: str) -> Run:
+    def __getitem__(self, name: str) -> ListedRun:
         """LookupError: no such run."""
         return self._runs[name]
 
@@ -119,7 +119,7 @@ def _folders(path: Path) -> list[Path]:
     if _is_run(path):
         return [path]
     try:
-        return sorted(each for each in path.iterdir() if _is_run(each))
+        return sorted(child for child in path.iterdir() if _is_run(child))
     except OSError:
         return []
 
@@ -135,6 +135,6 @@ def _is_run(folder: Path) -> bool:
     return True
 
 
-def _free_name(name: str, taken: Mapping[str, Run]) -> str:
+def _free_name(name: str, taken: Mapping[str, ListedRun]) -> str:
     names = [name, *(f"{name}~{number}" for number in range(2, len(taken) + 3))]
-    return next(each for each in names if each not in taken)
+    return next(name for name in names if name not in taken)

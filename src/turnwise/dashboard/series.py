@@ -157,5 +157,5 @@ def _is_finished(report: Path) -> bool:
 
 def _column(rows: Sequence[sqlite3.Row]) -> dict[str, Any]:
     counts = [json.loads(row["counts"]) for row in rows]
-    total = [sum(each) for each in zip(*counts, strict=False)]
+    total = [sum(column) for column in zip(*counts, strict=False)]
     return {"first": rows[0]["step"], "last": rows[-1]["step"], "counts": total}

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp
 
 from turnwise.dashboard import conversation, listing, series
 from turnwise.dashboard import evaluations as measured
-from turnwise.dashboard.guard import Guard
+from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle
-from turnwise.dashboard.runs import Run, Runs
+from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
@@ -51,7 +51,7 @@ class Asked:
         self._runs = runs
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ListedRun:
         return self._runs[self._given.get("run", "")]
 
     def text(self, name: str, default: str = "") -> str:
@@ -173,7 +173,7 @@ PATHS = (
 
 
 def application(
-    runs: Runs, watch: Watch, guard: Guard, *, is_ending: Callable[[], bool] = lambda: False
+    runs: Runs, watch: Watch, guard: RequestGuard, *, is_ending: Callable[[], bool] = lambda: False
 ) -> ASGIApp:
     """`is_ending` tells the streams to end, which would otherwise go on for as long as a page is open."""
     answers = Answers(runs)

@@ -14,7 +14,7 @@ from turnwise.config import Recipe, Rule
 Metrics = Mapping[str, float]
 
 
-class Level(StrEnum):
+class AlarmLevel(StrEnum):
     """The consequence of an alarm."""
 
     WARNING = "warning"
@@ -29,7 +29,7 @@ class Alarm:
 
     name: str
     """The key under `health` in the recipe that sets the limit."""
-    level: Level
+    level: AlarmLevel
     value: float
     threshold: float
     message: str
@@ -249,7 +249,7 @@ CHECKS: Mapping[str, Check] = {
 """The rules by their key in HealthConfig."""
 
 
-def examine(metrics: Metrics, recipe: Recipe, details: Mapping[str, str] | None = None) -> list[Alarm]:
+def find_alarms(metrics: Metrics, recipe: Recipe, details: Mapping[str, str] | None = None) -> list[Alarm]:
     """The alarms of one step, halts first; metrics that the step does not have are skipped.
 
     `details` maps the name of a rule to text that is added to its message.
@@ -259,17 +259,17 @@ def examine(metrics: Metrics, recipe: Recipe, details: Mapping[str, str] | None 
         for name, check in CHECKS.items()
         for alarm in _check(name, check, metrics, recipe, (details or {}).get(name, ""))
     ]
-    return sorted(found, key=lambda alarm: alarm.level is not Level.HALT)
+    return sorted(found, key=lambda alarm: alarm.level is not AlarmLevel.HALT)
 
 
-def why_halt(alarms: Sequence[Alarm]) -> str:
+def halt_reason(alarms: Sequence[Alarm]) -> str:
     """The messages of the alarms that stop the run; empty if none does."""
-    return " ".join(alarm.message for alarm in alarms if alarm.level is Level.HALT)
+    return " ".join(alarm.message for alarm in alarms if alarm.level is AlarmLevel.HALT)
 
 
 def halting_alarms(alarms: Sequence[Alarm]) -> str:
     """The names of the alarms that stop the run; empty if none does."""
-    return ", ".join(alarm.name for alarm in alarms if alarm.level is Level.HALT)
+    return ", ".join(alarm.name for alarm in alarms if alarm.level is AlarmLevel.HALT)
 
 
 def _check(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: str) -> Iterator[Alarm]:
@@ -278,7 +278,7 @@ def _check(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: st
     if rule.action == "off" or value is None or not check.applies(metrics):
         return
     if check.is_wrong(value, rule.threshold):
-        level = Level.HALT if rule.action == "halt" else Level.WARNING
+        level = AlarmLevel.HALT if rule.action == "halt" else AlarmLevel.WARNING
         if name == "not_a_number" and _not_finite(metrics):
             detail = f"in {', '.join(_not_finite(metrics))}"
         message = _message(check, recipe, value, rule.threshold, detail)

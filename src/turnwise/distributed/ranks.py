@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
-from turnwise.runtime.detached_thread import run_beside
+from turnwise.runtime.detached_thread import run_detached
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,13 +76,13 @@ def is_first(ranks: Ranks) -> bool:
     return ranks.number == 0
 
 
-def of_first(ranks: Ranks, value: Value) -> Value:
+def first_rank_value(ranks: Ranks, value: Value) -> Value:
     """The value of the first rank, for values that are read from a disk or a clock and must agree."""
     return ranks.exchange(value)[0]
 
 
-async def exchanged(ranks: Ranks, value: Value, channel: Channel) -> list[Value]:
+async def exchange_async(ranks: Ranks, value: Value, channel: Channel) -> list[Value]:
     """`exchange` from a coroutine: other coroutines continue while this one waits for the slowest rank."""
     if ranks.count == 1:
         return [value]
-    return await run_beside(ranks.exchange, value, channel)
+    return await run_detached(ranks.exchange, value, channel)

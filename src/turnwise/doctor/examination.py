@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Mapping
 from turnwise.config import Recipe
 from turnwise.doctor import keys, machine
 from turnwise.doctor import recipe as setup
-from turnwise.doctor.findings import Finding, Level
-from turnwise.servers.backends import Servers
+from turnwise.doctor.findings import Finding, FindingLevel
+from turnwise.servers.backends import ReadyServers
 
 
 async def examine(
-    servers: Servers, environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
+    servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
 ) -> AsyncIterator[Finding]:
     """Look at everything a run needs; nothing is changed, and no secret is ever part of a finding.
 
@@ -46,16 +46,16 @@ async def examine(
 async def _examine_recipe(recipe: Recipe, reached: setup.Reached) -> AsyncIterator[Finding]:
     is_sound = reached.is_whole
     for finding in setup.check_tasks(recipe, reached):
-        is_sound = is_sound and finding.level is not Level.BAD
+        is_sound = is_sound and finding.level is not FindingLevel.BAD
         yield finding
     if not machine.has_model_packages():
         return  # said already, by name
     task = setup.some_task(recipe, reached.tools) if is_sound else None
     if recipe.engine.kind != "scripted":
         async for finding in setup.check_model(recipe, task, reached.tools):
-            is_sound = is_sound and finding.level is not Level.BAD
+            is_sound = is_sound and finding.level is not FindingLevel.BAD
             yield finding
     if task is not None and is_sound:
         yield await setup.check_rollout(recipe, task)
     elif recipe.tasks.files:
-        yield Finding("rollout", Level.WARNING, "not tried: what is bad above would make it fail")
+        yield Finding("rollout", FindingLevel.WARNING, "not tried: what is bad above would make it fail")

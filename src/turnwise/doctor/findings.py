@@ -9,7 +9,7 @@ from rich.text import Text
 from turnwise.runtime.terminal import printable
 
 
-class Level(StrEnum):
+class FindingLevel(StrEnum):
     """How much a finding matters."""
 
     GOOD = "good"
@@ -22,12 +22,16 @@ class Finding:
     """One thing looked at, and what to do if it is not well."""
 
     what: str
-    level: Level
+    level: FindingLevel
     detail: str
     advice: str = ""
 
 
-_MARKS = {Level.GOOD: ("ok  ", "green"), Level.WARNING: ("warn", "yellow"), Level.BAD: ("bad ", "red")}
+_MARKS = {
+    FindingLevel.GOOD: ("ok  ", "green"),
+    FindingLevel.WARNING: ("warn", "yellow"),
+    FindingLevel.BAD: ("bad ", "red"),
+}
 
 
 def print_finding(finding: Finding, console: Console) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 
 from turnwise.config import Recipe
-from turnwise.doctor.findings import Finding, Level
+from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.servers.backends import Servers, describe_unused, served_name
+from turnwise.servers.backends import ReadyServers, describe_unused, served_name
 from turnwise.servers.live.providers import ACCESS
 from turnwise.types import Fault, ToolCall
 
@@ -14,18 +14,20 @@ _REFUSALS = ("refused", "plan does not allow")
 """What our live servers say when a provider answered and turned the key or its plan away."""
 
 
-def check_keys(servers: Servers, environ: Mapping[str, str], recipe: Recipe | None) -> Iterator[Finding]:
+def check_keys(servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe | None) -> Iterator[Finding]:
     """Which keys go unused, and whether a judge has one; their values are never part of a finding."""
     for server, key in servers.unused_keys.items():
-        yield Finding(f"{server} key", Level.GOOD, describe_unused(server, key))
+        yield Finding(f"{server} key", FindingLevel.GOOD, describe_unused(server, key))
     for part in recipe.rewards if recipe is not None else ():
         if part.name != "judge":
             continue
         key = str(part.options.get("key_variable", "OPENAI_API_KEY"))
         if environ.get(key):
-            yield Finding("judge key", Level.GOOD, f"{key} is set")
+            yield Finding("judge key", FindingLevel.GOOD, f"{key} is set")
         elif not part.options.get("base_url"):
-            yield Finding("judge key", Level.BAD, f"{key} is not set", "set it, or name your own base_url")
+            yield Finding(
+                "judge key", FindingLevel.BAD, f"{key} is not set", "set it, or name your own base_url"
+            )
 
 
 async def try_key(pool: Pool, spec: ServerSpec) -> Finding:
@@ -38,17 +40,17 @@ async def try_key(pool: Pool, spec: ServerSpec) -> Finding:
         (tool for tool in pool.tools if tool.server == spec.name and tool.server_tool == trial.tool), None
     )
     if tool is None:
-        return Finding(what, Level.WARNING, f"{access.key_variable} not tried: {trial.tool} is denied")
+        return Finding(what, FindingLevel.WARNING, f"{access.key_variable} not tried: {trial.tool} is denied")
     async with pool.lease([spec.name], f"doctor/{spec.name}") as toolbox:
         [result] = await toolbox.call([ToolCall("key", tool.name, trial.arguments)])
     if result.fault is Fault.NONE:
         cost = f", which cost {trial.cost}" if trial.cost else ""
         detail = f"{access.key_variable} is valid: {access.label} answered {trial.tool}{cost}"
-        return Finding(what, Level.GOOD, detail)
+        return Finding(what, FindingLevel.GOOD, detail)
     is_refused = any(words in result.content for words in _REFUSALS)
     said = result.content.removeprefix("error: ")
     if is_refused:
         advice = f"replace {access.key_variable}, or leave {spec.name!r} out of tools.live"
-        return Finding(what, Level.BAD, f"{access.key_variable} is refused: {said}", advice)
+        return Finding(what, FindingLevel.BAD, f"{access.key_variable} is refused: {said}", advice)
     advice = f"see whether {access.label} and {access.base_url_variable} can be reached from here"
-    return Finding(what, Level.BAD, f"{access.label} is unreachable: {said}", advice)
+    return Finding(what, FindingLevel.BAD, f"{access.label} is unreachable: {said}", advice)

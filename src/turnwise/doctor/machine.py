@@ -11,7 +11,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.config.requirements import is_installed, requirements
-from turnwise.doctor.findings import Finding, Level
+from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.runtime.devices import VARIABLE, choose_device, memory_of
 from turnwise.sandbox import Kind, isolation
 
@@ -24,22 +24,24 @@ DATA_PACKAGES = ("numpy", "pandas")
 
 
 def check_python() -> Finding:
-    return Finding("Python", Level.GOOD, f"{platform.python_version()} at {sys.executable}")
+    return Finding("Python", FindingLevel.GOOD, f"{platform.python_version()} at {sys.executable}")
 
 
 def check_packages(*, needs_models: bool) -> Iterator[Finding]:
     """What is installed in which version; what only a model needs is missed only where there is one."""
     for name in PACKAGES:
-        yield check_package(name, Level.BAD, "turnwise")
+        yield check_package(name, FindingLevel.BAD, "turnwise")
     for name in MODEL_PACKAGES:
-        yield check_package(name, Level.BAD if needs_models else Level.WARNING, "turnwise[models]")
+        yield check_package(
+            name, FindingLevel.BAD if needs_models else FindingLevel.WARNING, "turnwise[models]"
+        )
     for name in DATA_PACKAGES:
-        yield check_package(name, Level.WARNING, "turnwise[data]")
+        yield check_package(name, FindingLevel.WARNING, "turnwise[data]")
 
 
-def check_package(name: str, if_missing: Level, source: str) -> Finding:
+def check_package(name: str, if_missing: FindingLevel, source: str) -> Finding:
     try:
-        return Finding(name, Level.GOOD, version(name))
+        return Finding(name, FindingLevel.GOOD, version(name))
     except PackageNotFoundError:
         return Finding(name, if_missing, "not installed", f"pip install '{source}'")
 
@@ -49,9 +51,9 @@ def check_requirements(recipe: Recipe) -> Iterator[Finding]:
     for requirement in requirements(recipe):
         version = requirement.version
         if version is not None:
-            yield Finding(requirement.title, Level.GOOD, f"{version} ({requirement.why})")
+            yield Finding(requirement.title, FindingLevel.GOOD, f"{version} ({requirement.why})")
             continue
-        level = Level.BAD if requirement.is_needed else Level.WARNING
+        level = FindingLevel.BAD if requirement.is_needed else FindingLevel.WARNING
         detail = f"{requirement.why}, and it is not installed"
         yield Finding(requirement.title, level, detail, requirement.advice)
     if recipe.model.quantisation != "none" and is_installed("bitsandbytes"):
@@ -59,7 +61,7 @@ def check_requirements(recipe: Recipe) -> Iterator[Finding]:
 
         if reason := why_not():
             advice = "a run uses LoRA on a bfloat16 base instead, which needs more memory"
-            yield Finding("quantisation", Level.WARNING, reason, advice)
+            yield Finding("quantisation", FindingLevel.WARNING, reason, advice)
 
 
 def without_quantisation(recipe: Recipe) -> Recipe:
@@ -81,15 +83,15 @@ def check_device(wanted: str) -> Finding:
         chosen = choose_device(wanted)
     except ValueError as error:
         advice = f"set model.device (or {VARIABLE}) to auto, or install a torch that knows this device"
-        return Finding("device", Level.BAD, str(error), advice)
+        return Finding("device", FindingLevel.BAD, str(error), advice)
     memory = memory_of(chosen)
     if chosen == "cuda":
         import torch
 
         detail = f"{torch.cuda.get_device_name()} with {_gb(memory.free)} of {_gb(memory.total)} free"
-        return Finding("device", Level.GOOD, f"cuda: {detail}")
+        return Finding("device", FindingLevel.GOOD, f"cuda: {detail}")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Finding("device", Level.GOOD, f"{chosen}: {cores} cores, {_gb(memory.free)} of memory free")
+    return Finding("device", FindingLevel.GOOD, f"{chosen}: {cores} cores, {_gb(memory.free)} of memory free")
 
 
 def check_disk(folder: Path, needed_bytes: int) -> Finding:
@@ -98,16 +100,22 @@ def check_disk(folder: Path, needed_bytes: int) -> Finding:
     free_bytes = shutil.disk_usage(place).free
     detail = f"{_gb(free_bytes)} free under {place}"
     if not os.access(place, os.W_OK):
-        return Finding("disk", Level.BAD, f"{place} cannot be written to", "set run.folder to one that can")
+        return Finding(
+            "disk", FindingLevel.BAD, f"{place} cannot be written to", "set run.folder to one that can"
+        )
     if free_bytes >= needed_bytes:
-        return Finding("disk", Level.GOOD, detail)
+        return Finding("disk", FindingLevel.GOOD, detail)
     advice = f"checkpoints and trajectories want {_gb(needed_bytes)}: make room, or set run.folder elsewhere"
-    return Finding("disk", Level.BAD, detail, advice)
+    return Finding("disk", FindingLevel.BAD, detail, advice)
 
 
 def check_sandbox() -> Finding:
     found = isolation()
-    levels = {Kind.BUBBLEWRAP: Level.GOOD, Kind.LANDLOCK: Level.WARNING, Kind.NONE: Level.BAD}
+    levels = {
+        Kind.BUBBLEWRAP: FindingLevel.GOOD,
+        Kind.LANDLOCK: FindingLevel.WARNING,
+        Kind.NONE: FindingLevel.BAD,
+    }
     advice = "" if found.kind is Kind.BUBBLEWRAP else "see docs/sandbox.md"
     return Finding("sandbox", levels[found.kind], found.detail, advice)
 

@@ -5,11 +5,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from turnwise.planning import Plan
+from turnwise.planning import MemoryPlan
 from turnwise.runtime.terminal import printable, reason_table
 
 
-def print_plan(plan: Plan, console: Console) -> None:
+def print_plan(plan: MemoryPlan, console: Console) -> None:
     """Part by part, and the total against what the device has."""
     rows = [(part.name, f"{part.num_bytes / 1e9:.2f}", printable(part.why)) for part in plan.parts]
     rows.append(("in all", f"{plan.num_bytes / 1e9:.2f}", verdict(plan)))
@@ -20,7 +20,7 @@ def print_plan(plan: Plan, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def verdict(plan: Plan) -> str:
+def verdict(plan: MemoryPlan) -> str:
     if plan.memory is None:
         return f"{plan.device} is not on this machine: --memory GB says what it has"
     fits = "fits" if plan.fits else "does not fit"
@@ -29,7 +29,7 @@ def verdict(plan: Plan) -> str:
     return f"{plan.device}: {fits}, {plan.memory.free / 1e9:.1f} GB of {plan.memory.total / 1e9:.1f} free"
 
 
-def advice(plan: Plan) -> str:
+def advice(plan: MemoryPlan) -> str:
     """The first thing to change, by what is largest."""
     largest = max(plan.parts, key=lambda part: part.num_bytes).name
     by_part = {
@@ -43,7 +43,7 @@ def advice(plan: Plan) -> str:
     return f"largest is {largest}: {by_part.get(largest, default)}"
 
 
-def as_json(plan: Plan) -> dict[str, Any]:
+def as_json(plan: MemoryPlan) -> dict[str, Any]:
     return {
         "device": plan.device,
         "num_processes": plan.num_processes,

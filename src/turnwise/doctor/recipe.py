@@ -19,16 +19,16 @@ from turnwise.assembly.workbench import (
 )
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe, changed_recipe
-from turnwise.doctor.findings import Finding, Level
+from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.keys import try_key
 from turnwise.doctor.plan import advice, verdict
 from turnwise.mcp.exposure import refusal
 from turnwise.mcp.pool import Pool
-from turnwise.planning import Unplannable, plan_anywhere, why_unreachable
+from turnwise.planning import UnsupportedArchitecture, plan_for_recipe, why_unreachable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success
 from turnwise.rollout.collector import CollectionFailed
-from turnwise.servers.backends import Servers, describe_live
+from turnwise.servers.backends import ReadyServers, describe_live
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
 
@@ -48,7 +48,7 @@ class Reached:
 
     @property
     def is_whole(self) -> bool:
-        return all(finding.level is not Level.BAD for finding in self.findings)
+        return all(finding.level is not FindingLevel.BAD for finding in self.findings)
 
 
 async def check_remote(recipe: Recipe) -> Finding:
@@ -58,16 +58,16 @@ async def check_remote(recipe: Recipe) -> Finding:
         try:
             await remote_engine(hasty, exits)
         except ValueError as error:
-            return Finding("engine", Level.BAD, str(error), "start it there: turnwise engine RECIPE")
-    return Finding("engine", Level.GOOD, f"one answers at {recipe.engine.remote.url}")
+            return Finding("engine", FindingLevel.BAD, str(error), "start it there: turnwise engine RECIPE")
+    return Finding("engine", FindingLevel.GOOD, f"one answers at {recipe.engine.remote.url}")
 
 
-def needed_servers(recipe: Recipe, servers: Servers) -> set[str]:
+def needed_servers(recipe: Recipe, servers: ReadyServers) -> set[str]:
     """The servers that the recipe's tasks use; all of them where a task names none, or without tasks."""
     return used_servers(_tasks(recipe, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
 
 
-async def reach_servers(servers: Servers, needed: Collection[str] | None = None) -> Reached:
+async def reach_servers(servers: ReadyServers, needed: Collection[str] | None = None) -> Reached:
     """Start or reach every server of the file, list its tools, and try the keys of the live ones.
 
     What is wrong with a server that is not `needed` only warns; None: all are needed.
@@ -76,8 +76,8 @@ async def reach_servers(servers: Servers, needed: Collection[str] | None = None)
 
     def bad(server: str, detail: str, advice: str) -> Finding:
         if needed is None or server in needed:
-            return Finding(f"server {server}", Level.BAD, detail, advice)
-        return Finding(f"server {server}", Level.WARNING, f"{detail}; no task uses it", advice)
+            return Finding(f"server {server}", FindingLevel.BAD, detail, advice)
+        return Finding(f"server {server}", FindingLevel.WARNING, f"{detail}; no task uses it", advice)
 
     findings += [
         bad(name, mistake, "correct its entry; until then the server is left out")
@@ -87,7 +87,7 @@ async def reach_servers(servers: Servers, needed: Collection[str] | None = None)
         try:
             failures = await pool.connect()
         except ValueError as error:  # a setting that only the server itself could refute
-            return Reached((), (Finding("mcp.json", Level.BAD, str(error), "change it in mcp.json"),))
+            return Reached((), (Finding("mcp.json", FindingLevel.BAD, str(error), "change it in mcp.json"),))
         for spec in servers.specs:
             if spec.name in failures:
                 advice = "run its command by hand, or see docs/troubleshooting.md"
@@ -100,7 +100,7 @@ async def reach_servers(servers: Servers, needed: Collection[str] | None = None)
             if exposure.is_refused:
                 findings.append(bad(spec.name, f"{detail}; {changes}", refusal(exposure)))
             else:
-                findings.append(Finding(f"server {spec.name}", Level.GOOD, f"{detail}; {changes}"))
+                findings.append(Finding(f"server {spec.name}", FindingLevel.GOOD, f"{detail}; {changes}"))
             if spec.name in live:
                 findings.append(await try_key(pool, spec))
         return Reached(tuple(pool.tools), tuple(findings), servers.live)
@@ -114,21 +114,27 @@ def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
     files = _task_files(recipe)
     if recipe.tasks.train is None:
         advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
-        yield Finding("tasks", Level.WARNING, "tasks.train is not set: there is nothing to train on", advice)
+        yield Finding(
+            "tasks", FindingLevel.WARNING, "tasks.train is not set: there is nothing to train on", advice
+        )
     if not files:
         return
     if not reached.is_whole:
-        yield Finding("tasks", Level.WARNING, "not checked: a server is down, so its tools are not known")
+        yield Finding(
+            "tasks", FindingLevel.WARNING, "not checked: a server is down, so its tools are not known"
+        )
         return
     problems = task_problems(recipe, reached.tools, reached.live, chat=None)
     for problem in problems[:_MAX_SHOWN]:
-        yield Finding("tasks", Level.BAD, problem, "change the file, the recipe, or the servers of mcp.json")
+        yield Finding(
+            "tasks", FindingLevel.BAD, problem, "change the file, the recipe, or the servers of mcp.json"
+        )
     if len(problems) > _MAX_SHOWN:
         more = f"and {len(problems) - _MAX_SHOWN} more problems"
-        yield Finding("tasks", Level.BAD, more, f"turnwise tasks check {' '.join(map(str, files))}")
+        yield Finding("tasks", FindingLevel.BAD, more, f"turnwise tasks check {' '.join(map(str, files))}")
     if not problems:
         counts = ", ".join(f"{sum(1 for _ in read(file))} in {file.name}" for file in files)
-        yield Finding("tasks", Level.GOOD, f"{counts}; every tool they name is there")
+        yield Finding("tasks", FindingLevel.GOOD, f"{counts}; every tool they name is there")
 
 
 def _task_files(recipe: Recipe) -> list[Path]:
@@ -156,7 +162,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
     advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
     unreachable = await asyncio.to_thread(why_unreachable, path)
     if unreachable:
-        yield Finding("model", Level.BAD, unreachable, advice)
+        yield Finding("model", FindingLevel.BAD, unreachable, advice)
         return
     try:
         tokenizer = await asyncio.to_thread(load_tokenizer, path)
@@ -167,14 +173,14 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
         )
         model = await asyncio.to_thread(load_model, recipe.model)
     except Exception as error:  # noqa: BLE001 - loading runs files of any origin; whatever they raise is told
-        yield Finding("model", Level.BAD, f"{path}: {type(error).__name__}: {error}", advice)
+        yield Finding("model", FindingLevel.BAD, f"{path}: {type(error).__name__}: {error}", advice)
         return
     for note in chat.notes:
-        yield Finding("chat", Level.WARNING, note, "see docs/chat.md; nothing needs to be done")
+        yield Finding("chat", FindingLevel.WARNING, note, "see docs/chat.md; nothing needs to be done")
     yield await asyncio.to_thread(_size, recipe)
     too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools)) if task is not None else []
     for problem in too_long[:_MAX_SHOWN]:
-        yield Finding("sampling", Level.BAD, problem, "there is no room to say anything")
+        yield Finding("sampling", FindingLevel.BAD, problem, "there is no room to say anything")
     if too_long:
         return
     yield await _sample(recipe, model, chat, task, tools)
@@ -183,16 +189,16 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
 def _size(recipe: Recipe) -> Finding:
     """How large it is, and whether a run of it fits into what is free."""
     try:
-        plan = plan_anywhere(recipe)
-    except Unplannable as error:
+        plan = plan_for_recipe(recipe)
+    except UnsupportedArchitecture as error:
         hint = "try it with a small update.tokens_per_microbatch and engine.cache_tokens"
-        return Finding("model", Level.WARNING, f"{recipe.model.path}: {error}", hint)
+        return Finding("model", FindingLevel.WARNING, f"{recipe.model.path}: {error}", hint)
     except ValueError as error:
-        return Finding("model", Level.BAD, str(error), "change the recipe: a run would say the same")
+        return Finding("model", FindingLevel.BAD, str(error), "change the recipe: a run would say the same")
     detail = f"{recipe.model.path}: {plan.num_parameters / 1e6:,.1f} million parameters, {recipe.model.dtype}"
     if plan.memory is not None and not plan.fits:
-        return Finding("model", Level.WARNING, f"{detail}; {verdict(plan)}", advice(plan))
-    return Finding("model", Level.GOOD, detail)
+        return Finding("model", FindingLevel.WARNING, f"{detail}; {verdict(plan)}", advice(plan))
+    return Finding("model", FindingLevel.GOOD, detail)
 
 
 async def _sample(
@@ -206,20 +212,20 @@ async def _sample(
         advice = (
             "offer fewer tools (a task's `tools`, `allow` in mcp.json), or raise rollout.tokens_per_episode"
         )
-        return Finding("sampling", Level.BAD, detail, advice)
+        return Finding("sampling", FindingLevel.BAD, detail, advice)
     try:
         engine = transformers_engine(recipe, model)
     except (ValueError, RuntimeError) as error:
-        return Finding("sampling", Level.BAD, str(error), "choose another model, device or dtype")
+        return Finding("sampling", FindingLevel.BAD, str(error), "choose another model, device or dtype")
     try:
         wanted = Sampling(max_tokens=min(_NUM_TOKENS, limit - len(prompt)), stop_ids=chat.stop_ids)
         completion = await engine.complete(prompt, wanted, recipe.seed)
     except (ValueError, EngineDown) as error:
-        return Finding("sampling", Level.BAD, str(error), "see docs/troubleshooting.md")
+        return Finding("sampling", FindingLevel.BAD, str(error), "see docs/troubleshooting.md")
     finally:
         await engine.close()
     detail = f"{len(completion.token_ids)} tokens sampled after a prompt of {len(prompt)}"
-    return Finding("sampling", Level.GOOD, detail)
+    return Finding("sampling", FindingLevel.GOOD, detail)
 
 
 # --- one episode -------------------------------------------------------------------------------------------
@@ -232,9 +238,9 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
     try:
         trajectory = await _play(demonstrating(recipe) if is_shown else recipe, task)
     except (ValueError, LookupError, CollectionFailed) as error:
-        return Finding("rollout", Level.BAD, f"task {task.id!r}: {error}", advice)
+        return Finding("rollout", FindingLevel.BAD, f"task {task.id!r}: {error}", advice)
     if isinstance(trajectory, str):
-        return Finding("rollout", Level.BAD, f"task {task.id!r}: {trajectory}", advice)
+        return Finding("rollout", FindingLevel.BAD, f"task {task.id!r}: {trajectory}", advice)
     player = "its demonstration" if is_shown else "the model"
     detail = f"task {task.id!r}, played by {player}: {len(trajectory.calls)} tool calls, {trajectory.stop}"
     if is_shown and not is_success(trajectory):
@@ -243,11 +249,11 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
             if trajectory.stop in (Stop.TRUNCATED, Stop.CONTEXT_FULL)
             else "the servers do not say what they said when the task was made; make the tasks again"
         )
-        return Finding("rollout", Level.BAD, f"{detail}, without success", advice)
+        return Finding("rollout", FindingLevel.BAD, f"{detail}, without success", advice)
     if not trajectory.calls:
         advice = "a policy that never calls a tool learns nothing about them: warm it up with `turnwise sft`"
-        return Finding("rollout", Level.WARNING, detail, advice)
-    return Finding("rollout", Level.GOOD, detail)
+        return Finding("rollout", FindingLevel.WARNING, detail, advice)
+    return Finding("rollout", FindingLevel.GOOD, detail)
 
 
 async def _play(recipe: Recipe, task: Task) -> Trajectory | str:

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import httpx
 
-from turnwise.engines.replies import Reply, read_reply, tool_names
+from turnwise.engines.replies import EndpointReply, read_reply, tool_names
 from turnwise.protocols import EngineDown
-from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.retry_after import retry_after_seconds
 from turnwise.types import Tool, ToolCall
 
 NOT_FOR_TRAINING = (
@@ -71,7 +71,7 @@ class OpenAIEndpoint:
         temperature: float = 1.0,
         top_p: float = 1.0,
         seed: int | None = None,
-    ) -> Reply:
+    ) -> EndpointReply:
         """One turn. Raises EngineDown if the endpoint cannot be had, ValueError if it refuses the request."""
         names = tool_names(tools)
         body: dict[str, Any] = {
@@ -139,7 +139,7 @@ class OpenAIEndpoint:
         raise EngineDown(f"{self._url} answered with status {status}: {text}")
 
     def _wait_seconds(self, attempt: int, headers: httpx.Headers, problem: str) -> float:
-        asked = asked_seconds(headers.get("retry-after"))
+        asked = retry_after_seconds(headers.get("retry-after"))
         if asked is None:
             return min(self._max_wait_seconds, 0.5 * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         if asked > self._max_wait_seconds:

@@ -16,9 +16,9 @@ import httpx
 
 from turnwise.engines.wire import (
     MAX_LINE_BYTES,
-    Line,
+    AnswerLine,
     Packed,
-    State,
+    ServerState,
     content_digest,
     pack,
     read_line,
@@ -84,7 +84,7 @@ class RemoteEngine:
         self._jobs: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    async def connect(self) -> State:
+    async def connect(self) -> ServerState:
         """What the server says of itself, once it is there. Raises EngineDown."""
         return await self._patiently(self._health)
 
@@ -198,7 +198,7 @@ class RemoteEngine:
             await self._send(adapter, state)
         self._held, self._is_ready = self._wanted, True
 
-    async def _send(self, packed: Packed, state: State) -> None:
+    async def _send(self, packed: Packed, state: ServerState) -> None:
         size = len(packed.content)
         if size > state.max_weights_bytes:
             raise ValueError(
@@ -254,7 +254,7 @@ class RemoteEngine:
             logger.warning("the engine at %s is gone: %s; waiting for it", self._url, error)
         self._is_ready = False
 
-    async def _health(self) -> State:
+    async def _health(self) -> ServerState:
         try:
             response = await self._client.get(f"{self._url}/health")
         except httpx.TransportError as error:
@@ -274,7 +274,7 @@ class RemoteEngine:
 
     async def _lines(
         self, path: str, content: Any, headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Line, None]:
+    ) -> AsyncGenerator[AnswerLine, None]:
         """The answer, line by line. Raises _Away, _Other, ValueError for what the server refuses."""
         try:
             async with self._client.stream(
@@ -300,7 +300,7 @@ class RemoteEngine:
         await self._client.aclose()
 
 
-async def read_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
+async def read_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[AnswerLine, None]:
     """The answers in a response body, whatever the size of its parts; EngineDown for a line too long."""
     splitter = LineSplitter(MAX_LINE_BYTES)
     async for part in parts:
@@ -313,7 +313,7 @@ async def read_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[Line, None]:
             raise EngineDown(f"the engine's server sent a line of more than {MAX_LINE_BYTES:,} bytes")
 
 
-def _settle(futures: "list[asyncio.Future[Completion]]", line: Line) -> None:
+def _settle(futures: "list[asyncio.Future[Completion]]", line: AnswerLine) -> None:
     if not 0 <= line.number < len(futures):
         raise EngineDown(f"the engine's server answered ask {line.number} of {len(futures)}")
     future = futures[line.number]

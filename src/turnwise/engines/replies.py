@@ -11,7 +11,7 @@ from turnwise.types import Finish, FormatError, FormatErrorKind, Parsed, Tool, T
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class EndpointReply:
     """What the endpoint's model said, and what it cost."""
 
     parsed: Parsed
@@ -28,7 +28,7 @@ def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
     return names
 
 
-def read_reply(content: bytes, names: Mapping[str, str]) -> Reply:
+def read_reply(content: bytes, names: Mapping[str, str]) -> EndpointReply:
     """`names` leads from the names that were sent back to ours. EngineDown if this is no chat completion."""
     try:
         document = json.loads(content)
@@ -38,7 +38,7 @@ def read_reply(content: bytes, names: Mapping[str, str]) -> Reply:
         asked = message.get("tool_calls") or []
         if not (isinstance(text, str) and isinstance(reasoning, str) and isinstance(asked, list)):
             raise TypeError("content is no text, or tool_calls is no list")
-        parsed = _parse(text, reasoning, [_call(each) for each in asked], names)
+        parsed = _parse(text, reasoning, [_call(call) for call in asked], names)
         finish = Finish.LENGTH if choice.get("finish_reason") == "length" else Finish.STOP
         usage = document.get("usage") or {}
         counts = [_count(usage.get(field)) for field in ("prompt_tokens", "completion_tokens")]
@@ -46,7 +46,7 @@ def read_reply(content: bytes, names: Mapping[str, str]) -> Reply:
         raise EngineDown(f"the endpoint's reply is no chat completion: {error!r:.200}") from None
     if finish is Finish.LENGTH and (parsed.error or not parsed.calls):
         parsed = Parsed(text, reasoning, (), FormatError(FormatErrorKind.TRUNCATED, "the reply was cut off"))
-    return Reply(parsed, finish, *counts)
+    return EndpointReply(parsed, finish, *counts)
 
 
 def _count(value: object) -> int:

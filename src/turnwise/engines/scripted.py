@@ -31,7 +31,7 @@ class ScriptedEngine:
         self._stop_id = stop_id
         self._sequence = iter([self._ids(written) for written in sequence])
         scripts = (by_prompt or {}).items()
-        self._by_prompt = {opening: [self._ids(each) for each in script] for opening, script in scripts}
+        self._by_prompt = {opening: [self._ids(turn) for turn in script] for opening, script in scripts}
         self._opening_lengths = sorted({len(opening) for opening in self._by_prompt}, reverse=True)
         self._version = version
         self._is_closed = False

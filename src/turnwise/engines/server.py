@@ -27,7 +27,7 @@ from turnwise.engines.wire import (
     BEAT_SECONDS,
     MAX_ASKS_BYTES,
     PROTOCOL,
-    Line,
+    AnswerLine,
     completion_line,
     content_digest,
     read_asks,
@@ -53,7 +53,7 @@ class Server:
         self._max_weights_bytes = max_weights_bytes
         self._holding, self._base, self._version = "", "", 0
         self._publishing = asyncio.Lock()
-        self._publications: set[asyncio.Future[Line]] = set()
+        self._publications: set[asyncio.Future[AnswerLine]] = set()
 
     def application(self, admission: Admission) -> ASGIApp:
         answers: Mapping[str, Callable[[Request], Awaitable[Any]]] = {
@@ -117,34 +117,34 @@ class Server:
         taking.add_done_callback(self._publications.discard)
         return Streamed({asyncio.ensure_future(_shielded(taking)): 0}, lambda _, line: line)
 
-    async def _take(self, content: bytes, digest: str) -> Line:
+    async def _take(self, content: bytes, digest: str) -> AnswerLine:
         async with self._publishing:
             try:
                 unpacked = await asyncio.to_thread(unpack, content)
             except ValueError as error:
-                return Line(wrong=str(error))
+                return AnswerLine(wrong=str(error))
             is_adapter = isinstance(unpacked.weights, Adapter)
             if is_adapter and unpacked.over != self._base:
-                return Line(
+                return AnswerLine(
                     wrong="weights: an adapter over other whole weights than those held: start it again"
                 )
             try:
                 await self._engine.publish(unpacked.weights, unpacked.version)
             except ValueError as error:
-                return Line(wrong=str(error))
+                return AnswerLine(wrong=str(error))
             except EngineDown as error:
                 self._holding = self._base = UNKNOWN
-                return Line(down=str(error))
+                return AnswerLine(down=str(error))
             self._holding, self._version = digest, unpacked.version
             self._base = self._base if is_adapter else digest
-            return Line()
+            return AnswerLine()
 
 
 class Streamed:
     """An answer written as it comes about; what it waits for is cancelled once the client is gone."""
 
     def __init__(
-        self, pending: Mapping["asyncio.Future[Any]", int], line_of: Callable[[int, Any], Line]
+        self, pending: Mapping["asyncio.Future[Any]", int], line_of: Callable[[int, Any], AnswerLine]
     ) -> None:
         self._numbers = dict(pending)
         self._line_of = line_of
@@ -154,8 +154,8 @@ class Streamed:
         try:
             await asyncio.wait(jobs, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in (*jobs, *self._numbers):
-                each.cancel()
+            for task in (*jobs, *self._numbers):
+                task.cancel()
             await asyncio.gather(*jobs, *self._numbers, return_exceptions=True)
 
     async def _write(self, send: Send) -> None:
@@ -166,32 +166,32 @@ class Streamed:
             done, pending = await asyncio.wait(
                 pending, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
             )
-            content = b"".join(write_line(self._line(each)) for each in done) or b"\n"
+            content = b"".join(write_line(self._line(task)) for task in done) or b"\n"
             await send({"type": "http.response.body", "body": content, "more_body": True})
-        await send({"type": "http.response.body", "body": b"" if self._numbers else write_line(Line())})
+        await send({"type": "http.response.body", "body": b"" if self._numbers else write_line(AnswerLine())})
 
-    def _line(self, done: "asyncio.Future[Any]") -> Line:
+    def _line(self, done: "asyncio.Future[Any]") -> AnswerLine:
         number = self._numbers[done]
         try:
             return self._line_of(number, done.result())
         except ValueError as error:
-            return Line(number=number, wrong=str(error))
+            return AnswerLine(number=number, wrong=str(error))
         except EngineDown as error:
-            return Line(number=number, down=str(error))
+            return AnswerLine(number=number, down=str(error))
         except (Exception, asyncio.CancelledError) as error:  # a bug of ours: told, and kept with its place
             logger.exception("an engine raised what none should")
-            return Line(number=number, down=f"{type(error).__name__} in the engine")
+            return AnswerLine(number=number, down=f"{type(error).__name__} in the engine")
 
 
-def _sampled(number: int, completion: Completion) -> Line:
+def _sampled(number: int, completion: Completion) -> AnswerLine:
     return completion_line(number, completion)
 
 
-def _done(number: int, _: None) -> Line:
-    return Line(number=number)
+def _done(number: int, _: None) -> AnswerLine:
+    return AnswerLine(number=number)
 
 
-async def _shielded(taking: "asyncio.Future[Line]") -> Line:
+async def _shielded(taking: "asyncio.Future[AnswerLine]") -> AnswerLine:
     return await asyncio.shield(taking)
 
 

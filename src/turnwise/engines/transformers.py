@@ -40,7 +40,7 @@ PREFILL_CHUNK = 512
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PendingRequest:
     """A request and whoever waits for it."""
 
     request: Request
@@ -86,7 +86,7 @@ class TransformersEngine:
         place = torch.device(choose_device(device))
         self._model = cast("Any", model)  # its own annotations are too loose to check against
         self._model.to(place).eval()
-        if any(each.dtype != dtype for each in model.parameters() if each.is_floating_point()):
+        if any(parameter.dtype != dtype for parameter in model.parameters() if parameter.is_floating_point()):
             self._model.to(dtype)  # only where needed: a model read from a quantised file refuses the call
         register()
         self._model.set_attn_implementation(NAME)
@@ -104,8 +104,10 @@ class TransformersEngine:
         self._scheduler.policy_version = version
         self._base: dict[str, torch.Tensor] = {}
         self._beside = Beside(model) if any(map(is_quantised, model.parameters())) else None
-        self._inbox: queue.SimpleQueue[tuple[_Asked, ...] | _Publication | None] = queue.SimpleQueue()
-        self._asked: dict[Request, _Asked] = {}
+        self._inbox: queue.SimpleQueue[tuple[_PendingRequest, ...] | _Publication | None] = (
+            queue.SimpleQueue()
+        )
+        self._asked: dict[Request, _PendingRequest] = {}
         self._publications: deque[_Publication] = deque()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -131,7 +133,7 @@ class TransformersEngine:
         """Hand over a batch that is admitted as one, in its order: no step comes between its members."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Completion]] = []
-        batch: list[_Asked] = []
+        batch: list[_PendingRequest] = []
         for ask in asks:
             future: asyncio.Future[Completion] = loop.create_future()
             futures.append(future)
@@ -142,7 +144,7 @@ class TransformersEngine:
                 continue
             request = new_request(ask.prompt_ids, ask.sampling, ask.seed)
             future.add_done_callback(partial(_note_cancelled, request))
-            batch.append(_Asked(request, loop, future))
+            batch.append(_PendingRequest(request, loop, future))
         self._send(tuple(batch))
         return futures
 
@@ -193,7 +195,7 @@ class TransformersEngine:
         self._send(publication)
         await publication.future
 
-    def _send(self, order: tuple[_Asked, ...] | _Publication) -> None:
+    def _send(self, order: tuple[_PendingRequest, ...] | _Publication) -> None:
         with self._lock:
             if self._is_closed:
                 raise EngineDown("the engine is closed")
@@ -283,7 +285,7 @@ class TransformersEngine:
             self._tell(self._asked[request], outcome)
         # Those told and those cancelled are of no more use; the rest is few.
         done = {request for request, _ in outcomes}
-        for request in [each for each in self._asked if each in done or each.is_cancelled]:
+        for request in [pending for pending in self._asked if pending in done or pending.is_cancelled]:
             del self._asked[request]
 
     def _end(self, reason: str) -> None:
@@ -298,7 +300,7 @@ class TransformersEngine:
                 self._publications.append(order)
             elif order is not None:
                 self._asked.update((asked.request, asked) for asked in order)
-        waiters: list[_Asked | _Publication] = [*self._asked.values(), *self._publications]
+        waiters: list[_PendingRequest | _Publication] = [*self._asked.values(), *self._publications]
         for waiter in waiters:
             self._tell(waiter, EngineDown(reason))
         self._asked.clear()
@@ -307,7 +309,7 @@ class TransformersEngine:
         self._scheduler.abort()
 
     @staticmethod
-    def _tell(waiter: _Asked | _Publication, outcome: Completion | EngineDown | None) -> None:
+    def _tell(waiter: _PendingRequest | _Publication, outcome: Completion | EngineDown | None) -> None:
         future: asyncio.Future[Any] = waiter.future
 
         def settle() -> None:

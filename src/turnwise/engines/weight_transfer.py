@@ -85,7 +85,7 @@ def write_model(model: Any, folder: Path, weights: Mapping[str, Any] | None = No
     config.save_pretrained(folder)
     numbers = dict(model.named_parameters()) if weights is None else weights
     # tied weights once: readers tie them again
-    tensors = {name: each.detach().cpu().contiguous() for name, each in numbers.items()}
+    tensors = {name: number.detach().cpu().contiguous() for name, number in numbers.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -105,10 +105,10 @@ def write_adapter(adapter: Adapter, folder: Path, dtype: str) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config))
     given = [tensor.detach() for tensor in adapter.tensors.values()]
     # in one piece: each copy from a device waits for it
-    flat = torch.cat([each.reshape(-1) for each in given]).to(getattr(torch, dtype)).cpu()
-    parts = torch.split(flat, [each.numel() for each in given])
+    flat = torch.cat([tensor.reshape(-1) for tensor in given]).to(getattr(torch, dtype)).cpu()
+    parts = torch.split(flat, [tensor.numel() for tensor in given])
     tensors = {
-        f"base_model.model.{name}.weight": part.view(each.shape)
-        for name, part, each in zip(adapter.tensors, parts, given, strict=True)
+        f"base_model.model.{name}.weight": part.view(tensor.shape)
+        for name, part, tensor in zip(adapter.tensors, parts, given, strict=True)
     }
     save_file(tensors, folder / "adapter_model.safetensors")

@@ -32,7 +32,7 @@ _Number = Annotated[float, Field(allow_inf_nan=False)]
 _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
-class _Asked(BaseModel):
+class _WireRequest(BaseModel):
     """One ask as it crosses."""
 
     model_config = _STRICT
@@ -49,10 +49,10 @@ class _Request(BaseModel):
     model_config = _STRICT
 
     holding: str
-    asks: tuple[_Asked, ...] = Field(strict=False, min_length=1)
+    asks: tuple[_WireRequest, ...] = Field(strict=False, min_length=1)
 
 
-class Line(BaseModel):
+class AnswerLine(BaseModel):
     """One answer: a completion, that something is done, or in the place of them what went wrong."""
 
     model_config = _STRICT
@@ -82,7 +82,7 @@ class Line(BaseModel):
         return Completion(self.token_ids, self.logprobs, self.finish, self.policy_version)
 
 
-class State(BaseModel):
+class ServerState(BaseModel):
     """What a server says of itself."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
@@ -136,12 +136,12 @@ def read_asks(content: bytes) -> tuple[list[Ask], str]:
     return asks, request.holding
 
 
-def write_line(line: Line) -> bytes:
+def write_line(line: AnswerLine) -> bytes:
     return json.dumps(line.model_dump(exclude_defaults=True), allow_nan=False).encode() + b"\n"
 
 
-def completion_line(number: int, completion: Completion) -> Line:
-    return Line(
+def completion_line(number: int, completion: Completion) -> AnswerLine:
+    return AnswerLine(
         number=number,
         token_ids=completion.token_ids,
         logprobs=completion.logprobs,
@@ -150,18 +150,18 @@ def completion_line(number: int, completion: Completion) -> Line:
     )
 
 
-def read_line(content: bytes) -> Line:
+def read_line(content: bytes) -> AnswerLine:
     """EngineDown for what is no answer."""
     try:
-        return Line.model_validate_json(content)
+        return AnswerLine.model_validate_json(content)
     except ValidationError as error:
         raise EngineDown(f"the engine's server answered nonsense: {_first_mistake(error)}") from None
 
 
-def read_state(content: bytes) -> State:
+def read_state(content: bytes) -> ServerState:
     """EngineDown for what is no server of ours."""
     try:
-        state = State.model_validate_json(content)
+        state = ServerState.model_validate_json(content)
     except ValidationError as error:
         raise EngineDown(f"no engine of turnwise answers there: {_first_mistake(error)}") from None
     if state.protocol != PROTOCOL:

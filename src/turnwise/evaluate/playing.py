@@ -17,15 +17,15 @@ from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
-from turnwise.evaluate.report import Report, write_report
+from turnwise.evaluate.report import EvaluationReport, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
 from turnwise.rollout.collector import Collector, Progress
-from turnwise.rollout.display import print_played
+from turnwise.rollout.display import print_episode
 from turnwise.rollout.endpoint import endpoint_player
-from turnwise.rollout.rank_exchange import added_up, by_all, own_share
-from turnwise.rollout.store import Played, TrajectoryWriter
+from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.environment import environment
 from turnwise.types import Fault, Group, Task
 
@@ -41,7 +41,7 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     """Play one group per task; write all episodes to `out` and print the first `num_shown`."""
     console = Console(emoji=False)
     started = time.perf_counter()
-    played: list[Played] = []
+    played: list[StoredEpisode] = []
     async with open_workbench(recipe, tasks) as bench:
         require_playable(bench, tasks)
         collector = bench.collector()
@@ -53,16 +53,16 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
             with TrajectoryWriter(out) as writer:
                 async for group in groups:
                     for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-                        played.append(Played(trajectory, reward))
+                        played.append(StoredEpisode(trajectory, reward))
                         writer.write(played[-1])
                         if len(played) <= num_shown:
-                            print_played(played[-1], console)
+                            print_episode(played[-1], console)
     for line in _played_lines(played, collector.progress, time.perf_counter() - started):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"trajectories: {out}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _played_lines(played: Sequence[Played], progress: Progress, seconds: float) -> Iterator[str]:
+def _played_lines(played: Sequence[StoredEpisode], progress: Progress, seconds: float) -> Iterator[str]:
     """The summary of a collection, as lines of text."""
     yield f"{progress.num_finished} episodes of {progress.num_groups} tasks in {seconds:.1f} s"
     if played:
@@ -93,7 +93,7 @@ async def evaluate_recipe(
     endpoint: str = "",
     endpoint_model: str = "",
     prices: tuple[float, float] = (0.0, 0.0),
-) -> Report:
+) -> EvaluationReport:
     """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
 
     `model` replaces the recipe's model, and `name` is its name in the report.
@@ -128,7 +128,7 @@ async def measure(
     shown: Shown = on_stderr,
     on_group: Callable[[Group], None] = lambda group: None,
     ranks: Ranks = ALONE,
-) -> Report:
+) -> EvaluationReport:
     """Play one group of `num_samples` episodes per task; `model` is the name of the model in the report.
 
     Every rank plays its share and returns the full report; the first rank writes it.
@@ -139,7 +139,7 @@ async def measure(
     trajectories = out.with_name(
         f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
     )
-    own = [tasks[place] for place in own_share(ranks, len(tasks))]
+    own = [tasks[place] for place in rank_share(ranks, len(tasks))]
     with contextlib.ExitStack() as exits:
         writer: TrajectoryWriter | None = None
         if is_first(ranks):
@@ -150,7 +150,7 @@ async def measure(
             on_group(group)
             for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
                 if writer is not None:
-                    writer.write(Played(trajectory, reward))
+                    writer.write(StoredEpisode(trajectory, reward))
                 episodes.append(record(trajectory, is_success=succeeded(trajectory, reward)))
 
         async def play() -> tuple[list[Group], Progress]:
@@ -164,18 +164,18 @@ async def measure(
                     played.append(group)
             return played, collector.progress
 
-        shares = await by_all(ranks, play(), "steps")
+        shares = await gather_from_ranks(ranks, play(), "steps")
         for number, (groups, _) in enumerate(shares):
             if number != ranks.number:
                 for group in groups:
                     keep(group)
-    report = Report(
+    report = EvaluationReport(
         model=model,
         num_samples=num_samples,
         temperature=temperature,
         seconds=time.perf_counter() - started,
         num_tasks_asked=len(tasks),
-        num_lost=added_up([progress for _, progress in shares]).num_lost,
+        num_lost=total_progress([progress for _, progress in shares]).num_lost,
         episodes=tuple(sorted(episodes, key=lambda episode: episode.task_id)),
         prices=prices,
     )

@@ -26,7 +26,7 @@ from turnwise.runtime.terminal import figure_table, printable
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EvaluationReport:
     """One evaluation: its settings and a record of every episode."""
 
     model: str
@@ -53,10 +53,10 @@ class Report:
         return self.num_tasks_asked - len({episode.task_id for episode in self.episodes})
 
 
-_REPORT = TypeAdapter(Report)
+_REPORT = TypeAdapter(EvaluationReport)
 
 
-def figures(report: Report) -> dict[str, Any]:
+def figures(report: EvaluationReport) -> dict[str, Any]:
     """All figures of the evaluation, as written to eval.json."""
     ks = powers_up_to(report.num_samples)
     return {
@@ -75,7 +75,7 @@ def powers_up_to(largest: int) -> tuple[int, ...]:
     return tuple(sorted(powers | {largest}))
 
 
-def write_report(report: Report, path: Path) -> None:
+def write_report(report: EvaluationReport, path: Path) -> None:
     """Write the report atomically."""
     if not report.episodes:
         raise ValueError("no task could be played: every group was lost to infrastructure")
@@ -84,7 +84,7 @@ def write_report(report: Report, path: Path) -> None:
     write_json(path, document)
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path) -> EvaluationReport:
     """An eval.json; ValueError says why it is none."""
     try:
         return _REPORT.validate_python(read_table(path, MAX_FILE_BYTES)["report"])
@@ -94,7 +94,7 @@ def read_report(path: Path) -> Report:
         raise Damaged(path, f"is not an eval.json: {type(error).__name__}") from None
 
 
-def print_report(report: Report, *, as_json: bool = False, console: Console | None = None) -> None:
+def print_report(report: EvaluationReport, *, as_json: bool = False, console: Console | None = None) -> None:
     if as_json:
         print(json.dumps(figures(report)))
         return
@@ -122,7 +122,7 @@ def print_report(report: Report, *, as_json: bool = False, console: Console | No
         )
 
 
-def print_comparison(before: Report, after: Report, *, as_json: bool = False) -> None:
+def print_comparison(before: EvaluationReport, after: EvaluationReport, *, as_json: bool = False) -> None:
     """Print paired differences of success over the tasks of both reports, with bootstrap intervals."""
     rates = rates_by_task(before.episodes), rates_by_task(after.episodes)
     both = sorted(rates[0].keys() & rates[1].keys())

@@ -80,7 +80,7 @@ class ArgumentNames:
         name, target = self._only_one_left(arguments) if may_guess else ("", "")
         if name and fits(target, arguments[name]):
             renamed[name] = target
-            arguments = {renamed.get(each, each): value for each, value in given.items()}
+            arguments = {renamed.get(alias, alias): value for alias, value in given.items()}
         return arguments, tuple(f"{name}{ARROW}{used}" for name, used in renamed.items())
 
     def _synonym(self, name: str) -> str:

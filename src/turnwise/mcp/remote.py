@@ -17,7 +17,7 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE
-from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.retry_after import retry_after_seconds
 
 NOT_SENT_CODE = -32911
 """The connection was never made, so the request never reached the server."""
@@ -147,7 +147,7 @@ async def _uncompressed_stream(request: httpx2.Request, response: httpx2.Respons
 def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) -> httpx2.Response:
     """Map an HTTP status to an expired session, the server's own JSON-RPC error, or a fault."""
     status, reply = response.status_code, _rpc_error(body)
-    asked = asked_seconds(response.headers.get("retry-after"))
+    asked = retry_after_seconds(response.headers.get("retry-after"))
     if "mcp-session-id" in request.headers and (status == 404 or _denies_session(reply)):
         return _fault(request, EXPIRED_CODE, f"HTTP {status}: the server no longer knows this session")
     if reply is not None and status in (400, 404):

@@ -51,7 +51,7 @@ class Stock:
         self._scratch = scratch
         self._enclosure: Enclosure | None = None
         self._finding_enclosure = asyncio.Lock()
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, StockedServer] = {}
         self._sets: set[ProcessSet] = set()
         self._ready: asyncio.Queue[ProcessSet | ConnectFailed] = asyncio.Queue()
         self._num_waiting = 0
@@ -78,7 +78,7 @@ class Stock:
             for folder in named_data(spec).data
         ]
 
-    def add(self, member: "Member", first: ProcessSet) -> None:
+    def add(self, member: "StockedServer", first: ProcessSet) -> None:
         """From now on sets have a process of this server; the one that listed its tools is in `first`."""
         self._members[member.name] = member
         self._num_alive += 1
@@ -215,7 +215,7 @@ class Stock:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class StockedServer:
     """A server of a stock: how its process is started in a set, and whether that is failing now."""
 
     name: str
@@ -223,7 +223,7 @@ class Member:
     is_broken: Callable[[], bool]
 
 
-async def _started(member: Member, made: ProcessSet) -> Session | ConnectFailed:
+async def _started(member: StockedServer, made: ProcessSet) -> Session | ConnectFailed:
     try:
         return await member.start(made)
     except ConnectFailed as error:

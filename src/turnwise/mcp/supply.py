@@ -12,7 +12,7 @@ from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.scratch import Scratch, episode_path
 from turnwise.mcp.session import CallFailed, ConnectFailed, Session, describe
 from turnwise.mcp.spec import Isolation, ServerSpec
-from turnwise.mcp.stock import Member, ProcessSet, Stock, uses_scratch
+from turnwise.mcp.stock import ProcessSet, Stock, StockedServer, uses_scratch
 from turnwise.types import Cause, ServerLoss
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class Supply:
             self._settle(session)
             self._first = session
             if self.isolation is Isolation.PROCESS:
-                member = Member(self.spec.name, self._open, lambda: self.gate.breaker.is_open)
+                member = StockedServer(self.spec.name, self._open, lambda: self.gate.breaker.is_open)
                 self.stock.add(member, first)
             return session
 

@@ -29,12 +29,12 @@ CUDA_BYTES = 600 * 2**20
 """Memory of the driver, its kernels and cuBLAS before the first tensor."""
 
 
-class Unplannable(ValueError):
+class UnsupportedArchitecture(ValueError):
     """An architecture that the planner does not support; a run of it may still work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MemoryPart:
     """A part of the memory, and the recipe keys that determine its size."""
 
     name: str
@@ -43,14 +43,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MemoryPlan:
     """All parts on one device, at the moment of a step that needs the most memory."""
 
     device: str
     num_parameters: int
     context: int | None
     """The model's context length in tokens; None if its configuration has none."""
-    parts: tuple[Part, ...]
+    parts: tuple[MemoryPart, ...]
     memory: Memory | None
     """The memory of the device; None if the device is not in this machine."""
     num_processes: int = 1
@@ -66,7 +66,7 @@ class Plan:
         return self.memory is not None and self.num_bytes <= self.memory.free
 
 
-def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Plan:
+def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> MemoryPlan:
     """Plan for this device and its memory.
 
     Raises ValueError for a mistake in the recipe and Unplannable for an unsupported architecture.
@@ -76,7 +76,7 @@ def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Pl
         parts = (*_training_parts(recipe, policy, device), *_engine_parts(recipe, policy, memory))
     sharding = sharding_of(recipe)
     parts = tuple(
-        Part(
+        MemoryPart(
             part.name,
             sharding.share(part.name, part.num_bytes),
             sharding.why(part.name, part.why),
@@ -84,13 +84,13 @@ def plan_memory(recipe: Recipe, device: str, memory: Memory | None = None) -> Pl
         for part in parts
     )
     if device == "cuda":
-        parts = (*parts, Part("CUDA itself", CUDA_BYTES, "driver, kernels"))
+        parts = (*parts, MemoryPart("CUDA itself", CUDA_BYTES, "driver, kernels"))
     context = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
     nonempty = tuple(part for part in parts if part.num_bytes)
-    return Plan(device, policy.num_parameters, context, nonempty, memory, sharding.num_processes)
+    return MemoryPlan(device, policy.num_parameters, context, nonempty, memory, sharding.num_processes)
 
 
-def plan_anywhere(recipe: Recipe, memory: Memory | None = None) -> Plan:
+def plan_for_recipe(recipe: Recipe, memory: Memory | None = None) -> MemoryPlan:
     """Plan for the recipe's device, also if this machine has none; `memory` is the memory of that device."""
     try:
         device = choose_device(recipe.model.device)
@@ -134,7 +134,7 @@ def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> N
         policy = _measured_policy(recipe)
         with _unplannable_on_error(policy.model):
             training = training_memory(policy, recipe, device)
-    except Unplannable as error:
+    except UnsupportedArchitecture as error:
         logger.warning("cannot check whether mps can hold every tensor: %s", error)
         return
     engine = recipe.engine
@@ -166,30 +166,36 @@ def _unplannable_on_error(model: Any, *, but: type[Exception] | tuple[()] = ()) 
     except Exception as error:
         why = str(error).partition("\n")[0]
         name = type(model).__name__
-        raise Unplannable(f"the memory of a {name} is not planned ({type(error).__name__}: {why})") from error
+        raise UnsupportedArchitecture(
+            f"the memory of a {name} is not planned ({type(error).__name__}: {why})"
+        ) from error
 
 
-def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator[Part]:
+def _training_parts(recipe: Recipe, policy: SizedModel, device: str) -> Iterator[MemoryPart]:
     kind = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
-    yield Part("policy: weights", policy.weight_bytes, f"{policy.num_parameters / 1e6:,.1f} million, {kind}")
-    yield Part("policy: adapters", policy.adapter_bytes, f"policy.lora_rank = {recipe.policy.lora_rank}")
+    yield MemoryPart(
+        "policy: weights", policy.weight_bytes, f"{policy.num_parameters / 1e6:,.1f} million, {kind}"
+    )
+    yield MemoryPart(
+        "policy: adapters", policy.adapter_bytes, f"policy.lora_rank = {recipe.policy.lora_rank}"
+    )
     num_trained, trained_bytes = policy.num_trained, policy.trained_bytes
-    yield Part("gradients", 4 * num_trained, f"of {num_trained / 1e6:,.1f} million, float32")
+    yield MemoryPart("gradients", 4 * num_trained, f"of {num_trained / 1e6:,.1f} million, float32")
     copies = 4 * num_trained if trained_bytes < 4 * num_trained else 0
     why = "AdamW's moments and a float32 copy" if copies else "AdamW's moments"
-    yield Part("optimizer", 8 * num_trained + copies, why)
+    yield MemoryPart("optimizer", 8 * num_trained + copies, why)
     reference = recipe.reference.kind
     is_kept = reference in ("hard", "ema") or (reference == "frozen" and recipe.policy.tuning == "full")
     # the average is kept in float32 and cast to the type of the parameters for a pass
     reference_bytes = 4 * num_trained if reference == "ema" else trained_bytes
-    yield Part("reference", reference_bytes if is_kept else 0, f"reference.kind = {reference!r}")
+    yield MemoryPart("reference", reference_bytes if is_kept else 0, f"reference.kind = {reference!r}")
     if sharding_of(recipe).is_on:
         gathered = gathered_bytes(policy.model, policy.plain_bytes)
-        yield Part("gathered weights", gathered, "embeddings, head and two layers, unsharded")
+        yield MemoryPart("gathered weights", gathered, "embeddings, head and two layers, unsharded")
     yield _transient_part(recipe, policy, device)
 
 
-def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> Part:
+def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPart:
     """The largest of the temporary allocations of a step, which never coexist."""
     training = training_memory(policy, recipe, device)
     activations = _peak_activations(policy, training, device)
@@ -208,14 +214,14 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> Part:
         stepping: ("optimizer step", "square roots of the second moments"),
         merging: ("publication", "full weights, with merged adapters"),
     }
-    return Part(moments[max(moments)][0], max(moments), moments[max(moments)][1])
+    return MemoryPart(moments[max(moments)][0], max(moments), moments[max(moments)][1])
 
 
 def _peak_activations(policy: SizedModel, training: PassMemory, device: str) -> int:
     return max(training.peak_bytes, training.at_head_bytes + head_bytes(policy, training.num_tokens, device))
 
 
-def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[Part]:
+def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> Iterator[MemoryPart]:
     engine = recipe.engine
     if engine.kind == "vllm":
         share, cache = engine.vllm.gpu_memory_utilization, engine.vllm.cache_gib
@@ -224,15 +230,21 @@ def _engine_parts(recipe: Recipe, policy: SizedModel, memory: Memory | None) -> 
         if cache is not None:
             taken = policy.plain_bytes + int(cache * 2**30)
             why = f"weights, and engine.vllm.cache_gib = {cache}"
-        yield Part("engine: vLLM", taken, why + (", free during an update" if engine.vllm.sleep else ""))
+        yield MemoryPart(
+            "engine: vLLM", taken, why + (", free during an update" if engine.vllm.sleep else "")
+        )
     if engine.kind != "transformers":
         return
     is_shared = recipe.model.quantisation != "none"
-    yield Part("engine: weights", 0 if is_shared else policy.plain_bytes, "a second copy")
-    yield Part("engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy")
+    yield MemoryPart("engine: weights", 0 if is_shared else policy.plain_bytes, "a second copy")
+    yield MemoryPart(
+        "engine: adapters", policy.adapter_bytes if is_shared else 0, "on the base of the policy"
+    )
     max_tokens = recipe.rollout.num_parallel_episodes * recipe.rollout.tokens_per_episode
     num_tokens = min(engine.cache_tokens, max_tokens)
     key = "engine.cache_tokens" if num_tokens < max_tokens else "parallel episodes × tokens_per_episode"
-    yield Part("engine: keys and values", num_tokens * policy.kv_bytes, f"{num_tokens:,} tokens ({key})")
+    yield MemoryPart(
+        "engine: keys and values", num_tokens * policy.kv_bytes, f"{num_tokens:,} tokens ({key})"
+    )
     step = sampling_bytes(policy, recipe)
-    yield Part("engine: a step", step, f"engine.max_batch = {engine.max_batch}")
+    yield MemoryPart("engine: a step", step, f"engine.max_batch = {engine.max_batch}")

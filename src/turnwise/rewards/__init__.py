@@ -11,7 +11,7 @@ from turnwise.rewards import custom
 from turnwise.rewards.answer import answer
 from turnwise.rewards.judge import Judge
 from turnwise.rewards.outcome import efficiency, is_success, outcome, succeeded
-from turnwise.rewards.part import Part, parts_of
+from turnwise.rewards.part import RewardTerm, parts_of
 from turnwise.rewards.scorable import check_scorable, why_unscorable, why_unscorable_by
 from turnwise.rewards.state import probes, writes
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
@@ -20,7 +20,7 @@ from turnwise.types import Reward, Trajectory
 __all__ = [
     "DEFAULT",
     "REWARDS",
-    "Part",
+    "RewardTerm",
     "Rewards",
     "check_scorable",
     "is_success",
@@ -51,14 +51,14 @@ SHAPING = {"milestones", "format", "efficiency", "error_rate"}
 """Parts that say how, not whether: together they never weigh as much as a part that says whether."""
 
 
-DEFAULT = (Part("outcome"),)
+DEFAULT = (RewardTerm("outcome"),)
 """Success and nothing else: shaping changes what is learned, so it is asked for, not assumed."""
 
 
 class Rewards:
     """A composed reward; `async with` it, or close it, where a part holds connections (a judge)."""
 
-    def __init__(self, parts: Sequence[Part] = DEFAULT) -> None:
+    def __init__(self, parts: Sequence[RewardTerm] = DEFAULT) -> None:
         check_weights(parts)
         self.parts = tuple(parts)
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -82,7 +82,7 @@ class Rewards:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    def _scorer(self, part: Part) -> Scorer:
+    def _scorer(self, part: RewardTerm) -> Scorer:
         is_own = ":" in part.name
         function = custom.load(part.name) if is_own else REWARDS[part.name]
         scorer: Any
@@ -97,7 +97,7 @@ class Rewards:
         return custom.guarded(part.name, scorer) if is_own else cast(Scorer, scorer)
 
 
-def check_weights(parts: Sequence[Part]) -> None:
+def check_weights(parts: Sequence[RewardTerm]) -> None:
     """ValueError unless parts are known, named once, and no shaping can make up for failing.
 
     Every part is from 0 to 1, so a set of parts moves the total by at most the sum of its weights' sizes.
@@ -128,7 +128,7 @@ def check_weights(parts: Sequence[Part]) -> None:
         )
 
 
-def check_options(part: Part, function: Callable[..., Any], *arguments: object) -> None:
+def check_options(part: RewardTerm, function: Callable[..., Any], *arguments: object) -> None:
     """ValueError unless the options are the function's own."""
     try:
         inspect.signature(function).bind(*arguments, **part.options)

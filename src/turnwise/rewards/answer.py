@@ -110,13 +110,13 @@ def _is_normalised(value: object, text: str) -> bool:
     wanted = normalise(_text(value))
     if not wanted:  # a value that is all punctuation would equal any other such text
         return _is_exact(value, text)
-    return any(normalise(each) == wanted for each in _readings(text))
+    return any(normalise(reading) == wanted for reading in _readings(text))
 
 
 def _is_one_of(value: object, text: str) -> bool:
     if not isinstance(value, list | tuple) or not value:
         raise ValueError(f"answer.value must be a list of texts for the one_of matcher, not {value!r}")
-    return any(_is_normalised(each, text) for each in value)
+    return any(_is_normalised(item, text) for item in value)
 
 
 def _fits_regex(value: object, text: str) -> bool:
@@ -127,7 +127,9 @@ def _fits_regex(value: object, text: str) -> bool:
     if len(text) > MAX_REGEX_CHARS:
         return False
     try:
-        return any(pattern.fullmatch(each, timeout=REGEX_SECONDS) is not None for each in _readings(text))
+        return any(
+            pattern.fullmatch(reading, timeout=REGEX_SECONDS) is not None for reading in _readings(text)
+        )
     except TimeoutError:
         logger.warning("pattern %r took more than %s s on an answer: not a match", value, REGEX_SECONDS)
         return False

@@ -12,7 +12,7 @@ import httpx
 
 from turnwise.protocols import RewardDown
 from turnwise.runtime.environment import environment
-from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.retry_after import retry_after_seconds
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -34,7 +34,7 @@ class Unanswered(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class JudgeAccount:
     """Where the judge is, which model it is, and the key that opens it (empty for an endpoint without)."""
 
     base_url: str
@@ -46,7 +46,7 @@ class Account:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 
-def open_account(base_url: str, model: str, key_variable: str) -> Account:
+def open_account(base_url: str, model: str, key_variable: str) -> JudgeAccount:
     """The account with its key from the environment or `.env`; ValueError for one that could never work."""
     key = environment().get(key_variable, "").strip()
     # A stray line end would make the HTTP library raise with the whole header, key included, in its text.
@@ -57,11 +57,11 @@ def open_account(base_url: str, model: str, key_variable: str) -> Account:
         raise ValueError("the judge's base_url must begin with http:// or https:// and hold no password")
     if not key and url.host == httpx.URL(OPENAI).host:
         raise ValueError(f"the judge needs a key: set {key_variable}, or base_url to an endpoint without one")
-    return Account(base_url.rstrip("/"), model, key)
+    return JudgeAccount(base_url.rstrip("/"), model, key)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class JudgePatience:
     """How long one judgement may take, all tries and waits together, and how often it is tried."""
 
     num_attempts: int = 4
@@ -70,13 +70,13 @@ class Patience:
     backoff_seconds: float = 1.0
 
 
-PATIENCE = Patience()
+PATIENCE = JudgePatience()
 
 
 class Endpoint:
     """One account's chat completions, tried again where that can help."""
 
-    def __init__(self, account: Account, patience: Patience, *, max_concurrency: int) -> None:
+    def __init__(self, account: JudgeAccount, patience: JudgePatience, *, max_concurrency: int) -> None:
         self.account = account
         self._patience = patience
         self._gate = asyncio.Semaphore(max_concurrency)
@@ -121,7 +121,9 @@ class Endpoint:
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise Unanswered(f"could not be reached ({type(error).__name__})") from error
         if status == 429 or status >= 500:
-            raise Unanswered(f"answered {status}{self._said(raw)}", asked_seconds(headers.get("retry-after")))
+            raise Unanswered(
+                f"answered {status}{self._said(raw)}", retry_after_seconds(headers.get("retry-after"))
+            )
         if status != 200:
             raise RewardDown(f"the judge {self._place} answered {status}{self._said(raw)}")
         return _content(raw)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.rewards.answer import answer_text
-from turnwise.rewards.endpoint import OPENAI, PATIENCE, Endpoint, Patience, open_account
+from turnwise.rewards.endpoint import OPENAI, PATIENCE, Endpoint, JudgePatience, open_account
 from turnwise.types import Trajectory
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Judge:
         key_variable: str = "OPENAI_API_KEY",
         cache_dir: str | Path | None = None,
         max_concurrency: int = 8,
-        patience: Patience = PATIENCE,
+        patience: JudgePatience = PATIENCE,
     ) -> None:
         self._endpoint = Endpoint(
             open_account(base_url, model, key_variable), patience, max_concurrency=max_concurrency

@@ -173,9 +173,9 @@ def _claim(line: str) -> Iterator[tuple[bool, Stated]]:
 
 def _agreed(numbers: Sequence[Stated]) -> Stated | None:
     """The number all of them state; units given at any of them are all held against it."""
-    if len({_spelled(each) for each in numbers}) != 1:
+    if len({_spelled(number) for number in numbers}) != 1:
         return None
-    units = reduce(frozenset.union, (each.units for each in numbers))
+    units = reduce(frozenset.union, (number.units for number in numbers))
     return Stated(numbers[-1].value, units, numbers[-1].word)
 
 

@@ -8,7 +8,7 @@ from turnwise.config import Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RewardTerm:
     """One part of a reward: its name in REWARDS or `module:function`, its weight and its options."""
 
     name: str
@@ -16,6 +16,6 @@ class Part:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def parts_of(recipe: Recipe) -> list[Part]:
+def parts_of(recipe: Recipe) -> list[RewardTerm]:
     """The parts of the recipe's reward."""
-    return [Part(part.name, part.weight, part.options) for part in recipe.rewards]
+    return [RewardTerm(part.name, part.weight, part.options) for part in recipe.rewards]

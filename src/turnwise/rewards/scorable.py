@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from turnwise.rewards.judge import NO_RUBRIC
 from turnwise.rewards.outcome import ASKS_NOTHING, asks_something
-from turnwise.rewards.part import Part
+from turnwise.rewards.part import RewardTerm
 from turnwise.types import Task, Truth
 
 ALWAYS_THE_SAME: Mapping[str, Callable[[Truth], bool]] = {
@@ -18,7 +18,7 @@ ALWAYS_THE_SAME: Mapping[str, Callable[[Truth], bool]] = {
 """Parts that have one value for every episode of a task whose truth does not ask their question."""
 
 
-def why_unscorable(task: Task, parts: Sequence[Part]) -> str | None:
+def why_unscorable(task: Task, parts: Sequence[RewardTerm]) -> str | None:
     """Why no episode of this task could be scored, or why all would score the same; None if neither."""
     names = {part.name for part in parts}
     if names & {"outcome", "efficiency"} and not asks_something(task.truth):
@@ -32,12 +32,12 @@ def why_unscorable(task: Task, parts: Sequence[Part]) -> str | None:
     return None
 
 
-def why_unscorable_by(parts: Sequence[Part]) -> Callable[[Task], str | None]:
+def why_unscorable_by(parts: Sequence[RewardTerm]) -> Callable[[Task], str | None]:
     """`why_unscorable` for the parts of one reward."""
     return lambda task: why_unscorable(task, parts)
 
 
-def check_scorable(tasks: Sequence[Task], parts: Sequence[Part]) -> None:
+def check_scorable(tasks: Sequence[Task], parts: Sequence[RewardTerm]) -> None:
     """ValueError that names the first task which cannot be scored, and what to add to it."""
     for task in tasks:
         why = why_unscorable(task, parts)

@@ -33,7 +33,7 @@ def makes_writes(trajectory: Trajectory) -> bool:
     is_cut = any(len(turn.results) < len(turn.parsed.calls) for turn in trajectory.turns)
     if is_cut or len(made) != len(expected):
         return False
-    fits = [[number for number, call in enumerate(made) if _fits(each, *call)] for each in expected]
+    fits = [[number for number, call in enumerate(made) if _fits(write, *call)] for write in expected]
     return _pairs_off(fits)
 
 

@@ -62,7 +62,7 @@ class CollectionFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CollectionPlan:
     """The settings of a collection."""
 
     group_size: int = 8
@@ -119,7 +119,7 @@ class Collector:
         player: Player,
         lease: Lease,
         rewarder: Rewarder,
-        plan: Plan,
+        plan: CollectionPlan,
         pace: Pace | None = None,
     ) -> None:
         self._player = player

@@ -5,7 +5,7 @@ from rich.panel import Panel
 from rich.text import Text
 
 from turnwise.rewards import succeeded
-from turnwise.rollout.store import Played
+from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime.terminal import printable
 from turnwise.types import Turn
 
@@ -14,7 +14,7 @@ _TEXT_CHARS = 2_000
 _NAME_CHARS = 200
 
 
-def print_played(played: Played, console: Console) -> None:
+def print_episode(played: StoredEpisode, console: Console) -> None:
     """Print the episode; output of models and tools is plain text, never markup or escape sequences."""
     trajectory, reward = played.trajectory, played.reward
     body: list[Text] = [_line(message.role, message.content, "bold") for message in trajectory.task.prompt]

@@ -8,21 +8,21 @@ from collections.abc import Awaitable, Callable
 
 from turnwise.engines.openai import ChatMessage, OpenAIEndpoint
 from turnwise.protocols import Toolbox
-from turnwise.rollout.episode import Limits, act, numbered, settle, turn_seed
+from turnwise.rollout.episode import EpisodeLimits, execute_calls, finish_episode, turn_seed, with_call_ids
 from turnwise.types import Completion, Stop, Task, Trajectory, Turn
 
 NO_POLICY = -1
 
 
 def endpoint_player(
-    endpoint: OpenAIEndpoint, limits: Limits, temperature: float, system_prompt: str
+    endpoint: OpenAIEndpoint, limits: EpisodeLimits, temperature: float, system_prompt: str
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
     """A player for a Collector that samples from the endpoint."""
 
     async def play_one(task: Task, toolbox: Toolbox, episode_id: str, seed: int) -> Trajectory:
         turns: list[Turn] = []
         playing = _play_turns(task, endpoint, toolbox, turns, seed, limits, temperature, system_prompt)
-        return await settle(
+        return await finish_episode(
             playing,
             turns,
             task,
@@ -42,7 +42,7 @@ async def _play_turns(
     toolbox: Toolbox,
     turns: list[Turn],
     seed: int,
-    limits: Limits,
+    limits: EpisodeLimits,
     temperature: float,
     system_prompt: str,
 ) -> Stop:
@@ -57,12 +57,12 @@ async def _play_turns(
             temperature=temperature,
             seed=turn_seed(seed, number) % 2**31,
         )
-        parsed = numbered(reply.parsed, number)
+        parsed = with_call_ids(reply.parsed, number)
         completion = Completion((), (), reply.finish, NO_POLICY)
         usage = (reply.num_prompt_tokens, reply.num_completion_tokens)
         seconds = time.perf_counter() - started
         turns.append(Turn((), completion, parsed, engine_seconds=seconds, usage=usage))
-        turns[-1], stop = await act(turns[-1], toolbox)
+        turns[-1], stop = await execute_calls(turns[-1], toolbox)
         if stop is not None:
             return stop
         messages.append(ChatMessage("assistant", parsed.text, parsed.calls))

@@ -22,7 +22,7 @@ from turnwise.types import (
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class EpisodeLimits:
     """Limits that end an episode if the model does not."""
 
     tokens_per_turn: int = 512
@@ -40,7 +40,7 @@ async def play(
     *,
     episode_id: str,
     seed: int,
-    limits: Limits,
+    limits: EpisodeLimits,
     sampling: Sampling,
 ) -> Trajectory:
     """Render → complete → parse → call → observe, until an answer, a limit or an infrastructure fault.
@@ -49,7 +49,7 @@ async def play(
     """
     turns: list[Turn] = []
     playing = _play_turns(task, engine, chat, toolbox, turns, seed, limits, sampling)
-    return await settle(
+    return await finish_episode(
         playing,
         turns,
         task,
@@ -61,7 +61,7 @@ async def play(
     )
 
 
-async def settle(
+async def finish_episode(
     playing: Coroutine[None, None, Stop],
     turns: list[Turn],
     task: Task,
@@ -69,7 +69,7 @@ async def settle(
     *,
     episode_id: str,
     seed: int,
-    limits: Limits,
+    limits: EpisodeLimits,
     temperature: float = 1.0,
 ) -> Trajectory:
     """Await the turns, run the probes of the task, and build the trajectory."""
@@ -100,7 +100,7 @@ async def settle(
 
 
 def player(
-    engine: Engine, chat: Chat, limits: Limits, sampling: Sampling
+    engine: Engine, chat: Chat, limits: EpisodeLimits, sampling: Sampling
 ) -> Callable[[Task, Toolbox, str, int], Awaitable[Trajectory]]:
     """A player for a Collector: `play` with engine, chat, limits and sampling bound."""
 
@@ -119,7 +119,7 @@ async def _play_turns(
     toolbox: Toolbox,
     turns: list[Turn],
     seed: int,
-    limits: Limits,
+    limits: EpisodeLimits,
     sampling: Sampling,
 ) -> Stop:
     new_ids = chat.open(task.prompt, toolbox.tools)
@@ -135,19 +135,19 @@ async def _play_turns(
         completion = await engine.complete(ids, wanted, turn_seed(seed, number))
         engine_seconds = time.perf_counter() - started
         is_cut = completion.finish is Finish.LENGTH
-        parsed = numbered(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
+        parsed = with_call_ids(chat.parse(completion.token_ids, ids, is_cut=is_cut), number)
         turns.append(Turn(tuple(new_ids), completion, parsed, engine_seconds=engine_seconds))
         ids += completion.token_ids
         if is_cut and max_tokens == room:
             return Stop.CONTEXT_FULL
-        turns[-1], stop = await act(turns[-1], toolbox)
+        turns[-1], stop = await execute_calls(turns[-1], toolbox)
         if stop is not None:
             return stop
         new_ids = chat.extend(ids, observations(turns[-1]))
     return Stop.MAX_TURNS
 
 
-async def act(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:
+async def execute_calls(turn: Turn, toolbox: Toolbox) -> tuple[Turn, Stop | None]:
     """Make the calls of the turn; a Stop means that the episode ends with this turn."""
     parsed = turn.parsed
     if parsed.error is not None and parsed.error.kind is FormatErrorKind.TRUNCATED:
@@ -176,7 +176,7 @@ def turn_seed(seed: int, number: int) -> int:
     return (seed * 0x9E3779B97F4A7C15 + number) % 2**63
 
 
-def numbered(parsed: Parsed, number: int) -> Parsed:
+def with_call_ids(parsed: Parsed, number: int) -> Parsed:
     """The turn with call ids that are unique in the episode: `turn.position`."""
     calls = tuple(replace(call, id=f"{number}.{position}") for position, call in enumerate(parsed.calls))
     return replace(parsed, calls=calls)

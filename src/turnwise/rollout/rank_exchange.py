@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from turnwise.distributed import Channel, RankFailed, Ranks, exchanged
+from turnwise.distributed import Channel, RankFailed, Ranks, exchange_async
 from turnwise.rollout.collector import CollectionFailed, Progress
 
 Value = TypeVar("Value")
@@ -22,7 +22,7 @@ class _Ended(Generic[Value]):
     """Whether the failure was a CollectionFailed, after which a checkpoint can still be saved."""
 
 
-async def by_all(ranks: Ranks, playing: Awaitable[Value], channel: Channel) -> list[Value]:
+async def gather_from_ranks(ranks: Ranks, playing: Awaitable[Value], channel: Channel) -> list[Value]:
     """The results of all ranks, in the order of their numbers.
 
     If one rank fails, all ranks raise. The failed rank raises its own error; the others raise
@@ -37,7 +37,7 @@ async def by_all(ranks: Ranks, playing: Awaitable[Value], channel: Channel) -> l
     except Exception as error:  # noqa: BLE001 (raised below, after the exchange)
         own = error
         ended = _Ended((), str(error) or type(error).__name__, isinstance(error, CollectionFailed))
-    results = await exchanged(ranks, ended, channel)
+    results = await exchange_async(ranks, ended, channel)
     failed = {number: result for number, result in enumerate(results) if not result.values}
     if not failed:
         return [result.values[0] for result in results]
@@ -49,7 +49,7 @@ async def by_all(ranks: Ranks, playing: Awaitable[Value], channel: Channel) -> l
     raise CollectionFailed(message) if is_collection else RankFailed(message)
 
 
-def added_up(parts: Sequence[Progress]) -> Progress:
+def total_progress(parts: Sequence[Progress]) -> Progress:
     """The sum of the counts of all ranks."""
     if len(parts) == 1:
         return parts[0]
@@ -67,6 +67,6 @@ def added_up(parts: Sequence[Progress]) -> Progress:
     return total
 
 
-def own_share(ranks: Ranks, count: int) -> range:
+def rank_share(ranks: Ranks, count: int) -> range:
     """The indices of this rank's share of `count` items."""
     return range(ranks.number, count, ranks.count)

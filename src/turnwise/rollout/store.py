@@ -28,7 +28,7 @@ _OF_ANOTHER_SHAPE = (KeyError, AttributeError, TypeError, AssertionError, Recurs
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class StoredEpisode:
     """An episode as stored: its trajectory, its reward and its step of the run."""
 
     trajectory: Trajectory
@@ -37,7 +37,7 @@ class Played:
 
 
 class TrajectoryWriter:
-    """Appends whole lines; a killed run leaves at most one incomplete line, which `read` skips and logs."""
+    """Appends whole lines; a kill leaves at most one incomplete line, which `read_episodes` skips and logs."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ class TrajectoryWriter:
         if path.stat().st_size and not _ends_a_line(path):
             self._file.write(b"\n")
 
-    def write(self, played: Played) -> None:
+    def write(self, played: StoredEpisode) -> None:
         tools = _TOOLS.dump_json(played.trajectory.tools)
         digest = hashlib.sha256(tools).hexdigest()[:16]
         if digest not in self._known_tools:
@@ -79,7 +79,7 @@ class TrajectoryWriter:
         self._file.write(json.dumps(record, ensure_ascii=True, separators=(",", ":")).encode() + b"\n")
 
 
-def read(path: Path) -> Iterator[Played]:
+def read_episodes(path: Path) -> Iterator[StoredEpisode]:
     """All stored episodes, in order; an incomplete line is skipped and logged, any other line is an error."""
     tools: dict[str, tuple[Tool, ...]] = {}
     for number, line in enumerate(lines_from(path), start=1):
@@ -99,7 +99,7 @@ def read(path: Path) -> Iterator[Played]:
             yield played
 
 
-def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
+def read_valid_episodes(path: Path, on_bad: Callable[[str], None]) -> Iterator[StoredEpisode]:
     """All stored episodes that can be read; `on_bad` gets the place and the error of every other line.
 
     If the file itself cannot be read, or a line is too long, `on_bad` gets that and reading ends.
@@ -123,7 +123,7 @@ def read_sound(path: Path, on_bad: Callable[[str], None]) -> Iterator[Played]:
             yield played
 
 
-def _played(record: Any, tools: dict[str, tuple[Tool, ...]], place: str) -> Played | None:
+def _played(record: Any, tools: dict[str, tuple[Tool, ...]], place: str) -> StoredEpisode | None:
     """The episode of a line; None for a line of tools, which are kept for the following lines."""
     if record.get("kind") == "tools":
         tools[record["digest"]] = _TOOLS.validate_python(record["tools"])
@@ -132,7 +132,7 @@ def _played(record: Any, tools: dict[str, tuple[Tool, ...]], place: str) -> Play
         raise ValueError(f"{place}: not a line of a trajectory file")
     trajectory = _TRAJECTORY.validate_python(record["trajectory"])
     complete = replace(trajectory, tools=tools[record["tools"]])
-    return Played(complete, _REWARD.validate_python(record["reward"]), record["step"])
+    return StoredEpisode(complete, _REWARD.validate_python(record["reward"]), record["step"])
 
 
 def _ends_a_line(path: Path) -> bool:

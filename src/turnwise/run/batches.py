@@ -17,8 +17,16 @@ from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import Collector, Progress, step_seed
-from turnwise.rollout.rank_exchange import added_up, by_all, own_share
-from turnwise.tasks.curriculum import Curriculum, Passes, Schedule, State, curriculum_of, draw, note
+from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
+from turnwise.tasks.curriculum import (
+    Curriculum,
+    CurriculumState,
+    Schedule,
+    ShuffledPasses,
+    curriculum_of,
+    draw,
+    note,
+)
 from turnwise.types import Group, Task
 
 NewCollector = Callable[[int], Collector]
@@ -26,7 +34,7 @@ NewCollector = Callable[[int], Collector]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CollectedBatch:
     """The groups that one step learns from, and all groups that were played for it."""
 
     step: int
@@ -35,7 +43,7 @@ class Batch:
     played: tuple[Group, ...]
     """Those, and the groups whose members all earned the same reward."""
     progress: Progress
-    curriculum: State
+    curriculum: CurriculumState
     """The curriculum's state after this batch: where the next batch starts."""
     seconds: float
 
@@ -95,12 +103,12 @@ class Batches:
         self._in_play: set[str] = set()
         """Ids of tasks in concurrently collected batches; no task is in two of them."""
         self._drawings: dict[int, _Drawing] = {}
-        self._reached = State()
+        self._reached = CurriculumState()
         """The curriculum's state from which the next of these batches draws."""
-        self._collections: dict[int, asyncio.Task[Batch]] = {}
+        self._collections: dict[int, asyncio.Task[CollectedBatch]] = {}
 
     @contextlib.asynccontextmanager
-    async def collecting(self, state: State) -> AsyncIterator[None]:
+    async def collecting(self, state: CurriculumState) -> AsyncIterator[None]:
         """Start collecting, with the curriculum at `state`; leaving the block cancels what is in flight."""
         self._reached = state
         for step in self._steps[: 1 + self._num_ahead]:
@@ -114,7 +122,7 @@ class Batches:
             if running:
                 await asyncio.wait(running)
 
-    async def take(self, step: int) -> Batch:
+    async def take(self, step: int) -> CollectedBatch:
         """Wait for this step's batch. Raises what its collection raised."""
         return await self._collections[step]
 
@@ -127,7 +135,7 @@ class Batches:
         if further in self._steps:
             self._begin(further, batch.curriculum)
 
-    def _begin(self, step: int, state: State) -> None:
+    def _begin(self, step: int, state: CurriculumState) -> None:
         if self._is_side_by_side:
             collecting = self._collect(step, self._drawn_first(step))
         else:
@@ -142,24 +150,26 @@ class Batches:
         self._drawings[step] = drawing
         return drawing
 
-    async def _collect_after(self, before: "asyncio.Task[Batch] | None", step: int, state: State) -> Batch:
+    async def _collect_after(
+        self, before: "asyncio.Task[CollectedBatch] | None", step: int, state: CurriculumState
+    ) -> CollectedBatch:
         if before is not None:
             state = (await asyncio.shield(before)).curriculum
         drawing = _Drawing(self._tasks, self._curriculum, state, step)
-        if isinstance(self._curriculum, Passes):
+        if isinstance(self._curriculum, ShuffledPasses):
             # replacements are drawn elsewhere, so that the pass still contains every task once
             drawing.draw_up_to(self._recipe.run.tasks_per_step)
             drawing.go_on_from(self._refills(step))
         return await self._collect(step, drawing)
 
-    def _refills(self, step: int) -> State:
+    def _refills(self, step: int) -> CurriculumState:
         """The state that a step's replacement tasks are drawn from, apart from the curriculum's own."""
-        return State(seed=step_seed(self._recipe.seed, step))
+        return CurriculumState(seed=step_seed(self._recipe.seed, step))
 
-    async def _collect(self, step: int, drawing: "_Drawing") -> Batch:
+    async def _collect(self, step: int, drawing: "_Drawing") -> CollectedBatch:
         started = time.perf_counter()
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
-        shares = await by_all(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
+        shares = await gather_from_ranks(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
         for number, share in enumerate(shares):
             if number != self._ranks.number:  # this rank's own groups were kept as they finished
                 for group in share.groups:
@@ -167,18 +177,18 @@ class Batches:
         drawing.draw_up_to(max(share.num_drawn for share in shares))
         played = [group for share in shares for group in share.groups]
         played.sort(key=lambda group: drawing.order[group.task.id])
-        return Batch(
+        return CollectedBatch(
             step=step,
             groups=tuple(group for group in played if is_wanted(group)),
             played=tuple(played),
-            progress=added_up([share.progress for share in shares]),
+            progress=total_progress([share.progress for share in shares]),
             curriculum=_noted(self._curriculum, drawing.state, played),
             seconds=time.perf_counter() - started,
         )
 
     async def _play(self, step: int, drawing: "_Drawing", is_wanted: Callable[[Group], bool]) -> _Share:
         collector = self._new_collector(step)
-        num_groups = len(own_share(self._ranks, self._recipe.run.tasks_per_step))
+        num_groups = len(rank_share(self._ranks, self._recipe.run.tasks_per_step))
         played: list[Group] = []
         async with (
             self._shown(collector.progress),
@@ -192,7 +202,7 @@ class Batches:
     def _source(self, step: int, drawing: "_Drawing") -> Iterator[Task]:
         """This rank's tasks: its share of the batch, then replacements that no rank has played."""
         num_first = self._recipe.run.tasks_per_step
-        for place in own_share(self._ranks, num_first):
+        for place in rank_share(self._ranks, num_first):
             yield drawing.task(place)
         for number in self._ranks.numbers(f"refills of step {step}"):
             if num_first + number >= self._num_drawn:
@@ -218,13 +228,13 @@ class _Drawing:
         self,
         tasks: Sequence[Task],
         curriculum: Curriculum,
-        state: State,
+        state: CurriculumState,
         step: int,
         in_play: set[str] | None = None,
     ) -> None:
         self._tasks = tasks
         self._in_play: set[str] = set() if in_play is None else in_play
-        self._elsewhere: State | None = None
+        self._elsewhere: CurriculumState | None = None
         self._curriculum = curriculum
         self._step = step
         self._drawn: list[Task] = []
@@ -260,7 +270,7 @@ class _Drawing:
                 self._drawn.append(task)
                 num_in_vain = 0
 
-    def go_on_from(self, state: State) -> State:
+    def go_on_from(self, state: CurriculumState) -> CurriculumState:
         """Draw further tasks from `state`; returns the curriculum's state after the draws so far."""
         self._elsewhere = state
         return self.state
@@ -285,7 +295,7 @@ def _is_any(group: Group) -> bool:
     return True
 
 
-def _noted(curriculum: Curriculum, state: State, groups: Sequence[Group]) -> State:
+def _noted(curriculum: Curriculum, state: CurriculumState, groups: Sequence[Group]) -> CurriculumState:
     for group in groups:
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
             state = note(curriculum, state, group.task.difficulty, succeeded(trajectory, reward))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from turnwise.assembly.task_requirements import task_problems
 from turnwise.assembly.workbench import chat_of, used_servers
 from turnwise.chat import RenderedChat
-from turnwise.commands.tools import Listing, list_tools
+from turnwise.commands.tools import ToolListing, list_tools
 from turnwise.config import Recipe
 from turnwise.config.requirements import requirements
-from turnwise.planning import Plan, Unplannable, check_device_limits, plan_anywhere
+from turnwise.planning import MemoryPlan, UnsupportedArchitecture, check_device_limits, plan_for_recipe
 from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
@@ -26,7 +26,7 @@ class DryRun:
     problems: tuple[str, ...]
 
 
-async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
+async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
     """Start the servers, list their tools and read the model's configuration, but not its weights.
 
     `listing` is what the recipe's servers offer, if that is known already. Raises ValueError for a mistake
@@ -36,8 +36,8 @@ async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
     setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
     recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
     try:
-        plan: Plan | Unplannable = plan_anywhere(recipe)
-    except Unplannable as error:
+        plan: MemoryPlan | UnsupportedArchitecture = plan_for_recipe(recipe)
+    except UnsupportedArchitecture as error:
         plan = error
     missing = (chat,) if isinstance(chat, str) else ()
     problems = (*missing, *setup.problems, *_misfits(recipe, plan))
@@ -45,7 +45,7 @@ async def dry_run(recipe: Recipe, listing: Listing | None = None) -> DryRun:
 
 
 async def dry_episodes(
-    recipe: Recipe, listing: Listing | None = None, chat: RenderedChat | None = None
+    recipe: Recipe, listing: ToolListing | None = None, chat: RenderedChat | None = None
 ) -> DryRun:
     """Check what episodes need, whichever trainer learns from them: tasks, tools and rewards.
 
@@ -83,7 +83,7 @@ def _shortened(found: list[str]) -> list[str]:
     return found[:_MAX_SHOWN] + more
 
 
-def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
+def _misfits(recipe: Recipe, plan: MemoryPlan | UnsupportedArchitecture) -> Iterator[str]:
     """What this machine or this model lacks."""
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.is_needed and requirement.version is None:
@@ -91,7 +91,7 @@ def _misfits(recipe: Recipe, plan: Plan | Unplannable) -> Iterator[str]:
     if recipe.model.device == "cuda" and 1 <= _num_gpus() < recipe.hardware.num_processes:
         count = recipe.hardware.num_processes
         yield f"hardware.num_processes is {count}, and torch finds {_num_gpus()} GPUs"
-    if isinstance(plan, Plan):
+    if isinstance(plan, MemoryPlan):
         longest = recipe.rollout.tokens_per_episode
         if plan.context is not None and longest > plan.context:
             yield f"rollout.tokens_per_episode is {longest}, and the model's context {plan.context}"
@@ -114,10 +114,10 @@ def _num_gpus() -> int:
     return torch.cuda.device_count()
 
 
-def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> Iterator[str]:
+def _lines(recipe: Recipe, plan: MemoryPlan | UnsupportedArchitecture, setup: Sequence[str]) -> Iterator[str]:
     run, algorithm = recipe.run, recipe.algorithm
     kind: str = recipe.model.dtype if recipe.model.quantisation == "none" else recipe.model.quantisation
-    if isinstance(plan, Plan):
+    if isinstance(plan, MemoryPlan):
         kind = f"{plan.num_parameters / 1e6:,.1f} million parameters, {kind} on {plan.device}"
     yield f"model: {recipe.model.path}, {kind}; {recipe.policy.tuning} learns, {recipe.engine.kind} samples"
     yield from setup
@@ -133,8 +133,8 @@ def _lines(recipe: Recipe, plan: Plan | Unplannable, setup: Sequence[str]) -> It
     yield f"folder: under {run.folder.absolute()}; nothing was played or written"
 
 
-def _memory(plan: Plan | Unplannable) -> str:
-    if isinstance(plan, Unplannable):
+def _memory(plan: MemoryPlan | UnsupportedArchitecture) -> str:
+    if isinstance(plan, UnsupportedArchitecture):
         return str(plan)
     free = "" if plan.memory is None else f" of {_gb(plan.memory.free)} free"
     per_process = "" if plan.num_processes == 1 else " for each process"

@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 
 from turnwise.algorithms.advantages import has_signal
 from turnwise.diagnostics.gpu import POWER, UTILIZATION
-from turnwise.evaluate.report import Report
+from turnwise.evaluate.report import EvaluationReport
 from turnwise.evaluate.summary import by_family, summarise, summarise_by
 from turnwise.mcp.gate import Breaker
 from turnwise.rewards import succeeded
@@ -110,7 +110,7 @@ def _mean(values: Sequence[float]) -> float:
     return fmean(values) if values else 0.0
 
 
-def evaluation_figures(report: Report) -> dict[str, float]:
+def evaluation_figures(report: EvaluationReport) -> dict[str, float]:
     """Success with its interval, over all tasks and by family; turns, tokens and error rates."""
     overall = summarise(report.episodes)
     figures = {

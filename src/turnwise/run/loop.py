@@ -3,28 +3,28 @@
 from dataclasses import dataclass
 from functools import partial
 
-from turnwise.diagnostics.health import halting_alarms, why_halt
-from turnwise.evaluate.report import Report
+from turnwise.diagnostics.health import halt_reason, halting_alarms
+from turnwise.evaluate.report import EvaluationReport
 from turnwise.run.batches import Batches
-from turnwise.run.progress import Standing
+from turnwise.run.progress import RunProgress
 from turnwise.run.stopping import Stopping
-from turnwise.run.training_run import Run
+from turnwise.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a run ended; one that stopped early can be resumed."""
 
-    standing: Standing
+    standing: RunProgress
     why: str
     """What stopped it; empty if all steps are done."""
-    before: Report | None
-    after: Report | None
+    before: EvaluationReport | None
+    after: EvaluationReport | None
     halted_by: str = ""
     """Names of the alarms that halted it."""
 
 
-async def train(run: Run, stopping: Stopping) -> Ended:
+async def train(run: TrainingRun, stopping: Stopping) -> Ended:
     """Train until the recipe's steps are done, the user asks to stop, or an alarm halts the run."""
     standing = run.restore()
     await run.publishing.begin()
@@ -52,7 +52,7 @@ async def train(run: Run, stopping: Stopping) -> Ended:
             standing = standing.after(batch)
             with run.saving_if_lost(standing):
                 standing = await run.validated(standing)
-            why = run.agreed(why_halt(alarms) or stopping.why)
+            why = run.agreed(halt_reason(alarms) or stopping.why)
             if why or run.is_save_due(standing):
                 run.save(standing)
             if why:

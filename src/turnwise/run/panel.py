@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from turnwise.config import Recipe
-from turnwise.diagnostics.health import Alarm, Level
+from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.live_panel import figures_of
 from turnwise.run.screen import Figures, Screen, epoch_part
@@ -116,7 +116,7 @@ class Panel(Screen):
             return Text("-")
         if not self._alarms:
             return Text("good", style="green")
-        is_halt = any(alarm.level is Level.HALT for alarm in self._alarms)
+        is_halt = any(alarm.level is AlarmLevel.HALT for alarm in self._alarms)
         reasons = ", ".join(
             f"{alarm.name} {alarm.value:.3g} (limit {alarm.threshold:.3g})" for alarm in self._alarms
         )

@@ -4,25 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from turnwise.run.batches import Batch
-from turnwise.tasks.curriculum import State, state_of
+from turnwise.run.batches import CollectedBatch
+from turnwise.tasks.curriculum import CurriculumState, state_of
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """The next step, the data cursor, and the best validation so far."""
 
     next_step: int
-    curriculum: State
+    curriculum: CurriculumState
     best_step: int | None = None
     """The number of steps done when validation was best."""
     best_success: float = -1.0
 
-    def after(self, batch: Batch) -> "Standing":
+    def after(self, batch: CollectedBatch) -> "RunProgress":
         """The state after the update on this batch."""
         return replace(self, next_step=batch.step + 1, curriculum=batch.curriculum)
 
-    def with_success(self, success: float) -> "Standing":
+    def with_success(self, success: float) -> "RunProgress":
         """The state after a validation with this success."""
         if success <= self.best_success:
             return self
@@ -37,10 +37,10 @@ class Standing:
         }
 
 
-def standing_of(saved: Mapping[str, Any]) -> Standing:
-    """The inverse of `Standing.as_json`; ValueError if the value has another shape."""
+def progress_of(saved: Mapping[str, Any]) -> RunProgress:
+    """The inverse of `RunProgress.as_json`; ValueError if the value has another shape."""
     try:
-        return Standing(
+        return RunProgress(
             saved["next_step"], state_of(saved["curriculum"]), saved["best_step"], saved["best_success"]
         )
     except (LookupError, TypeError, AttributeError) as error:

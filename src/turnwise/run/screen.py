@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.text import Text
 
 from turnwise.config import Recipe
-from turnwise.diagnostics.health import Alarm, Level
-from turnwise.evaluate.report import Report
+from turnwise.diagnostics.health import Alarm, AlarmLevel
+from turnwise.evaluate.report import EvaluationReport
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import summarise
 from turnwise.rollout.collector import Progress
-from turnwise.rollout.display import print_played
+from turnwise.rollout.display import print_episode
 from turnwise.rollout.live_panel import shown
-from turnwise.rollout.store import Played
+from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime.devices import choose_device
 from turnwise.runtime.terminal import printable
 from turnwise.tracking.json_lines import plain
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 Figures = Mapping[str, float]
 
-_STYLES = {Level.WARNING: "yellow", Level.HALT: "red"}
-_LEVELS = {Level.WARNING: logging.WARNING, Level.HALT: logging.ERROR}
+_STYLES = {AlarmLevel.WARNING: "yellow", AlarmLevel.HALT: "red"}
+_LEVELS = {AlarmLevel.WARNING: logging.WARNING, AlarmLevel.HALT: logging.ERROR}
 _LOG_WIDTH = 110
 """Width in columns of an episode printed to the log."""
 
@@ -59,12 +59,12 @@ class Screen:
         if is_shown:
             self.console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
-    def show_played(self, played: Played) -> None:
+    def show_played(self, played: StoredEpisode) -> None:
         """One episode, turn by turn."""
-        print_played(played, self.console)
+        print_episode(played, self.console)
         as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False)
         with as_text.capture() as captured:
-            print_played(played, as_text)
+            print_episode(played, as_text)
         logger.info("one episode:\n%s", captured.get().rstrip(), extra=ON_SCREEN)
 
     def started(self, recipe: Recipe, num_tasks: int) -> None:
@@ -102,12 +102,12 @@ class Screen:
         for alarm in alarms:
             num_before = self._last_alarms.get(alarm.name, 0)
             self._last_alarms[alarm.name] = num_before + 1
-            if num_before % 10 == 0 or alarm.level is Level.HALT:
+            if num_before % 10 == 0 or alarm.level is AlarmLevel.HALT:
                 self.say(f"  {alarm.name}: {alarm.message}", _STYLES[alarm.level], level=_LEVELS[alarm.level])
         for name in self._last_alarms.keys() - {alarm.name for alarm in alarms}:
             del self._last_alarms[name]
 
-    def measured(self, what: str, report: Report) -> None:
+    def measured(self, what: str, report: EvaluationReport) -> None:
         success = summarise(report.episodes).success
         self.say(
             f"{what}: success {_with_interval(success)} over {len(report.episodes)} episodes "
@@ -143,7 +143,7 @@ class Json(Quiet):
         raised = [{"name": alarm.name, "level": str(alarm.level), "value": alarm.value} for alarm in alarms]
         _print({"kind": "step", "step": step, "figures": figures, "alarms": raised, "skipped": skipped})
 
-    def measured(self, what: str, report: Report) -> None:
+    def measured(self, what: str, report: EvaluationReport) -> None:
         super().measured(what, report)
         success = summarise(report.episodes).success
         _print({"kind": "measured", "what": what, "success": success.value, "interval": _ends(success)})

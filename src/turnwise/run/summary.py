@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from turnwise.evaluate.report import Report
+from turnwise.evaluate.report import EvaluationReport
 from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
 from turnwise.rewards import succeeded
-from turnwise.rollout.store import Played, read
+from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.run.loop import Ended
 from turnwise.run.screen import Screen
 from turnwise.tracking.folder import RunFolder
@@ -60,27 +60,27 @@ def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, scre
         screen.say(f"{'' if number else 'next:':<5} turnwise {command.format(folder.path)}")
 
 
-def changed_example(evaluations: Path) -> tuple[Played, Played] | None:
+def changed_example(evaluations: Path) -> tuple[StoredEpisode, StoredEpisode] | None:
     """The first held-out task of the file that failed before training and succeeded after."""
     files = [evaluations / f"{name}.trajectories.jsonl" for name in ("before", "after")]
     if not all(file.exists() for file in files):
         return None
-    after = {played.trajectory.task.id: played for played in read(files[1]) if _is_good(played)}
-    for played in read(files[0]):
+    after = {played.trajectory.task.id: played for played in read_episodes(files[1]) if _is_good(played)}
+    for played in read_episodes(files[0]):
         if played.trajectory.task.id in after and not _is_good(played):
             return played, after[played.trajectory.task.id]
     return None
 
 
-def _is_good(played: Played) -> bool:
+def _is_good(played: StoredEpisode) -> bool:
     return succeeded(played.trajectory, played.reward)
 
 
-def _success(report: Report | None) -> float | None:
+def _success(report: EvaluationReport | None) -> float | None:
     return None if report is None else summarise(report.episodes).success.value
 
 
-def _families(before: Report, after: Report) -> dict[str, dict[str, float]]:
+def _families(before: EvaluationReport, after: EvaluationReport) -> dict[str, dict[str, float]]:
     rates = [summarise_by(by_family, report.episodes) for report in (before, after)]
     return {
         family: {"before": rates[0][family].success.value, "after": rates[1][family].success.value}

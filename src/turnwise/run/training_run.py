@@ -14,29 +14,29 @@ from turnwise.assembly.task_requirements import require, require_playable, train
 from turnwise.assembly.workbench import Workbench, load_model, open_workbench
 from turnwise.config import Recipe
 from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
-from turnwise.diagnostics.health import Alarm, examine
+from turnwise.diagnostics.health import Alarm, find_alarms
 from turnwise.diagnostics.memory import measure as measure_memory
-from turnwise.distributed import ALONE, Ranks, is_first, of_first
+from turnwise.distributed import ALONE, Ranks, first_rank_value, is_first
 from turnwise.evaluate.playing import measure
-from turnwise.evaluate.report import Report, read_report
+from turnwise.evaluate.report import EvaluationReport, read_report
 from turnwise.evaluate.summary import summarise
 from turnwise.planning import check_device_limits
 from turnwise.protocols import SleepingEngine
 from turnwise.rewards import succeeded
 from turnwise.rollout.collector import CollectionFailed, Collector, Progress, step_seed
-from turnwise.rollout.rank_exchange import by_all, own_share
-from turnwise.rollout.store import Played, TrajectoryWriter
-from turnwise.run.batches import Batch
+from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share
+from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
+from turnwise.run.batches import CollectedBatch
 from turnwise.run.figures import breaker_figures, evaluation_figures, of_all_ranks, rollout_figures
-from turnwise.run.progress import Standing, standing_of
+from turnwise.run.progress import RunProgress, progress_of
 from turnwise.run.publishing import Publishing
 from turnwise.run.screen import Screen
 from turnwise.run.start_up import Phases, load_beside
-from turnwise.runtime.atomic_write import write_whole
-from turnwise.runtime.detached_thread import run_beside
-from turnwise.runtime.garbage import settled
+from turnwise.runtime.atomic_write import write_atomically
+from turnwise.runtime.detached_thread import run_detached
+from turnwise.runtime.garbage import frozen_garbage
 from turnwise.servers.backends import servers_of
-from turnwise.tasks.curriculum import State
+from turnwise.tasks.curriculum import CurriculumState
 from turnwise.tasks.load import load
 from turnwise.tasks.selection import across_families
 from turnwise.tasks.worlds import check_worlds
@@ -46,7 +46,7 @@ from turnwise.training.model.quantised import twin
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.training.sharding.strategies import STRATEGIES
 from turnwise.training.update import checkpoint
-from turnwise.training.update.statistics import Mismatch
+from turnwise.training.update.statistics import TokenMismatch
 from turnwise.training.update.tokens import write_tokens
 from turnwise.training.update.trainer import StepResult, Trainer
 from turnwise.types import Group, Task
@@ -54,7 +54,7 @@ from turnwise.types import Group, Task
 logger = logging.getLogger(__name__)
 
 
-class Run:
+class TrainingRun:
     """The collaborators of one run, and the parts of a step: play, learn, measure, keep."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Run:
 
     def showing(self, progress: Progress) -> contextlib.AbstractAsyncContextManager[None]:
         """Show the progress of a step's episodes while the block runs."""
-        num_groups = len(own_share(self.ranks, self.recipe.run.tasks_per_step))
+        num_groups = len(rank_share(self.ranks, self.recipe.run.tasks_per_step))
         num_episodes = num_groups * self.recipe.rollout.group_size
         return self.screen.playing(progress, num_episodes)
 
@@ -106,11 +106,11 @@ class Run:
         if step not in self._writers:
             self._writers[step] = TrajectoryWriter(self.folder.trajectories(step))
         for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-            self._writers[step].write(Played(trajectory, reward, step))
+            self._writers[step].write(StoredEpisode(trajectory, reward, step))
         rewards = [reward.total for reward in group.rewards]
         logger.debug("step %d: task %s earned %s", step + 1, group.task.id, rewards)
 
-    def log_rollouts(self, batch: Batch) -> dict[str, float]:
+    def log_rollouts(self, batch: CollectedBatch) -> dict[str, float]:
         if batch.step in self._writers:
             self._writers.pop(batch.step).close()
         figures = rollout_figures(batch.played, batch.progress, batch.seconds) | self._breakers()
@@ -137,14 +137,14 @@ class Run:
 
     # --- learning ----------------------------------------------------------------------------------------
 
-    async def learn(self, batch: Batch) -> StepResult:
+    async def learn(self, batch: CollectedBatch) -> StepResult:
         """Update the policy in a thread, so that the next batch can be collected meanwhile."""
         samples = samples_of(batch.groups)
         if self.recipe.run.mode == "sync" and isinstance(self.bench.engine, SleepingEngine):
             await self.bench.engine.sleep()  # the publication after the update wakes it
-        return await run_beside(self._update, batch, samples)
+        return await run_detached(self._update, batch, samples)
 
-    def _update(self, batch: Batch, samples: Sequence[Sample]) -> StepResult:
+    def _update(self, batch: CollectedBatch, samples: Sequence[Sample]) -> StepResult:
         step = batch.step
         # seeded by the step, so that a resumed run draws the same numbers as an unbroken one
         torch.manual_seed(step_seed(self.recipe.seed, step))
@@ -191,7 +191,7 @@ class Run:
         return next((reason for reason in self.ranks.exchange(why) if reason), "")
 
     def log_update(
-        self, batch: Batch, played: Mapping[str, float], result: StepResult, publish_seconds: float
+        self, batch: CollectedBatch, played: Mapping[str, float], result: StepResult, publish_seconds: float
     ) -> list[Alarm]:
         """Log the update's figures and return the alarms that they and the rollouts' figures raise."""
         learned = {
@@ -201,12 +201,12 @@ class Run:
         }
         figures = {**learned, **played}
         details = {} if result.mismatch is None else {"alignment": self._described(batch, result.mismatch)}
-        alarms = examine(figures, self.recipe, details)
+        alarms = find_alarms(figures, self.recipe, details)
         self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
         self.screen.learned(batch.step, figures, alarms, result.skipped)
         return alarms
 
-    def _described(self, batch: Batch, found: Mismatch) -> str:
+    def _described(self, batch: CollectedBatch, found: TokenMismatch) -> str:
         """Where to find the token: its episode, turn and position."""
         members = [member for group in batch.groups for member in group.trajectories]
         return (
@@ -217,17 +217,17 @@ class Run:
 
     # --- measuring ---------------------------------------------------------------------------------------
 
-    async def measure_once(self, name: str) -> Report | None:
+    async def measure_once(self, name: str) -> EvaluationReport | None:
         """Evaluate the held-out tasks before or after training; a resumed run reads an existing report."""
         if not self.recipe.evaluation.is_before_and_after or self.recipe.tasks.test is None:
             return None
         out = self.folder.evaluations / f"{name}.json"
-        if of_first(self.ranks, out.exists()):
+        if first_rank_value(self.ranks, out.exists()):
             return read_report(out)
         num_done = 0 if name == "before" else self.recipe.run.num_steps
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
-    async def validated(self, standing: Standing) -> Standing:
+    async def validated(self, standing: RunProgress) -> RunProgress:
         """Run the validation if it is due after this step, and note its success."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
         if not every or file is None or standing.next_step % every:
@@ -239,7 +239,7 @@ class Run:
         self.folder.log(standing.next_step - 1, "validation", figures)
         return standing.with_success(success)
 
-    async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> Report:
+    async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> EvaluationReport:
         await self.publishing.finish()
         settings = self.recipe.evaluation
         tasks = across_families(load(file), settings.num_tasks)
@@ -269,12 +269,12 @@ class Run:
 
     # --- keeping -----------------------------------------------------------------------------------------
 
-    def is_save_due(self, standing: Standing) -> bool:
+    def is_save_due(self, standing: RunProgress) -> bool:
         is_last = standing.next_step == self.recipe.run.num_steps
         is_best = standing.best_step == standing.next_step
         return is_last or is_best or standing.next_step % self.recipe.run.checkpoint_every == 0
 
-    def save(self, standing: Standing) -> None:
+    def save(self, standing: RunProgress) -> None:
         facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
         place, tensors = self.folder.checkpoints, self.trainer.tensors()
         checkpoint.save(place, standing.next_step, tensors, facts, self.ranks)
@@ -283,7 +283,7 @@ class Run:
             checkpoint.prune(place, self.recipe.run.keep_checkpoints, standing.best_step)
 
     @contextlib.contextmanager
-    def saving_if_lost(self, standing: Standing) -> Iterator[None]:
+    def saving_if_lost(self, standing: RunProgress) -> Iterator[None]:
         """Save a checkpoint if collecting fails for good, so that no finished update is lost."""
         try:
             yield
@@ -294,7 +294,7 @@ class Run:
             )  # a resumed run plays this step again
             raise
 
-    def restore(self) -> Standing:
+    def restore(self) -> RunProgress:
         """Load the last readable checkpoint and cut off what was written after it: it is played again."""
         try:
             found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
@@ -302,8 +302,8 @@ class Run:
             raise ValueError(f"{self.folder.path}: no checkpoint can be read: {error}") from error
         if found is None:
             self.folder.cut(0)
-            return Standing(0, State(seed=self.recipe.seed))
-        standing = standing_of(found.facts.get("standing", {}))
+            return RunProgress(0, CurriculumState(seed=self.recipe.seed))
+        standing = progress_of(found.facts.get("standing", {}))
         self.trainer.restore(found.tensors, found.facts["trainer"])
         self.folder.cut(standing.next_step)
         self.screen.resumed(standing.next_step)
@@ -313,7 +313,7 @@ class Run:
 @contextlib.asynccontextmanager
 async def open_run(
     recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
-) -> AsyncIterator[Run]:
+) -> AsyncIterator[TrainingRun]:
     """Start the servers and load the model twice, for sampling and for training.
 
     A quantised base is loaded once if the engine runs in this process: engine and policy then have an adapter
@@ -336,18 +336,18 @@ async def open_run(
         lessons: Sequence[Sample] = ()
         if recipe.imitation.weight:
             # verified by the first rank alone: a server fault on another rank would give it other lessons
-            lessons, *_ = await by_all(ranks, _lessons(bench, tasks, screen, ranks), "steps")
+            lessons, *_ = await gather_from_ranks(ranks, _lessons(bench, tasks, screen, ranks), "steps")
         tokenizer = bench.chat.tokenizer_json
         if tokenizer and folder.is_written_here and not folder.tokenizer.exists():
-            write_whole(folder.tokenizer, tokenizer.encode())
+            write_atomically(folder.tokenizer, tokenizer.encode())
         phases.ended(f"servers, {len(bench.pool.tools)} tools")
         check_device_limits(recipe)
         model = await load_beside(bench.engine, recipe, phases) if base is None else twin(base)
         trainer = new_trainer(recipe, model, ranks)
         phases.ended("trainer")
         with GpuMonitor(cuda_reader()) as gpu:
-            run = Run(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
-            with contextlib.closing(run), settled():
+            run = TrainingRun(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
+            with contextlib.closing(run), frozen_garbage():
                 yield run
 
 

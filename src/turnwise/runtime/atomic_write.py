@@ -9,10 +9,10 @@ from turnwise.runtime.regular_files import open_new
 
 
 def write_json(path: Path, document: Any, *, is_private: bool = True) -> None:
-    write_whole(path, (json.dumps(document, indent=1) + "\n").encode(), is_private=is_private)
+    write_atomically(path, (json.dumps(document, indent=1) + "\n").encode(), is_private=is_private)
 
 
-def write_whole(path: Path, content: bytes, *, is_private: bool = True) -> None:
+def write_atomically(path: Path, content: bytes, *, is_private: bool = True) -> None:
     """Synced to the disk before the rename, so that no crash leaves half of it.
 
     is_private: readable by its owner alone, as everything in a run's folder is; else as the umask says.

@@ -24,10 +24,10 @@ def choose_device(wanted: str = "auto") -> str:
     if wanted == "auto":
         name, said = VARIABLE, os.environ.get(VARIABLE, "").strip().lower()
     if said in ("", "auto"):
-        return next(device for device in ("cuda", "mps", "cpu") if is_there(device))
+        return next(device for device in ("cuda", "mps", "cpu") if is_available(device))
     if said not in DEVICES:
         raise ValueError(f"{name} is {said!r}: expected auto, {', '.join(DEVICES)}")
-    if not is_there(said):
+    if not is_available(said):
         raise ValueError(f"{name} is {said!r}, and torch finds none: set it to auto or cpu")
     return said
 
@@ -40,7 +40,7 @@ def ignored_variable(wanted: str) -> str:
     return f"{VARIABLE}={said} is not used: model.device is {wanted!r}; set it to 'auto' to use {VARIABLE}"
 
 
-def is_there(device: str) -> bool:
+def is_available(device: str) -> bool:
     import torch
 
     if device == "cuda":
@@ -48,7 +48,7 @@ def is_there(device: str) -> bool:
     return device == "cpu" or torch.backends.mps.is_available()
 
 
-def handed(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
+def to_device(tensor: "torch.Tensor", device: "torch.device") -> "torch.Tensor":
     """Move a tensor to a device; to a GPU from pinned memory, so that the caller does not wait."""
     if device.type != "cuda" or tensor.is_cuda:
         return tensor.to(device)

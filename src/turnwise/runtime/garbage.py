@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def settled() -> Iterator[None]:
+def frozen_garbage() -> Iterator[None]:
     """Exempt the objects that exist now from garbage collection until the block ends.
 
     Models and libraries are a million objects. Scanning them took 0.3 s and more every few steps, and no

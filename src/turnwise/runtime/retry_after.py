@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 
-def asked_seconds(header: str | None, now: datetime | None = None) -> float | None:
+def retry_after_seconds(header: str | None, now: datetime | None = None) -> float | None:
     """Seconds to wait from now. The header holds seconds or an HTTP date; None if it holds neither."""
     text = (header or "").strip()
     if text.isascii() and text.replace(".", "", 1).isdigit():

@@ -1,17 +1,17 @@
 """Runs untrusted Python: code in, bounded output out, nothing else."""
 
-from turnwise.sandbox.execution import Execution, Limits, NoIsolation, SandboxDown, Stop
-from turnwise.sandbox.isolation import Isolation, Kind, isolation
+from turnwise.sandbox.execution import Execution, ExecutionStop, NoIsolation, SandboxDown, SandboxLimits
+from turnwise.sandbox.isolation import Kind, SandboxIsolation, isolation
 from turnwise.sandbox.pool import Sandbox
 
 __all__ = [
     "Execution",
-    "Isolation",
+    "ExecutionStop",
     "Kind",
-    "Limits",
     "NoIsolation",
     "Sandbox",
     "SandboxDown",
-    "Stop",
+    "SandboxIsolation",
+    "SandboxLimits",
     "isolation",
 ]

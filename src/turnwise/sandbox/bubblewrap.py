@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from turnwise.sandbox.launch import ENVIRONMENT, Launch, python_arguments
-from turnwise.sandbox.layout import Layout
+from turnwise.sandbox.layout import PythonLayout
 
 _HOME = Path("/python")
 """Where an interpreter from someone's home directory appears, so that no home directory does."""
@@ -24,7 +24,7 @@ def find_bubblewrap() -> str | None:
     return shutil.which("bwrap")
 
 
-def bubblewrap_launch(bwrap: str, layout: Layout) -> Launch:
+def bubblewrap_launch(bwrap: str, layout: PythonLayout) -> Launch:
     """Own pid, net, ipc, uts and mount namespaces over a root of read-only binds."""
     home = layout.prefix if layout.prefix.is_relative_to("/usr") else _HOME
     executable = home / "bin" / layout.executable.name
@@ -44,7 +44,7 @@ def bubblewrap_launch(bwrap: str, layout: Layout) -> Launch:
     )
 
 
-def _binds(layout: Layout, home: Path, executable: Path) -> list[str]:
+def _binds(layout: PythonLayout, home: Path, executable: Path) -> list[str]:
     links = {path: path.readlink() for path in layout.libraries if path.is_symlink()}
     sources = {path: path for path in layout.libraries if path not in links}
     for name in ("lib", "lib64"):

@@ -8,7 +8,7 @@ import json
 import signal
 from typing import Any
 
-from turnwise.sandbox.execution import Execution, Limits, Stop
+from turnwise.sandbox.execution import Execution, ExecutionStop, SandboxLimits
 from turnwise.sandbox.inside.report import Reason, Report
 from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
 
@@ -18,14 +18,23 @@ a process gets fewer seconds than are counted."""
 
 
 def execution_of(
-    report: Report, output: bytes, result: bytes, limits: Limits, seconds: float, *, is_output_full: bool
+    report: Report,
+    output: bytes,
+    result: bytes,
+    limits: SandboxLimits,
+    seconds: float,
+    *,
+    is_output_full: bool,
 ) -> Execution:
     """`result` is what came through the result pipe; the code can write to that pipe as well."""
     stdout = output.decode("utf-8", "replace")
     stopped, error = _stopped(report, limits, is_output_full=is_output_full)
-    outcome = _parse_outcome(result) if stopped is Stop.NONE else None
-    if stopped is Stop.NONE and outcome is None:
-        stopped, error = Stop.EXITED, f"the process ended with status {report.exit_code} before a result"
+    outcome = _parse_outcome(result) if stopped is ExecutionStop.NONE else None
+    if stopped is ExecutionStop.NONE and outcome is None:
+        stopped, error = (
+            ExecutionStop.EXITED,
+            f"the process ended with status {report.exit_code} before a result",
+        )
     if outcome is None:
         return Execution(stdout, "", None, error, stopped, seconds)
     return Execution(
@@ -33,27 +42,30 @@ def execution_of(
         value=_text(outcome.get("value")),
         value_json=_json_text(outcome.get("value_json")),
         error=_text(outcome.get("error")),
-        stopped=Stop.MEMORY if outcome.get("is_memory") is True else Stop.NONE,
+        stopped=ExecutionStop.MEMORY if outcome.get("is_memory") is True else ExecutionStop.NONE,
         seconds=seconds,
     )
 
 
-def _stopped(report: Report, limits: Limits, *, is_output_full: bool) -> tuple[Stop, str]:
+def _stopped(report: Report, limits: SandboxLimits, *, is_output_full: bool) -> tuple[ExecutionStop, str]:
     # first: the code may print its last byte too many and end before the order to kill it arrives
     if is_output_full:
-        return Stop.OUTPUT, f"stopped: printed more than {limits.output_bytes} bytes"
+        return ExecutionStop.OUTPUT, f"stopped: printed more than {limits.output_bytes} bytes"
     reasons = {
-        Reason.TIMEOUT: (Stop.TIMEOUT, f"stopped: ran longer than {limits.wall_seconds:g} s"),
-        Reason.MEMORY: (Stop.MEMORY, f"stopped: used more than {limits.memory_bytes >> 20} MiB of memory"),
-        Reason.ORDERED: (Stop.KILLED, "stopped: its result was too large"),
+        Reason.TIMEOUT: (ExecutionStop.TIMEOUT, f"stopped: ran longer than {limits.wall_seconds:g} s"),
+        Reason.MEMORY: (
+            ExecutionStop.MEMORY,
+            f"stopped: used more than {limits.memory_bytes >> 20} MiB of memory",
+        ),
+        Reason.ORDERED: (ExecutionStop.KILLED, "stopped: its result was too large"),
     }
     if report.reason in reasons:
         return reasons[report.reason]
     if report.signal == signal.SIGKILL and report.cpu_seconds >= _CPU_SHARE * limits.cpu_seconds:
-        return Stop.CPU, f"stopped: used more than {limits.cpu_seconds} s of CPU"
+        return ExecutionStop.CPU, f"stopped: used more than {limits.cpu_seconds} s of CPU"
     if report.signal:
-        return Stop.KILLED, f"killed by {_signal_name(report.signal)}"
-    return Stop.NONE, ""
+        return ExecutionStop.KILLED, f"killed by {_signal_name(report.signal)}"
+    return ExecutionStop.NONE, ""
 
 
 def _signal_name(number: int) -> str:

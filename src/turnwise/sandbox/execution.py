@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SandboxLimits:
     """What one execution may use; the defaults leave room for numpy and pandas on tables of a few MB."""
 
     wall_seconds: float = 10
@@ -30,7 +30,7 @@ class Limits:
                 raise ValueError(f"{name} must be positive, not {value}")
 
 
-class Stop(StrEnum):
+class ExecutionStop(StrEnum):
     """Why code did not come to its own end; every one of them is the code's doing."""
 
     NONE = "none"
@@ -56,7 +56,7 @@ class Execution:
     """The same as JSON, when it can be."""
     error: str
     """Traceback, or why it was stopped; empty when all went well."""
-    stopped: Stop
+    stopped: ExecutionStop
     seconds: float
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnwise.sandbox.launch import ENVIRONMENT, Launch, python_arguments
-from turnwise.sandbox.layout import Layout
+from turnwise.sandbox.layout import PythonLayout
 
 _DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 @contextlib.contextmanager
-def landlock_launch(layout: Layout) -> Iterator[Launch]:
+def landlock_launch(layout: PythonLayout) -> Iterator[Launch]:
     """The interpreter sees its library through open directories.
 
     A child that has dropped root may not walk through /root to an interpreter installed there, but it may
@@ -32,7 +32,7 @@ def landlock_launch(layout: Layout) -> Iterator[Launch]:
         )
 
 
-def _readable(layout: Layout) -> Iterator[Path]:
+def _readable(layout: PythonLayout) -> Iterator[Path]:
     yield from layout.libraries
     yield from (path for name in ("lib", "lib64") if (path := layout.prefix / name).is_dir())
     yield from layout.packages.values()

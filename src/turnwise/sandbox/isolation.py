@@ -1,4 +1,4 @@
-"""Tries what this machine can do, gives the `Isolation` that works and the launches that use it."""
+"""Tries what this machine can do, gives the `SandboxIsolation` that works and the launches that use it."""
 
 import contextlib
 import functools
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from turnwise.sandbox.bubblewrap import bubblewrap_launch, find_bubblewrap
-from turnwise.sandbox.execution import Limits, NoIsolation
+from turnwise.sandbox.execution import NoIsolation, SandboxLimits
 from turnwise.sandbox.fallback import landlock_launch
 from turnwise.sandbox.inside.report import read_report
 from turnwise.sandbox.launch import Launch, send_run, start
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Isolation:
+class SandboxIsolation:
     """What works here, and a sentence about it: why not the better one, what to install."""
 
     kind: Kind
@@ -37,18 +37,18 @@ class Isolation:
 
 
 @functools.cache
-def isolation() -> Isolation:
+def isolation() -> SandboxIsolation:
     """Run a harmless line behind each wall, best first, until one holds."""
     if sys.platform != "linux":
-        return Isolation(Kind.NONE, f"{sys.platform} has neither bubblewrap nor Landlock: use Linux")
+        return SandboxIsolation(Kind.NONE, f"{sys.platform} has neither bubblewrap nor Landlock: use Linux")
     failures: list[str] = []
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
         failure = trial(kind)
         if not failure:
             better = f" ({'; '.join(failures)})" if failures else ""
-            return Isolation(kind, f"code runs in {_DESCRIPTIONS[kind]}{better}")
+            return SandboxIsolation(kind, f"code runs in {_DESCRIPTIONS[kind]}{better}")
         failures.append(f"{kind}: {failure}")
-    return Isolation(Kind.NONE, f"{_ADVICE}. {'; '.join(failures)}")
+    return SandboxIsolation(Kind.NONE, f"{_ADVICE}. {'; '.join(failures)}")
 
 
 _DESCRIPTIONS = {
@@ -81,7 +81,7 @@ def trial(kind: Kind) -> str:
     """Empty when a line of code really runs behind that wall, otherwise why it does not."""
     try:
         with launch_behind(kind) as launch:
-            zygote = start(launch, Limits(), packages=())
+            zygote = start(launch, SandboxLimits(), packages=())
     except (OSError, NoIsolation) as error:
         return str(error)
     null = os.open(os.devnull, os.O_WRONLY)

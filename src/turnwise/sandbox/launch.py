@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import IO
 
-from turnwise.sandbox.execution import Limits
+from turnwise.sandbox.execution import SandboxLimits
 from turnwise.sandbox.inside.settings import Settings
 from turnwise.sandbox.layout import PACKAGES, spare_uids
 
@@ -71,7 +71,7 @@ def python_arguments(inside: str) -> list[str]:
     return ["-s", "-S", "-P", "-B", "-X", "utf8", "-c", _START.format(inside)]
 
 
-def start(launch: Launch, limits: Limits, packages: Sequence[str] = PACKAGES) -> Zygote:
+def start(launch: Launch, limits: SandboxLimits, packages: Sequence[str] = PACKAGES) -> Zygote:
     """Start the process and send it its settings; it answers when it is warm."""
     # packets: an order is whole or absent, whatever the sizes
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -16,7 +16,7 @@ _FIRST_UID, _NUM_UIDS = 0x70000000, 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PythonLayout:
     """The real paths of one Python installation and its packages."""
 
     executable: Path
@@ -28,13 +28,13 @@ class Layout:
     """The directory that holds the `inside` package."""
 
 
-def find_layout() -> Layout:
+def find_layout() -> PythonLayout:
     """The interpreter beneath this one's virtual environment, and the packages of that environment."""
     executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     libraries = [Path(name) for name in _LIBRARY_DIRECTORIES if Path(name).is_dir()]
     if executable.is_relative_to("/nix/store"):
         libraries.append(Path("/nix/store"))
-    return Layout(
+    return PythonLayout(
         executable=executable,
         prefix=Path(sys.base_prefix).resolve(),
         libraries=tuple(libraries),

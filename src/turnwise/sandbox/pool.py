@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from turnwise.sandbox.execution import Execution, Limits, NoIsolation, SandboxDown
-from turnwise.sandbox.isolation import Isolation, Kind, isolation
+from turnwise.sandbox.execution import Execution, NoIsolation, SandboxDown, SandboxLimits
+from turnwise.sandbox.isolation import Kind, SandboxIsolation, isolation
 from turnwise.sandbox.layout import PACKAGES
 from turnwise.sandbox.worker import Worker
 
@@ -16,16 +16,16 @@ class Sandbox:
 
     def __init__(
         self,
-        limits: Limits | None = None,
+        limits: SandboxLimits | None = None,
         *,
         num_workers: int = 2,
-        walls: Isolation | None = None,
+        walls: SandboxIsolation | None = None,
         packages: Sequence[str] = PACKAGES,
     ) -> None:
         """`walls` default to the best that works here; `packages` are what code finds beside the stdlib."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be at least 1, not {num_workers}")
-        self._limits = limits or Limits()
+        self._limits = limits or SandboxLimits()
         self._num_workers = num_workers
         self._walls = walls
         self._packages = packages

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from turnwise.sandbox.ending import execution_of
-from turnwise.sandbox.execution import Execution, Limits, SandboxDown
+from turnwise.sandbox.execution import Execution, SandboxDown, SandboxLimits
 from turnwise.sandbox.inside.report import read_report
 from turnwise.sandbox.isolation import Kind, launch_behind
 from turnwise.sandbox.launch import Zygote, send_kill, send_run, start
@@ -21,7 +21,7 @@ _GRACE_SECONDS = 5.0
 class Worker:
     """A warm zygote. Any exception of `run` but ValueError leaves it unusable: end it and start another."""
 
-    def __init__(self, kind: Kind, limits: Limits, packages: Sequence[str]) -> None:
+    def __init__(self, kind: Kind, limits: SandboxLimits, packages: Sequence[str]) -> None:
         self._limits = limits
         self._is_warm = False
         try:

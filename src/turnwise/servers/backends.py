@@ -24,7 +24,7 @@ PROVIDER_VARIABLES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Servers:
+class ReadyServers:
     """The servers of an `mcp.json`, ready to start."""
 
     specs: tuple[ServerSpec, ...]
@@ -49,7 +49,7 @@ class Servers:
         )
 
 
-def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE) -> Servers:
+def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE) -> ReadyServers:
     """The recipe's servers; those of `default` where it names no `mcp.json`."""
     tools = recipe.tools
     path = tools.mcp or default
@@ -64,7 +64,7 @@ def load_servers(
     live: Collection[str] = (),
     live_writes: Collection[str] = (),
     variables: Mapping[str, str] | None = None,
-) -> Servers:
+) -> ReadyServers:
     """Read an `mcp.json` and settle the backend of each server of ours; ValueError for the user's mistakes.
 
     `live` and `live_writes` are names of the file, as in `tools.live` and `tools.live_writes`.
@@ -90,7 +90,7 @@ def load_servers(
         if spec.name not in alive and (key := _key_of(ours.get(spec.name)))
         if spec.env.get(key) or variables.get(key)
     }
-    return Servers(tuple(spec for spec, _ in found), servers, unused, file.mistakes)
+    return ReadyServers(tuple(spec for spec, _ in found), servers, unused, file.mistakes)
 
 
 def served_name(spec: ServerSpec) -> str | None:

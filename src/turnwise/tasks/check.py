@@ -74,7 +74,7 @@ class _Shelf:
     def is_offered(self, task: Task, tool: Tool) -> bool:
         """Whether the task's episode has this tool; a task that names no servers leaves it open."""
         on_server = not task.servers or tool.server in task.servers
-        return on_server and (task.tools is None or any(_matches(tool, each) for each in task.tools))
+        return on_server and (task.tools is None or any(_matches(tool, one_tool) for one_tool in task.tools))
 
 
 def _matches(tool: Tool, pattern: str) -> bool:

@@ -34,7 +34,7 @@ class Schedule:
         for _, mixture in self.points:
             _check_mixture(mixture)
 
-    def mixture(self, state: "State", step: int) -> Mixture:
+    def mixture(self, state: "CurriculumState", step: int) -> Mixture:
         after = next((index for index, (at, _) in enumerate(self.points) if at > step), None)
         if after is None:
             return self.points[-1][1]
@@ -64,7 +64,7 @@ class BySuccess:
         if not 0 <= self.review < 1:
             raise ValueError(f"review: must be from 0 to below 1, got {self.review}")
 
-    def mixture(self, state: "State", step: int) -> Mixture:
+    def mixture(self, state: "CurriculumState", step: int) -> Mixture:
         shares = [0.0, 0.0, 0.0]
         shares[state.level] = 1.0 - self.review if state.level else 1.0
         for passed in range(state.level):
@@ -73,18 +73,18 @@ class BySuccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
+class ShuffledPasses:
     """Every task once, in a shuffled order, before any comes again; difficulty plays no part."""
 
     tasks_per_step: int
     """A step that ends one pass and begins the next never has a task twice."""
 
 
-Curriculum = Schedule | BySuccess | Passes
+Curriculum = Schedule | BySuccess | ShuffledPasses
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CurriculumState:
     """Where a curriculum stands; JSON keeps it exactly."""
 
     seed: int = 0
@@ -108,11 +108,11 @@ class State:
         }
 
 
-def state_of(saved: Mapping[str, Any]) -> State:
+def state_of(saved: Mapping[str, Any]) -> CurriculumState:
     """The state that `as_json` gave."""
     easy, medium, hard = saved["epochs"]
     first, second, third = saved["cursors"]
-    return State(
+    return CurriculumState(
         seed=saved["seed"],
         num_drawn=saved["num_drawn"],
         level=saved["level"],
@@ -123,8 +123,8 @@ def state_of(saved: Mapping[str, Any]) -> State:
 
 
 def draw(
-    tasks: Sequence[Task], curriculum: Curriculum, state: State, *, step: int, count: int
-) -> tuple[tuple[Task, ...], State]:
+    tasks: Sequence[Task], curriculum: Curriculum, state: CurriculumState, *, step: int, count: int
+) -> tuple[tuple[Task, ...], CurriculumState]:
     """The next `count` tasks. Each level's tasks all come once, in a shuffled order, before any comes again.
 
     A level without tasks gives its share to the others; if none that has a share has tasks, the easiest
@@ -132,7 +132,7 @@ def draw(
     """
     if not tasks:
         raise ValueError("tasks: there are none to draw from")
-    if isinstance(curriculum, Passes):
+    if isinstance(curriculum, ShuffledPasses):
         return _next_of_passes(tasks, curriculum, state, count)
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
     if isinstance(curriculum, BySuccess):
@@ -152,8 +152,8 @@ def draw(
 
 
 def _next_of_passes(
-    tasks: Sequence[Task], curriculum: Passes, state: State, count: int
-) -> tuple[tuple[Task, ...], State]:
+    tasks: Sequence[Task], curriculum: ShuffledPasses, state: CurriculumState, count: int
+) -> tuple[tuple[Task, ...], CurriculumState]:
     drawn = []
     for position in range(state.num_drawn, state.num_drawn + count):
         epoch, place = divmod(position, len(tasks))
@@ -172,10 +172,10 @@ def _pass_order(seed: int, epoch: int, num_tasks: int, tasks_per_step: int) -> t
     while first * num_tasks % tasks_per_step:
         first -= 1  # to a pass that began with a step: its order depends on no other
     order = _shuffled(f"{seed}/pass/{first}", num_tasks)
-    for each in range(first + 1, epoch + 1):
-        num_before = each * num_tasks % tasks_per_step
+    for number in range(first + 1, epoch + 1):
+        num_before = number * num_tasks % tasks_per_step
         before = set(order[num_tasks - num_before :])
-        shuffled = _shuffled(f"{seed}/pass/{each}", num_tasks)
+        shuffled = _shuffled(f"{seed}/pass/{number}", num_tasks)
         begin = [index for index in shuffled if index not in before][: tasks_per_step - num_before]
         begun = set(begin)
         order = [*begin, *(index for index in shuffled if index not in begun)]
@@ -189,7 +189,9 @@ def _shuffled(seed: str, size: int) -> list[int]:
     return sorted(range(size), key=lambda index: keys[index])
 
 
-def note(curriculum: Curriculum, state: State, difficulty: Difficulty, is_success: bool) -> State:
+def note(
+    curriculum: Curriculum, state: CurriculumState, difficulty: Difficulty, is_success: bool
+) -> CurriculumState:
     """Count an episode's outcome; only those of the level being learned can promote."""
     if not isinstance(curriculum, BySuccess) or difficulty is not LEVELS[state.level]:
         return state
@@ -206,13 +208,13 @@ def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) 
     A curriculum by success is at step 0 for as long as it does not promote, so every level is looked at.
     """
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
-    if isinstance(curriculum, Passes):
+    if isinstance(curriculum, ShuffledPasses):
         return len(tasks), 0
     if isinstance(curriculum, BySuccess):
-        states = [(0, _past_empty(State(level=level), pools)) for level in range(len(LEVELS))]
+        states = [(0, _past_empty(CurriculumState(level=level), pools)) for level in range(len(LEVELS))]
     else:
         last = curriculum.points[-1][0]
-        states = [(step, State()) for step in range(min(num_steps, last + 1))]
+        states = [(step, CurriculumState()) for step in range(min(num_steps, last + 1))]
     counts = []
     for step, state in states:
         shares = _usable(curriculum.mixture(state, step), pools)
@@ -224,13 +226,13 @@ def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) 
 def curriculum_of(recipe: Recipe) -> Curriculum:
     config = recipe.curriculum
     if recipe.run.num_epochs is not None:
-        return Passes(recipe.run.tasks_per_step)
+        return ShuffledPasses(recipe.run.tasks_per_step)
     if config.kind == "success":
         return BySuccess(config.threshold, config.window, config.review)
     return Schedule(config.points) if config.kind == "schedule" else Schedule()
 
 
-def _past_empty(state: State, pools: Sequence[Sequence[Task]]) -> State:
+def _past_empty(state: CurriculumState, pools: Sequence[Sequence[Task]]) -> CurriculumState:
     """A level that has no tasks cannot be passed by playing: go on to the next that has some."""
     level = next((level for level in range(state.level, len(pools)) if pools[level]), state.level)
     return state if level == state.level else replace(state, level=level, recent=())
@@ -241,7 +243,7 @@ def _check_mixture(mixture: Mixture) -> None:
         raise ValueError(f"points: a mixture is three shares from 0, not all 0, got {mixture}")
 
 
-def _order(pool: Sequence[Task], level: int, state: State) -> list[int]:
+def _order(pool: Sequence[Task], level: int, state: CurriculumState) -> list[int]:
     """This epoch's order of a level."""
     return _shuffled(f"{state.seed}/epoch/{level}/{state.epochs[level]}", len(pool))
 
@@ -264,7 +266,7 @@ def _pick(shares: Sequence[float], chance: float) -> int:
     return max(level for level, share in enumerate(shares) if share > 0)
 
 
-def _advance(state: State, level: int, size: int) -> State:
+def _advance(state: CurriculumState, level: int, size: int) -> CurriculumState:
     cursor = state.cursors[level] + 1
     is_over = cursor == size
     cursors, epochs = list(state.cursors), list(state.epochs)

@@ -1,11 +1,11 @@
-"""The facts of a world that tasks are made from; the embedded servers' `Market` has them all."""
+"""The facts of a world that tasks are made from; the embedded servers' `MarketFacts` has them all."""
 
 from collections.abc import Sequence
 from datetime import date
 from typing import Protocol
 
 
-class Company(Protocol):
+class CompanyFacts(Protocol):
     """What does not change while the market trades."""
 
     @property
@@ -28,7 +28,7 @@ class Company(Protocol):
     def employees(self) -> int: ...
 
 
-class Quote(Protocol):
+class QuoteFacts(Protocol):
     """A session's prices; the change is from the session before."""
 
     @property
@@ -49,7 +49,7 @@ class Quote(Protocol):
     def previous_close(self) -> float: ...
 
 
-class Bar(Protocol):
+class BarFacts(Protocol):
     """One session's prices and volume."""
 
     @property
@@ -81,12 +81,12 @@ class Statement(Protocol):
     def net_income(self) -> int: ...
 
 
-class Market(Protocol):
+class MarketFacts(Protocol):
     """The lookups that families draw from and check their plans against."""
 
-    def companies(self) -> Sequence[Company]: ...
-    def quote(self, symbol: str) -> Quote: ...
-    def daily_bars(self, symbol: str) -> Sequence[Bar]:
+    def companies(self) -> Sequence[CompanyFacts]: ...
+    def quote(self, symbol: str) -> QuoteFacts: ...
+    def daily_bars(self, symbol: str) -> Sequence[BarFacts]:
         """Oldest first; the last one is the last session."""
         ...
 
@@ -94,5 +94,5 @@ class Market(Protocol):
         """Newest first."""
         ...
 
-    def gainers(self) -> Sequence[Quote]: ...
-    def losers(self) -> Sequence[Quote]: ...
+    def gainers(self) -> Sequence[QuoteFacts]: ...
+    def losers(self) -> Sequence[QuoteFacts]: ...

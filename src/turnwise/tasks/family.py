@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from turnwise.tasks.facts import Company, Market
+from turnwise.tasks.facts import CompanyFacts, MarketFacts
 from turnwise.types import Answer, Difficulty, ExpectedWrite, Matcher, StateProbe
 
 T = TypeVar("T")
@@ -23,16 +23,16 @@ Results = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PlanStep:
     """One call of a plan; its arguments may depend on what earlier calls gave."""
 
     tool: str
     arguments: Callable[[Results], Mapping[str, Any]]
 
 
-def call(tool: str, /, **arguments: Any) -> Step:
+def call(tool: str, /, **arguments: Any) -> PlanStep:
     """A step whose arguments are known from the start."""
-    return Step(tool, lambda _: arguments)
+    return PlanStep(tool, lambda _: arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Case:
     """What fills the phrasing."""
     form: str
     """How to answer: short, so that it can be checked."""
-    turns: tuple[tuple[Step, ...], ...]
+    turns: tuple[tuple[PlanStep, ...], ...]
     """The plan: the calls of each turn."""
     conclude: Callable[[Results], Conclusion]
     known: str | float | None = None
@@ -61,7 +61,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class SlackChannel:
     """A Slack channel as the tools show it to a fresh episode."""
 
     id: str
@@ -74,9 +74,9 @@ class Channel:
 class Material:
     """What a case may be drawn from: the companies of one split, and chance."""
 
-    market: Market
-    companies: Sequence[Company]
-    channels: Sequence[Channel]
+    market: MarketFacts
+    companies: Sequence[CompanyFacts]
+    channels: Sequence[SlackChannel]
     chance: random.Random
 
     def pick(self, items: Sequence[T]) -> T:

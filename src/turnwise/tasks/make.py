@@ -14,10 +14,19 @@ from fnmatch import fnmatchcase
 from typing import Protocol
 
 from turnwise.protocols import Toolbox
-from turnwise.tasks.facts import Market
+from turnwise.tasks.facts import MarketFacts
 from turnwise.tasks.families import FAMILIES
-from turnwise.tasks.family import HISTORY_LIMIT, SPLITS, Case, Channel, Conclusion, Family, Material, split_of
-from turnwise.tasks.plan import PlanFailed, Played, answers_to, changes, follow, holds
+from turnwise.tasks.family import (
+    HISTORY_LIMIT,
+    SPLITS,
+    Case,
+    Conclusion,
+    Family,
+    Material,
+    SlackChannel,
+    split_of,
+)
+from turnwise.tasks.plan import PlanFailed, PlanRun, answers_to, changes, follow, holds
 from turnwise.tasks.worlds import EMBEDDED_WORLD
 from turnwise.types import ExpectedWrite, Message, Task, ToolCall, Truth
 
@@ -33,7 +42,7 @@ class Lease(Protocol):
     ) -> AbstractAsyncContextManager[Toolbox]: ...
 
 
-class Mismatch(Exception):
+class WorldMismatch(Exception):
     """The tools and the world they stand for say different things: no task can be trusted."""
 
 
@@ -68,7 +77,7 @@ class _Draft:
 
 
 async def make_tasks(
-    market: Market,
+    market: MarketFacts,
     lease: Lease,
     counts: Mapping[str, int],
     *,
@@ -115,15 +124,15 @@ async def make_tasks(
     )
 
 
-async def _survey(lease: Lease) -> tuple[Channel, ...]:
+async def _survey(lease: Lease) -> tuple[SlackChannel, ...]:
     """The channels as a fresh episode sees them: tasks can only be about what is there."""
     async with lease(["slack"], "survey") as toolbox:
         [listed] = await answers_to([ToolCall("list", "list_slack_channels", {})], toolbox)
-        channels: list[Channel] = []
+        channels: list[SlackChannel] = []
         for row in json.loads(listed.content):
             asked = {"channel_id": row["id"], "limit": HISTORY_LIMIT}
             [history] = await answers_to([ToolCall("read", "get_slack_channel_history", asked)], toolbox)
-            channels.append(Channel(row["id"], row["name"], _texts(history.content)))
+            channels.append(SlackChannel(row["id"], row["name"], _texts(history.content)))
     return tuple(channels)
 
 
@@ -136,8 +145,8 @@ def _texts(history: str) -> tuple[str, ...]:
 
 
 def _drafts(
-    market: Market,
-    channels: Sequence[Channel],
+    market: MarketFacts,
+    channels: Sequence[SlackChannel],
     counts: Mapping[str, int],
     seed: int,
     families: Mapping[str, Family],
@@ -207,7 +216,7 @@ def _fits(name: str, patterns: Sequence[str] | None) -> bool:
     return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-async def _require_state(played: Played, toolbox: Toolbox) -> None:
+async def _require_state(played: PlanRun, toolbox: Toolbox) -> None:
     """What the truth says was changed is what the plan changed, and the server shows it."""
     made = changes(played, toolbox)
     expected = played.conclusion.writes
@@ -231,12 +240,12 @@ def _require_known(draft: _Draft, conclusion: Conclusion) -> None:
     else:
         is_same = math.isclose(known, value, rel_tol=1e-9, abs_tol=1e-9)
     if not is_same:
-        raise Mismatch(
+        raise WorldMismatch(
             f"{draft.task_id}: the tools say {value!r}, the world says {known!r}, to: {draft.prompt}"
         )
 
 
-def _task(draft: _Draft, played: Played, servers: tuple[str, ...], tools: Sequence[str] | None) -> Task:
+def _task(draft: _Draft, played: PlanRun, servers: tuple[str, ...], tools: Sequence[str] | None) -> Task:
     plan_tools = [step.tool for steps in draft.case.turns for step in steps]
     conclusion = played.conclusion
     return Task(

@@ -19,14 +19,14 @@ class ToolsDown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlanRun:
     """A plan carried out once, in one lease."""
 
     demonstration: tuple[DemoTurn, ...]
     conclusion: Conclusion
 
 
-async def follow(case: Case, toolbox: Toolbox) -> Played:
+async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
     """Make the plan's calls, turn by turn, and draw the conclusion."""
     turns: list[DemoTurn] = []
     results: list[Any] = []
@@ -42,7 +42,7 @@ async def follow(case: Case, toolbox: Toolbox) -> Played:
         kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
         turns.append(DemoTurn("", tuple(calls), kept))
     conclusion = _read(case.conclude, results)
-    return Played((*turns, DemoTurn(conclusion.text)), conclusion)
+    return PlanRun((*turns, DemoTurn(conclusion.text)), conclusion)
 
 
 async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
@@ -51,7 +51,7 @@ async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
     return not answer.is_error and probe.contains in answer.content
 
 
-def changes(played: Played, toolbox: Toolbox) -> list[ToolCall]:
+def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:
     """The calls of a plan that went to tools which may change something."""
     writers = {tool.name for tool in toolbox.tools if not tool.is_read_only}
     return [call for turn in played.demonstration for call in turn.calls if call.name in writers]

@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from turnwise.tracking.records import Called, Episode, Said
+from turnwise.tracking.records import CallRecord, EpisodeRecord, Said
 from turnwise.types import Fault, Group, Reward, ToolCall, Trajectory, Turn
 
 MAX_CHARS = 8_000
@@ -21,14 +21,14 @@ def first_of(groups: Iterable[Group], most: int) -> tuple[Scored, ...]:
     return tuple(itertools.islice(pairs, most))
 
 
-def episodes_of(scored: Sequence[Scored], is_success: IsSuccess) -> tuple[Episode, ...]:
+def episodes_of(scored: Sequence[Scored], is_success: IsSuccess) -> tuple[EpisodeRecord, ...]:
     return tuple(
         _episode(trajectory, reward, is_success(trajectory, reward)) for trajectory, reward in scored
     )
 
 
-def _episode(trajectory: Trajectory, reward: Reward, is_success: bool) -> Episode:
-    return Episode(
+def _episode(trajectory: Trajectory, reward: Reward, is_success: bool) -> EpisodeRecord:
+    return EpisodeRecord(
         id=tidy(trajectory.episode_id),
         task_id=tidy(trajectory.task.id),
         family=tidy(trajectory.task.family),
@@ -69,8 +69,8 @@ def _words(turn: Turn) -> str:
     return "\n\n".join(part for part in (parsed.reasoning, parsed.text, error) if part)
 
 
-def _called(call: ToolCall) -> Called:
-    return Called(tidy(call.id), tidy(call.name), tidy(json.dumps(dict(call.arguments), default=str)))
+def _called(call: ToolCall) -> CallRecord:
+    return CallRecord(tidy(call.id), tidy(call.name), tidy(json.dumps(dict(call.arguments), default=str)))
 
 
 def tidy(text: str) -> str:
@@ -81,7 +81,7 @@ def tidy(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def transcript(episode: Episode) -> str:
+def transcript(episode: EpisodeRecord) -> str:
     outcome = "success" if episode.is_success else "no success"
     parts = ", ".join(f"{name} {value:g}" for name, value in episode.parts.items())
     head = (

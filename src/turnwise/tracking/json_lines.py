@@ -10,7 +10,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.regular_files import MAX_LINE_BYTES, Damaged, lines_from, open_to_append
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class Lines:
         kept = [line for line in lines if self._is_before(line, num_steps)]
         if len(kept) < len(lines):
             self._file.close()
-            write_whole(self._path, b"".join(line + b"\n" for line in kept))
+            write_atomically(self._path, b"".join(line + b"\n" for line in kept))
             self._file = open_to_append(self._path)
 
     def _is_before(self, line: bytes, num_steps: int) -> bool:
@@ -66,9 +66,9 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(each) for each in value]
+        return [plain(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -26,7 +26,7 @@ _ANY: TypeAdapter[object] = TypeAdapter(object)
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiting:
+class _QueuedRecord:
     """A record to be, made only when its turn has come, and how much of the room it takes."""
 
     make: Callable[[], Record]
@@ -52,7 +52,7 @@ class Outbox:
         self._start = start
         self._variables = variables
         self._changed = threading.Condition()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_QueuedRecord] = deque()
         self._room = start.config.max_waiting
         self._counts = _Counts()
         self._why = ""  # it has failed
@@ -73,7 +73,7 @@ class Outbox:
                 is_first = self._counts.dropped == 1 and not self._is_over
             else:
                 self._room -= size
-                self._waiting.append(_Waiting(make, size))
+                self._waiting.append(_QueuedRecord(make, size))
                 is_first = False
                 self._changed.notify()
         if is_first:
@@ -185,7 +185,7 @@ class Outbox:
             pipe.write(line)
             pipe.flush()
 
-    def _take(self) -> _Waiting | None:
+    def _take(self) -> _QueuedRecord | None:
         """The next one; None when there will be no more."""
         with self._changed:
             while not (self._waiting or self._is_closing or self._is_over):

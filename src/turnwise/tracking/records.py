@@ -8,7 +8,7 @@ from pydantic import Field
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallRecord:
     """A tool call as the model made it; the arguments are JSON."""
 
     id: str
@@ -22,7 +22,7 @@ class Said:
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
-    calls: tuple[Called, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
     """assistant: what it asked for."""
     name: str = ""
     """tool: whose result it is."""
@@ -32,7 +32,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Episode:
+class EpisodeRecord:
     """One episode to look at: what was asked, said and done, and what it earned."""
 
     id: str
@@ -57,11 +57,11 @@ class Episode:
     @property
     def question(self) -> str:
         """What the task asked for."""
-        return next((each.content for each in self.said if each.role == "user"), "")
+        return next((turn.content for turn in self.said if turn.role == "user"), "")
 
 
 @dataclass(frozen=True, slots=True)
-class Histogram:
+class HistogramRecord:
     """Counts between edges; the first and the last are of what lies below and above all edges."""
 
     edges: tuple[float, ...]
@@ -80,7 +80,7 @@ class Log:
 
     step: int
     metrics: Mapping[str, float]
-    histograms: Mapping[str, Histogram]
+    histograms: Mapping[str, HistogramRecord]
     record: Literal["log"] = "log"
 
 
@@ -89,7 +89,7 @@ class Episodes:
     """Some of one step's episodes."""
 
     step: int
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeRecord, ...]
     record: Literal["episodes"] = "episodes"
 
 
@@ -102,7 +102,7 @@ class Evaluation:
     model: str
     figures: Mapping[str, float]
     """Of all its episodes."""
-    episodes: tuple[Episode, ...]
+    episodes: tuple[EpisodeRecord, ...]
     """Some of them."""
     record: Literal["evaluation"] = "evaluation"
 

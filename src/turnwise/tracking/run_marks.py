@@ -67,7 +67,7 @@ def _sources(recipe: Recipe) -> list[Named]:
 
 
 def _digest(why: str, named: Iterable[Named]) -> str:
-    facts = sorted({(each.key, each.words) for each in named})
+    facts = sorted({(item.key, item.words) for item in named})
     return hashlib.sha256(json.dumps([why, facts]).encode()).hexdigest()
 
 

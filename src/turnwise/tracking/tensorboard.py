@@ -14,7 +14,7 @@ from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from turnwise.tracking.episodes import transcript
-from turnwise.tracking.records import Episode, Evaluation, Histogram
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord
 from turnwise.tracking.tracker import Start
 
 
@@ -30,7 +30,7 @@ class TensorboardTracker:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._write(step, *(Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()))
 
-    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+    def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None:
         edges = histogram.closed_edges
         proto = HistogramProto(
             min=edges[0],
@@ -41,7 +41,7 @@ class TensorboardTracker:
         )
         self._write(step, Summary.Value(tag=f"histogram/{name}", histo=proto))
 
-    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+    def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         shown = "\n\n---\n\n".join(_verbatim(transcript(episode)) for episode in episodes)
         self._write(step, _text("episodes", shown))
 

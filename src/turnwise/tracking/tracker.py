@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from turnwise.config import TrackerConfig
 from turnwise.config.requirements import is_installed
-from turnwise.tracking.records import Cut, Episode, Episodes, Evaluation, Histogram, Log, Record
+from turnwise.tracking.records import Cut, EpisodeRecord, Episodes, Evaluation, HistogramRecord, Log, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Tracker(Protocol):
         """Figures of a step; a step may come in several parts, and values may be NaN."""
         ...
 
-    def histogram(self, step: int, name: str, histogram: Histogram) -> None: ...
+    def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None: ...
 
-    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+    def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         """Some of a step's episodes. What is written in them may be hostile."""
         ...
 

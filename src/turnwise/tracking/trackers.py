@@ -11,7 +11,7 @@ from turnwise.config import Recipe, TrackerConfig
 from turnwise.tracking.environment import variables
 from turnwise.tracking.episodes import IsSuccess, Scored, episodes_of, first_of
 from turnwise.tracking.outbox import Outbox
-from turnwise.tracking.records import Cut, Episodes, Evaluation, Histogram, Log
+from turnwise.tracking.records import Cut, Episodes, Evaluation, HistogramRecord, Log
 from turnwise.tracking.tracker import Start, check
 from turnwise.types import Group
 
@@ -47,7 +47,8 @@ class Trackers:
         def make() -> Log:
             fired = {f"alarm/{alarm.name}": 1.0 for alarm in alarms}
             bins = {
-                name: Histogram(tuple(each.edges), tuple(each.counts)) for name, each in histograms.items()
+                name: HistogramRecord(tuple(histogram.edges), tuple(histogram.counts))
+                for name, histogram in histograms.items()
             }
             return Log(step, {**given, **fired}, bins)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import trackio
 
-from turnwise.tracking.records import Episode, Evaluation, Histogram, Said
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord, Said
 from turnwise.tracking.tracker import Start
 
 
@@ -30,11 +30,11 @@ class TrackioTracker:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._log(step, dict(metrics))
 
-    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+    def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None:
         bins = trackio.Histogram(np_histogram=(histogram.counts, histogram.closed_edges))
         self._log(step, {f"histogram/{name}": bins})
 
-    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+    def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         self._log(step, {"episodes": [_trace(episode) for episode in episodes]})
 
     def evaluation(self, evaluation: Evaluation) -> None:
@@ -56,10 +56,10 @@ class TrackioTracker:
             warnings.simplefilter("always")
             self._run.log(values, step=step)
         if warned:
-            raise ValueError("; ".join(str(each.message) for each in warned))
+            raise ValueError("; ".join(str(warning.message) for warning in warned))
 
 
-def _trace(episode: Episode) -> trackio.Trace:
+def _trace(episode: EpisodeRecord) -> trackio.Trace:
     return trackio.Trace(
         messages=[_message(said) for said in episode.said],
         metadata={

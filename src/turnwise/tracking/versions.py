@@ -28,8 +28,8 @@ def versions_now(seed: int) -> dict[str, Any]:
 
 def _packages() -> dict[str, str]:
     # read once each: a package's metadata is parsed anew whenever it is asked for
-    known = [each.metadata for each in importlib.metadata.distributions()]
-    return dict(sorted((each["Name"], each["Version"]) for each in known))
+    known = [distribution.metadata for distribution in importlib.metadata.distributions()]
+    return dict(sorted((distribution["Name"], distribution["Version"]) for distribution in known))
 
 
 def read_versions(path: Path) -> dict[str, Any]:

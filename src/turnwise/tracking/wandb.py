@@ -7,10 +7,10 @@ from pathlib import Path
 
 import wandb
 
-from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.regular_files import read_bytes
 from turnwise.tracking.episodes import transcript
-from turnwise.tracking.records import Episode, Evaluation, Histogram
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord
 from turnwise.tracking.tracker import Start
 
 _COLUMNS = {
@@ -75,11 +75,11 @@ class WandbTracker:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._run.log({"step": step, **metrics})
 
-    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+    def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None:
         bins = wandb.Histogram(np_histogram=(list(histogram.counts), list(histogram.closed_edges)))
         self._run.log({"step": step, f"histogram/{name}": bins})
 
-    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+    def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         self._run.log({"step": step, "episodes": _table(episodes)})
 
     def evaluation(self, evaluation: Evaluation) -> None:
@@ -111,7 +111,7 @@ class WandbTracker:
         return files
 
 
-def _table(episodes: Sequence[Episode]) -> wandb.Table:
+def _table(episodes: Sequence[EpisodeRecord]) -> wandb.Table:
     rows = [[value(episode) for value in _COLUMNS.values()] for episode in episodes]
     return wandb.Table(columns=list(_COLUMNS), data=rows)
 
@@ -121,7 +121,7 @@ def _run_id(folder: Path) -> str:
     file = folder / "wandb" / "id"
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
-        write_whole(file, uuid.uuid4().hex[:12].encode())
+        write_atomically(file, uuid.uuid4().hex[:12].encode())
     return read_bytes(file, 1_024).decode()
 
 

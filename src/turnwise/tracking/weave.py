@@ -7,7 +7,7 @@ from typing import Any
 
 import weave
 
-from turnwise.tracking.records import Episode, Evaluation, Histogram, Said
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord, Said
 from turnwise.tracking.tracker import Start
 
 
@@ -35,10 +35,10 @@ class WeaveTracker:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Weave keeps traces and evaluations; W&B, trackio and TensorBoard keep figures."""
 
-    def histogram(self, step: int, name: str, histogram: Histogram) -> None:
+    def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None:
         """The same."""
 
-    def episodes(self, step: int, episodes: Sequence[Episode]) -> None:
+    def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         for episode in episodes:
             call = weave.log_call(
                 "episode",
@@ -89,7 +89,7 @@ class _Complaints(logging.Handler):
         self.said.append(record.getMessage())
 
 
-def _outcome(episode: Episode) -> dict[str, Any]:
+def _outcome(episode: EpisodeRecord) -> dict[str, Any]:
     return {
         "answer": episode.answer,
         "success": episode.is_success,
@@ -107,7 +107,7 @@ def _outcome(episode: Episode) -> dict[str, Any]:
 def _log_turn(said: Said, before: Sequence[Said], parent: Any) -> None:
     """What the model said to all that was before, or what a tool gave for the call it answers."""
     if said.role == "tool":
-        asked = {call.id: call.arguments for each in before for call in each.calls}
+        asked = {call.id: call.arguments for handler in before for call in handler.calls}
         inputs: dict[str, Any] = {"tool": said.name, "arguments": asked.get(said.call_id, "")}
         output: dict[str, Any] = {
             "content": said.content,
@@ -115,7 +115,7 @@ def _log_turn(said: Said, before: Sequence[Said], parent: Any) -> None:
             "seconds": said.seconds,
         }
     else:
-        inputs = {"messages": [{"role": each.role, "content": each.content} for each in before]}
+        inputs = {"messages": [{"role": handler.role, "content": handler.content} for handler in before]}
         calls = [{"tool": call.name, "arguments": call.arguments} for call in said.calls]
         output = {"content": said.content, "calls": calls}
     kind = "tool_call" if said.role == "tool" else "model_turn"

@@ -11,7 +11,7 @@ from tests.servers.provider import LoopbackProvider
 from turnwise.mcp.serve import Handler, ToolError, Unavailable
 from turnwise.servers.contract import service_of
 from turnwise.servers.live import live_backend
-from turnwise.servers.live.http import Clock, Patience
+from turnwise.servers.live.http import Clock, ProviderPatience
 
 KEY = "sk-TOPSECRET-0123456789"
 KEYS = {
@@ -20,7 +20,7 @@ KEYS = {
     "tavily": "TAVILY_API_KEY",
     "slack": "SLACK_BOT_TOKEN",
 }
-PATIENCE = Patience()
+PATIENCE = ProviderPatience()
 START = datetime(2024, 11, 15, 15, 0, tzinfo=UTC)
 
 
@@ -52,7 +52,7 @@ def ask(
     tool: str,
     arguments: dict[str, Any] | None = None,
     *,
-    patience: Patience = PATIENCE,
+    patience: ProviderPatience = PATIENCE,
     clock: JumpingClock | None = None,
 ) -> Any:
     """Call one tool as the server would."""
@@ -63,7 +63,7 @@ def ask_all(
     provider: LoopbackProvider,
     calls: list[tuple[str, dict[str, Any]]],
     *,
-    patience: Patience = PATIENCE,
+    patience: ProviderPatience = PATIENCE,
     clock: JumpingClock | None = None,
 ) -> list[Any]:
     """Call tools one after the other on one backend."""
@@ -94,10 +94,10 @@ def refusals(provider: LoopbackProvider, calls: list[tuple[str, dict[str, Any]]]
 
 @contextlib.asynccontextmanager
 async def handlers_of(
-    provider: LoopbackProvider, tool: str, patience: Patience, clock: JumpingClock
+    provider: LoopbackProvider, tool: str, patience: ProviderPatience, clock: JumpingClock
 ) -> AsyncIterator[dict[str, Handler]]:
     """The handlers of the server that the tool belongs to, by tool."""
     name = "slack" if "slack" in tool else tool.split("_", maxsplit=1)[0]
     variables = environ(name, provider.url)
     async with live_backend(name, variables, patience=patience, clock=clock.clock()) as backend:
-        yield {each.name: each.handler for each in service_of(name, backend).tools}
+        yield {tool.name: tool.handler for tool in service_of(name, backend).tools}

@@ -7,7 +7,7 @@ import pytest
 from tests.servers.live.play import KEY, KEYS, environ
 from turnwise.servers.contract import contract, service_of
 from turnwise.servers.live import live_backend
-from turnwise.servers.live.http import Account
+from turnwise.servers.live.http import ProviderAccount
 from turnwise.servers.live.providers import ACCESS
 
 
@@ -51,5 +51,5 @@ def test_a_base_url_that_is_no_web_address_is_refused(url: str) -> None:
 
 
 def test_an_account_does_not_show_its_key() -> None:
-    account = Account(label="FMP", base_url="https://x.example", key_variable="FMP_API_KEY", key=KEY)
+    account = ProviderAccount(label="FMP", base_url="https://x.example", key_variable="FMP_API_KEY", key=KEY)
     assert KEY not in repr(account)

@@ -74,7 +74,7 @@ def shape(value: Any) -> Any:
 async def answer(server: str, tool: str, backend: Backend, variables: dict[str, str], words: Any) -> Any:
     may_write = backend is Backend.LIVE and tool in WRITES
     async with open_service(server, backend, variables, may_write=may_write) as service:
-        handler = next(each.handler for each in service.tools if each.name == tool)
+        handler = next(one_tool.handler for one_tool in service.tools if one_tool.name == tool)
         return await handler(words, "episode-1")
 
 

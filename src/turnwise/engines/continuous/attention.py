@@ -20,7 +20,7 @@ NAME = "turnwise_cascade"
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class CacheSegment:
     """Keys and values that some tokens of the step all see in full."""
 
     kv: torch.Tensor
@@ -41,7 +41,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AttentionStep:
     """All that the attention of one forward pass needs to know; made once, read by every layer."""
 
     num_rows: int
@@ -51,7 +51,7 @@ class Step:
     """Where each row's new token goes."""
     row_bias: torch.Tensor
     """[row, 1, 1, token]: -inf past each row's end."""
-    segments: tuple[Segment, ...]
+    segments: tuple[CacheSegment, ...]
     writes: tuple[Write, ...]
     fresh_bias: torch.Tensor | None
     """[1, 1, P, P] over P prompt tokens: -inf where not causal or of another chunk; None for one chunk."""
@@ -115,7 +115,7 @@ def cascade(
     query_HND: torch.Tensor,
     key_KND: torch.Tensor,
     value_KND: torch.Tensor,
-    step: Step,
+    step: AttentionStep,
     layer: int,
     scale: float,
 ) -> torch.Tensor:
@@ -156,7 +156,7 @@ def _attend_rows(
     query_HND: torch.Tensor,
     key_KND: torch.Tensor,
     value_KND: torch.Tensor,
-    step: Step,
+    step: AttentionStep,
     layer: int,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -200,7 +200,7 @@ def forward(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    cascade_step: Step | None = None,
+    cascade_step: AttentionStep | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """What transformers calls in every layer; without a step it is plain SDPA, so the model stays usable."""

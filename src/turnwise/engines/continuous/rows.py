@@ -12,7 +12,7 @@ def rounded(num_tokens: int) -> int:
     return -(-num_tokens // GRAIN) * GRAIN
 
 
-class Rows:
+class CacheRows:
     """Rows 0..n-1 are in use, always without a gap: what the running batch attends to is one slice."""
 
     def __init__(self, shape: KVShape) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from turnwise.engines.continuous.attention import Segment, Step, Write, fresh_bias, row_bias
+from turnwise.engines.continuous.attention import AttentionStep, CacheSegment, Write, fresh_bias, row_bias
 from turnwise.engines.continuous.request import Admitted, Request
-from turnwise.engines.continuous.rows import Rows, rounded
+from turnwise.engines.continuous.rows import CacheRows, rounded
 from turnwise.engines.continuous.sampler import sample
 from turnwise.engines.continuous.tree import KVShape, Node, PrefixTree
 from turnwise.protocols import EngineDown
@@ -62,7 +62,7 @@ class Scheduler:
         self._cache_tokens = cache_tokens
         self._prefill_chunk = prefill_chunk
         self._tree = PrefixTree(shape)
-        self._rows = Rows(shape)
+        self._rows = CacheRows(shape)
         self._waiting: deque[Request] = deque()
         self._prefilling: list[Admitted] = []
         self._running: list[Admitted] = []
@@ -94,7 +94,7 @@ class Scheduler:
 
     def abort(self) -> list[Request]:
         """Give up on all that has begun; the caller tells its askers."""
-        lost = [each.request for each in (*self._prefilling, *self._running)]
+        lost = [sequence.request for sequence in (*self._prefilling, *self._running)]
         self._prefilling, self._running = [], []
         self.forget()
         return lost
@@ -150,31 +150,35 @@ class Scheduler:
     def _block_size(self, length: int, *, num_more: int = 1) -> int:
         """Tokens the rows would take if all admitted requests and `num_more` had one of at least `length`."""
         num_rows = len(self._prefilling) + len(self._running) + num_more
-        needed = max([length, *(rounded(each.request.own_length) for each in self._prefilling)])
+        needed = max([length, *(rounded(sequence.request.own_length) for sequence in self._prefilling)])
         return max(self._rows.num_rows, num_rows) * max(self._rows.length, needed)
 
     def _join(self) -> None:
         """Move requests whose prompt is computed to the running rows."""
-        ready = [each for each in self._prefilling if all(node.is_complete for node in each.anchor.path())]
-        for each in ready:
-            request = each.request
-            anchor = self._choose_anchor(each.anchor)
+        ready = [
+            sequence
+            for sequence in self._prefilling
+            if all(node.is_complete for node in sequence.anchor.path())
+        ]
+        for sequence in ready:
+            request = sequence.request
+            anchor = self._choose_anchor(sequence.anchor)
             length = rounded(len(request.prompt_ids) - anchor.end + request.sampling.max_tokens)
             if self._tree.num_pinned + self._block_size(length, num_more=0) > self._cache_tokens:
-                anchor, length = each.anchor, rounded(request.own_length)
+                anchor, length = sequence.anchor, rounded(request.own_length)
             self._make_row(length)
             row = len(self._running)
-            for node in each.anchor.path():
+            for node in sequence.anchor.path():
                 if node.start < anchor.end:
                     break
                 assert node.kv is not None
                 self._rows.write(row, node.start - anchor.end, node.kv)
             self._tree.pin(anchor)
-            self._tree.unpin(each.anchor)
-            each.anchor = anchor
+            self._tree.unpin(sequence.anchor)
+            sequence.anchor = anchor
             request.num_fed = len(request.prompt_ids) - 1
-            self._prefilling.remove(each)
-            self._running.append(each)
+            self._prefilling.remove(sequence)
+            self._running.append(sequence)
 
     def _choose_anchor(self, leaf: Node) -> Node:
         """The deepest node worth attending to in place; what comes after it is copied into the row."""
@@ -202,8 +206,8 @@ class Scheduler:
         """The first uncomputed tokens of every path, oldest request first, as far as the budget goes."""
         chunks: dict[Node, Chunk] = {}
         budget = self._prefill_chunk
-        for each in self._prefilling:
-            todo = [node for node in each.anchor.path() if not node.is_complete]
+        for sequence in self._prefilling:
+            todo = [node for node in sequence.anchor.path() if not node.is_complete]
             if not todo or todo[-1] in chunks:
                 continue
             node = todo[-1]
@@ -215,7 +219,7 @@ class Scheduler:
         return list(chunks.values())
 
     def _forward(self, chunks: list[Chunk]) -> torch.Tensor:
-        requests = [each.request for each in self._running]
+        requests = [sequence.request for sequence in self._running]
         ids = [request.ids[request.num_fed] for request in requests]
         positions = [request.num_fed for request in requests]
         for chunk in chunks:
@@ -234,8 +238,8 @@ class Scheduler:
         logits: torch.Tensor = output.logits[0]
         return logits
 
-    def _plan(self, chunks: list[Chunk], num_tokens: int) -> Step:
-        ends = [each.request.num_fed - each.anchor.end for each in self._running]
+    def _plan(self, chunks: list[Chunk], num_tokens: int) -> AttentionStep:
+        ends = [sequence.request.num_fed - sequence.anchor.end for sequence in self._running]
         count, longest = len(ends), max(ends, default=-1) + 1
         writes = []
         first = count
@@ -243,7 +247,7 @@ class Scheduler:
             length = chunk.stop - chunk.start
             writes.append(Write(self._tree.room_for(chunk.node), chunk.start, first, length))
             first += length
-        return Step(
+        return AttentionStep(
             num_rows=count,
             rows=self._rows.block[:, :, :count, :, :longest],
             row_ends=torch.tensor(ends, dtype=torch.long, device=self._device),
@@ -253,11 +257,11 @@ class Scheduler:
             fresh_bias=fresh_bias([write.length for write in writes], self._device),
         )
 
-    def _segments(self, chunks: list[Chunk], num_tokens: int) -> Iterator[Segment]:
+    def _segments(self, chunks: list[Chunk], num_tokens: int) -> Iterator[CacheSegment]:
         """Every node in use, with the tokens of the step that see all of it."""
         seers: dict[Node, list[int]] = {}
-        for row, each in enumerate(self._running):
-            for node in each.anchor.path():
+        for row, sequence in enumerate(self._running):
+            for node in sequence.anchor.path():
                 seers.setdefault(node, []).append(row)
         first = len(self._running)
         for chunk in chunks:
@@ -270,17 +274,17 @@ class Scheduler:
             assert node.kv is not None
             is_all = len(tokens_seen) == num_tokens
             index = None if is_all else torch.tensor(tokens_seen, device=self._device)
-            yield Segment(node.kv[:, :, :, : node.num_computed], index)
+            yield CacheSegment(node.kv[:, :, :, : node.num_computed], index)
 
     # --- going out ---------------------------------------------------------------------------------------
 
     def _take(self, logits: torch.Tensor) -> list[Outcome]:
         """Sample for every row; those that are done leave."""
-        ids, logprobs = sample(logits, [each.request.draw() for each in self._running])
+        ids, logprobs = sample(logits, [sequence.request.draw() for sequence in self._running])
         outcomes: list[Outcome] = []
         left = []
-        for row, each in enumerate(self._running):
-            request = each.request
+        for row, sequence in enumerate(self._running):
+            request = sequence.request
             request.num_fed += 1
             if not math.isfinite(logprobs[row]):
                 outcomes.append((request, EngineDown("the model gave logits that are not numbers")))
@@ -315,9 +319,9 @@ class Scheduler:
 
     def _drop_cancelled(self) -> None:
         self._waiting = deque(request for request in self._waiting if not request.is_cancelled)
-        for each in [each for each in self._prefilling if each.request.is_cancelled]:
-            self._prefilling.remove(each)
-            self._tree.unpin(each.anchor)
+        for sequence in [sequence for sequence in self._prefilling if sequence.request.is_cancelled]:
+            self._prefilling.remove(sequence)
+            self._tree.unpin(sequence.anchor)
         for row in reversed(range(len(self._running))):
             if self._running[row].request.is_cancelled:
                 self._leave(row)

@@ -100,7 +100,7 @@ class PrefixTree:
     def num_unpinned(self, ids: Sequence[int]) -> int:
         """How many tokens would become pinned if a request for `ids` were admitted."""
         node, depth = self.find(ids)
-        pinned = next((min(each.end, depth) for each in node.path() if each.num_users), 0)
+        pinned = next((min(ancestor.end, depth) for ancestor in node.path() if ancestor.num_users), 0)
         return len(ids) - pinned
 
     def insert(self, ids: Sequence[int]) -> Node:
@@ -131,26 +131,26 @@ class PrefixTree:
             self._add(node, tuple(ids[depth:]), kv[:, :, :, depth : len(ids)].clone())
 
     def pin(self, node: Node) -> None:
-        for each in node.path():
-            if not each.num_users:
-                self.num_pinned += len(each.token_ids)
-            each.num_users += 1
+        for ancestor in node.path():
+            if not ancestor.num_users:
+                self.num_pinned += len(ancestor.token_ids)
+            ancestor.num_users += 1
 
     def unpin(self, node: Node) -> None:
         """Let go; what nobody waits for any more is not computed."""
-        for each in tuple(node.path()):
-            each.num_users -= 1
-            if not each.num_users:
-                self.num_pinned -= len(each.token_ids)
-                if not each.is_complete:
-                    self._remove(each)
+        for ancestor in tuple(node.path()):
+            ancestor.num_users -= 1
+            if not ancestor.num_users:
+                self.num_pinned -= len(ancestor.token_ids)
+                if not ancestor.is_complete:
+                    self._remove(ancestor)
 
     def forget(self, node: Node) -> None:
         """Drop this path as far up as nothing else needs it."""
-        for each in tuple(node.path()):
-            if each.num_users or each.children:
+        for ancestor in tuple(node.path()):
+            if ancestor.num_users or ancestor.children:
                 return
-            self._remove(each)
+            self._remove(ancestor)
 
     def shrink(self, num_tokens: int) -> bool:
         """Evict what was used longest ago until no more than `num_tokens` are held; False if it cannot."""
@@ -171,8 +171,8 @@ class PrefixTree:
 
     def _touch(self, node: Node) -> None:
         self._clock += 1
-        for each in node.path():
-            each.last_used = self._clock
+        for ancestor in node.path():
+            ancestor.last_used = self._clock
 
     def _add(self, parent: Node, ids: tuple[int, ...], kv: torch.Tensor | None) -> Node:
         node = Node(ids, parent.end, parent, kv, len(ids) if kv is not None else 0, last_used=self._clock)

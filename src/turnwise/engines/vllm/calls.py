@@ -87,7 +87,7 @@ def start(model: str, settings: VllmSettings) -> Any:
     engine_args, async_llm = import_vllm()
     options: dict[str, Any] = {"async_scheduling": torch.cuda.is_available()}
     if settings.lora_rank:
-        rank = next(each for each in LORA_RANKS if each >= settings.lora_rank)
+        rank = next(rank for rank in LORA_RANKS if rank >= settings.lora_rank)
         options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
     if not torch.cuda.is_available():
         # On a CPU a prompt read in parts, of a request with a seed, ends the process: each is read whole.

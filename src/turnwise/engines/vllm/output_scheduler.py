@@ -50,11 +50,11 @@ def _joined(outputs: list[Any]) -> Any:
     """The last one, with the tokens and log-probs of all."""
     first, last = outputs[0], outputs[-1]
     if len(outputs) > 1:
-        last.new_token_ids = [token for each in outputs for token in each.new_token_ids]
+        last.new_token_ids = [token for output in outputs for token in output.new_token_ids]
         last.prefill_stats = first.prefill_stats
-        found = [each.new_logprobs for each in outputs if each.new_logprobs is not None]
+        found = [output.new_logprobs for output in outputs if output.new_logprobs is not None]
         if found:
-            ids, logprobs, ranks = (np.concatenate(each) for each in list(zip(*found, strict=True))[:3])
+            ids, logprobs, ranks = (np.concatenate(arrays) for arrays in list(zip(*found, strict=True))[:3])
             last.new_logprobs = LogprobsLists(ids, logprobs, ranks)
     return last
 

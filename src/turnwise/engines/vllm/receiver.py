@@ -21,10 +21,10 @@ class Receiver:
         self.model_runner.reload_weights(weights_iterator=read_block(path, table))
 
     def held_bytes(self) -> dict[str, int]:
-        caches = {id(each): each for each in _tensors(getattr(self.model_runner, "kv_caches", ()))}
+        caches = {id(tensor): tensor for tensor in _tensors(getattr(self.model_runner, "kv_caches", ()))}
         held = {
             "weights": int(getattr(self.model_runner, "model_memory_usage", 0)),
-            "cache": sum(each.numel() * each.element_size() for each in caches.values()),
+            "cache": sum(cache.numel() * cache.element_size() for cache in caches.values()),
         }
         if torch.cuda.is_available():
             held["reserved"] = torch.cuda.memory_reserved()
@@ -54,4 +54,4 @@ def _end_after(watched: int, engine: int) -> None:
 def _tensors(found: Any) -> list[torch.Tensor]:
     if isinstance(found, torch.Tensor):
         return [found]
-    return [tensor for each in found for tensor in _tensors(each)]
+    return [tensor for part in found for tensor in _tensors(part)]

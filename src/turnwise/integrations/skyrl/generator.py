@@ -18,9 +18,9 @@ from typing import Any
 from skyrl.train.generators.base import GeneratorInput, GeneratorInterface, GeneratorOutput
 from skyrl.train.generators.utils import get_rollout_metrics
 
-from turnwise.integrations.skyrl.player import Order, Outcome, Players
+from turnwise.integrations.skyrl.player import Order, OrderOutcome, Players
 from turnwise.integrations.skyrl.rows import Row, blank_row, mean_reward, rows_of
-from turnwise.rollout.collector import CollectionFailed, Plan, step_seed
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, step_seed
 from turnwise.tasks.rows import task_of
 from turnwise.types import Stop, Task
 
@@ -119,10 +119,10 @@ class TurnwiseGenerator(GeneratorInterface):
             task.id: tuple(others[number :: len(tasks)][:NUM_SPARES]) for number, task in enumerate(tasks)
         }
 
-    def _count_masked(self, outcome: Outcome) -> None:
+    def _count_masked(self, outcome: OrderOutcome) -> None:
         """Raise CollectionFailed after too many consecutive lost groups."""
         self._num_masked_in_a_row = 0 if outcome.group is not None else self._num_masked_in_a_row + 1
-        if self._num_masked_in_a_row >= Plan().max_dropped_in_a_row:
+        if self._num_masked_in_a_row >= CollectionPlan().max_dropped_in_a_row:
             text = f"{self._num_masked_in_a_row} groups in a row were lost to infrastructure; the last one: "
             raise CollectionFailed(text + outcome.message)
 
@@ -175,7 +175,7 @@ def _output(batch: GeneratorInput, rows: Sequence[Row], own_metrics: Mapping[str
     return output
 
 
-def _metrics(requests: Sequence[GroupRequest], outcomes: Sequence[Outcome]) -> dict[str, float]:
+def _metrics(requests: Sequence[GroupRequest], outcomes: Sequence[OrderOutcome]) -> dict[str, float]:
     """The metrics of a batch; SkyRL sums them over batches by their names."""
     failures: Counter[Stop] = sum((outcome.failures for outcome in outcomes), Counter())
     refilled = [

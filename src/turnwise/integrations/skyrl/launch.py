@@ -37,7 +37,7 @@ def launch(recipe: Recipe, name: str, *, say: Callable[[str], None]) -> None:
     run_on_ray(recipe, config)
 
 
-def foretell(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
+def preview(recipe: Recipe, name: str) -> tuple[list[str], list[str]]:
     """Preview `launch` without starting anything: what it would print and pass to SkyRL, and the problems.
 
     ValueError if the recipe cannot be translated.

@@ -38,7 +38,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class OrderOutcome:
     """The result of an order."""
 
     group: Group | None
@@ -56,7 +56,7 @@ class Outcome:
 class Players(Protocol):
     """Plays orders: a `Player` in this process, or `workers.Workers` on a cluster."""
 
-    async def play(self, order: Order) -> Outcome: ...
+    async def play(self, order: Order) -> OrderOutcome: ...
 
     async def close(self) -> None: ...
 
@@ -72,9 +72,9 @@ class Player:
         self._model = model
         self._numbers = itertools.count()
         self._pace = Slots(recipe.rollout.num_parallel_episodes).pace()
-        self._servers = Servers(recipe, num_workers)
+        self._servers = RecipeServers(recipe, num_workers)
 
-    async def play(self, order: Order) -> Outcome:
+    async def play(self, order: Order) -> OrderOutcome:
         """Play one order; ValueError for a user's mistake, while infrastructure faults are in the outcome."""
         bench = await self._servers.bench()
         # the same task may be played twice at the same time, once as the spare of another task
@@ -92,7 +92,7 @@ class Player:
             message = str(error)
         progress = collector.progress
         group = played[0] if played else None
-        return Outcome(group, progress.failures, message, progress.num_calls, progress.num_successes)
+        return OrderOutcome(group, progress.failures, message, progress.num_calls, progress.num_successes)
 
     async def close(self) -> None:
         """Close the servers; all orders must have ended."""
@@ -126,7 +126,7 @@ class Player:
         return play_one
 
 
-class Servers:
+class RecipeServers:
     """The tools and rewards of a recipe, opened on first use, until closed or until the event loop ends."""
 
     def __init__(self, recipe: Recipe, num_workers: int = 1) -> None:

@@ -15,7 +15,7 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from turnwise.config import Recipe
-from turnwise.integrations.skyrl.player import Order, Outcome, Player
+from turnwise.integrations.skyrl.player import Order, OrderOutcome, Player
 from turnwise.rollout.collector import CollectionFailed
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class Workers:
         ]
         self._num_open = Counter(dict.fromkeys(range(num_workers), 0))
 
-    async def play(self, order: Order) -> Outcome:
+    async def play(self, order: Order) -> OrderOutcome:
         """Play one order; CollectionFailed if its workers keep dying."""
         last, num_resent, deadline = -1, 0, math.inf
         while time.monotonic() < deadline:
             number = min(self._num_open, key=lambda actor: (actor == last, self._num_open[actor]))
             self._num_open[number] += 1
             try:
-                outcome: Outcome = await self.actors[number].play.remote(order)
+                outcome: OrderOutcome = await self.actors[number].play.remote(order)
             except RayTaskError as error:
                 raise error.cause from None  # the error of the player, unwrapped
             except RayActorError:  # died, or not restarted yet

@@ -247,7 +247,7 @@ def _close_on(market: Market, question: Question, company: Company) -> str:
 
 
 def _superlative(market: Market, question: Question) -> str | None:
-    measure = next((each for each in MEASURES if re.search(each.pattern, question.text)), None)
+    measure = next((measure for measure in MEASURES if re.search(measure.pattern, question.text)), None)
     pool: Sequence[Company] = question.companies or question.group
     if measure is None or not pool:
         return None

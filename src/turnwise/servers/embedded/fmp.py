@@ -69,7 +69,7 @@ class EmbeddedFmp:
         found = statements(company.symbol)
         if not found:
             raise ToolError(f"{company.symbol} ({company.name}) is no company: it has no income statements")
-        return [_statement(each) for each in found[: read_limit(limit)]]
+        return [_statement(statement) for statement in found[: read_limit(limit)]]
 
     async def fmp_get_market_gainers(self, limit: object) -> list[Row]:
         return [_mover(quote) for quote in self._market.gainers()[: read_limit(limit)]]
@@ -81,8 +81,8 @@ class EmbeddedFmp:
         count = read_limit(limit)
         found = find_companies(self._market, read_text(query, "query"))
         return [
-            {"symbol": each.symbol, "name": each.name, "currency": "USD", "exchange": each.exchange}
-            for each in found[:count]
+            {"symbol": company.symbol, "name": company.name, "currency": "USD", "exchange": company.exchange}
+            for company in found[:count]
         ]
 
     async def fmp_get_stock_news(self, limit: object, tickers: object = None) -> list[Row]:

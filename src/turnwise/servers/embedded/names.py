@@ -33,7 +33,7 @@ def nearest(companies: Sequence[Company], symbol: str) -> list[Company]:
     """Companies with a symbol spelt somewhat like this one, most alike first."""
     by_symbol = {company.symbol: company for company in companies}
     found = difflib.get_close_matches(symbol[:MAX_TYPED], by_symbol, n=3, cutoff=0.4)
-    return [by_symbol[each] for each in found]
+    return [by_symbol[word] for word in found]
 
 
 def fit(symbol: str, name: str, typed: str) -> int:

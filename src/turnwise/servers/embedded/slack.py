@@ -49,13 +49,21 @@ class EmbeddedSlack:
         self._database.executescript(SCHEMA)
         self._database.executemany(
             "INSERT INTO message VALUES (NULL, ?, ?, ?, ?)",
-            ((each.channel_id, each.user_id, each.text, each.ts) for each in self._workspace.messages),
+            (
+                (message.channel_id, message.user_id, message.text, message.ts)
+                for message in self._workspace.messages
+            ),
         )
 
     async def list_slack_channels(self, episode: str) -> list[Row]:
         return [
-            {"id": each.id, "name": each.name, "topic": each.topic, "num_members": len(each.member_ids)}
-            for each in self._workspace.channels
+            {
+                "id": channel.id,
+                "name": channel.name,
+                "topic": channel.topic,
+                "num_members": len(channel.member_ids),
+            }
+            for channel in self._workspace.channels
         ]
 
     async def send_slack_message(self, channel: object, message: object, episode: str) -> Row:
@@ -90,7 +98,7 @@ class EmbeddedSlack:
         text = read_text(value, name).strip()
         found = self._channels.get(text.upper()) or self._by_name.get(text.removeprefix("#").lower())
         if found is None:
-            known = ", ".join(f"{each.name} ({each.id})" for each in self._workspace.channels)
+            known = ", ".join(f"{channel.name} ({channel.id})" for channel in self._workspace.channels)
             raise ToolError(f"unknown channel {text[:40]!a}; the channels are {known}")
         return found
 

@@ -43,7 +43,7 @@ OFFICE_TALK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WorkspaceMember:
     """A person or bot of the workspace."""
 
     id: str
@@ -61,7 +61,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class SlackMessage:
     """A post; `ts` is Slack's: seconds since 1970 and a serial number, as text."""
 
     channel_id: str
@@ -74,10 +74,10 @@ class Message:
 class Workspace:
     """The template; `bot` is who the model posts as."""
 
-    bot: Member
-    members: Sequence[Member]
+    bot: WorkspaceMember
+    members: Sequence[WorkspaceMember]
     channels: Sequence[Channel]
-    messages: Sequence[Message]
+    messages: Sequence[SlackMessage]
 
 
 def make_workspace(market: Market) -> Workspace:
@@ -97,12 +97,12 @@ def make_workspace(market: Market) -> Workspace:
         "victor",
         "ana",
     )
-    members = [Member(_id("U", stream), name) for name in names]
+    members = [WorkspaceMember(_id("U", stream), name) for name in names]
     channels = [
         Channel(_id("C", stream), name, topic, tuple(member.id for member in _some(members, name, stream)))
         for name, topic in TOPICS
     ]
-    bot = Member(_id("U", stream), "turnwise")
+    bot = WorkspaceMember(_id("U", stream), "turnwise")
     messages = [message for channel in channels for message in _history(market, channel, stream)]
     return Workspace(bot, members, channels, messages)
 
@@ -111,12 +111,12 @@ def _id(kind: str, stream: Stream) -> str:
     return f"{kind}0" + "".join(stream.pick(ID_LETTERS) for _ in range(9))
 
 
-def _some(members: Sequence[Member], channel: str, stream: Stream) -> Sequence[Member]:
+def _some(members: Sequence[WorkspaceMember], channel: str, stream: Stream) -> Sequence[WorkspaceMember]:
     everyone = channel in ("general", "announcements")
     return members if everyone else stream.shuffled(members)[: stream.whole(4, 9)]
 
 
-def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[Message]:
+def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[SlackMessage]:
     """Some messages a day, each later than the one before."""
     serial = 0
     for day in SESSIONS[-NUM_DAYS:]:
@@ -125,7 +125,7 @@ def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[Messa
             at += timedelta(seconds=stream.whole(600, 8000))
             serial += 1
             text = _text(market, channel.name, at, stream)
-            yield Message(channel.id, stream.pick(channel.member_ids), text, stamp(at, serial))
+            yield SlackMessage(channel.id, stream.pick(channel.member_ids), text, stamp(at, serial))
 
 
 def stamp(at: datetime, serial: int) -> str:

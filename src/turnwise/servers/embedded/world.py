@@ -32,7 +32,7 @@ class World:
     def news(self, symbols: Sequence[str]) -> list[Article]:
         """Articles about any of the symbols, newest first; about all invented companies for no symbols."""
         listed = [self.market.listing(symbol) for symbol in symbols]
-        own = [article for each in listed if each for article in listed_articles(self.market, each)]
+        own = [article for listing in listed if listing for article in listed_articles(self.market, listing)]
         found = about(self.articles, symbols)
         return newest_first([*found, *own]) if own else found
 

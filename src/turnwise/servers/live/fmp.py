@@ -5,7 +5,7 @@ from typing import Any
 
 from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.servers.live import arguments
-from turnwise.servers.live.http import Call, Provider, said
+from turnwise.servers.live.http import Provider, ProviderCall, said
 from turnwise.servers.live.shapes import Record, pick, records, scalar, whole
 
 SOURCE = "FMP"
@@ -104,11 +104,11 @@ class LiveFmp:
         quote = await self._quote(self._provider.call(), symbol)
         return pick(quote, ("symbol", key), source=SOURCE, required=("symbol", key))
 
-    async def _quote(self, call: Call, symbol: str) -> Record:
+    async def _quote(self, call: ProviderCall, symbol: str) -> Record:
         ticker = arguments.symbol(symbol, name="symbol")
         return _first(await self._rows(call, "quote", {"symbol": ticker}, about=ticker), ticker)
 
-    async def _price_to_earnings(self, call: Call, quote: Record) -> Any:
+    async def _price_to_earnings(self, call: ProviderCall, quote: Record) -> Any:
         """The stable quote has no P/E, so it costs one more request; null where the plan has no ratios."""
         if quote.get("pe") is not None:
             return scalar(quote["pe"], source=SOURCE)
@@ -122,7 +122,7 @@ class LiveFmp:
         return [pick(row, MOVER, source=SOURCE, required=("symbol", "price")) for row in rows[:num]]
 
     async def _rows(
-        self, call: Call, path: str, params: dict[str, str | int], *, about: str = ""
+        self, call: ProviderCall, path: str, params: dict[str, str | int], *, about: str = ""
     ) -> list[Record]:
         return self._checked(await call.get(path, params, subject=f"{about!a}" if about else ""))
 

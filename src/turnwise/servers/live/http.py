@@ -16,7 +16,7 @@ import httpx
 
 import turnwise
 from turnwise.mcp.serve import ToolError, Unavailable
-from turnwise.runtime.retry_after import asked_seconds
+from turnwise.runtime.retry_after import retry_after_seconds
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """50,000 minute bars, the most one Polygon page can hold, are about 6 MB."""
@@ -33,7 +33,7 @@ Query = Mapping[str, str | int]
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ProviderAccount:
     """Whose API it is, where it is, and the key that opens it; `key_header` is the header the key goes in."""
 
     label: str
@@ -58,7 +58,7 @@ class Account:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ProviderPatience:
     """How long a tool call may take and how often a request may be tried."""
 
     connect_seconds: float = 5.0
@@ -79,7 +79,7 @@ class Clock:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ProviderReply:
     """One HTTP answer, its body already read and bounded."""
 
     status: int
@@ -91,19 +91,19 @@ class Provider:
     """One provider's API; `call()` opens one tool call's worth of requests."""
 
     def __init__(
-        self, client: httpx.AsyncClient, account: Account, *, patience: Patience, clock: Clock
+        self, client: httpx.AsyncClient, account: ProviderAccount, *, patience: ProviderPatience, clock: Clock
     ) -> None:
         self.client = client
         self.account = account
         self.patience = patience
         self.clock = clock
 
-    def call(self) -> "Call":
+    def call(self) -> "ProviderCall":
         """The requests of one tool call, which share one allowance of time."""
-        return Call(self, deadline=self.clock.monotonic() + self.patience.call_seconds)
+        return ProviderCall(self, deadline=self.clock.monotonic() + self.patience.call_seconds)
 
 
-class Call:
+class ProviderCall:
     """One tool call: every attempt and wait of its requests together stays under `call_seconds`.
 
     `subject` names what the model asked about ("symbol 'ZZZZ'"): with it a 400, 404 or 422 is the model's
@@ -130,7 +130,7 @@ class Call:
         reply = await self._send(build, is_repeatable=is_repeatable)
         return _payload(reply, self._provider.account, subject)
 
-    async def _send(self, build: Callable[[], httpx.Request], *, is_repeatable: bool) -> Reply:
+    async def _send(self, build: Callable[[], httpx.Request], *, is_repeatable: bool) -> ProviderReply:
         label = self._provider.account.label
         for attempt in range(self._provider.patience.num_attempts):
             reply = None
@@ -155,7 +155,7 @@ class Call:
             await self._wait(attempt, reply, failure)
         raise AssertionError("the wait after the last attempt raises")
 
-    async def _attempt(self, request: httpx.Request) -> Reply:
+    async def _attempt(self, request: httpx.Request) -> ProviderReply:
         provider, account = self._provider, self._provider.account
         seconds = max(0.0, self._deadline - provider.clock.monotonic())
         read, connect = provider.patience.read_seconds, provider.patience.connect_seconds
@@ -171,12 +171,12 @@ class Call:
                         raise Unavailable(f"{account.label} sent more than {MAX_BODY_BYTES} bytes")
             finally:
                 await response.aclose()
-        return Reply(response.status_code, bytes(body), response.headers.get("retry-after"))
+        return ProviderReply(response.status_code, bytes(body), response.headers.get("retry-after"))
 
-    async def _wait(self, attempt: int, reply: Reply | None, failure: str) -> None:
+    async def _wait(self, attempt: int, reply: ProviderReply | None, failure: str) -> None:
         """Sleep before the next attempt, or raise when there is none or its time is past the deadline."""
         patience, clock = self._provider.patience, self._provider.clock
-        asked = None if reply is None else asked_seconds(reply.retry_after, clock.now())
+        asked = None if reply is None else retry_after_seconds(reply.retry_after, clock.now())
         seconds = patience.backoff_seconds * 2**attempt if asked is None else asked
         seconds += clock.jitter()
         if attempt + 1 == patience.num_attempts:
@@ -192,7 +192,7 @@ def path_part(value: str) -> str:
     return quote(value, safe=":")
 
 
-def _payload(reply: Reply, account: Account, subject: str) -> Any:
+def _payload(reply: ProviderReply, account: ProviderAccount, subject: str) -> Any:
     """The parsed body of a success, or the fault that the status stands for."""
     label, status = account.label, reply.status
     payload, is_json = _parse(reply.body)
@@ -227,7 +227,7 @@ def _finite(written: str) -> float:
     return number
 
 
-def said(payload: Any, account: Account) -> str:
+def said(payload: Any, account: ProviderAccount) -> str:
     """What an error body says, on one short line, with the key taken out."""
     text = _message(payload)
     text = text.replace(account.key, "***")

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.servers.live import arguments
-from turnwise.servers.live.http import Call, Provider, Query, path_part, said
+from turnwise.servers.live.http import Provider, ProviderCall, Query, path_part, said
 from turnwise.servers.live.shapes import Record, pick, record, records, scalar, whole
 
 SOURCE = "Polygon"
@@ -92,7 +92,7 @@ class LivePolygon:
         bar = _bar(rows[0], is_daily=True)
         return {"ticker": symbol, "date": bar.pop("t")} | bar
 
-    async def _details(self, call: Call, symbol: str) -> Record:
+    async def _details(self, call: ProviderCall, symbol: str) -> Record:
         """The reference record; for an unknown ticker a `ToolError`.
 
         No bars and no news look the same for a quiet week and for a ticker that does not exist: this tells.

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from turnwise.servers.live.fmp import LiveFmp
-from turnwise.servers.live.http import Account, Clock, Patience, Provider
+from turnwise.servers.live.http import Clock, Provider, ProviderAccount, ProviderPatience
 from turnwise.servers.live.polygon import LivePolygon
 from turnwise.servers.live.slack import LiveSlack
 from turnwise.servers.live.tavily import LiveTavily
@@ -81,7 +81,11 @@ ACCESS = {
 
 @asynccontextmanager
 async def live_backend(
-    name: str, environ: Mapping[str, str], *, patience: Patience | None = None, clock: Clock | None = None
+    name: str,
+    environ: Mapping[str, str],
+    *,
+    patience: ProviderPatience | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[LiveBackend]:
     """The live backend of a server; a `ValueError` names the variable that is missing or wrong."""
     access = ACCESS[name]
@@ -90,15 +94,15 @@ async def live_backend(
     async with httpx.AsyncClient(
         base_url=account.base_url, headers=account.headers, follow_redirects=False
     ) as client:
-        provider = Provider(client, account, patience=patience or Patience(), clock=clock or Clock())
+        provider = Provider(client, account, patience=patience or ProviderPatience(), clock=clock or Clock())
         yield access.backend(provider)
 
 
-def _account(access: Access, environ: Mapping[str, str]) -> Account:
+def _account(access: Access, environ: Mapping[str, str]) -> ProviderAccount:
     key = environ.get(access.key_variable, "").strip()
     if not key:
         raise ValueError(f"{access.key_variable} is not set: the live {access.label} backend needs it")
-    return Account(
+    return ProviderAccount(
         label=access.label,
         base_url=environ.get(access.base_url_variable, "").strip() or access.base_url,
         key_variable=access.key_variable,

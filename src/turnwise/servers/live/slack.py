@@ -6,7 +6,7 @@ from typing import Any
 
 from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.servers.live import arguments
-from turnwise.servers.live.http import Call, Provider
+from turnwise.servers.live.http import Provider, ProviderCall
 from turnwise.servers.live.shapes import Record, pick, record, records, scalar
 
 SOURCE = "Slack"
@@ -65,7 +65,7 @@ class LiveSlack:
         messages = [_message(row) for row in records(payload.get("messages"), source=SOURCE)]
         return messages[:num]
 
-    async def _channel_id(self, call: Call, channel: str, *, name: str) -> str:
+    async def _channel_id(self, call: ProviderCall, channel: str, *, name: str) -> str:
         """An id as it is; a name by the listing, asked for only when the name is not yet known."""
         wanted = arguments.text(channel, name=name, most=100).strip()
         if CHANNEL_ID.fullmatch(wanted):
@@ -77,7 +77,7 @@ class LiveSlack:
             raise ToolError(f"Slack: {wanted!a}: {MISTAKES['channel_not_found']}")
         return self._ids[wanted]
 
-    async def _channels(self, call: Call) -> list[Record]:
+    async def _channels(self, call: ProviderCall) -> list[Record]:
         params: dict[str, str | int] = {
             "types": "public_channel",
             "exclude_archived": "true",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from turnwise.tasks.facts import Bar
+from turnwise.tasks.facts import BarFacts
 from turnwise.tasks.families.lookups import FIGURES, PRICES, known_figure
 from turnwise.tasks.families.searches import TICKER_ONLY, search, symbol_in
 from turnwise.tasks.family import (
@@ -11,8 +11,8 @@ from turnwise.tasks.family import (
     Conclusion,
     Family,
     Material,
+    PlanStep,
     Results,
-    Step,
     call,
     computed,
     plain,
@@ -21,14 +21,14 @@ from turnwise.tasks.family import (
 from turnwise.types import Answer, Difficulty
 
 
-def _window(material: Material, symbol: str, num_sessions: int) -> Sequence[Bar]:
+def _window(material: Material, symbol: str, num_sessions: int) -> Sequence[BarFacts]:
     """Some sessions in a row of the last year."""
     bars = material.market.daily_bars(symbol)[-250:]
     start = int(material.chance.random() * (len(bars) - num_sessions + 1))
     return bars[start : start + num_sessions]
 
 
-def _bars(symbol: str, window: Sequence[Bar]) -> Step:
+def _bars(symbol: str, window: Sequence[BarFacts]) -> PlanStep:
     start, end = window[0].day.isoformat(), window[-1].day.isoformat()
     return call("polygon_get_aggs", ticker=symbol, start_date=start, end_date=end)
 
@@ -54,7 +54,7 @@ def _average(material: Material) -> Case:
             "end": window[-1].day.isoformat(),
         },
         form=TWO_DECIMALS,
-        turns=((_bars(company.symbol, window),), (Step("execute_python", code),)),
+        turns=((_bars(company.symbol, window),), (PlanStep("execute_python", code),)),
         conclude=lambda results: _number(results, unit="$"),
         known=round(sum(bar.close for bar in window) / len(window), 2),
     )
@@ -143,7 +143,7 @@ def _gap(material: Material) -> Case:
                 call("polygon_get_previous_close", ticker=company.symbol),
                 call("fmp_get_quote", symbol=company.symbol),
             ),
-            (Step("execute_python", code),),
+            (PlanStep("execute_python", code),),
         ),
         conclude=lambda results: _number(results, unit="%"),
         known=round((price - earlier) / earlier * 100, 2),
@@ -188,13 +188,13 @@ def _per_employee(material: Material) -> Case:
         turns=(
             (search(company.name),),
             (
-                Step(
+                PlanStep(
                     "fmp_get_income_statement",
                     lambda r: {"symbol": symbol_in(r[0], company.name), "period": "annual", "limit": 1},
                 ),
-                Step("polygon_get_ticker_details", lambda r: {"ticker": symbol_in(r[0], company.name)}),
+                PlanStep("polygon_get_ticker_details", lambda r: {"ticker": symbol_in(r[0], company.name)}),
             ),
-            (Step("execute_python", code),),
+            (PlanStep("execute_python", code),),
         ),
         conclude=lambda results: _number(results, unit="$"),
         known=round(latest.revenue / company.employees, 2),
@@ -238,8 +238,8 @@ def _faster(material: Material) -> Case:
     if abs(growth[pair[0].symbol] - growth[pair[1].symbol]) < _MIN_GROWTH_GAP:
         raise LookupError("they grow alike")
 
-    def statement(place: int) -> Step:
-        return Step(
+    def statement(place: int) -> PlanStep:
+        return PlanStep(
             "fmp_get_income_statement",
             lambda r: {"symbol": symbol_in(r[place], pair[place].name), "period": "annual", "limit": 2},
         )
@@ -258,7 +258,7 @@ def _faster(material: Material) -> Case:
         turns=(
             (search(pair[0].name), search(pair[1].name)),
             (statement(0), statement(1)),
-            (Step("execute_python", code),),
+            (PlanStep("execute_python", code),),
         ),
         conclude=lambda results: Conclusion(Answer(printed(results[4])), printed(results[4])),
         known=max(growth, key=lambda symbol: growth[symbol]),
@@ -301,7 +301,7 @@ def _difference(material: Material) -> Case:
         form=TWO_DECIMALS,
         turns=(
             tuple(call("fmp_get_quote", symbol=company.symbol) for company in pair),
-            (Step("execute_python", code),),
+            (PlanStep("execute_python", code),),
         ),
         conclude=lambda results: _number(results, unit="$"),
         known=round(first - second, 2),

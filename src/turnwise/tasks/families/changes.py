@@ -9,12 +9,12 @@ from turnwise.tasks.family import (
     NUMBER,
     TWO_DECIMALS,
     Case,
-    Channel,
     Conclusion,
     Family,
     Material,
+    PlanStep,
     Results,
-    Step,
+    SlackChannel,
     call,
     computed,
     found,
@@ -29,12 +29,12 @@ from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
 _PRICE = r"\$([\d,]+\.\d{2})"
 
 
-def _read(channel: Channel) -> tuple[tuple[Step, ...], ...]:
+def _read(channel: SlackChannel) -> tuple[tuple[PlanStep, ...], ...]:
     """Find a channel's id, then its messages."""
     return (
         (call("list_slack_channels"),),
         (
-            Step(
+            PlanStep(
                 "get_slack_channel_history",
                 lambda r: {
                     "channel_id": row_where(r[0], "name", channel.name)["id"],
@@ -53,10 +53,10 @@ def _latest_price(texts: list[str], symbol: str) -> str:
     raise LookupError(f"no message names {symbol} and a price")
 
 
-def _mentions(material: Material) -> list[tuple[Channel, str, float]]:
+def _mentions(material: Material) -> list[tuple[SlackChannel, str, float]]:
     """Channel, symbol and latest price said there, for the companies of this split."""
     own = {company.symbol for company in material.companies}
-    latest: dict[tuple[str, str], tuple[Channel, str, float]] = {}
+    latest: dict[tuple[str, str], tuple[SlackChannel, str, float]] = {}
     for channel in material.channels:
         for text in channel.texts:
             prices = re.findall(_PRICE, text)
@@ -67,7 +67,7 @@ def _mentions(material: Material) -> list[tuple[Channel, str, float]]:
     return list(latest.values())
 
 
-def posted(answer: Answer, text: str, channel: Channel, message: str) -> Conclusion:
+def posted(answer: Answer, text: str, channel: SlackChannel, message: str) -> Conclusion:
     """The message posted once, and nothing else; the probe tells whether it is in the right channel.
 
     The channel is not among the expected arguments: a post by id and one by name are the same change.
@@ -133,7 +133,7 @@ def _post(material: Material) -> Case:
         form=NUMBER,
         turns=(
             (call("fmp_get_quote", symbol=company.symbol),),
-            (Step("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
+            (PlanStep("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
         ),
         conclude=conclude,
         known=known_figure(material.market.quote(company.symbol), what),
@@ -183,7 +183,7 @@ def _store(material: Material) -> Case:
         turns=(
             (call("fmp_get_quote", symbol=company.symbol),),
             (
-                Step(
+                PlanStep(
                     "store_execution_result",
                     lambda r: {"context_key": key, "data": plain(r[0][FIGURES[what][0]])},
                 ),
@@ -225,7 +225,7 @@ def _report(material: Material) -> Case:
         quote = market.quote(symbol)
         return quote.previous_close * (1 + quote.change_percent / 100)
 
-    company = material.pick([each for each in material.companies if is_clear(implied(each.symbol))])
+    company = material.pick([company for company in material.companies if is_clear(implied(company.symbol))])
     channel = material.pick(material.channels)
 
     def code(results: Results) -> dict[str, str]:
@@ -248,11 +248,11 @@ def _report(material: Material) -> Case:
         turns=(
             (search(company.name),),
             (
-                Step("polygon_get_previous_close", lambda r: {"ticker": symbol_in(r[0], company.name)}),
-                Step("fmp_get_change_percent", lambda r: {"symbol": symbol_in(r[0], company.name)}),
+                PlanStep("polygon_get_previous_close", lambda r: {"ticker": symbol_in(r[0], company.name)}),
+                PlanStep("fmp_get_change_percent", lambda r: {"symbol": symbol_in(r[0], company.name)}),
             ),
-            (Step("execute_python", code),),
-            (Step("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
+            (PlanStep("execute_python", code),),
+            (PlanStep("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
         ),
         conclude=conclude,
         known=round(implied(company.symbol), 2),
@@ -294,7 +294,7 @@ def _followup(material: Material) -> Case:
         return (material.market.quote(symbol).price - said) / said * 100
 
     mentions = _mentions(material)
-    channel, symbol, said = material.pick([each for each in mentions if is_clear(moved(*each[1:]))])
+    channel, symbol, said = material.pick([mention for mention in mentions if is_clear(moved(*mention[1:]))])
 
     def code(results: Results) -> dict[str, str]:
         then, now = _latest_price([row["text"] for row in results[1]], symbol), results[2]["price"]
@@ -313,8 +313,8 @@ def _followup(material: Material) -> Case:
         turns=(
             *_read(channel),
             (call("fmp_get_quote", symbol=symbol),),
-            (Step("execute_python", code),),
-            (Step("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
+            (PlanStep("execute_python", code),),
+            (PlanStep("send_slack_message", lambda r: {"channel": channel.name, "message": message(r)}),),
         ),
         conclude=conclude,
         known=round(moved(symbol, said), 2),

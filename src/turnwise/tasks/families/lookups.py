@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from turnwise.tasks.facts import Bar, Company, Quote
+from turnwise.tasks.facts import BarFacts, CompanyFacts, QuoteFacts
 from turnwise.tasks.family import (
     NUMBER,
     Case,
@@ -39,7 +39,7 @@ def figure_of(quote: Mapping[str, Any], what: str) -> Conclusion:
     )
 
 
-def known_figure(quote: Quote, what: str) -> float:
+def known_figure(quote: QuoteFacts, what: str) -> float:
     value: float = getattr(quote, FIGURES[what][1])
     return value
 
@@ -77,7 +77,7 @@ BAR_KEYS = {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"}
 
 def _previous_bar(material: Material) -> Case:
     company, what = material.pick(material.companies), material.pick(list(BAR_KEYS))
-    bar: Bar = material.market.daily_bars(company.symbol)[-2]
+    bar: BarFacts = material.market.daily_bars(company.symbol)[-2]
 
     def conclude(results: Any) -> Conclusion:
         value = results[0][BAR_KEYS[what]]
@@ -158,7 +158,7 @@ def fact_of(profile: Mapping[str, Any], what: str) -> Conclusion:
     return Conclusion(Answer(value), value)
 
 
-def known_fact(company: Company, what: str) -> str:
+def known_fact(company: CompanyFacts, what: str) -> str:
     value: str = getattr(company, PROFILE_FACTS[what][1])
     return value
 

@@ -16,8 +16,8 @@ from turnwise.tasks.family import (
     Conclusion,
     Family,
     Material,
+    PlanStep,
     Results,
-    Step,
     call,
     found,
     looked_up,
@@ -29,7 +29,7 @@ from turnwise.types import Answer, Difficulty
 TICKER_ONLY = "Answer with the ticker only."
 
 
-def search(name: str) -> Step:
+def search(name: str) -> PlanStep:
     """Find a company's ticker by its name."""
     return call("fmp_search_ticker", query=name)
 
@@ -47,7 +47,7 @@ def _profile(material: Material) -> Case:
         form=PROFILE_FACTS[what][2],
         turns=(
             (search(company.name),),
-            (Step("fmp_get_company_profile", lambda r: {"symbol": symbol_in(r[0], company.name)}),),
+            (PlanStep("fmp_get_company_profile", lambda r: {"symbol": symbol_in(r[0], company.name)}),),
         ),
         conclude=lambda results: fact_of(results[1], what),
         known=known_fact(company, what),
@@ -78,7 +78,7 @@ def _figure(material: Material) -> Case:
         form=NUMBER,
         turns=(
             (search(company.name),),
-            (Step("fmp_get_quote", lambda r: {"symbol": symbol_in(r[0], company.name)}),),
+            (PlanStep("fmp_get_quote", lambda r: {"symbol": symbol_in(r[0], company.name)}),),
         ),
         conclude=lambda results: figure_of(results[1], what),
         known=known_figure(material.market.quote(company.symbol), what),
@@ -151,7 +151,7 @@ def _larger(material: Material) -> Case:
         symbol = max(results, key=lambda quote: quote["marketCap"])["symbol"]
         return Conclusion(Answer(symbol), symbol)
 
-    caps = {each.symbol: material.market.quote(each.symbol).market_cap for each in (first, second)}
+    caps = {company.symbol: material.market.quote(company.symbol).market_cap for company in (first, second)}
     if caps[first.symbol] == caps[second.symbol]:
         raise LookupError("neither is larger")
     return Case(
@@ -261,8 +261,8 @@ def _biography(material: Material) -> Case:
         form="Answer with the year only.",
         turns=(
             (search(company.name),),
-            (Step("fmp_get_company_profile", lambda r: {"symbol": symbol_in(r[0], company.name)}),),
-            (Step("tavily_search", lambda r: {"query": f"{r[1]['ceo']} biography born"}),),
+            (PlanStep("fmp_get_company_profile", lambda r: {"symbol": symbol_in(r[0], company.name)}),),
+            (PlanStep("tavily_search", lambda r: {"query": f"{r[1]['ceo']} biography born"}),),
         ),
         conclude=conclude,
     )

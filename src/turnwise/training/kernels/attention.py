@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import handed
+from turnwise.runtime.devices import to_device
 from turnwise.training.kernels.flash import FlashPlan, FlashTreeAttention, can_flash, plan_flash
 from turnwise.training.kernels.partial_attention import backward_piece, forward_piece
 from turnwise.training.kernels.prefix import Keeper, KeysValues, Prefix
@@ -26,7 +26,7 @@ from turnwise.training.kernels.triton_attention import (
     can_triton,
     plan_triton,
 )
-from turnwise.training.packing.tree import Segment, Tree
+from turnwise.training.packing.tree import Tree, TreeSegment
 
 NAME = "turnwise_tree"
 """What the attention is called in transformers' registry."""
@@ -71,7 +71,7 @@ class Bucket:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """What is attended to by what; made once a forward pass, read by every layer.
 
     What kernels are told is made for those that run.
@@ -85,12 +85,12 @@ class Plan:
     """Where the row's own keys and values are wanted."""
 
     @property
-    def long(self) -> list[Segment]:
+    def long(self) -> list[TreeSegment]:
         """Causal pieces on their own."""
         return [segment for segment in self.tree.segments if segment.length >= self._short]
 
     @property
-    def inner(self) -> list[Segment]:
+    def inner(self) -> list[TreeSegment]:
         """Segments with descendants."""
         return [segment for segment in self.tree.segments if segment.stop > segment.end]
 
@@ -101,7 +101,7 @@ class Plan:
     @cached_property
     def buckets(self) -> list[Bucket]:
         """Causal pieces together."""
-        by_size: dict[int, list[Segment]] = {}
+        by_size: dict[int, list[TreeSegment]] = {}
         for segment in self.tree.segments:
             if segment.length < self._short:
                 # sizes 1, 2, 4, 6, 8, 12, …: at most half is padding, mostly far less
@@ -128,7 +128,7 @@ def _rounded(length: int) -> int:
     return power * 3 // 4 if power >= 4 and length <= power * 3 // 4 else power
 
 
-def _bucket(segments: Sequence[Segment], device: torch.device) -> Bucket:
+def _bucket(segments: Sequence[TreeSegment], device: torch.device) -> Bucket:
     starts = torch.tensor([segment.start for segment in segments])
     lengths = torch.tensor([segment.length for segment in segments])
     step_L = torch.arange(int(lengths.max()))
@@ -136,10 +136,10 @@ def _bucket(segments: Sequence[Segment], device: torch.device) -> Bucket:
     index_SL = torch.where(is_real_SL, starts[:, None] + step_L, 0)
     flat_P = is_real_SL.flatten().nonzero()[:, 0]
     return Bucket(
-        handed(index_SL, device),
-        None if is_real_SL.all() else handed(is_real_SL, device),
-        handed(flat_P, device),
-        handed(index_SL.flatten()[flat_P], device),
+        to_device(index_SL, device),
+        None if is_real_SL.all() else to_device(is_real_SL, device),
+        to_device(flat_P, device),
+        to_device(index_SL.flatten()[flat_P], device),
     )
 
 
@@ -151,7 +151,13 @@ class TreeAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, *before: Tensor
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        plan: AttentionPlan,
+        scale: float,
+        *before: Tensor,
     ) -> Tensor:
         out, lse = _attend(query, key, value, plan, scale, before)
         ctx.save_for_backward(query, key, value, out, lse, *before)
@@ -162,18 +168,21 @@ class TreeAttention(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse, *before = ctx.saved_tensors
         grad_query, grad_key, grad_value = (
-            torch.zeros_like(each, dtype=lse.dtype) for each in (query, key, value)
+            torch.zeros_like(tensor, dtype=lse.dtype) for tensor in (query, key, value)
         )
         for queries, keys, is_causal in _pieces(ctx.plan):
-            at_queries = [each[:, :, queries] for each in (query, out, lse, grads[0])]
-            at_keys = [each[:, :, keys] for each in (key, value)]
+            at_queries = [tensor[:, :, queries] for tensor in (query, out, lse, grads[0])]
+            at_keys = [tensor[:, :, keys] for tensor in (key, value)]
             parts = backward_piece(*at_queries, *at_keys, scale=ctx.scale, is_causal=is_causal)
             grad_query[:, :, queries] += parts[0]
             grad_key[:, :, keys] += parts[1].sum(1, keepdim=True)
             grad_value[:, :, keys] += parts[2].sum(1, keepdim=True)
         for bucket in ctx.plan.buckets:
             parts = backward_piece(
-                *(bucket.gather(each, query.shape[1]) for each in (query, out, lse, grads[0], key, value)),
+                *(
+                    bucket.gather(tensor, query.shape[1])
+                    for tensor in (query, out, lse, grads[0], key, value)
+                ),
                 scale=ctx.scale,
                 is_causal=True,
             )
@@ -181,7 +190,7 @@ class TreeAttention(torch.autograd.Function):
                 bucket.add(whole, part)
         grads_before = []
         if before:
-            at_keys = [each.to(query.dtype) for each in before]
+            at_keys = [tensor.to(query.dtype) for tensor in before]
             parts = backward_piece(query, out, lse, grads[0], *at_keys, scale=ctx.scale, is_causal=False)
             grad_query += parts[0]
             grads_before = [part.sum(1, keepdim=True, dtype=before[0].dtype) for part in parts[1:]]
@@ -190,7 +199,7 @@ class TreeAttention(torch.autograd.Function):
 
 
 def _attend(
-    query: Tensor, key: Tensor, value: Tensor, plan: Plan, scale: float, before: Sequence[Tensor]
+    query: Tensor, key: Tensor, value: Tensor, plan: AttentionPlan, scale: float, before: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
     """The merged output, in the queries' type, and its log-sum-exp."""
     num_key_heads, group, num_tokens, dim = query.shape
@@ -199,7 +208,7 @@ def _attend(
     out = query.new_zeros((num_tokens, num_key_heads, group, dim), dtype=exact).permute(1, 2, 0, 3)
     lse = query.new_zeros((num_key_heads, group, num_tokens), dtype=exact)
     for bucket in plan.buckets:
-        gathered = [bucket.gather(each, group) for each in (query, key, value)]
+        gathered = [bucket.gather(tensor, group) for tensor in (query, key, value)]
         piece_out, piece_lse = forward_piece(*gathered, scale=scale, is_causal=True)
         bucket.add(out, piece_out)
         bucket.add(lse, piece_lse)
@@ -212,12 +221,12 @@ def _attend(
         else:
             _merge(out[:, :, queries], lse[:, :, queries], piece_out, piece_lse)
     if before:
-        at_keys = [each.to(query.dtype) for each in before]
+        at_keys = [tensor.to(query.dtype) for tensor in before]
         _merge(out, lse, *forward_piece(query, *at_keys, scale=scale, is_causal=False))
     return out.to(query.dtype), lse
 
 
-def _pieces(plan: Plan) -> Iterator[tuple[slice, slice, bool]]:
+def _pieces(plan: AttentionPlan) -> Iterator[tuple[slice, slice, bool]]:
     """(queries, keys, is_causal) of all pieces but those in buckets; the causal ones come first."""
     for segment in plan.long:
         own = slice(segment.start, segment.end)
@@ -241,7 +250,7 @@ def forward(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    tree_plan: Plan | None = None,
+    tree_plan: AttentionPlan | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls in every layer; without a plan it is plain SDPA, so the model stays usable."""
@@ -263,13 +272,18 @@ def forward(
     if is_triton or can_flash(query):
         kind = TritonTreeAttention if is_triton else FlashTreeAttention
         plan = tree_plan.triton if is_triton else tree_plan.flash
-        own, outer = ([each[0].transpose(0, 1) for each in parts] for parts in ((query, key, value), before))
+        own, outer = ([part[0].transpose(0, 1) for part in parts] for parts in ((query, key, value), before))
         rows: Tensor = kind.apply(*own, plan, scale, *outer)  # type: ignore[no-untyped-call]
         return rows[None], None
     num_key_heads = key.shape[1]
     grouped = query[0].view(num_key_heads, -1, *query.shape[2:])
     out: Tensor = TreeAttention.apply(  # type: ignore[no-untyped-call]
-        grouped, key[0, :, None], value[0, :, None], tree_plan, scale, *(each[0, :, None] for each in before)
+        grouped,
+        key[0, :, None],
+        value[0, :, None],
+        tree_plan,
+        scale,
+        *(tensor[0, :, None] for tensor in before),
     )
     return out.permute(2, 0, 1, 3).flatten(1, 2)[None], None
 

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import handed
-from turnwise.training.packing.tree import Segment
+from turnwise.runtime.devices import to_device
+from turnwise.training.packing.tree import TreeSegment
 
 _aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PackedRows:
     """Rows that follow one another in a packed tensor, as the kernels want them told."""
 
     bounds: Tensor
@@ -38,15 +38,15 @@ class Piece:
 
     queries: Places
     keys: Places
-    query_rows: Rows
-    key_rows: Rows
+    query_rows: PackedRows
+    key_rows: PackedRows
 
 
 @dataclass(frozen=True, slots=True)
 class FlashPlan:
     """What is attended to by what; made once a forward pass, read by every layer."""
 
-    own: Rows
+    own: PackedRows
     """Every segment, causally by itself."""
     inner: tuple[Piece, ...]
     """Segments with descendants, those of one depth together: what sees one of them sees no other."""
@@ -54,10 +54,13 @@ class FlashPlan:
     """What stands before the whole row."""
 
 
-def plan_flash(segments: Sequence[Segment], num_before: int, device: torch.device) -> FlashPlan:
+def plan_flash(segments: Sequence[TreeSegment], num_before: int, device: torch.device) -> FlashPlan:
     levels = _levels(segments)
     spans = [
-        ([(each.end, each.stop) for each in level], [(each.start, each.end) for each in level])
+        (
+            [(segment.end, segment.stop) for segment in level],
+            [(segment.start, segment.end) for segment in level],
+        )
         for level in levels
     ]
     if num_before:
@@ -72,10 +75,10 @@ def plan_flash(segments: Sequence[Segment], num_before: int, device: torch.devic
     return FlashPlan(own_rows, tuple(pieces[: len(levels)]), pieces[-1] if num_before else None)
 
 
-def _levels(segments: Sequence[Segment]) -> list[list[Segment]]:
+def _levels(segments: Sequence[TreeSegment]) -> list[list[TreeSegment]]:
     """Segments with descendants by their depth, in the row's order."""
-    levels: dict[int, list[Segment]] = {}
-    path: list[Segment] = []
+    levels: dict[int, list[TreeSegment]] = {}
+    path: list[TreeSegment] = []
     for segment in segments:
         while path and path[-1].stop <= segment.start:
             path.pop()
@@ -88,16 +91,16 @@ def _levels(segments: Sequence[Segment]) -> list[list[Segment]]:
 def _places(ranges: Sequence[Range], device: torch.device) -> Places:
     if len(ranges) == 1:
         return slice(*ranges[0])
-    return handed(torch.cat([torch.arange(*each) for each in ranges]), device)
+    return to_device(torch.cat([torch.arange(*one_range) for one_range in ranges]), device)
 
 
-def _rows(ranges: Sequence[Sequence[Range]], device: torch.device) -> Iterator[Rows]:
+def _rows(ranges: Sequence[Sequence[Range]], device: torch.device) -> Iterator[PackedRows]:
     """All handed to the device at once."""
-    lengths = [[end - start for start, end in each] for each in ranges]
-    bounds = [torch.tensor([0, *each]).cumsum(0) for each in lengths]
-    all_bounds = handed(torch.cat(bounds).to(torch.int32), device)
-    parts = torch.split(all_bounds, [len(each) for each in bounds])
-    return (Rows(part, max(each)) for part, each in zip(parts, lengths, strict=True))
+    lengths = [[end - start for start, end in one_range] for one_range in ranges]
+    bounds = [torch.tensor([0, *length]).cumsum(0) for length in lengths]
+    all_bounds = to_device(torch.cat(bounds).to(torch.int32), device)
+    parts = torch.split(all_bounds, [len(bound) for bound in bounds])
+    return (PackedRows(part, max(length)) for part, length in zip(parts, lengths, strict=True))
 
 
 def can_flash(query: Tensor) -> bool:
@@ -107,7 +110,13 @@ def can_flash(query: Tensor) -> bool:
 
 
 def forward_rows(
-    query: Tensor, key: Tensor, value: Tensor, rows: tuple[Rows, Rows], *, scale: float, is_causal: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: tuple[PackedRows, PackedRows],
+    *,
+    scale: float,
+    is_causal: bool,
 ) -> tuple[Tensor, Tensor]:
     """Output [N, H, D] and log-sum-exp [H, N]."""
     queries, keys = rows
@@ -125,7 +134,7 @@ def backward_rows(
     value: Tensor,
     out: Tensor,
     lse: Tensor,
-    rows: tuple[Rows, Rows],
+    rows: tuple[PackedRows, PackedRows],
     *,
     scale: float,
     is_causal: bool,
@@ -189,7 +198,7 @@ def _seen(
     for piece in plan.inner:
         yield piece, key[piece.keys], value[piece.keys]
     if plan.before is not None:
-        keys, values = (each.to(key.dtype) for each in before)
+        keys, values = (tensor.to(key.dtype) for tensor in before)
         yield plan.before, keys, values
 
 
@@ -197,6 +206,6 @@ def _merge(out: Tensor, lse: Tensor, at: Places, other_out: Tensor, other_lse: T
     """Attention over two disjoint contexts as one, written over the first, which is of more tokens."""
     own_lse = lse[:, at]
     both = torch.logaddexp(own_lse, other_lse)
-    mine, others = (torch.exp(each - both).T[..., None] for each in (own_lse, other_lse))
+    mine, others = (torch.exp(lse - both).T[..., None] for lse in (own_lse, other_lse))
     out[at] = (out[at] * mine).addcmul_(other_out, others).to(out.dtype)
     lse[:, at] = both

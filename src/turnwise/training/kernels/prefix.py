@@ -40,8 +40,8 @@ class Prefix:
 
     def __init__(self, made: Mapping[nn.Module, KeysValues], output: Tensor | None = None) -> None:
         self._output = output
-        self._made = [each for pair in made.values() for each in pair]
-        self._leaves = [_leaf(each) for each in self._made]
+        self._made = [tensor for pair in made.values() for tensor in pair]
+        self._leaves = [_leaf(pair) for pair in self._made]
         self.layers: dict[nn.Module, KeysValues] = dict(
             zip(made, zip(self._leaves[::2], self._leaves[1::2], strict=True), strict=True)
         )

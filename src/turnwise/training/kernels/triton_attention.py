@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import handed
+from turnwise.runtime.devices import to_device
 from turnwise.training.kernels.flash import Range
-from turnwise.training.packing.tree import Segment
+from turnwise.training.packing.tree import TreeSegment
 
 logger = logging.getLogger(__name__)
 
@@ -71,17 +71,17 @@ class TritonPlan:
 class Path:
     """What the queries of one segment see."""
 
-    segment: Segment
+    segment: TreeSegment
     own: int
     """Start of the run of keys that ends with the segment itself: seen causally."""
     ranges: tuple[Range, ...]
     """Earlier runs of keys, seen in full."""
 
 
-def plan_triton(segments: Sequence[Segment], num_before: int, device: torch.device) -> TritonPlan:
+def plan_triton(segments: Sequence[TreeSegment], num_before: int, device: torch.device) -> TritonPlan:
     paths = _paths(segments, num_before)
     tables: list[Sequence[tuple[int, ...]]] = [
-        [each for path in paths for each in path.ranges] or [(0, 0)],
+        [one_range for path in paths for one_range in path.ranges] or [(0, 0)],
         _query_blocks(paths, num_before, FORWARD.queries),
         _query_blocks(paths, num_before, BY_QUERIES.queries),
         _key_blocks(segments, num_before, BY_KEYS.keys),
@@ -92,7 +92,7 @@ def plan_triton(segments: Sequence[Segment], num_before: int, device: torch.devi
         flat += [0] * (-len(flat) % ALIGNED)
         starts.append(len(flat))
         flat += [number for row in table for number in row]
-    whole = handed(torch.tensor(flat, dtype=torch.int32), device)
+    whole = to_device(torch.tensor(flat, dtype=torch.int32), device)
     parts = [
         whole[start : start + len(table) * len(table[0])].view(len(table), -1)
         for start, table in zip(starts, tables, strict=True)
@@ -100,16 +100,16 @@ def plan_triton(segments: Sequence[Segment], num_before: int, device: torch.devi
     return TritonPlan(num_before, *parts)
 
 
-def _paths(segments: Sequence[Segment], num_before: int) -> list[Path]:
+def _paths(segments: Sequence[TreeSegment], num_before: int) -> list[Path]:
     """The key ranges on every segment's path; adjacent ranges are joined."""
-    open_path: list[Segment] = []
+    open_path: list[TreeSegment] = []
     paths = []
     for segment in segments:
         while open_path and open_path[-1].stop <= segment.start:
             open_path.pop()
         runs: list[Range] = [(0, num_before)] if num_before else []
-        for each in (*open_path, segment):
-            start, end = each.start + num_before, each.end + num_before
+        for ancestor in (*open_path, segment):
+            start, end = ancestor.start + num_before, ancestor.end + num_before
             if runs and runs[-1][1] == start:
                 start = runs.pop()[0]
             runs.append((start, end))
@@ -132,7 +132,7 @@ def _query_blocks(paths: Sequence[Path], num_before: int, size: int) -> list[tup
     return [block for _, block in sorted(blocks)]
 
 
-def _key_blocks(segments: Sequence[Segment], num_before: int, size: int) -> list[tuple[int, ...]]:
+def _key_blocks(segments: Sequence[TreeSegment], num_before: int, size: int) -> list[tuple[int, ...]]:
     num_tokens = segments[-1].end
     blocks = [(row, num_before, 0, num_tokens) for row in range(0, num_before, size)]
     for segment in segments:
@@ -156,7 +156,7 @@ def tree_forward(
     lse = query.new_empty((heads, num_tokens), dtype=torch.float32)
     shape, strides = [len(key), key_heads * dim], [key_heads * dim, 1]
     keys, values = (
-        TensorDescriptor(each, shape, strides, [blocks.keys, dim]) for each in (key, value)
+        TensorDescriptor(tensor, shape, strides, [blocks.keys, dim]) for tensor in (key, value)
     )  # on the host: a descriptor made by the kernel needs a workspace
     forward_kernel[(heads, plan.forward.shape[0])](
         query, keys, values, out, lse, plan.forward, plan.ranges, plan.num_before, num_tokens,
@@ -180,7 +180,9 @@ def tree_backward(
     from turnwise.training.kernels.triton_kernels import delta_kernel, keys_kernel, queries_kernel
 
     (num_tokens, heads, dim), key_heads = query.shape, key.shape[1]
-    grad_query, grad_key, grad_value, delta = (torch.empty_like(each) for each in (query, key, value, lse))
+    grad_query, grad_key, grad_value, delta = (
+        torch.empty_like(tensor) for tensor in (query, key, value, lse)
+    )
     delta_kernel[(heads, -(-num_tokens // DELTA_ROWS))](
         out, grad_out, delta, num_tokens, H=heads, D=dim, BM=DELTA_ROWS
     )
@@ -225,8 +227,10 @@ class TritonTreeAttention(torch.autograd.Function):
         if not before:
             return grad_query, *of_keys, None, None
         num_before = plan.num_before
-        of_before = (each[:num_before].to(first.dtype) for each, first in zip(of_keys, before, strict=True))
-        return grad_query, *(each[num_before:] for each in of_keys), None, None, *of_before
+        of_before = (
+            of_key[:num_before].to(first.dtype) for of_key, first in zip(of_keys, before, strict=True)
+        )
+        return grad_query, *(of_key[num_before:] for of_key in of_keys), None, None, *of_before
 
 
 def _with_before(key: Tensor, value: Tensor, before: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -279,7 +283,7 @@ def trial_gap(device: torch.device, dtype: torch.dtype, heads: int, key_heads: i
     autograd saves, and find nothing of it when it recomputes the layer.
     """
     num_before = 40
-    segments = [Segment(0, 150, 350), Segment(150, 250, 250), Segment(250, 350, 350)]
+    segments = [TreeSegment(0, 150, 350), TreeSegment(150, 250, 250), TreeSegment(250, 350, 350)]
     num_tokens = segments[-1].end
     generator = torch.Generator().manual_seed(0)  # the global one belongs to the run
     query, grad_out, key, value = (
@@ -293,13 +297,13 @@ def trial_gap(device: torch.device, dtype: torch.dtype, heads: int, key_heads: i
     is_seen = torch.ones(num_tokens, num_before + num_tokens, dtype=torch.bool).tril_(num_before)
     is_seen[250:, num_before + 150 : num_before + 250] = False
     group = heads // key_heads
-    q, g = (each.float().transpose(0, 1) for each in (query, grad_out))
-    k, v = (each.float().transpose(0, 1).repeat_interleave(group, 0) for each in (key, value))
+    q, g = (tensor.float().transpose(0, 1) for tensor in (query, grad_out))
+    k, v = (tensor.float().transpose(0, 1).repeat_interleave(group, 0) for tensor in (key, value))
     scores = (q @ k.mT * scale).masked_fill_(~is_seen.to(device), -math.inf)
     weights = scores.softmax(-1)
     plain = weights @ v
     grad_scores = weights * (g @ v.mT - (g * plain).sum(-1, keepdim=True)) * scale
-    of_keys = (each.unflatten(0, (-1, group)).sum(1) for each in (grad_scores.mT @ q, weights.mT @ g))
-    expected = (each.transpose(0, 1) for each in (plain, grad_scores @ k, *of_keys))
+    of_keys = (gradient.unflatten(0, (-1, group)).sum(1) for gradient in (grad_scores.mT @ q, weights.mT @ g))
+    expected = (tensor.transpose(0, 1) for tensor in (plain, grad_scores @ k, *of_keys))
     pairs = zip(found, expected, strict=True)
     return max(float((one.float() - other).abs().max() / other.abs().max()) for one, other in pairs)

@@ -10,10 +10,10 @@ from turnwise.runtime.model_support import why_not_ours
 from turnwise.training.kernels import attention
 from turnwise.training.kernels.prefix import Keeper, Prefix
 from turnwise.training.packing.head import Head, room_on, score
-from turnwise.training.packing.layout import Layout
+from turnwise.training.packing.layout import PackedLayout
 
 
-class Outcome(NamedTuple):
+class ForwardResult(NamedTuple):
     """What one forward pass gives; a tuple, in which hooks on a module's output find the tensors."""
 
     logprobs_BT: Tensor
@@ -22,7 +22,7 @@ class Outcome(NamedTuple):
 
     @property
     def hidden_ND(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
-        """All positions, flat: what `Layout.asked` points into."""
+        """All positions, flat: what `PackedLayout.asked` points into."""
         return self.hidden_RND.flatten(0, 1)
 
 
@@ -43,14 +43,14 @@ class Network(nn.Module):
 
     def forward(
         self,
-        layout: Layout,
+        layout: PackedLayout,
         *,
         temperature: float = 1.0,
         with_entropy: bool = True,
         has_scores: bool = True,
         prefix: Prefix | None = None,
         keeper: Keeper | None = None,
-    ) -> Outcome:
+    ) -> ForwardResult:
         """prefix: what the layout was made to come after. keeper: takes the keys and values on the way."""
         hidden_RND = self._hidden(layout, prefix, keeper)
         hidden_ND = hidden_RND.flatten(0, 1)
@@ -58,23 +58,23 @@ class Network(nn.Module):
         exact = torch.promote_types(hidden_ND.dtype, torch.float32)
         zeros_BT = torch.zeros(mask_BT.shape, dtype=exact, device=hidden_ND.device)
         if not has_scores:
-            return Outcome(zeros_BT, zeros_BT, hidden_RND)
+            return ForwardResult(zeros_BT, zeros_BT, hidden_RND)
         head = head_of(self.model, temperature)
         logprobs_P, entropy_P = score(hidden_ND, head, layout.asked, with_entropy=with_entropy)
-        return Outcome(
+        return ForwardResult(
             zeros_BT.masked_scatter(mask_BT, logprobs_P),
             zeros_BT.masked_scatter(mask_BT, entropy_P),
             hidden_RND,
         )
 
-    def _hidden(self, layout: Layout, prefix: Prefix | None, keeper: Keeper | None) -> Tensor:
+    def _hidden(self, layout: PackedLayout, prefix: Prefix | None, keeper: Keeper | None) -> Tensor:
         more: dict[str, Any] = {}
         if layout.tree is not None:
             device = layout.token_ids_RN.device
             more["position_ids"] = layout.position_ids_RN
             # four dimensions: taken as made already, so no mask of the packed row is built
             more["attention_mask"] = torch.empty((1, 1, 1, 1), device=device)
-            more["tree_plan"] = attention.Plan(layout.tree, device, prefix, keeper)
+            more["tree_plan"] = attention.AttentionPlan(layout.tree, device, prefix, keeper)
         output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
         hidden: Tensor = output.last_hidden_state
         return hidden

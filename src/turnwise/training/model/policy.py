@@ -15,9 +15,9 @@ from turnwise.runtime.devices import choose_device
 from turnwise.training.kernels.norms import fuse_norms
 from turnwise.training.kernels.prefix import Keeper, Prefix
 from turnwise.training.model.adapters import Adapters
-from turnwise.training.model.network import Network, Outcome, checkpoint_layers
+from turnwise.training.model.network import ForwardResult, Network, checkpoint_layers
 from turnwise.training.model.value_head import ValueHead
-from turnwise.training.packing.layout import Layout, alone, padded, shared
+from turnwise.training.packing.layout import PackedLayout, alone, padded, shared
 from turnwise.training.packing.samples import Sample, temperature_of
 from turnwise.training.sharding.shards import Shards, local, part_of, whole_shape
 
@@ -194,7 +194,7 @@ class Policy:
                 value_trunk = self._prefix(layout, None)
         return Carried(len(token_ids), adapter, parameters, self._versions(), trunk, value_trunk)
 
-    def _prefix(self, layout: Layout, parameters: Mapping[str, Tensor] | None) -> Prefix:
+    def _prefix(self, layout: PackedLayout, parameters: Mapping[str, Tensor] | None) -> Prefix:
         keeper = Keeper()
         outcome = self._run(layout, parameters, has_scores=False, keeper=keeper)
         # what gathers a layer's weights for the backward pass waits for a gradient at its output
@@ -203,7 +203,7 @@ class Policy:
     def _versions(self) -> tuple[int, ...]:
         if not self._watched or self.is_sharded:  # what is spread over ranks may come as other tensors
             self._watched = tuple(self.learning.values())
-        return tuple(local(each)._version for each in self._watched)
+        return tuple(local(parameter)._version for parameter in self._watched)
 
     def _check_current(self, carried: Carried, adapter: str, parameters: Mapping[str, Tensor] | None) -> None:
         assert carried.adapter == adapter, "what is carried is of another adapter"
@@ -255,10 +255,12 @@ class Policy:
             outcome.logprobs_BT, outcome.entropy_BT, values_BT, mask_BT, bootstrap_B, layout.num_tokens
         )
 
-    def _run(self, layout: Layout, parameters: Mapping[str, Tensor] | None, **options: Any) -> Outcome:
+    def _run(
+        self, layout: PackedLayout, parameters: Mapping[str, Tensor] | None, **options: Any
+    ) -> ForwardResult:
         """options: as the network takes them."""
         if parameters is None:
-            outcome: Outcome = self._network(layout, **options)
+            outcome: ForwardResult = self._network(layout, **options)
             return outcome
         if self._config.gradient_checkpointing and torch.is_grad_enabled():
             raise ValueError("parameters: gradients cannot be taken with gradient_checkpointing on")
@@ -266,10 +268,12 @@ class Policy:
             {name: name for name in parameters} if self._adapters is None else self._adapters.paths(POLICY)
         )
         swapped = {f"model.{paths[name]}": tensor for name, tensor in parameters.items()}
-        swapped_outcome: Outcome = torch.func.functional_call(self._network, swapped, (layout,), options)
+        swapped_outcome: ForwardResult = torch.func.functional_call(
+            self._network, swapped, (layout,), options
+        )
         return swapped_outcome
 
-    def _values(self, hidden_ND: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+    def _values(self, hidden_ND: Tensor, layout: PackedLayout) -> tuple[Tensor, Tensor]:
         assert self._value_head is not None
         mask_BT = layout.mask_BT
         values_P = self._value_head(hidden_ND.index_select(0, layout.asked.source_P))
@@ -305,9 +309,11 @@ class Policy:
         """The value head's, and its adapter's; empty without one."""
         if self._value_head is None:
             return {}
-        found = {f"head.{name}": each for name, each in self._value_head.named_parameters()}
+        found = {f"head.{name}": parameter for name, parameter in self._value_head.named_parameters()}
         if self._has_value_adapter and self._adapters is not None:
-            found |= {f"adapter.{name}": each for name, each in self._adapters.parameters(VALUE).items()}
+            found |= {
+                f"adapter.{name}": parameter for name, parameter in self._adapters.parameters(VALUE).items()
+            }
         return found
 
     def shard(self, make: Callable[[nn.Module, torch.device], "Shards"], device: str) -> None:
@@ -339,19 +345,19 @@ class Policy:
     @contextmanager
     def lending(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
         """This rank's parts of other values in the place of its own, while the block runs; no gradients."""
-        own = {name: local(each) for name, each in self.trainable.items()}
+        own = {name: local(parameter) for name, parameter in self.trainable.items()}
         self.settle()
         with torch.no_grad():
-            before = {name: each.clone() for name, each in own.items()}
-            for name, each in own.items():
-                each.copy_(parameters[name])
+            before = {name: parameter.clone() for name, parameter in own.items()}
+            for name, parameter in own.items():
+                parameter.copy_(parameters[name])
         try:
             yield
         finally:
             self.settle()
             with torch.no_grad():
-                for name, each in own.items():
-                    each.copy_(before[name])
+                for name, parameter in own.items():
+                    parameter.copy_(before[name])
 
     def weights(self) -> dict[str, Tensor]:
         """Every parameter under the plain model's name, the adapter merged in: what an engine takes.
@@ -366,7 +372,7 @@ class Policy:
         """What was learned, by itself: for an engine that has the base already."""
         if self._adapters is None:
             raise ValueError("there is no adapter with policy.tuning='full'")
-        tensors = {name: each.detach() for name, each in self.trainable.items()}
+        tensors = {name: parameter.detach() for name, parameter in self.trainable.items()}
         return Adapter(tensors, self._config.lora_rank, self._config.lora_alpha)
 
     def state(self) -> dict[str, Tensor]:
@@ -390,5 +396,5 @@ class Policy:
     @property
     def learning(self) -> dict[str, nn.Parameter]:
         """All that learns, as `policy/name` and `value/name`."""
-        policy = {f"{POLICY}/{name}": each for name, each in self.trainable.items()}
-        return policy | {f"{VALUE}/{name}": each for name, each in self.value_parameters.items()}
+        policy = {f"{POLICY}/{name}": parameter for name, parameter in self.trainable.items()}
+        return policy | {f"{VALUE}/{name}": parameter for name, parameter in self.value_parameters.items()}

@@ -33,7 +33,7 @@ class Reference:
     @property
     def _learning(self) -> dict[str, Tensor]:
         """This rank's parts, where weights are spread over ranks."""
-        return {name: local(each) for name, each in self._policy.trainable.items()}
+        return {name: local(parameter) for name, parameter in self._policy.trainable.items()}
 
     @property
     def exists(self) -> bool:
@@ -89,7 +89,7 @@ class Reference:
         if self._policy.is_sharded:
             found = self._ranks.exchange((num_due, num_moved, num_wrong, worst))
             num_due, num_moved, num_wrong = (sum(counts) for counts in list(zip(*found, strict=True))[:3])
-            worst = max(each[3] for each in found)
+            worst = max(tensor[3] for tensor in found)
         return {
             "reference/moved": num_moved / num_due if num_due else 1.0,
             "reference/num_wrong": float(num_wrong),

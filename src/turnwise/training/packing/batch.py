@@ -48,8 +48,8 @@ def batch_of(samples: Sequence[Sample]) -> Batch:
     lengths_B = torch.tensor([sample.num_own_tokens for sample in samples], dtype=torch.long)
     width = int(lengths_B.max()) if len(samples) else 0
     mask_BT = torch.arange(width) < lengths_B[:, None]
-    logprobs_P = [each for sample in samples for each in compress(sample.logprobs, sample.loss_mask)]
-    turn_P = [each for sample in samples for each in compress(sample.turns, sample.loss_mask)]
+    logprobs_P = [logprob for sample in samples for logprob in compress(sample.logprobs, sample.loss_mask)]
+    turn_P = [turn for sample in samples for turn in compress(sample.turns, sample.loss_mask)]
     logprobs_BT = torch.zeros(mask_BT.shape).masked_scatter(mask_BT, torch.tensor(logprobs_P))
     turn_BT = torch.full(mask_BT.shape, -1).masked_scatter(mask_BT, torch.tensor(turn_P, dtype=torch.long))
     return Batch(tuple(samples), logprobs_BT, mask_BT, turn_BT)

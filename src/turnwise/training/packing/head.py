@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import handed
+from turnwise.runtime.devices import to_device
 
 _CHUNK_ROWS = 512
 """A chunk of few rows reads the head's weights too often."""
@@ -91,8 +91,10 @@ class Choices:
         return self.source_U[self.row_Q[self.pair_P]]
 
     def to(self, device: torch.device) -> "Choices":
-        row_Q, target_Q, pair_P = (handed(each, device) for each in (self.row_Q, self.target_Q, self.pair_P))
-        return Choices(handed(self.source_U, device), row_Q, target_Q, pair_P, self.starts)
+        row_Q, target_Q, pair_P = (
+            to_device(tensor, device) for tensor in (self.row_Q, self.target_Q, self.pair_P)
+        )
+        return Choices(to_device(self.source_U, device), row_Q, target_Q, pair_P, self.starts)
 
 
 def choices(source_P: Tensor, target_P: Tensor) -> Choices:

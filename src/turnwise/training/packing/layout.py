@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from turnwise.runtime.devices import handed
+from turnwise.runtime.devices import to_device
 from turnwise.training.packing.head import Choices, choices
 from turnwise.training.packing.samples import Sample
-from turnwise.training.packing.tree import MIN_SHARED, Segment, Tree, TreeBuilder, by_ids, count_shared
+from turnwise.training.packing.tree import MIN_SHARED, Tree, TreeBuilder, TreeSegment, by_ids, count_shared
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PackedLayout:
     """A micro-batch. R is 1 for the packed row, the number of samples for padded ones; B counts samples.
 
     T counts the model's own tokens alone, to the left. Padding stands on the right: nothing causal sees it,
@@ -42,18 +42,18 @@ class Layout:
         """What the model computes, padding too."""
         return self.token_ids_RN.numel()
 
-    def to(self, device: torch.device) -> "Layout":
-        return Layout(
-            handed(self.token_ids_RN, device),
-            handed(self.position_ids_RN, device),
+    def to(self, device: torch.device) -> "PackedLayout":
+        return PackedLayout(
+            to_device(self.token_ids_RN, device),
+            to_device(self.position_ids_RN, device),
             self.tree,
-            handed(self.mask_BT, device),
-            handed(self.end_B, device),
+            to_device(self.mask_BT, device),
+            to_device(self.end_B, device),
             self.asked.to(device),
         )
 
 
-def padded(samples: Sequence[Sample]) -> Layout:
+def padded(samples: Sequence[Sample]) -> PackedLayout:
     """One row a sample, as long as the longest."""
     _check(samples)
     longest = max(len(sample.token_ids) for sample in samples)
@@ -67,7 +67,7 @@ def padded(samples: Sequence[Sample]) -> Layout:
     return _layout(samples, token_ids_RN, position_ids_RN, None, places)
 
 
-def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carried: int = 0) -> Layout:
+def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carried: int = 0) -> PackedLayout:
     """All samples in one row, what they share once; without the tokens that a carried prefix stands for."""
     _check(samples)
     order, tails = by_ids(samples, num_carried)
@@ -90,14 +90,14 @@ def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carri
     return _layout(samples, torch.tensor([token_ids]), torch.tensor([position_ids]), tree, places)
 
 
-def alone(token_ids: Sequence[int]) -> Layout:
+def alone(token_ids: Sequence[int]) -> PackedLayout:
     """A prefix by itself: it is run for its keys and values, no output of it is asked for."""
     size, none_BT = len(token_ids), torch.empty((0, 0), dtype=torch.long)
-    tree = Tree((Segment(0, size, size),))
+    tree = Tree((TreeSegment(0, size, size),))
     ids_RN, position_ids_RN = torch.tensor([token_ids]), torch.arange(size)[None]
     end_B = none_BT.flatten()
     asked = choices(end_B, end_B)
-    return Layout(ids_RN, position_ids_RN, tree, none_BT.bool(), end_B, asked)
+    return PackedLayout(ids_RN, position_ids_RN, tree, none_BT.bool(), end_B, asked)
 
 
 def common_prefix(samples: Sequence[Sample]) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def _layout(
     position_ids_RN: Tensor,
     tree: Tree | None,
     places: Sequence[Sequence[int]],
-) -> Layout:
+) -> PackedLayout:
     """`places`: of each sample, where its tokens stand."""
     lengths_B = torch.tensor([sample.num_own_tokens for sample in samples])
     mask_BT = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
@@ -139,4 +139,4 @@ def _layout(
         target_P += itertools.compress(sample.token_ids, sample.loss_mask)
     end_B = torch.tensor([place_N[-1] for place_N in places])
     asked = choices(torch.tensor(source_P, dtype=torch.long), torch.tensor(target_P, dtype=torch.long))
-    return Layout(token_ids_RN, position_ids_RN, tree, mask_BT, end_B, asked)
+    return PackedLayout(token_ids_RN, position_ids_RN, tree, mask_BT, end_B, asked)

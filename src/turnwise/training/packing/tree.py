@@ -20,7 +20,7 @@ MIN_SHARED = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class TreeSegment:
     """Tokens that follow each other, by place in the packed row."""
 
     start: int
@@ -37,7 +37,7 @@ class Segment:
 class Tree:
     """The segments of a packed row, in the row's order."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[TreeSegment, ...]
 
 
 class TreeBuilder:
@@ -47,7 +47,7 @@ class TreeBuilder:
         self.num_tokens = 0
         self._min_shared = min_shared
         self._path: list[tuple[int, int, int]] = []  # (first depth, last depth + 1, start) of open segments
-        self._done: list[Segment] = []
+        self._done: list[TreeSegment] = []
 
     def add(self, length: int, num_shared: int) -> int:
         """Append a sequence; gives the depth at which its fresh tokens begin."""
@@ -76,9 +76,9 @@ class TreeBuilder:
 
     def _close(self, segment: tuple[int, int, int]) -> None:
         first, last, start = segment
-        self._done.append(Segment(start, start + last - first, self.num_tokens))
+        self._done.append(TreeSegment(start, start + last - first, self.num_tokens))
 
-    def finish(self) -> tuple[Segment, ...]:
+    def finish(self) -> tuple[TreeSegment, ...]:
         while self._path:
             self._close(self._path.pop())
         return tuple(sorted(self._done, key=lambda segment: segment.start))

@@ -28,7 +28,7 @@ class FullyShardedNetwork:
             "reshard_after_forward": True,
         }
         self._modules: list[Any] = []
-        layers = [each for each in network.modules() if isinstance(each, GradientCheckpointingLayer)]
+        layers = [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
         for module in [*layers, network]:
             fully_shard(module, **options)
             self._modules.append(module)

@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from turnwise.distributed import ALONE, RankFailed, Ranks, is_first, of_first
+from turnwise.distributed import ALONE, RankFailed, Ranks, first_rank_value, is_first
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, names_in, open_to_read, read_table
 from turnwise.training.sharding.shards import Shard
 
@@ -78,7 +78,7 @@ def save(
     with _together(ranks):
         files = _write(part, tensors, facts, ranks.number)
     gathered = ranks.exchange(files)
-    path = of_first(ranks, _free_name(folder, step))
+    path = first_rank_value(ranks, _free_name(folder, step))
     with _together(ranks):
         if is_first(ranks):
             manifest = {"format": FORMAT, "step": step, "files": dict(_merged(gathered))}
@@ -114,14 +114,14 @@ def _write(
 ) -> dict[str, Any]:
     """This rank's files, onto the disk; gives what the manifest says of them."""
     names = []
-    shards = {name: each for name, each in tensors.items() if isinstance(each, Shard)}
+    shards = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Shard)}
     if shards:
-        places = {name: json.dumps([each.start, each.shape]) for name, each in shards.items()}
-        parts = {name: each.tensor.reshape(-1) for name, each in shards.items()}
+        places = {name: json.dumps([shard.start, shard.shape]) for name, shard in shards.items()}
+        parts = {name: shard.tensor.reshape(-1) for name, shard in shards.items()}
         names.append(_PARTS.format(number))
         save_file(_storable(parts), part / names[-1], metadata=places)
     if not number:
-        whole = {name: each for name, each in tensors.items() if not isinstance(each, Shard)}
+        whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, Shard)}
         save_file(_storable(whole), part / _TENSORS)
         (part / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
         names += [_TENSORS, _FACTS]
@@ -131,7 +131,7 @@ def _write(
 
 
 def _merged(files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
-    return (item for each in files for item in each.items())
+    return (item for file in files for item in file.items())
 
 
 def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
@@ -239,7 +239,7 @@ def latest_of_all(folder: Path, ranks: Ranks) -> Checkpoint | None:
             found = latest(folder)
         except Unreadable as error:
             message = str(error)
-    path, message = of_first(ranks, (None if found is None else found.path, message))
+    path, message = first_rank_value(ranks, (None if found is None else found.path, message))
     if message:
         raise Unreadable(message)
     return found if is_first(ranks) or path is None else load(path, is_checked=False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from turnwise.algorithms.aggregate import AGGREGATIONS, Denominators, count
-from turnwise.algorithms.correction import CORRECTIONS, Correction, Limits, within
+from turnwise.algorithms.correction import CORRECTIONS, Correction, CorrectionLimits, within
 from turnwise.algorithms.kl import KL_LOSSES
 from turnwise.algorithms.losses import (
     DEFAULT_BOUNDS,
@@ -81,7 +81,9 @@ class Objective:
             high=default.high if algorithm.clip_high is None else algorithm.clip_high,
             dual=algorithm.clip_dual,
         )
-        self._limits = Limits(algorithm.correction_cap, algorithm.correction_low, algorithm.correction_high)
+        self._limits = CorrectionLimits(
+            algorithm.correction_cap, algorithm.correction_low, algorithm.correction_high
+        )
 
     @property
     def has_ratio_bounds(self) -> bool:

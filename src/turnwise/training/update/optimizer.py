@@ -101,10 +101,12 @@ class Optimizer:
         self._max_norm = max_gradient_norm
         self._scale = scale
         self._ranks = ranks
-        self._spread = frozenset(name for name, each in self._parameters.items() if is_spread(each))
+        self._spread = frozenset(name for name, parameter in self._parameters.items() if is_spread(parameter))
         # where the mean is taken of the ranks' gradients: the loss is the sum of their shares
         self._num_averaged = ranks.count if any(map(is_averaged, self._parameters.values())) else 1
-        self._twins: dict[str, Tensor] = {name: _twin(each) for name, each in self._parameters.items()}
+        self._twins: dict[str, Tensor] = {
+            name: _twin(parameter) for name, parameter in self._parameters.items()
+        }
         groups = self._groups(weight_decay)
         self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
 

@@ -73,7 +73,7 @@ class Pass:
     @property
     def parts(self) -> list[Sequence[int]]:
         """Row numbers of each micro-batch that counts."""
-        return [each.rows for each in self.rounds if each.is_counted]
+        return [one_round.rows for one_round in self.rounds if one_round.is_counted]
 
     def score(self, part: Sequence[int]) -> Scores:
         """One micro-batch, brought to the CPU, with gradients as the context has it."""
@@ -81,8 +81,8 @@ class Pass:
 
     def score_all(self) -> list[tuple[Round, Scores]]:
         """Every micro-batch; a GPU is waited for once, when it has been told of them all."""
-        begun = [(each, self._begun(each.rows)) for each in self.rounds]
-        return [(each, scores.brought()) for each, scores in begun]
+        begun = [(one_round, self._begun(one_round.rows)) for one_round in self.rounds]
+        return [(one_round, scores.brought()) for one_round, scores in begun]
 
     def _begun(self, part: Sequence[int]) -> Scores:
         scores = self._ask([self._samples[row] for row in part])
@@ -167,12 +167,14 @@ class Passes:
         prefix = self._to_carry([samples[row] for rows in row_sets for row in rows])
         part_sets = [self._parts(samples, rows, len(prefix)) for rows in row_sets]
         chosen = [[samples[row] for row in part] for parts in part_sets for part in parts]
-        self._largest = max(chosen, key=lambda part: sum(len(each.token_ids) for each in part), default=())
+        self._largest = max(
+            chosen, key=lambda part: sum(len(sample.token_ids) for sample in part), default=()
+        )
         num_rounds = [-(-len(parts) // self._ranks.count) for parts in part_sets]
         rounds = [
-            each
+            one_round
             for parts, count in zip(part_sets, num_rounds, strict=True)
-            for each in self._rounds(samples, parts, count)
+            for one_round in self._rounds(samples, parts, count)
         ]
         carried = None
         if prefix and sum(num_rounds) > 1:
@@ -246,10 +248,10 @@ class Passes:
         shape = (len(rows), batch.mask_BT.shape[1])
         logprobs_BT = torch.zeros(shape, dtype=self._policy.exact_dtype)
         values_BT, bootstrap_B = torch.zeros(shape), torch.zeros(len(rows))
-        for each, scores in scored:
-            if not each.is_counted:
+        for one_round, scores in scored:
+            if not one_round.is_counted:
                 continue
-            here = [place[row] for row in each.rows]
+            here = [place[row] for row in one_round.rows]
             logprobs_BT[here] = widened(scores.logprobs_BT, shape[1])
             if scores.values_BT is not None and scores.bootstrap_B is not None:
                 values_BT[here] = widened(scores.values_BT, shape[1])

@@ -39,7 +39,7 @@ class Histogram:
 
 
 @dataclass(frozen=True, slots=True)
-class Mismatch:
+class TokenMismatch:
     """A sampled token whose log-prob the trainer puts more than MAX_DISAGREEMENT off."""
 
     row: int
@@ -196,7 +196,7 @@ def _old_logprobs(lesson: Lesson, trace: Trace) -> Tensor:
     return trace.old_logprobs_BT if before_BT is None else before_BT
 
 
-def first_mismatch(lesson: Lesson, trace: Trace, version: int) -> Mismatch | None:
+def first_mismatch(lesson: Lesson, trace: Trace, version: int) -> TokenMismatch | None:
     """The first token, sample by sample, about which sampler and trainer disagree too far."""
     batch, old_BT = lesson.batch, _old_logprobs(lesson, trace)
     places = (batch.mask_BT & ~_is_near(lesson, _apart(lesson, trace), version)).nonzero()
@@ -205,7 +205,7 @@ def first_mismatch(lesson: Lesson, trace: Trace, version: int) -> Mismatch | Non
     row, column = places[0].tolist()
     sample = batch.samples[row]
     position = [place for place, is_own in enumerate(sample.loss_mask) if is_own][column]
-    return Mismatch(
+    return TokenMismatch(
         row=row,
         position=position,
         turn=sample.turns[position],

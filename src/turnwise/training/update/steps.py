@@ -31,7 +31,7 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OptimizerStep:
     """One minibatch."""
 
     losses: Mapping[str, float]
@@ -53,7 +53,7 @@ class _Gathered:
     num_computed: int
 
 
-EMPTY = Step({}, Norms(0.0, 0.0), 0, 0, "empty")
+EMPTY = OptimizerStep({}, Norms(0.0, 0.0), 0, 0, "empty")
 
 
 class Steps:
@@ -73,10 +73,12 @@ class Steps:
         self._optimizer = optimizer
         self._recipe = recipe
 
-    def take(self, lesson: Lesson, trace: Trace, imitation: Sequence[Sample], step: int) -> list[Step]:
+    def take(
+        self, lesson: Lesson, trace: Trace, imitation: Sequence[Sample], step: int
+    ) -> list[OptimizerStep]:
         """All epochs and minibatches, demonstrations dealt out among these; past the KL cap nothing more."""
         update = self._recipe.update
-        steps: list[Step] = []
+        steps: list[OptimizerStep] = []
         for epoch in range(update.num_epochs):
             parts = minibatches(
                 lesson.batch, update.num_minibatches, seed=self._recipe.seed, step=step, epoch=epoch
@@ -91,11 +93,13 @@ class Steps:
                     return steps
         return steps
 
-    def _current(self, lesson: Lesson, rows: Sequence[int], earlier: Sequence[Step]) -> Tensor | None:
+    def _current(
+        self, lesson: Lesson, rows: Sequence[int], earlier: Sequence[OptimizerStep]
+    ) -> Tensor | None:
         """π_θ's log-probs as a step begins, where ratio bounds need them; before the first step, π_old's."""
         if not self._objective.has_ratio_bounds:
             return None
-        is_first = all(each.skipped for each in earlier)
+        is_first = all(step.skipped for step in earlier)
         return lesson.before.old_logprobs_BT if is_first else self._passes.logprobs_of(lesson.batch, rows)
 
     def _one(
@@ -105,11 +109,11 @@ class Steps:
         minibatch: Minibatch,
         imitation: Sequence[Sample],
         step: int,
-        earlier: Sequence[Step],
-    ) -> Step:
+        earlier: Sequence[OptimizerStep],
+    ) -> OptimizerStep:
         if not minibatch.whole.num_tokens:
             return EMPTY
-        has_moved = any(not each.skipped and each.norms.policy > 0 for each in earlier)
+        has_moved = any(not step.skipped and step.norms.policy > 0 for step in earlier)
         gather = partial(self._gather, lesson, trace, minibatch, imitation, step, is_late=has_moved)
         gathered = self._passes.within_memory(gather, undo=self._optimizer.clear)
         own_rows = [row for part in gathered.parts for row in part]
@@ -125,7 +129,7 @@ class Steps:
             self._optimizer.clear()
         else:
             self._optimizer.step(norms, policy_rate=self.rate(step), value_rate=self._value_rate(step))
-        return Step(dict(losses), norms, num_parts, num_computed, skipped)
+        return OptimizerStep(dict(losses), norms, num_parts, num_computed, skipped)
 
     def _gather(
         self,
@@ -147,12 +151,12 @@ class Steps:
         has_value = lesson.targets.returns_BT is not None
         with torch.set_grad_enabled(bool(taught)):
             run = self._passes.begin(lesson.batch.samples, taught, idle, with_values=has_value)
-        for each in run.rounds:
-            with torch.set_grad_enabled(each.rows[0] in taught):
-                if each.is_counted:
-                    _add(losses, self._learn(run, lesson, trace, minibatch, each.rows, is_late=is_late))
+        for one_round in run.rounds:
+            with torch.set_grad_enabled(one_round.rows[0] in taught):
+                if one_round.is_counted:
+                    _add(losses, self._learn(run, lesson, trace, minibatch, one_round.rows, is_late=is_late))
                 else:
-                    self._accompany(run, each.rows)
+                    self._accompany(run, one_round.rows)
         self._optimizer.gather(run.backward)
         figures, num_imitated = self._imitate(imitation, weight_at(self._recipe.imitation, step))
         _add(losses, figures)
@@ -197,11 +201,11 @@ class Steps:
             return {}, 0
         num_tokens, loss = num_own_tokens(samples), 0.0
         run = self._passes.begin(samples)
-        for each in run.rounds:
-            if not each.is_counted:
-                self._accompany(run, each.rows)
+        for one_round in run.rounds:
+            if not one_round.is_counted:
+                self._accompany(run, one_round.rows)
                 continue
-            live = run.score(each.rows)
+            live = run.score(one_round.rows)
             share = weight * cross_entropy(live.logprobs_BT, live.mask_BT, num_tokens)
             self._optimizer.learn(share)
             loss += float(share.detach())

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from turnwise.runtime.atomic_write import write_whole
+from turnwise.runtime.atomic_write import write_atomically
 from turnwise.training.update.statistics import Trace
 from turnwise.training.update.targets import Lesson
 
@@ -75,19 +75,19 @@ def write_tokens(path: Path, step: int, episodes: Sequence[str], found: Sequence
         {
             "kind": "tokens",
             "step": step,
-            "episode": episodes[each.row],
-            "num_tokens": each.num_tokens,
-            "old": each.old_logprobs,
-            "new": each.logprobs,
-            "ratio": each.ratios,
-            "advantage": each.advantages,
-            "clip": each.clips,
+            "episode": episodes[row.row],
+            "num_tokens": row.num_tokens,
+            "old": row.old_logprobs,
+            "new": row.logprobs,
+            "ratio": row.ratios,
+            "advantage": row.advantages,
+            "clip": row.clips,
         }
-        for each in found
+        for row in found
     ]
     path.parent.mkdir(exist_ok=True)
     text = "".join(json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines)
-    write_whole(path, text.encode())
+    write_atomically(path, text.encode())
 
 
 def _that_fit(rows: Sequence[int], mask_BT: Tensor) -> list[int]:

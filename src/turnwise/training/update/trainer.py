@@ -30,13 +30,13 @@ from turnwise.training.update.optimizer import Optimizer, scale_of
 from turnwise.training.update.scoring import Passes
 from turnwise.training.update.statistics import (
     Histogram,
-    Mismatch,
+    TokenMismatch,
     Trace,
     first_mismatch,
     metrics_of,
     ratio_histogram,
 )
-from turnwise.training.update.steps import EMPTY, REASONS, Step, Steps
+from turnwise.training.update.steps import EMPTY, REASONS, OptimizerStep, Steps
 from turnwise.training.update.targets import Before, Lesson, Values, estimate
 from turnwise.training.update.tokens import TokenFigures, token_figures
 
@@ -54,7 +54,7 @@ class StepResult:
     """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
     tokens: tuple[TokenFigures, ...] = ()
     """Of the first groups, as many as `run.num_token_groups` says."""
-    mismatch: Mismatch | None = None
+    mismatch: TokenMismatch | None = None
     """The first token about which engine and trainer disagree too far."""
 
 
@@ -160,27 +160,27 @@ class Trainer:
 
     def _finish(
         self,
-        steps: Sequence[Step],
+        steps: Sequence[OptimizerStep],
         metrics: dict[str, float],
         histograms: dict[str, Histogram],
         step: int,
         started: float,
     ) -> StepResult:
-        taken = [each for each in steps if not each.skipped]
+        taken = [step for step in steps if not step.skipped]
         self._count(steps, has_stepped=bool(taken))
         if taken:
             metrics |= self._reference.follow(self.version)
             self._adapt(metrics)
         skipped = "" if taken else REASONS[steps[-1].skipped]
-        for each in steps if taken else ():  # where none was taken, the run says why itself
-            if each.skipped:
-                logger.info("step %d: an optimizer step was left out: %s", step, REASONS[each.skipped])
+        for one_step in steps if taken else ():  # where none was taken, the run says why itself
+            if one_step.skipped:
+                logger.info("step %d: an optimizer step was left out: %s", step, REASONS[one_step.skipped])
         metrics |= self._losses(steps) | self._counters(taken, steps, step)
         metrics["time/update_seconds"] = time.perf_counter() - started
         return StepResult(self.version, metrics, histograms, skipped)
 
-    def _count(self, steps: Sequence[Step], *, has_stepped: bool) -> None:
-        reasons = Counter(each.skipped for each in steps)
+    def _count(self, steps: Sequence[OptimizerStep], *, has_stepped: bool) -> None:
+        reasons = Counter(step.skipped for step in steps)
         now = self._progress
         self._progress = replace(
             now,
@@ -199,29 +199,31 @@ class Trainer:
             coefficient = adapt(self._progress.kl_coefficient, kl, target=options.target)
             self._progress = replace(self._progress, kl_coefficient=coefficient)
 
-    def _losses(self, steps: Sequence[Step]) -> dict[str, float]:
+    def _losses(self, steps: Sequence[OptimizerStep]) -> dict[str, float]:
         """Means over the optimizer steps, left out or taken, and the gradients' norms before clipping."""
-        tried = [each for each in steps if each.losses]
+        tried = [step for step in steps if step.losses]
         if not tried:
             return {}
-        names = sorted({name for each in tried for name in each.losses})
-        found = {name: math.fsum(each.losses.get(name, 0.0) for each in tried) / len(tried) for name in names}
+        names = sorted({name for step in tried for name in step.losses})
+        found = {name: math.fsum(step.losses.get(name, 0.0) for step in tried) / len(tried) for name in names}
         limit = self._recipe.optimizer.max_gradient_norm
-        found["gradient/norm"] = math.fsum(each.norms.policy for each in tried) / len(tried)
-        found["gradient/clipped"] = sum(each.norms.policy > limit for each in tried) / len(tried)
+        found["gradient/norm"] = math.fsum(step.norms.policy for step in tried) / len(tried)
+        found["gradient/clipped"] = sum(step.norms.policy > limit for step in tried) / len(tried)
         if self._has_value:
-            found["gradient/value_norm"] = math.fsum(each.norms.value for each in tried) / len(tried)
+            found["gradient/value_norm"] = math.fsum(step.norms.value for step in tried) / len(tried)
             found["value/loss"] = found["loss/value"] / (self._recipe.value.coefficient or 1.0)
         return found
 
-    def _counters(self, taken: Sequence[Step], steps: Sequence[Step], step: int) -> dict[str, float]:
+    def _counters(
+        self, taken: Sequence[OptimizerStep], steps: Sequence[OptimizerStep], step: int
+    ) -> dict[str, float]:
         now = self._progress
         return {
             "learning_rate": self._steps.rate(step),
             "imitation/weight": weight_at(self._recipe.imitation, step),
             "update/num_optimizer_steps": float(len(taken)),
-            "update/num_microbatches": float(sum(each.num_microbatches for each in steps)),
-            "update/num_packed_tokens": float(sum(each.num_computed for each in steps)),
+            "update/num_microbatches": float(sum(step.num_microbatches for step in steps)),
+            "update/num_packed_tokens": float(sum(step.num_computed for step in steps)),
             "skipped/not_a_number": float(now.num_not_a_number),
             "skipped/not_a_number_in_a_row": float(now.num_not_a_number_in_a_row),
             "skipped/kl_cap": float(now.num_kl_cap),
@@ -233,11 +235,13 @@ class Trainer:
 
     def tensors(self) -> dict[str, Tensor | Shard]:
         """All that a bit-exact resume needs, as `part/name`; not copies. Of what is spread, its own part."""
-        learning = {name: (local(each).detach(), each) for name, each in self.policy.learning.items()}
+        learning = {
+            name: (local(parameter).detach(), parameter) for name, parameter in self.policy.learning.items()
+        }
         return {
             **{name: shard_of(part, parameter) for name, (part, parameter) in learning.items()},
-            **{f"optimizer/{name}": each for name, each in self._optimizer.tensors().items()},
-            **{f"reference/{name}": each for name, each in self._reference.tensors().items()},
+            **{f"optimizer/{name}": tensor for name, tensor in self._optimizer.tensors().items()},
+            **{f"reference/{name}": tensor for name, tensor in self._reference.tensors().items()},
         }
 
     def facts(self) -> dict[str, Any]:
