@@ -26,7 +26,7 @@ from turnwise.evaluate.report import (
     read_report,
     write_report,
 )
-from turnwise.evaluate.summary import EpisodeRecord
+from turnwise.evaluate.summary import EvaluatedEpisode
 from turnwise.rollout.store import read_episodes
 from turnwise.types import DemoTurn, Task
 
@@ -169,7 +169,7 @@ def test_the_key_of_an_endpoint_is_read_from_dotenv(
 
 def report_of(model: str, rates: dict[str, list[bool]]) -> EvaluationReport:
     episodes = tuple(
-        EpisodeRecord(name, name[0], "easy", is_success, 2, 10, 1, 0, 0)
+        EvaluatedEpisode(name, name[0], "easy", is_success, 2, 10, 1, 0, 0)
         for name, outcomes in rates.items()
         for is_success in outcomes
     )

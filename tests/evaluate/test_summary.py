@@ -5,7 +5,7 @@ import pytest
 from tests.rewards.episodes import QUOTE, did, episode, garbled, said
 from turnwise.evaluate.statistics import mean, paired_difference, wilson
 from turnwise.evaluate.summary import (
-    EpisodeRecord,
+    EvaluatedEpisode,
     by_difficulty,
     by_family,
     rates_by_task,
@@ -18,8 +18,8 @@ from turnwise.types import Cause, Truth
 
 def played(
     task: str, is_success: bool, *, family: str = "f", difficulty: str = "easy", turns: int = 2
-) -> EpisodeRecord:
-    return EpisodeRecord(task, family, difficulty, is_success, turns, 10 * turns, 4, 1, 1)
+) -> EvaluatedEpisode:
+    return EvaluatedEpisode(task, family, difficulty, is_success, turns, 10 * turns, 4, 1, 1)
 
 
 def test_an_episode_becomes_a_record() -> None:
@@ -32,7 +32,7 @@ def test_an_episode_becomes_a_record() -> None:
     )
     found = record(episode(Truth(), *turns), is_success=True)
     # Two tokens per turn and none in between: the prompts have 0, 2, 4, 6 and 8 tokens.
-    assert found == EpisodeRecord("t1", "", "medium", True, 5, 10, 3, 1, 1, num_prompt_tokens=20)
+    assert found == EvaluatedEpisode("t1", "", "medium", True, 5, 10, 3, 1, 1, num_prompt_tokens=20)
 
 
 def test_a_summary_counts_tasks_and_samples() -> None:
@@ -69,7 +69,7 @@ def test_rates_by_task_are_the_values_that_a_comparison_pairs() -> None:
 
 
 def test_no_calls_and_no_turns_do_not_divide_by_zero() -> None:
-    found = summarise([EpisodeRecord("a", "", "easy", False, 0, 0, 0, 0, 0)])
+    found = summarise([EvaluatedEpisode("a", "", "easy", False, 0, 0, 0, 0, 0)])
     assert (found.tool_error_rate, found.format_error_rate) == (0.0, 0.0)
     assert found.turns.low is None
 

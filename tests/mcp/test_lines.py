@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, _parse
-from turnwise.runtime.line_splitter import Line, LineSplitter
+from turnwise.runtime.line_splitter import BoundedLine, LineSplitter
 
 EDGE = 256
 
 
-def split(data: bytes, sizes: list[int], max_bytes: int) -> tuple[list[Line], LineSplitter]:
+def split(data: bytes, sizes: list[int], max_bytes: int) -> tuple[list[BoundedLine], LineSplitter]:
     """Feed the data in chunks of these sizes, over and over."""
     splitter = LineSplitter(max_bytes)
-    lines: list[Line] = []
+    lines: list[BoundedLine] = []
     start = turn = 0
     while start < len(data):
         size = sizes[turn % len(sizes)]
@@ -27,12 +27,12 @@ def split(data: bytes, sizes: list[int], max_bytes: int) -> tuple[list[Line], Li
     return lines, splitter
 
 
-def whole(data: bytes) -> Line:
-    return Line(data, len(data), is_cut=False)
+def whole(data: bytes) -> BoundedLine:
+    return BoundedLine(data, len(data), is_cut=False)
 
 
-def cut_line(head: bytes, tail: bytes, num_bytes: int = 9_000_000) -> Line:
-    return Line(head + b"\n" + tail, num_bytes, is_cut=True)
+def cut_line(head: bytes, tail: bytes, num_bytes: int = 9_000_000) -> BoundedLine:
+    return BoundedLine(head + b"\n" + tail, num_bytes, is_cut=True)
 
 
 # --- splitting ---------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_lines_are_the_same_in_whatever_chunks_they_come(
 def test_of_a_line_over_the_limit_both_ends_are_kept_and_its_size_is_true(chunk_bytes: int) -> None:
     content = b'{"jsonrpc":"2.0","id":7,' + b"x" * 20_000 + b',"id":8}'
     lines, _ = split(content + b"\nnext\n", [chunk_bytes], 10_000)
-    assert lines[0] == Line(content[:EDGE] + b"\n" + content[-EDGE:], len(content), is_cut=True)
+    assert lines[0] == BoundedLine(content[:EDGE] + b"\n" + content[-EDGE:], len(content), is_cut=True)
     assert lines[1] == whole(b"next")
 
 
@@ -93,7 +93,7 @@ def test_an_endless_line_is_counted_but_not_kept() -> None:
 # --- parsing -----------------------------------------------------------------------------------------------
 
 
-def error_of(line: Line) -> tuple[object, int]:
+def error_of(line: BoundedLine) -> tuple[object, int]:
     message = _parse(line)
     assert isinstance(message, wire.JSONRPCError)
     return message.id, message.error.code
@@ -183,7 +183,10 @@ def test_a_too_large_request_of_the_servers_own_does_not_answer_a_call_of_ours()
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=200), st.booleans())
 def test_no_bytes_crash_the_parser(data: bytes, is_cut: bool) -> None:
-    for line in (Line(data, len(data), is_cut), Line(b'{"jsonrpc":"2.0","id":1,' + data, 99, is_cut)):
+    for line in (
+        BoundedLine(data, len(data), is_cut),
+        BoundedLine(b'{"jsonrpc":"2.0","id":1,' + data, 99, is_cut),
+    ):
         _parse(line)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from turnwise.dashboard.appended_file import Mark, is_same, mark_at, read_at
 from turnwise.dashboard.episodes import episode_of, text, tools_of
 from turnwise.dashboard.tables import NEW_FILE, connect, forget, new_row, prepare, transaction
-from turnwise.runtime.regular_files import Damaged, Line, lines_from, names_in
+from turnwise.runtime.regular_files import Damaged, FileLine, lines_from, names_in
 from turnwise.tracking.json_lines import plain
 from turnwise.types import Tool
 
@@ -242,7 +242,7 @@ class Index:
             self._damaged[name] = damage
         return end > mark.offset and not damage
 
-    def _keep(self, connection: sqlite3.Connection, file: int, name: str, line: Line) -> bool:
+    def _keep(self, connection: sqlite3.Connection, file: int, name: str, line: FileLine) -> bool:
         """Whether the line was one of ours."""
         connection.execute("SAVEPOINT line")
         try:
@@ -291,7 +291,7 @@ class Index:
         return self._names[name]
 
     def _keep_played(
-        self, connection: sqlite3.Connection, file: int, name: str, line: Line, record: Mapping[str, Any]
+        self, connection: sqlite3.Connection, file: int, name: str, line: FileLine, record: Mapping[str, Any]
     ) -> None:
         place = (line.offset, len(line.content))
         if record["kind"] == "tools":
@@ -327,7 +327,9 @@ def offer(index: Index, connection: sqlite3.Connection, file: int, digest: str) 
     return index.line(file, row["offset"], row["length"]) if row else None
 
 
-def _keep_traced(connection: sqlite3.Connection, file: int, line: Line, record: Mapping[str, Any]) -> None:
+def _keep_traced(
+    connection: sqlite3.Connection, file: int, line: FileLine, record: Mapping[str, Any]
+) -> None:
     """Where it stands; the tokens themselves are read when they are looked at."""
     if record["kind"] != "tokens":
         raise ValueError("not a line of tokens")

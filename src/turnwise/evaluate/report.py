@@ -12,7 +12,7 @@ from rich.text import Text
 
 from turnwise.evaluate.statistics import Estimate, paired_difference
 from turnwise.evaluate.summary import (
-    EpisodeRecord,
+    EvaluatedEpisode,
     Summary,
     by_difficulty,
     by_family,
@@ -36,7 +36,7 @@ class EvaluationReport:
     num_tasks_asked: int
     num_lost: int
     """Episodes lost to infrastructure, which were retried or dropped; they never count as failures."""
-    episodes: tuple[EpisodeRecord, ...]
+    episodes: tuple[EvaluatedEpisode, ...]
     prices: tuple[float, float] = (0.0, 0.0)
     """Dollars per million prompt tokens and per million sampled tokens; 0 for a local model."""
 

@@ -17,7 +17,7 @@ from turnwise.types import Fault, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class EpisodeRecord:
+class EvaluatedEpisode:
     """The record that an evaluation keeps of one episode."""
 
     task_id: str
@@ -52,9 +52,9 @@ class Summary:
     """Turns with a format error over turns."""
 
 
-def record(trajectory: Trajectory, *, is_success: bool) -> EpisodeRecord:
+def record(trajectory: Trajectory, *, is_success: bool) -> EvaluatedEpisode:
     """The record of an episode, given its success."""
-    return EpisodeRecord(
+    return EvaluatedEpisode(
         task_id=trajectory.task.id,
         family=trajectory.task.family,
         difficulty=trajectory.task.difficulty.value,
@@ -78,7 +78,7 @@ def _num_prompt_tokens(trajectory: Trajectory) -> int:
 
 
 def summarise(
-    episodes: Sequence[EpisodeRecord], *, ks: Iterable[int] = (1,), confidence: float = CONFIDENCE
+    episodes: Sequence[EvaluatedEpisode], *, ks: Iterable[int] = (1,), confidence: float = CONFIDENCE
 ) -> Summary:
     """All figures; a k larger than the number of samples of some task is left out."""
     if not episodes:
@@ -103,22 +103,22 @@ def summarise(
 
 
 def summarise_by(
-    key: Callable[[EpisodeRecord], str],
-    episodes: Sequence[EpisodeRecord],
+    key: Callable[[EvaluatedEpisode], str],
+    episodes: Sequence[EvaluatedEpisode],
     *,
     ks: Iterable[int] = (1,),
     confidence: float = CONFIDENCE,
 ) -> dict[str, Summary]:
     """A summary per value of the key (`by_family`, `by_difficulty` or another function), sorted by value."""
     wanted = tuple(ks)
-    groups: defaultdict[str, list[EpisodeRecord]] = defaultdict(list)
+    groups: defaultdict[str, list[EvaluatedEpisode]] = defaultdict(list)
     for episode in episodes:
         groups[key(episode)].append(episode)
     return {name: summarise(groups[name], ks=wanted, confidence=confidence) for name in sorted(groups)}
 
 
 def _mean_over_tasks(
-    episodes: Iterable[EpisodeRecord], measure: Callable[[EpisodeRecord], float], confidence: float
+    episodes: Iterable[EvaluatedEpisode], measure: Callable[[EvaluatedEpisode], float], confidence: float
 ) -> Estimate:
     """The mean over tasks: samples of one task are correlated and would make the interval too small."""
     values: defaultdict[str, list[float]] = defaultdict(list)
@@ -127,15 +127,15 @@ def _mean_over_tasks(
     return mean([fmean(samples) for samples in values.values()], confidence=confidence)
 
 
-def by_family(episode: EpisodeRecord) -> str:
+def by_family(episode: EvaluatedEpisode) -> str:
     return episode.family
 
 
-def by_difficulty(episode: EpisodeRecord) -> str:
+def by_difficulty(episode: EvaluatedEpisode) -> str:
     return episode.difficulty
 
 
-def outcomes_by_task(episodes: Iterable[EpisodeRecord]) -> dict[str, list[bool]]:
+def outcomes_by_task(episodes: Iterable[EvaluatedEpisode]) -> dict[str, list[bool]]:
     """The outcomes of the samples of every task."""
     outcomes: defaultdict[str, list[bool]] = defaultdict(list)
     for episode in episodes:
@@ -143,6 +143,6 @@ def outcomes_by_task(episodes: Iterable[EpisodeRecord]) -> dict[str, list[bool]]
     return dict(outcomes)
 
 
-def rates_by_task(episodes: Iterable[EpisodeRecord]) -> dict[str, float]:
+def rates_by_task(episodes: Iterable[EvaluatedEpisode]) -> dict[str, float]:
     """The success rate of every task, for `paired_difference`."""
     return {task: fmean(outcomes) for task, outcomes in outcomes_by_task(episodes).items()}

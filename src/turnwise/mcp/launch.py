@@ -24,7 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from turnwise.mcp.private_folders import Namespace
-from turnwise.runtime.line_splitter import Line, LineSplitter
+from turnwise.runtime.line_splitter import BoundedLine, LineSplitter
 
 logger = logging.getLogger(__name__)
 
@@ -179,7 +179,7 @@ async def _read_stdout(
     inbox.close()
 
 
-def _parse(line: Line) -> wire.JSONRPCMessage | None:
+def _parse(line: BoundedLine) -> wire.JSONRPCMessage | None:
     """The message, an error reply standing in for one that cannot be read, or None for junk."""
     if not _OBJECT.match(line.data):  # cheap: in a flood of junk the parser would raise once a line
         return None

@@ -23,7 +23,7 @@ from turnwise.types import Completion, Sampling
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _HeldRequest:
     """A request that waits for its round, and the future of its caller."""
 
     ask: Ask
@@ -50,7 +50,7 @@ class Lockstep:
         self._num_free = self._num_slots
         self._num_moving = 0
         self._queued: list[tuple[tuple[int, int], asyncio.Future[None]]] = []
-        self._waiting: list[_Request] = []
+        self._waiting: list[_HeldRequest] = []
 
     # --- pace of the collector ---------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ class Lockstep:
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         """Sample one turn, in the next round."""
         gate: asyncio.Future[asyncio.Future[Completion]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Request(Ask(tuple(prompt_ids), sampling, seed), gate))
+        self._waiting.append(_HeldRequest(Ask(tuple(prompt_ids), sampling, seed), gate))
         self.leave()
         try:
             sampled = await gate

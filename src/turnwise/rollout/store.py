@@ -37,7 +37,7 @@ class StoredEpisode:
 
 
 class TrajectoryWriter:
-    """Appends whole lines; a kill leaves at most one incomplete line, which `read_episodes` skips and logs."""
+    """Appends whole lines; a kill leaves at most one incomplete line, which `read_episodes` skips."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ _EDGE_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BoundedLine:
     """One line without its newline. Of a line over the limit only the first and last 256 bytes are kept."""
 
     data: bytes
@@ -29,7 +29,7 @@ class LineSplitter:
         self.num_skipped_bytes = 0
         """Bytes dropped of the line now being read; 0 while it is within bounds."""
 
-    def feed(self, chunk: bytes) -> list[Line]:
+    def feed(self, chunk: bytes) -> list[BoundedLine]:
         """The lines that this chunk completes."""
         *finished, rest = chunk.split(b"\n")
         lines = []
@@ -50,11 +50,11 @@ class LineSplitter:
             self.num_skipped_bytes = len(self._held)
             self._held = bytearray()
 
-    def _take(self) -> Line:
+    def _take(self) -> BoundedLine:
         if self.num_skipped_bytes:
-            line = Line(self._head + b"\n" + self._tail, self.num_skipped_bytes, is_cut=True)
+            line = BoundedLine(self._head + b"\n" + self._tail, self.num_skipped_bytes, is_cut=True)
             self.num_skipped_bytes = 0
             return line
-        line = Line(bytes(self._held), len(self._held), is_cut=False)
+        line = BoundedLine(bytes(self._held), len(self._held), is_cut=False)
         self._held.clear()
         return line

@@ -44,7 +44,7 @@ class Damaged(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FileLine:
     """One line, without its line break."""
 
     content: bytes
@@ -108,7 +108,7 @@ def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:
     return found
 
 
-def lines_from(path: Path, offset: int = 0) -> Iterator[Line]:
+def lines_from(path: Path, offset: int = 0) -> Iterator[FileLine]:
     """Every line from the offset on. Damaged, after the lines before it, for one over MAX_LINE_BYTES."""
     with open_to_read(path) as file:
         file.seek(offset)
@@ -117,7 +117,7 @@ def lines_from(path: Path, offset: int = 0) -> Iterator[Line]:
         while block := _read(path, file, _BLOCK_BYTES):
             *whole, rest = block.split(b"\n")
             for content in whole:
-                line = Line(b"".join([*pieces, content]), start)
+                line = FileLine(b"".join([*pieces, content]), start)
                 pieces, num_bytes, start = [], 0, line.end
                 yield line
             pieces.append(rest)
@@ -125,7 +125,7 @@ def lines_from(path: Path, offset: int = 0) -> Iterator[Line]:
             if num_bytes > MAX_LINE_BYTES:
                 raise Damaged(path, f"has a line of more than {MAX_LINE_BYTES:,} bytes, at byte {start}")
         if num_bytes:
-            yield Line(b"".join(pieces), start, is_ended=False)
+            yield FileLine(b"".join(pieces), start, is_ended=False)
 
 
 def names_in(folder: Path) -> list[str]:

@@ -9,7 +9,7 @@ _MINOR_FAULTS = 9 - 2
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryWatch:
     """One process's memory."""
 
     total_bytes: int
@@ -18,16 +18,16 @@ class Memory:
     """Resident and not of a file; after a fork also what it still shares with its parent."""
 
 
-def memory_of(pid: int | str) -> Memory:
+def memory_of(pid: int | str) -> MemoryWatch:
     """Zero for a process that has ended."""
     words = _read(f"/proc/{pid}/statm").split()
     if not words:
-        return Memory(0, 0)
+        return MemoryWatch(0, 0)
     total, resident, shared = map(int, words[:3])
-    return Memory(total * _PAGE_BYTES, (resident - shared) * _PAGE_BYTES)
+    return MemoryWatch(total * _PAGE_BYTES, (resident - shared) * _PAGE_BYTES)
 
 
-def bytes_together(pids: list[str], base: Memory) -> int:
+def bytes_together(pids: list[str], base: MemoryWatch) -> int:
     """What these processes, all forked from one of size `base`, have allocated beyond it.
 
     A process that writes to a page of the base gets a copy of it, which its size does not show. Its page
