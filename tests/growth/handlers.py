@@ -100,8 +100,7 @@ SANITISER = results.Sanitiser(
 
 def reads_stdout(text: str) -> None:
     for line in LineSplitter(1 << 23).feed(encoded(text) + b"\n"):
-        if not line.is_blank:
-            launch._parse(line)
+        launch._parse(line)
 
 
 def reads_stdout_by_bytes(text: str) -> None:

@@ -98,7 +98,6 @@ class Vitals:
     pid: int | None = None
     exit_code: int | None = None
     stderr_tail: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_LINES))
-    num_junk_lines: int = 0
 
     def close(self, reason: str) -> None:
         """Note the first reason; later ones are its consequences."""
@@ -163,17 +162,16 @@ async def _read_stdout(
     num_junk_bytes = 0
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         while chunk := await process.stdout.read(_CHUNK_BYTES):
+            num_junk_bytes += len(chunk)
             for line in lines.feed(chunk):
                 message = _parse(line)
                 if message is None:
-                    vitals.num_junk_lines += 1
-                    num_junk_bytes += max(line.num_bytes, _JUNK_LINE_BYTES)
+                    num_junk_bytes += max(_JUNK_LINE_BYTES - line.num_bytes, 0)
                 else:
                     num_junk_bytes = 0
                     await inbox.send(SessionMessage(message))
-            flood_bytes = num_junk_bytes + lines.num_skipped_bytes
-            if flood_bytes > _FLOOD_MESSAGES * max_bytes:
-                vitals.close(f"flooded stdout with {flood_bytes:,} bytes of junk")
+            if num_junk_bytes > _FLOOD_MESSAGES * max_bytes:
+                vitals.close(f"flooded stdout with {num_junk_bytes:,} bytes of junk")
                 break
         vitals.close("closed its stdout")
     inbox.close()

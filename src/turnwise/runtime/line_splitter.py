@@ -30,12 +30,13 @@ class LineSplitter:
         """Bytes dropped of the line now being read; 0 while it is within bounds."""
 
     def feed(self, chunk: bytes) -> list[BoundedLine]:
-        """The lines that this chunk completes."""
+        """The lines that this chunk completes, without empty ones: a flood of those costs next to nothing."""
         *finished, rest = chunk.split(b"\n")
         lines = []
         for part in finished:
-            self._hold(part)
-            lines.append(self._take())
+            if part or self._held or self.num_skipped_bytes:
+                self._hold(part)
+                lines.append(self._take())
         self._hold(rest)
         return lines
 

@@ -9,7 +9,7 @@ _MINOR_FAULTS = 9 - 2
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryWatch:
+class ProcessMemory:
     """One process's memory."""
 
     total_bytes: int
@@ -18,16 +18,16 @@ class MemoryWatch:
     """Resident and not of a file; after a fork also what it still shares with its parent."""
 
 
-def memory_of(pid: int | str) -> MemoryWatch:
+def memory_of(pid: int | str) -> ProcessMemory:
     """Zero for a process that has ended."""
     words = _read(f"/proc/{pid}/statm").split()
     if not words:
-        return MemoryWatch(0, 0)
+        return ProcessMemory(0, 0)
     total, resident, shared = map(int, words[:3])
-    return MemoryWatch(total * _PAGE_BYTES, (resident - shared) * _PAGE_BYTES)
+    return ProcessMemory(total * _PAGE_BYTES, (resident - shared) * _PAGE_BYTES)
 
 
-def bytes_together(pids: list[str], base: MemoryWatch) -> int:
+def bytes_together(pids: list[str], base: ProcessMemory) -> int:
     """What these processes, all forked from one of size `base`, have allocated beyond it.
 
     A process that writes to a page of the base gets a copy of it, which its size does not show. Its page

@@ -22,7 +22,7 @@ from typing import Any
 from . import seccomp, snippet
 from .confine import confine
 from .kernel import NEWPID, PR_SET_PDEATHSIG, prctl, setns, unshare
-from .memory import MemoryWatch, bytes_together, memory_of
+from .memory import ProcessMemory, bytes_together, memory_of
 from .report import Reason, ReportBuffer
 from .settings import Settings
 
@@ -73,7 +73,7 @@ def _serve_one(
     settings: Settings,
     control: socket.socket,
     own_pids: int,
-    base: MemoryWatch,
+    base: ProcessMemory,
     kept: frozenset[int],
     buffer: ReportBuffer,
 ) -> bool:
@@ -157,7 +157,7 @@ def _next_run(control: socket.socket) -> list[int]:
         # it crossed our report on its way: that execution is over
 
 
-def _spawn(settings: Settings, own_pids: int, base: MemoryWatch, kept: frozenset[int]) -> _Child:
+def _spawn(settings: Settings, own_pids: int, base: ProcessMemory, kept: frozenset[int]) -> _Child:
     """A child that is confined and waits for its code."""
     status = 0
     for _ in range(_NUM_HAND_OVERS):
@@ -179,7 +179,7 @@ def _spawn(settings: Settings, own_pids: int, base: MemoryWatch, kept: frozenset
 
 
 def _be_the_child(
-    settings: Settings, channel: socket.socket, base: MemoryWatch, kept: frozenset[int]
+    settings: Settings, channel: socket.socket, base: ProcessMemory, kept: frozenset[int]
 ) -> None:
     """Confine, take one piece of code, run it, send the outcome, end. Never returns."""
     status = 70  # EX_SOFTWARE
@@ -251,7 +251,7 @@ def _hand_over(child: _Child, fds: list[int]) -> bool:
             return False
 
 
-def _watch(settings: Settings, control: socket.socket, child: _Child, base: MemoryWatch) -> Reason:
+def _watch(settings: Settings, control: socket.socket, child: _Child, base: ProcessMemory) -> Reason:
     """Wait until the code ends, or until there is a reason to end it."""
     deadline = time.monotonic() + settings.wall_seconds
     poll = select.poll()
