@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,6 +17,7 @@ import turnwise
 from tests.mcp.notes import SERVER, http_spec, notes_over_http, notes_spec
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import SILENT_SECONDS, _Known
+from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.types import Cause, Fault, ToolCall, ToolResult
 
@@ -156,6 +158,49 @@ def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it
                     assert [loss.is_state_lost for loss in toolbox.losses] == [True]
                     [unharmed] = await idle.call([ToolCall("1", "list_notes", {})])
                     assert unharmed.cause is Cause.OK, "it had nothing there yet"
+
+    asyncio.run(main())
+
+
+@contextlib.asynccontextmanager
+async def without_discovery(url: str, is_cut: asyncio.Event) -> AsyncIterator[str]:
+    """The URL of a proxy that drops `server/discover` once the event is set, as a restart in between does."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        [length] = re.findall(rb"content-length: (\d+)", head.lower()) or [b"0"]
+        body = await reader.readexactly(int(length))
+        if not (is_cut.is_set() and b"server/discover" in body):
+            upstream, to_upstream = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+            host = f"127.0.0.1:{urlsplit(url).port}".encode()
+            head = re.sub(rb"(?i)\r\nhost: [^\r]*", b"\r\nhost: " + host, head)
+            head = re.sub(rb"(?i)\r\nconnection: [^\r]*", b"\r\nconnection: close", head)
+            to_upstream.write(head + body)
+            writer.write(await upstream.read(-1))
+            to_upstream.close()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+
+
+def test_a_server_that_comes_back_without_keeping_episodes_apart_is_refused(url: str) -> None:
+    async def main() -> None:
+        is_cut = asyncio.Event()
+        async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
+            async with pool.lease(["notes"], "one") as toolbox:
+                await toolbox.call([ToolCall("1", "add_note", {"text": "mine"})])
+            assert pool.isolation("notes") is Isolation.KEYED
+            session = pool._supplies["notes"]._first
+            assert session is not None
+            session.abandon("a fault")
+            is_cut.set()
+            with pytest.raises(ConnectFailed, match="without keeping episodes apart"):
+                async with pool.lease(["notes"], "two"):
+                    pass
+            is_cut.clear()
+            async with pool.lease(["notes"], "three"):
+                assert pool.isolation("notes") is Isolation.KEYED
 
     asyncio.run(main())
 

@@ -89,6 +89,7 @@ class Supply:
             first = await self.stock.new_set()
             try:
                 session = await self._open(first)
+                self._require_keyed_still(session)
             except ConnectFailed:
                 await self.stock.discard(first)
                 raise
@@ -125,6 +126,16 @@ class Supply:
     async def close(self) -> None:
         self._is_closing = True
         await asyncio.gather(*(session.close() for session in self._live))
+
+    def _require_keyed_still(self, session: Session) -> None:
+        """A server that kept episodes apart must still do so when it is connected again.
+
+        A fault while the protocol version was negotiated can hide that promise: all episodes would then share
+        one state.
+        """
+        if self.keeps_episodes_apart and not (session.is_keyed or session.is_stateless):
+            self.gate.breaker.failed()
+            raise ConnectFailed(ServerLoss(self.spec.name, "came back without keeping episodes apart"))
 
     def _settle(self, session: Session) -> None:
         options = self.spec.options
