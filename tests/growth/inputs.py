@@ -76,6 +76,7 @@ INPUTS: Mapping[str, Generator] = {
     "fences": repeated("```\n"),
     "fenced numbers": repeated("```json\n1\n```\n"),
     "a fence of blank lines": repeated("\n", before="```json", after="```"),
+    "an open fence of blank lines": repeated("\n", before="```json", after="x"),
     "open boxes": repeated("\\boxed{"),
     "variables": repeated("${A:-"),
     "input variables": repeated("${input:a"),
