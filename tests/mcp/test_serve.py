@@ -163,14 +163,16 @@ def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it
 
 
 @contextlib.asynccontextmanager
-async def without_discovery(url: str, is_cut: asyncio.Event) -> AsyncIterator[str]:
-    """The URL of a proxy that drops `server/discover` once the event is set, as a restart in between does."""
+async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"") -> AsyncIterator[str]:
+    """A proxy that, once the event is set, answers `server/discover` with `reply` and hangs up; yields its URL."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         [length] = re.findall(rb"content-length: (\d+)", head.lower()) or [b"0"]
         body = await reader.readexactly(int(length))
-        if not (is_cut.is_set() and b"server/discover" in body):
+        if is_cut.is_set() and b"server/discover" in body:
+            writer.write(reply)
+        else:
             upstream, to_upstream = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
             host = f"127.0.0.1:{urlsplit(url).port}".encode()
             head = re.sub(rb"(?i)\r\nhost: [^\r]*", b"\r\nhost: " + host, head)
@@ -184,10 +186,26 @@ async def without_discovery(url: str, is_cut: asyncio.Event) -> AsyncIterator[st
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
+def test_an_outage_while_connecting_does_not_hide_that_a_server_keeps_episodes_apart(url: str) -> None:
+    async def main() -> None:
+        is_cut = asyncio.Event()
+        is_cut.set()
+        async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
+            with pytest.raises(ConnectFailed, match="connection failed"):
+                async with pool.lease(["notes"], "one"):
+                    pass
+            is_cut.clear()
+            async with pool.lease(["notes"], "two"):
+                assert pool.isolation("notes") is Isolation.KEYED
+
+    asyncio.run(main())
+
+
 def test_a_server_that_comes_back_without_keeping_episodes_apart_is_refused(url: str) -> None:
     async def main() -> None:
         is_cut = asyncio.Event()
-        async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
+        reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        async with without_discovery(url, is_cut, reply) as proxied, Pool([http_spec(proxied)]) as pool:
             async with pool.lease(["notes"], "one") as toolbox:
                 await toolbox.call([ToolCall("1", "add_note", {"text": "mine"})])
             assert pool.isolation("notes") is Isolation.KEYED

@@ -5,6 +5,7 @@ flight. Answering those requests ourselves keeps the reason, and keeps the fault
 """
 
 import json
+import re
 import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -40,6 +41,9 @@ _UNSAID_SECONDS = 1.0
 _PLAIN = {"accept-encoding": "identity"}
 """Sent with every request: a compressed reply can be a thousand times as large as what was received."""
 
+_INITIALIZE = re.compile(rb'"method"\s*:\s*"initialize"')
+_OUTAGES = {NOT_SENT_CODE, TURNED_AWAY_CODE, BUSY_CODE}
+_BROKEN_OFF = "connection failed"
 _OF_THE_BODY = {b"content-encoding", b"content-length", b"transfer-encoding"}
 _JSON = {"content-type": "application/json"}
 
@@ -65,18 +69,31 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
     def __init__(self, inner: httpx2.AsyncHTTPTransport, max_message_bytes: int) -> None:
         self._inner = inner
         self._max_message_bytes = max_message_bytes
+        self._outage: bytes | None = None
+        """The fault that the last `server/discover` met, if that was an outage."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if request.method != "POST":
             response = await self._inner.handle_async_request(request)
             return await _uncompressed_stream(request, response)
+        # The SDK takes any error to `server/discover` for a server of the older protocol and falls back to
+        # `initialize`. After an outage that would hide what a modern server promises about episodes.
+        if self._outage is not None and _INITIALIZE.search(request.content):
+            fault, self._outage = self._outage, None
+            return httpx2.Response(400, headers=_JSON, content=fault, request=request)
+        response = await self._answer(request)
+        is_probe = request.headers.get("mcp-method") == "server/discover"
+        self._outage = response.content if is_probe and _is_outage(response) else None
+        return response
+
+    async def _answer(self, request: httpx2.Request) -> httpx2.Response:
         try:
             response = await self._inner.handle_async_request(request)
             return await self._checked(request, response)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             return _fault(request, NOT_SENT_CODE, f"cannot connect: {_reason(error)}")
         except httpx2.TransportError as error:
-            return _fault(request, HTTP_CODE, f"connection failed: {_reason(error)}")
+            return _fault(request, HTTP_CODE, f"{_BROKEN_OFF}: {_reason(error)}")
 
     async def _checked(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         status, kind = response.status_code, response.headers.get("content-type", "").lower()
@@ -162,6 +179,15 @@ def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) ->
     if status == 503 and asked is not None:
         return _fault(request, BUSY_CODE, message, asked)
     return _fault(request, HTTP_CODE, message)
+
+
+def _is_outage(response: httpx2.Response) -> bool:
+    """Whether the reply is a fault of ours that says nothing about the server itself."""
+    if response.status_code != 400:
+        return False
+    error = (_rpc_error(response.content) or {}).get("error", {})
+    is_broken_off = error.get("code") == HTTP_CODE and str(error.get("message")).startswith(_BROKEN_OFF)
+    return is_broken_off or error.get("code") in _OUTAGES
 
 
 def _place(response: httpx2.Response) -> str:
