@@ -164,7 +164,7 @@ def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it
 
 @contextlib.asynccontextmanager
 async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"") -> AsyncIterator[str]:
-    """A proxy that, once the event is set, answers `server/discover` with `reply` and hangs up; yields its URL."""
+    """The URL of a proxy that, once the event is set, answers `server/discover` with `reply` and hangs up."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
