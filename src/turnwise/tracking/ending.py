@@ -1,4 +1,4 @@
-"""How a run ended, as `ended.json` in its folder records; a run that is still going has none."""
+"""How a run ended, as `ended.json` in its folder says; a run that goes on has none."""
 
 import time
 from dataclasses import asdict, dataclass, field

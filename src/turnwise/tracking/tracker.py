@@ -1,4 +1,4 @@
-"""The tracker interface, the table of trackers, and the values that a tracker starts with."""
+"""The seam: what a tracker is, which ones there are, and what one is told when it starts."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The environment of a run: Python, platform, packages, commit and seed."""
+"""What a run was run with: Python, platform, packages, commit and seed."""
 
 import importlib.metadata
 import os
