@@ -24,7 +24,7 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "reward": record["reward"],
         "task": played["task"],
         "episode": played["episode_id"],
-        "seed": str(played["seed"]),  # exceeds the integers JavaScript can hold exactly (2**53)
+        "seed": str(played["seed"]),  # may exceed 2**53, up to which JavaScript is exact
         "stop": played["stop"],
         "seconds": played["seconds"],
         "queue_seconds": played["queue_seconds"],

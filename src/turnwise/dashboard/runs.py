@@ -128,7 +128,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether the folder has a recipe.json of any file type. A folder without read permission counts too."""
+    """Whether the folder has a recipe.json of any file type. A folder we may not search counts too."""
     try:
         (folder / "recipe.json").lstat()
     except PermissionError:

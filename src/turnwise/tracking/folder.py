@@ -148,7 +148,7 @@ class RunFolder:
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
 
     def tokens(self, step: int) -> Path:
-        """The file of the step's token values: ratio, advantage and clipping."""
+        """The file of the step's token values: log-probs, ratio, advantage and clipping."""
         return self.path / "tokens" / f"step-{step:06d}.jsonl"
 
     @property
@@ -173,7 +173,7 @@ class RunFolder:
             self.trackers = start_trackers(self.recipe, self.path)
 
     def begin(self) -> None:
-        """Remove ended.json: the run is resumed."""
+        """Remove ended.json: the run starts or resumes."""
         if not self._is_beside:
             self._ended.unlink(missing_ok=True)
 
