@@ -12,16 +12,16 @@ _TAIL = 256
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a file has been read, and enough to tell whether it is still the same file."""
+    """A read position, with enough of the file's identity to detect that the file was cut or replaced."""
 
     inode: int = 0
     offset: int = 0
     tail: str = ""
-    """A digest of the last bytes before the offset."""
+    """A digest of the last 256 bytes before the offset."""
 
 
 def is_same(path: Path, mark: Mark) -> bool:
-    """Whether what was read up to the mark still stands there; not so once a resumed run has cut the file."""
+    """Whether the file still holds what was read up to the mark; False after a resumed run has cut it."""
     with open_to_read(path) as file:
         status = os.fstat(file.fileno())
         if status.st_ino != mark.inode or status.st_size < mark.offset:

@@ -19,12 +19,15 @@ from turnwise.runtime.atomic_write import write_atomically
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
-    """ValueError where there is none."""
+    """Open the runs under `paths`. ValueError if there are none."""
     return Runs(paths, cache or default_cache())
 
 
 def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], None]) -> None:
-    """Until interrupted. OSError where the port is taken."""
+    """Serve the page until interrupted. OSError if the port is in use.
+
+    Without a token, a host that is not a loopback address gets a random one.
+    """
     if not token and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     with _listening(host, port) as listener:
@@ -32,25 +35,25 @@ def serve(runs: Runs, *, host: str, port: int, token: str, say: Callable[[str], 
         app = application(
             runs, Watch(runs), RequestGuard(host, port, token), is_ending=lambda: server.should_exit
         )
-        # no access log: the first address asked for holds the token
+        # no access log: the URL of the first request contains the token
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=2)
         server = uvicorn.Server(config)
         say(f"{address(host, port, token)}  (Ctrl-C ends it)")
-        with contextlib.suppress(KeyboardInterrupt):  # the way to end it, raised again once it has
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again after a Ctrl-C
             server.run(sockets=[listener])
 
 
 def address(host: str, port: int, token: str) -> str:
-    """What to open."""
+    """The URL to open in a browser."""
     return f"{url_of(host, port)}/{'?token=' + token if token else ''}"
 
 
 def write_export(runs: Runs, out: Path) -> int:
-    """How many bytes went there."""
+    """Write the export to `out` and return its size in bytes."""
     for run in runs:
         run.refresh(seconds=math.inf)
     content = export(runs)
-    write_atomically(out, content, is_private=False)  # made to be given to others
+    write_atomically(out, content, is_private=False)  # the file is meant to be shared
     return len(content)
 
 

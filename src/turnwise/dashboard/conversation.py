@@ -13,7 +13,7 @@ from turnwise.dashboard.token_texts import Pieces
 
 
 def conversation(index: Index, episode: int) -> dict[str, Any]:
-    """One episode whole, without its tokens. LookupError: no such episode."""
+    """One episode with everything but its tokens. LookupError if there is no such episode."""
     record, row = _record(index, episode)
     played = record["trajectory"]
     return {
@@ -24,7 +24,7 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
         "reward": record["reward"],
         "task": played["task"],
         "episode": played["episode_id"],
-        "seed": str(played["seed"]),  # beyond what a page's numbers hold
+        "seed": str(played["seed"]),  # may exceed 2**53, up to which JavaScript is exact
         "stop": played["stop"],
         "seconds": played["seconds"],
         "queue_seconds": played["queue_seconds"],
@@ -38,7 +38,7 @@ def conversation(index: Index, episode: int) -> dict[str, Any]:
 
 
 def group(index: Index, episode: int) -> list[dict[str, Any]]:
-    """The members of its group as they stand in the list."""
+    """The list rows of the episode's group, its own included."""
     ids = members(index, episode)
     marks = ", ".join("?" * len(ids))
     with index.reading() as connection:
@@ -50,7 +50,7 @@ def group(index: Index, episode: int) -> list[dict[str, Any]]:
 
 
 def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[str, Any]]:
-    """Each member of its group: what it said and called, turn by turn."""
+    """The turns and the outcome of the first `limit` members of the episode's group."""
     found = []
     for member in members(index, episode)[:limit]:
         record, row = _record(index, member)
@@ -61,9 +61,9 @@ def side_by_side(index: Index, episode: int, *, limit: int = 16) -> list[dict[st
 
 
 def tokens(index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces) -> dict[str, Any]:
-    """Each turn's tokens: ids, their text where it can be had, log-probs, and their part in the update.
+    """The tokens of every turn: ids, text if there is a tokenizer, log-probs, and update values if traced.
 
-    [prompt: mask 0] [sampled: mask 1], as the trainer sees them.
+    A turn is [prompt: mask 0] [sampled: mask 1], as the trainer sees it.
     """
     record, row = _record(index, episode)
     played = record["trajectory"]["turns"]
@@ -117,7 +117,7 @@ def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(number: int, call: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A call that time ran out on has no result."""
+    """One call with its result; the result is None if the episode timed out before the call returned."""
     found = {"name": call["name"], "arguments": json.dumps(call["arguments"], ensure_ascii=False)}
     if number >= len(results):
         return {**found, "result": None}

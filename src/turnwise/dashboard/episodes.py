@@ -16,7 +16,7 @@ _TOOLS = TypeAdapter(tuple[Tool, ...])
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One tool call that was made."""
+    """One tool call that has a result."""
 
     tool: str
     server: str
@@ -36,11 +36,13 @@ class EpisodeRow:
     episode: str
     reward: float
     is_success: bool | None
-    """None where that could not be told: see `fault`."""
+    """None if success could not be determined; `fault` is then `reward`."""
     stop: str
     fault: str
-    """The worst of its calls' faults; `format` where the model's own words could not be read, `reward` where
-    what would tell success is itself at fault."""
+    """The worst fault: `infra`, `model`, `format` (a turn could not be parsed) or `none`.
+
+    `reward` if the reward that determines success failed.
+    """
     num_turns: int
     num_calls: int
     num_tokens: int
@@ -51,12 +53,12 @@ class EpisodeRow:
 
 
 def tools_of(record: Mapping[str, Any]) -> tuple[Tool, ...]:
-    """Of a line that says which tools were offered."""
+    """The tools listed in a line of kind `tools`."""
     return _TOOLS.validate_python(record["tools"])
 
 
 def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
-    """Of a trajectory's line. ValueError, KeyError or TypeError where it is none of ours."""
+    """The row of a trajectory line. ValueError, KeyError or TypeError if the line has another shape."""
     played, task = record["trajectory"], record["trajectory"]["task"]
     turns = played["turns"]
     calls = _calls(turns, {tool.name: tool.server for tool in tools})
@@ -82,12 +84,12 @@ def episode_of(record: Mapping[str, Any], tools: Sequence[Tool]) -> EpisodeRow:
 
 
 def text(value: Any) -> str:
-    """As a database can hold it: JSON may bring halves of characters, which no encoding knows."""
+    """Return `value` as text that SQLite can store: JSON may contain lone surrogates, invalid in UTF-8."""
     return str(value).encode("utf-8", "replace").decode()
 
 
 def fault_of(cause: str) -> str:
-    """Whose doing a call's end was; of a cause this version does not know, infrastructure's."""
+    """The fault class of a result's cause; `infra` for a cause this version does not know."""
     return (Cause(cause).fault if cause in set(Cause) else Fault.INFRA).value
 
 
@@ -118,9 +120,9 @@ def _num_sampled(turn: Mapping[str, Any]) -> int:
 
 
 def _is_success(record: Mapping[str, Any], tools: Sequence[Tool]) -> bool | None:
-    """As the run itself counts it; the tokens are left out, for it asks nothing of them."""
+    """Success by the run's own criterion; tokens are left out, since the criterion does not use them."""
     total, parts = record["reward"]["total"], record["reward"]["parts"]
-    if "outcome" in parts:  # the same judgement, made when it was played
+    if "outcome" in parts:  # the same verdict, computed during the run
         return bool(parts["outcome"] >= 1)
     empty: dict[str, list[Any]] = {"token_ids": [], "logprobs": []}
     turns = [

@@ -13,12 +13,15 @@ from turnwise.runtime.regular_files import Damaged, names_in
 
 
 def evaluations(run: Path) -> list[dict[str, Any]]:
-    """Each evaluation's figures, in the order they were made; one that cannot be read says so."""
+    """The figures of every evaluation, oldest first; an unreadable one has only `name` and `error`."""
     return [_figures(path) for path in _files(run)]
 
 
 def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
-    """After − before over the tasks that both played, whole and by family. LookupError: no such one."""
+    """The difference after − before over the tasks in both evaluations, overall and by family.
+
+    LookupError if one of the two does not exist.
+    """
     paths = {path.stem: path for path in _files(run)}
     if before not in paths or after not in paths:
         raise LookupError(f"no evaluations {before!r} and {after!r}")
@@ -27,11 +30,11 @@ def comparison(run: Path, before: str, after: str) -> dict[str, Any]:
 
 
 def _files(run: Path) -> list[Path]:
-    """before, step by step, after."""
+    """The report files in order: `before`, then by step, then `after`."""
     order = {"before": 0, "after": 2}
     try:
         names = [name for name in names_in(run / "evaluations") if name.endswith(".json")]
-    except (FileNotFoundError, Damaged):  # the run's problems name it
+    except (FileNotFoundError, Damaged):  # damage is reported in RunFacts.problems
         return []
     found = [run / "evaluations" / name for name in names]
     return sorted(found, key=lambda path: (order.get(path.stem, 1), path.stem))
@@ -65,7 +68,7 @@ def _read(path: Path, _changed: int) -> EvaluationReport:
 
 @functools.lru_cache(maxsize=64)
 def _summaries(path: Path, changed: int) -> dict[str, Any]:
-    # through JSON, so that the k of pass@k are texts, as every JSON object's keys are
+    # through JSON: the k of pass@k become strings, the only keys that JSON objects have
     found: dict[str, Any] = json.loads(json.dumps(figures(_read(path, changed))))
     return found
 

@@ -18,14 +18,17 @@ from turnwise.dashboard.traffic import traffic
 logger = logging.getLogger(__name__)
 
 NUM_EPISODES = 200
-"""Of each run, whole: failures of evaluations first, then the last steps of training."""
+"""The most episodes exported per run: failures in evaluations, then the newest of training, then failures."""
 
 MAX_BYTES = 8_000_000
-"""Of each run's episodes, so that the file can still be sent."""
+"""The most bytes of episodes per run, so that the file stays small enough to send."""
 
 
 def export(runs: Runs) -> bytes:
-    """Nothing in it is fetched, and its policy lets nothing but its own script run."""
+    """The page with the data of all runs in one HTML file.
+
+    It loads nothing over the network, and its Content-Security-Policy allows only its own script.
+    """
     chosen = list(runs)
     data = as_json(
         {
@@ -33,7 +36,7 @@ def export(runs: Runs) -> bytes:
             "answers": {run.name: _answers(run) for run in chosen},
         }
     ).decode()
-    # in JSON these are the same signs; in HTML they can then end no element
+    # JSON escapes of the same characters, so that no text can close the <script> element
     data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     script, style = bundle(), (PAGE / "style.css").read_text("utf-8")
     policy = (
@@ -54,7 +57,7 @@ def _digest(text: str) -> str:
 
 
 def _answers(run: ListedRun) -> dict[str, Any]:
-    """By path, as the page's recorded.js looks them up."""
+    """The API answers by path, which the page's recorded.js reads instead of the server."""
     index = run.index
     names = series.names(index)
     reports = evaluations.evaluations(run.folder)
@@ -77,13 +80,13 @@ def _answers(run: ListedRun) -> dict[str, Any]:
 
 
 def _pairs(names: list[str]) -> list[tuple[str, str]]:
-    """Every two while they are few; then the first against each."""
+    """All pairs of up to 4 evaluations; of more, only the pairs with the first one."""
     pairs = list(itertools.combinations(names, 2))
     return pairs if len(names) <= 4 else [pair for pair in pairs if pair[0] == names[0]]
 
 
 def _episodes(run: ListedRun) -> dict[str, Any]:
-    """As many as fit, with all of their groups' members that are among them."""
+    """As many episodes as fit; their groups contain only exported episodes."""
     index, pieces = run.index, Pieces(run.folder, run.recipe.model.path)
     failures = listing.Filter(is_success=False)
     sources = [choice["value"] for choice in listing.choices(index)["source"] if choice["value"] != "train"]

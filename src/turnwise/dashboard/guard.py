@@ -23,20 +23,20 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""On every answer: only our own files run, no other page frames or reads it, nothing is kept."""
+"""Sent with every response: only our own scripts run, no other site frames or reads it, no caching."""
 
 
 class RequestGuard:
-    """Lets through what is addressed to us by name and, where there is a token, carries it."""
+    """Refuses requests with a foreign Host header and, if there is a token, requests without it."""
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._names = LOOPBACK_NAMES if is_loopback(host) else LOOPBACK_NAMES | {host, platform.node()}
         self._takes_addresses = not is_loopback(host)
         self._token = token.encode()
-        self._cookie = f"turnwise_view_{port}"  # cookies know no ports: two servers need two names
+        self._cookie = f"turnwise_view_{port}"  # cookies ignore ports: two servers need two names
 
     def over(self, app: ASGIApp) -> ASGIApp:
-        """The application, behind the guard."""
+        """Wrap the application: check every request and add `HEADERS` to every response."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -55,7 +55,7 @@ class RequestGuard:
 
     def _refusal(self, request: Request) -> Response | None:
         if not self._is_ours(request.headers.get("host", "")):
-            # a foreign name that resolves to this machine: another site's page is asking (DNS rebinding)
+            # DNS rebinding: another site's page uses its own name, resolved to this machine
             return PlainTextResponse("this name is not this server's", 421)
         if request.method not in ("GET", "HEAD"):
             return PlainTextResponse("only to be looked at", 405)
@@ -71,7 +71,7 @@ class RequestGuard:
         return secrets.compare_digest(given.encode("utf-8", "replace"), self._token)
 
     def _welcome(self, request: Request) -> Response:
-        """The token goes from the address, which is seen and shared, to a cookie, which is not."""
+        """Move the token from the URL, which is visible and gets shared, into a cookie; redirect."""
         left = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
         response = RedirectResponse(f"{request.url.path}{'?' + urlencode(left) if left else ''}", 303)
         secret = self._token.decode()

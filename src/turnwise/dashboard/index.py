@@ -1,7 +1,7 @@
 """The index of one run: an SQLite database outside the run's folder, updated as the run grows.
 
-Files are read once, from where the last reading ended; a line without its end is left for later. A file that
-a resumed run has cut or replaced is dropped from the index and read anew.
+Every refresh reads on from where the last one ended and leaves an unfinished line for the next. A file that a
+resumed run has cut or replaced is dropped from the index and read again from its start.
 """
 
 import contextlib
@@ -33,13 +33,13 @@ _LINES_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 16 << 20
 _FOLDERS = ("evaluations", "trajectories", "tokens")
 _NUM_LAST = 64
-"""Of each folder, files that may still grow: those of the last steps. The others are looked at seldom."""
+"""The last files of each folder, which may still grow. Older ones are checked every 30th refresh."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}\.jsonl")
-"""What a run calls its files. Others may not even be text that a database can hold."""
+"""The names of a run's own files. Other names may not even be valid UTF-8, which SQLite needs."""
 
 _MAX_STEP = 2**53
-"""What a page's numbers can hold."""
+"""The largest integer up to which JavaScript numbers are exact."""
 
 _NOT_OURS = (
     ValueError,
@@ -53,7 +53,7 @@ _NOT_OURS = (
 
 
 class Index:
-    """What is known of one run; `refresh` reads what is new, from any thread, one at a time."""
+    """The index of one run. `refresh` reads new lines; it is thread-safe, one call runs at a time."""
 
     def __init__(self, run: Path, cache: Path) -> None:
         self.run = run.resolve()
@@ -64,9 +64,9 @@ class Index:
         self._seen: dict[str, tuple[int, int]] = {}
         self._num_refreshed = 0
         self.num_changes = 0
-        """Refreshes that found something new."""
+        """The number of refreshes that found something new."""
         self.is_behind = False
-        """Whether the last refresh left something for the next."""
+        """Whether the last refresh left lines unread."""
         self._names: dict[str, int] = {}
         self._folders: list[int] = []
         self._known_files: list[str] = []
@@ -77,7 +77,7 @@ class Index:
 
     @property
     def problems(self) -> list[str]:
-        """One line for each file that could not be read, or not all of it."""
+        """One line for each file or folder that could not be read in full."""
         found = [f"{name}: {reason}" for name, reason in sorted(self._damaged.copy().items())]
         with self.reading() as connection:
             rows = connection.execute("SELECT name, num_bad FROM files WHERE num_bad > 0 ORDER BY name")
@@ -85,14 +85,14 @@ class Index:
         return [*found, self._fault] if self._fault else found
 
     def give_up(self, reason: str) -> bool:
-        """The folder could not be read for this reason, until a refresh succeeds; whether that is news."""
+        """Report the folder as unreadable until a refresh succeeds; return whether the report is new."""
         fault = f"the folder could not be read: {reason}"
         is_news, self._fault, self.is_behind = fault != self._fault, fault, False
         return is_news
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one state of the index."""
+        """A read-only connection."""
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
         connection.row_factory = sqlite3.Row
         try:
@@ -101,11 +101,11 @@ class Index:
             connection.close()
 
     def refresh(self, *, seconds: float = math.inf) -> bool:
-        """Read what was written since, for about so long; whether that was anything."""
+        """Read new lines for about `seconds`; return whether anything changed."""
         deadline = time.monotonic() + seconds
         with self._lock, contextlib.closing(connect(self.path)) as connection:
             files, is_changed = self._listed(connection)
-            if not self._num_refreshed:  # what another process of ours has read already
+            if not self._num_refreshed:  # another `turnwise view` may have read some already
                 rows = connection.execute("SELECT name, inode, offset FROM files")
                 self._seen = {row["name"]: (row["inode"], row["offset"]) for row in rows}
             due, self.is_behind = self._due(files), False
@@ -122,7 +122,7 @@ class Index:
             return is_changed
 
     def line(self, file: int, offset: int, length: int) -> dict[str, Any]:
-        """One line of the run's files, whole. LookupError if it is no longer there."""
+        """Parse one line of a run's file. LookupError if it is no longer there."""
         with self.reading() as connection:
             row = connection.execute("SELECT name FROM files WHERE id = ?", (file,)).fetchone()
         if row is None:
@@ -138,17 +138,20 @@ class Index:
     # --- which files ---------------------------------------------------------------------------------------
 
     def _listed(self, connection: sqlite3.Connection) -> tuple[list[str], bool]:
-        """The files, and whether some that were known are gone; looked up anew where a folder has changed."""
+        """The run's files, and whether indexed ones are gone.
+
+        Folders are listed again if one has changed, and every 30th refresh.
+        """
         folders = [self.run, *(self.run / name for name in _FOLDERS)]
         now = [_changed_at(folder) for folder in folders]
         if now == self._folders and self._num_refreshed % 30:
             return self._known_files, False
-        # the time first: what comes while we look is then seen the next time
+        # the times were taken before listing: a file added meanwhile is found by the next refresh
         self._folders, self._known_files = now, self._files()
         return self._known_files, self._forget_lost(connection, self._known_files)
 
     def _files(self) -> list[str]:
-        """The figures first, so that the page has something to show; then episodes by step; tokens last."""
+        """The files to read, in order: metrics first, so that the page shows something soon; tokens last."""
         found = ["metrics.jsonl"] if os.path.lexists(self.run / "metrics.jsonl") else []
         for folder in _FOLDERS:
             self._damaged.pop(folder, None)
@@ -161,14 +164,14 @@ class Index:
         return found
 
     def _due(self, files: list[str]) -> list[tuple[str, tuple[int, int]]]:
-        """Those that are not as last seen, and how they are; old steps' are looked at only now and then."""
+        """The files whose inode or size has changed, with both; old files are checked every 30th refresh."""
         is_sweep = self._num_refreshed % 30 == 0
         folders = itertools.groupby(files, key=lambda file: file.rpartition("/")[0])
         late = {file for _, names in folders for file in list(names)[-_NUM_LAST:]}
         due = []
         for file in files:
             if is_sweep or file in late or file not in self._seen:
-                with contextlib.suppress(FileNotFoundError):  # cut by a resume since it was listed
+                with contextlib.suppress(FileNotFoundError):  # removed by a resume after the listing
                     try:
                         status = (self.run / file).lstat()
                     except PermissionError as error:
@@ -195,7 +198,7 @@ class Index:
     def _read(
         self, connection: sqlite3.Connection, name: str, seen: tuple[int, int], deadline: float
     ) -> tuple[bool, bool]:
-        """Whether something was new, and whether the file was read to its end."""
+        """Read one file until the deadline; return (anything changed, reached its end)."""
         before, self._damaged = self._damaged, {**self._damaged}
         self._damaged.pop(name, None)
         is_changed = False
@@ -205,14 +208,14 @@ class Index:
                 if name not in self._damaged and time.monotonic() > deadline:
                     return True, False
             self._seen[name] = seen
-        except FileNotFoundError:  # cut by a resume between the look and the reading
+        except FileNotFoundError:  # removed by a resume after `_due`
             self._seen.pop(name, None)
         except Damaged as error:
             self._damaged[name], self._seen[name] = error.reason, seen
         return is_changed or self._damaged != before, True
 
     def _read_part(self, connection: sqlite3.Connection, name: str) -> bool:
-        """Some lines, and the mark after them, in one transaction; whether there may be more."""
+        """Store some lines and the new mark in one transaction; return whether there may be more lines."""
         path = self.run / name
         with transaction(connection):
             self._names.clear()
@@ -231,7 +234,7 @@ class Index:
                     end = line.end
                     if number >= _LINES_AT_ONCE or end - mark.offset > _BYTES_AT_ONCE:
                         break
-            except Damaged as error:  # what stood before it is kept
+            except Damaged as error:  # the lines before the damage are kept
                 damage = error.reason
             now = mark_at(path, end)
             connection.execute(
@@ -243,7 +246,7 @@ class Index:
         return end > mark.offset and not damage
 
     def _keep(self, connection: sqlite3.Connection, file: int, name: str, line: FileLine) -> bool:
-        """Whether the line was one of ours."""
+        """Store one line; return False, storing nothing, if it is not a valid record of a run."""
         connection.execute("SAVEPOINT line")
         try:
             record = json.loads(line.content)
@@ -269,7 +272,8 @@ class Index:
             (self._name(connection, text(name)), step, _number(value))
             for name, value in record["metrics"].items()
         ]
-        # a name that rollouts and update both have is the rollouts': they come first and cover every episode
+        # if rollouts and update log the same name, the rollouts' value stays: it is logged first and covers
+        # every episode
         connection.executemany("INSERT OR IGNORE INTO figures VALUES (?, ?, ?)", rows)
         for name, histogram in record.get("histograms", {}).items():
             edges, counts = _numbers(histogram["edges"]), _numbers(histogram["counts"])
@@ -320,7 +324,7 @@ class Index:
 
 
 def offer(index: Index, connection: sqlite3.Connection, file: int, digest: str) -> dict[str, Any] | None:
-    """The line of a file that says which tools were offered."""
+    """The line of kind `tools` with this digest; None if the file has none."""
     row = connection.execute(
         "SELECT offset, length FROM offers WHERE file = ? AND digest = ?", (file, digest)
     ).fetchone()
@@ -330,7 +334,7 @@ def offer(index: Index, connection: sqlite3.Connection, file: int, digest: str) 
 def _keep_traced(
     connection: sqlite3.Connection, file: int, line: FileLine, record: Mapping[str, Any]
 ) -> None:
-    """Where it stands; the tokens themselves are read when they are looked at."""
+    """Store only the line's position; its tokens are read when the page asks for them."""
     if record["kind"] != "tokens":
         raise ValueError("not a line of tokens")
     values = (_step(record["step"]), text(record["episode"]), file, line.offset, len(line.content))
@@ -338,12 +342,12 @@ def _keep_traced(
 
 
 def _source(connection: sqlite3.Connection, name: str, step: int) -> tuple[str, int | None]:
-    """`train` and the step for training; an evaluation's name, and the steps that were done by then."""
+    """`train` and the step; for an evaluation, its name and the number of steps done before it."""
     folder, _, file = name.partition("/")
     if folder == "trajectories":
         return "train", step
     stem = file.partition(".")[0]
-    if stem == "after":  # all of them, whose figures have been read by now
+    if stem == "after":  # after all steps; metrics.jsonl has been read before
         [last] = connection.execute("SELECT max(step) FROM times").fetchone()
         return stem, None if last is None else last + 1
     number = "0" if stem == "before" else stem.removeprefix("step-")
@@ -358,7 +362,7 @@ def _step(value: Any) -> int:
 
 
 def _numbers(values: Any) -> list[float]:
-    """ValueError or TypeError if one is not a finite number."""
+    """Convert to numbers, whole ones to int. ValueError or TypeError if one is not a finite number."""
     found = [float(value) for value in values]
     if not all(map(math.isfinite, found)):
         raise ValueError("not a finite number")
@@ -366,7 +370,7 @@ def _numbers(values: Any) -> list[float]:
 
 
 def _changed_at(folder: Path) -> int:
-    """When something was added to or removed from a folder; 0 if that cannot be seen."""
+    """The folder's modification time in nanoseconds; 0 if it cannot be read."""
     try:
         return folder.lstat().st_mtime_ns
     except OSError:

@@ -16,7 +16,7 @@ SORTS = {
     "-tokens": "num_tokens DESC, id",
     "-calls": "num_calls DESC, id",
 }
-"""Every way to order the list, by what the page calls it."""
+"""The page's name for each order of the list, and its ORDER BY clause."""
 
 _COLUMNS = (
     "id, source, step, task, family, difficulty, episode, reward, is_success, stop, fault, num_turns, "
@@ -26,17 +26,17 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is asked for; None or empty asks for nothing."""
+    """The conditions that listed episodes must meet; None or an empty string is no condition."""
 
     source: str = ""
     first: int | None = None
     last: int | None = None
     task: str = ""
-    """A part of the task's id."""
+    """A substring of the task's id, in any case."""
     family: str | None = None
     difficulty: str = ""
     low: float | None = None
-    """Least reward."""
+    """The least reward; `high` is the largest."""
     high: float | None = None
     is_success: bool | None = None
     stop: str = ""
@@ -47,13 +47,13 @@ class Filter:
 def page(
     index: Index, wanted: Filter, *, sort: str = "newest", offset: int = 0, limit: int = 50
 ) -> dict[str, Any]:
-    """`total` and some `rows` of those that fit. ValueError for an order there is none of."""
+    """One page of `rows`, and the `total` number of matching episodes. ValueError for an unknown `sort`."""
     if sort not in SORTS:
         raise ValueError(f"sort: no {sort!r}; there are {', '.join(SORTS)}")
     where, values = _where(wanted)
     limit = min(max(limit, 1), MAX_PAGE)
     with index.reading() as connection:
-        # the words are ours, what was asked for is bound
+        # no injection: the SQL is built from our own constants, the user's values are bound
         [total] = connection.execute(f"SELECT count(*) FROM episodes WHERE {where}", values).fetchone()  # noqa: S608
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM episodes WHERE {where} ORDER BY {SORTS[sort]} LIMIT ? OFFSET ?",  # noqa: S608
@@ -63,7 +63,7 @@ def page(
 
 
 def choices(index: Index) -> dict[str, Any]:
-    """What the filters can be set to, and how many episodes each has."""
+    """The values that each filter can take, with counts: of calls for `tool`, else of episodes."""
     with index.reading() as connection:
         found: dict[str, Any] = {}
         for column in ("source", "family", "difficulty", "stop", "fault"):
@@ -82,7 +82,10 @@ def choices(index: Index) -> dict[str, Any]:
 
 
 def members(index: Index, episode: int) -> list[int]:
-    """Of the episode's group: all that played its task for the same step. LookupError: no such one."""
+    """The ids of the episode's group: all episodes of its task in one step or evaluation (one file).
+
+    LookupError if there is no such episode.
+    """
     with index.reading() as connection:
         row = connection.execute("SELECT file, task FROM episodes WHERE id = ?", (episode,)).fetchone()
         if row is None:
@@ -94,7 +97,7 @@ def members(index: Index, episode: int) -> list[int]:
 
 
 def of_task(index: Index, task: str) -> list[dict[str, Any]]:
-    """The same task wherever it was played: mean reward and success, and one episode to open, by step."""
+    """For every file with episodes of this task, by step: the means of reward and success, and one id."""
     with index.reading() as connection:
         rows = connection.execute(
             "SELECT source, step, count(*) AS num, avg(reward) AS reward, avg(is_success) AS success, "

@@ -9,14 +9,14 @@ MODULES = (
     *("dom", "recorded", "api", "place", "source", "hold", "chart", "figures", "panels", "overview"),
     *("health", "trajectories", "tokens", "conversation", "tools", "evaluations", "main"),
 )
-"""In the order in which each knows those it imports."""
+"""In dependency order: a module comes after those that it imports."""
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./\w+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", re.MULTILINE)
 
 
 def bundle() -> str:
-    """They are written so that no two have a name in common."""
+    """The modules as one script, without imports and exports: no two modules define the same name."""
     parts = [(PAGE / f"{name}.js").read_text("utf-8") for name in MODULES]
     body = "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
     return f'"use strict";\n(() => {{\n{body}\n}})();'

@@ -29,7 +29,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ShownModel(BaseModel):
-    """`model` of a recipe."""
+    """The recipe's `model` section."""
 
     model_config = _LENIENT
 
@@ -37,7 +37,7 @@ class ShownModel(BaseModel):
 
 
 class ShownLoop(BaseModel):
-    """`run` of a recipe."""
+    """The recipe's `run` section."""
 
     model_config = _LENIENT
 
@@ -46,7 +46,7 @@ class ShownLoop(BaseModel):
 
 
 class ShownKl(BaseModel):
-    """`algorithm.kl` of a recipe."""
+    """The recipe's `algorithm.kl` section."""
 
     model_config = _LENIENT
 
@@ -54,7 +54,7 @@ class ShownKl(BaseModel):
 
 
 class ShownAlgorithm(BaseModel):
-    """`algorithm` of a recipe."""
+    """The recipe's `algorithm` section."""
 
     model_config = _LENIENT
 
@@ -71,7 +71,7 @@ class ShownAlgorithm(BaseModel):
 
     @property
     def clip(self) -> list[float]:
-        """The bounds that the ratio is clipped to."""
+        """The lower and upper bound of the ratio; a bound that the recipe lacks is its loss's default."""
         low, high = CLIP_BOUNDS.get(self.loss, CLIP_BOUNDS["clip"])
         return [
             1 - (low if self.clip_low is None else self.clip_low),
@@ -80,7 +80,7 @@ class ShownAlgorithm(BaseModel):
 
 
 class ShownRule(BaseModel):
-    """One alarm of `health` of a recipe."""
+    """One alarm of the recipe's `health` section."""
 
     model_config = _LENIENT
 
@@ -89,7 +89,7 @@ class ShownRule(BaseModel):
 
 
 class ShownRecipe(BaseModel):
-    """recipe.json."""
+    """The fields of recipe.json that the page uses."""
 
     model_config = _LENIENT
 
@@ -100,7 +100,7 @@ class ShownRecipe(BaseModel):
 
 
 class ShownGain(BaseModel):
-    """`heldout_gain` of a summary."""
+    """The summary's `heldout_gain`."""
 
     model_config = _LENIENT
 
@@ -110,7 +110,7 @@ class ShownGain(BaseModel):
 
 
 class ShownSummary(BaseModel):
-    """summary.json."""
+    """The fields of summary.json that the page uses."""
 
     model_config = _LENIENT
 
@@ -122,20 +122,20 @@ class ShownSummary(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """All of it, read at one moment."""
+    """Recipe, summary, state and problems of a run, read together."""
 
     recipe: ShownRecipe
     summary: ShownSummary
     state: str
-    """running, finished, stopped, halted, crashed or damaged; without a record, died or unknown."""
+    """running, finished, stopped, halted, crashed or damaged; died or unknown if no ending was recorded."""
     reason: str
-    """Why it is in that state; empty where the state says it all."""
+    """Why the run is in that state; empty if the state needs no explanation."""
     problems: tuple[str, ...]
     """One line for each file that cannot be used."""
 
 
 def read_facts(folder: Path) -> RunFacts:
-    """What can be read; what cannot is in `problems`."""
+    """Read the run's facts; unreadable files are listed in `problems`."""
     problems = [
         f"{name}: {reason}" for name in ("lock", "tokenizer.json") if (reason := damage_of(folder / name))
     ]
@@ -164,7 +164,7 @@ _Shown = TypeVar("_Shown", bound=BaseModel)
 
 
 def _checked(path: Path, kind: type[_Shown]) -> _Shown | None:
-    """None if there is no such file."""
+    """Read and validate a JSON file; None if it does not exist. Damaged if it cannot be used."""
     try:
         return kind.model_validate(read_table(path))
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _checked(path: Path, kind: type[_Shown]) -> _Shown | None:
 
 
 def _damaged_reports(folder: Path) -> list[str]:
-    """Evaluations that cannot be opened. One that can, and is none, is named in the view of evaluations."""
+    """Reports that cannot be opened; one that opens but is not a report is listed with the evaluations."""
     try:
         names = [name for name in names_in(folder / "evaluations") if name.endswith(".json")]
     except FileNotFoundError:
@@ -188,7 +188,7 @@ def _damaged_reports(folder: Path) -> list[str]:
 
 
 def _state(lock: Path, ending: Ending | None, summary: ShownSummary | None) -> tuple[str, str]:
-    """The state, and why it is so; a run of a version without ended.json is judged by its summary."""
+    """The state and its reason. Runs of versions that wrote no ended.json are judged by their summary."""
     if is_held(lock):
         return "running", ""
     if ending is not None:

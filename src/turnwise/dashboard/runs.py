@@ -19,7 +19,7 @@ _SHOWN = ("success/rate", "reward/mean", "validation/success")
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """One run's folder and what is known of it."""
+    """One run's folder and its index."""
 
     name: str
     folder: Path
@@ -34,18 +34,21 @@ class ListedRun:
         return self.facts.recipe
 
     def refresh(self, *, seconds: float) -> bool:
-        """Read for about `seconds`; whether there was anything new. A failure becomes one of its problems."""
+        """Update the index for about `seconds`; return whether anything changed.
+
+        A failure becomes one of the index's problems.
+        """
         try:
             is_changed = self.index.refresh(seconds=seconds)
-        except Exception as error:  # whatever one folder holds, the others are still read
-            words = error.strerror if isinstance(error, OSError) else error  # without the folder's own place
+        except Exception as error:  # one bad folder must not stop the others
+            words = error.strerror if isinstance(error, OSError) else error  # without the path
             is_changed = self.index.give_up(f"{type(error).__name__}: {words}")
             if is_changed:
                 logger.warning("%s could not be read", self.folder, exc_info=error)
         return is_changed
 
     def standing(self) -> dict[str, Any]:
-        """What the page shows of every run, whichever is chosen."""
+        """The run's entry in the page's list of runs."""
         facts, index = self.facts, self.index
         recipe, summary = facts.recipe, facts.summary
         return {
@@ -68,7 +71,7 @@ class ListedRun:
 
 
 class Runs:
-    """All runs under some paths: a run's folder itself, or a folder whose folders are runs."""
+    """All runs under some paths; a path is a run's folder or a folder that contains runs' folders."""
 
     def __init__(self, paths: Sequence[Path], cache: Path) -> None:
         self._paths = tuple(paths)
@@ -79,7 +82,7 @@ class Runs:
             raise ValueError(f"no run in {', '.join(map(str, paths))}: none has a recipe.json")
 
     def look(self) -> bool:
-        """Whether there are others than before."""
+        """Look for new and removed runs; return whether the set of runs has changed."""
         found = [Path(os.path.realpath(folder)) for path in self._paths for folder in _folders(path)]
         before = set(self._runs)
         self._runs = {name: run for name, run in self._runs.items() if run.folder in found}
@@ -94,7 +97,7 @@ class Runs:
         return iter(list(self._runs.values()))
 
     def __getitem__(self, name: str) -> ListedRun:
-        """LookupError: no such run."""
+        """The run of this name. LookupError if there is none."""
         return self._runs[name]
 
 
@@ -115,7 +118,7 @@ def _writable(cache: Path) -> Path:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The path itself if it is a run's folder, else the runs' folders in it."""
+    """The path itself if it is a run's folder, else the run folders directly in it."""
     if _is_run(path):
         return [path]
     try:
@@ -125,12 +128,12 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether it has anything called recipe.json. A folder that cannot be looked into may be one."""
+    """Whether the folder has a recipe.json of any file type. A folder we may not search counts too."""
     try:
         (folder / "recipe.json").lstat()
     except PermissionError:
         return folder.is_dir()
-    except OSError:  # none, or no folder
+    except OSError:  # no recipe.json, or not a folder
         return False
     return True
 

@@ -12,14 +12,17 @@ MAX_POINTS = 400
 """About a chart's width in pixels."""
 
 MAX_COLUMNS = 160
-"""Of a histogram over steps."""
+"""The most columns of a histogram over steps."""
 
 _MEASURED = {
     "heldout/success": ("avg(is_success)", "source IN ('before', 'after')"),
     "heldout/reward": ("avg(reward)", "source IN ('before', 'after')"),
     "validation/reward": ("avg(reward)", "source LIKE 'step-%'"),
 }
-"""Figures that no line of the run's holds: they are taken from the episodes of its evaluations."""
+"""Figures that metrics.jsonl lacks; they are computed from the episodes of evaluations.
+
+The SQL aggregate and the condition on the source, by name.
+"""
 
 
 def names(index: Index) -> list[str]:
@@ -39,9 +42,9 @@ def series(
     last: int | None = None,
     num_points: int = MAX_POINTS,
 ) -> dict[str, dict[str, list[Any]]]:
-    """Of each name `steps`, and over each bucket of steps its mean, least and largest; null where none.
+    """The last step, mean, minimum and maximum of each bucket of steps, by name.
 
-    A bucket is one step until there are more steps than points.
+    A bucket is one step unless there are more steps than points. Without a finite value these are null.
     """
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
@@ -57,7 +60,7 @@ def series(
 
 
 def latest(index: Index, wanted: Sequence[str]) -> dict[str, float | None]:
-    """The newest value of each name, exactly as logged."""
+    """The newest logged value of each name; None if there is none or it is not finite."""
     with index.reading() as connection:
         found = {}
         for name in wanted:
@@ -71,14 +74,17 @@ def latest(index: Index, wanted: Sequence[str]) -> dict[str, float | None]:
 
 
 def last_step(index: Index) -> int | None:
-    """The newest step that figures were logged of."""
+    """The newest step with logged metrics."""
     with index.reading() as connection:
         row = connection.execute("SELECT max(step) AS step FROM times").fetchone()
         return None if row["step"] is None else int(row["step"])
 
 
 def histogram(index: Index, name: str, *, first: int = 0, last: int | None = None) -> dict[str, Any]:
-    """`edges`, and columns of counts over steps; neighbours are added up where there are too many."""
+    """`edges`, and `columns` of counts by step; adjacent steps are summed if there are over MAX_COLUMNS.
+
+    Steps whose edges differ from the newest step's are left out.
+    """
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
         rows = connection.execute(
@@ -96,7 +102,7 @@ def histogram(index: Index, name: str, *, first: int = 0, last: int | None = Non
 
 
 def alarms(index: Index, *, first: int = 0, last: int | None = None, limit: int = 500) -> dict[str, Any]:
-    """The newest first, each as it was raised; and how often each was, over all steps asked for."""
+    """The newest `limit` alarms, and the count of each alarm and level over all the steps asked for."""
     with index.reading() as connection:
         last = _last_step(connection) if last is None else last
         rows = connection.execute(
@@ -135,11 +141,11 @@ def _one(
 
 
 def _measured(index: Index, name: str) -> list[tuple[int, float]]:
-    """Of each evaluation that is finished: the last step before it, and its mean."""
+    """For every finished evaluation, the last training step before it and the figure's mean."""
     mean, which = _MEASURED[name]
     with index.reading() as connection:
         rows = connection.execute(
-            # the words are ours; only evaluations' files are read, which are few
+            # the SQL is built from constants; only the few files of evaluations are read
             f"SELECT source, max(step - 1, 0) AS step, {mean} AS value FROM episodes "  # noqa: S608
             f"WHERE file IN (SELECT id FROM files WHERE name LIKE 'evaluations/%') AND {which} "
             "GROUP BY source ORDER BY step, source = 'after'",
@@ -151,7 +157,7 @@ def _measured(index: Index, name: str) -> list[tuple[int, float]]:
 def _is_finished(report: Path) -> bool:
     try:
         return report.is_file()
-    except OSError:  # a folder that may not be looked into
+    except OSError:  # no permission to search the folder
         return False
 
 

@@ -38,13 +38,13 @@ OF_DAMAGED_FILES = (
     AssertionError,
     RecursionError,
 )
-"""What reading an episode of another shape than ours ends with. Only the request fails, with these words."""
+"""Errors raised by reading an episode of an unexpected shape. They fail only the request, with status 422."""
 
 logger = logging.getLogger(__name__)
 
 
 class Asked:
-    """A request's parameters, each of the type that is wanted. ValueError names the one that is not."""
+    """A request's query parameters, converted to types. ValueError names a parameter that does not parse."""
 
     def __init__(self, request: Request, runs: Runs) -> None:
         self._given = request.query_params
@@ -90,13 +90,13 @@ class Asked:
             found = kind(given)
         except ValueError:
             raise ValueError(f"{name}: {given[:40]!r} is not a number") from None
-        if not -(2**62) < found < 2**62:  # what a database can hold
+        if not -(2**62) < found < 2**62:  # SQLite's integers have 64 bits
             raise ValueError(f"{name}: {given[:40]!r} is out of all bounds")
         return found
 
 
 class Answers:
-    """Everything the page asks for; each method answers one path."""
+    """The API: each public method answers the path of its name, `/api/NAME`."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -122,7 +122,7 @@ class Answers:
 
     def choices(self, asked: Asked) -> Any:
         run, now = asked.run, asked.run.index.num_changes
-        if self._choices.get(run.name, (-1, None))[0] != now:  # counted over every episode: not at each click
+        if self._choices.get(run.name, (-1, None))[0] != now:  # cached: it counts every episode
             self._choices[run.name] = (now, listing.choices(run.index))
         return self._choices[run.name][1]
 
@@ -175,7 +175,10 @@ PATHS = (
 def application(
     runs: Runs, watch: Watch, guard: RequestGuard, *, is_ending: Callable[[], bool] = lambda: False
 ) -> ASGIApp:
-    """`is_ending` tells the streams to end, which would otherwise go on for as long as a page is open."""
+    """The guarded ASGI application; its lifespan starts and stops `watch`.
+
+    Event streams end when `is_ending` returns True; otherwise they last as long as a page is open.
+    """
     answers = Answers(runs)
 
     @contextlib.asynccontextmanager
@@ -194,10 +197,10 @@ def application(
 
 
 def as_json(answer: Any) -> bytes:
-    """In ASCII: what a model wrote may hold halves of characters, which no other encoding takes."""
+    """Encode as ASCII JSON: a model's text may contain lone surrogates, which UTF-8 cannot encode."""
     try:
         return json.dumps(answer, allow_nan=False, separators=(",", ":")).encode()
-    except ValueError:  # a number that is none, which is rare: looking for one takes longer than writing
+    except ValueError:  # NaN or infinity: rare, so `plain` is not called for every answer
         return json.dumps(plain(answer), allow_nan=False, separators=(",", ":")).encode()
 
 

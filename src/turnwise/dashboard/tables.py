@@ -10,7 +10,7 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 VERSION = 4
-"""Of the tables: an index of another version is made anew."""
+"""The schema's version: an index of another version is rebuilt."""
 
 NEW_FILE = "INSERT INTO files (name, inode, offset, tail, num_bad) VALUES (?, 0, 0, '', 0)"
 
@@ -44,7 +44,7 @@ CREATE INDEX traces_file ON traces (file);
 
 
 def prepare(path: Path) -> None:
-    """Make the tables, unless they are there."""
+    """Create the tables, unless the file has them in this version; delete an unreadable or old file."""
     try:
         with contextlib.closing(connect(path)) as connection:
             if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
@@ -61,7 +61,7 @@ def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=60, isolation_level=None)
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = OFF")  # a cache: lost, it is made anew
+    connection.execute("PRAGMA synchronous = OFF")  # a cache: it is rebuilt if lost
     return connection
 
 
@@ -72,10 +72,10 @@ def new_row(connection: sqlite3.Connection, statement: str, *values: Any) -> int
 
 
 def forget(connection: sqlite3.Connection, file: int, name: str) -> None:
-    """All that came from a file."""
+    """Delete all rows that came from a file."""
     if name == "metrics.jsonl":
         for table in ("figures", "times", "histograms", "alarms"):
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608 (names of our own)
+            connection.execute(f"DELETE FROM {table}")  # noqa: S608 (our own table names)
     else:
         for table in ("episodes", "calls", "offers", "traces"):
             connection.execute(f"DELETE FROM {table} WHERE file = ?", (file,))  # noqa: S608
@@ -84,7 +84,7 @@ def forget(connection: sqlite3.Connection, file: int, name: str) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")  # two processes may look at one run
+    connection.execute("BEGIN IMMEDIATE")  # two `turnwise view` processes may index one run
     try:
         yield
     except BaseException:

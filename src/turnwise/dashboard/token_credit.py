@@ -13,14 +13,17 @@ _OF_A_GROUP = {
     "rloo": advantages.rloo,
     "maxrl": advantages.maxrl,
 }
-"""Advantages that a group's rewards alone give; others need the batch, the values or each turn's reward."""
+"""Advantages computed from a group's rewards alone; others need the batch, values or turn rewards."""
 
 _COLUMNS = {"old": "olds", "new": "news", "ratio": "ratios", "advantage": "advantages"}
-"""By what the line calls them, what the page does."""
+"""Names in the line of the tokens file, and the page's names for the same columns."""
 
 
 def traced(index: Index, row: Mapping[str, Any], lengths: Sequence[int]) -> list[dict[str, Any]] | None:
-    """Columns of each turn, which has so many own tokens; None where the run kept none that fit."""
+    """The logged columns, split by turn; `lengths` are the turns' numbers of sampled tokens.
+
+    None if the run logged none for this episode, or if they do not match `lengths`.
+    """
     if row["source"] != "train":
         return None
     with index.reading() as connection:
@@ -33,12 +36,12 @@ def traced(index: Index, row: Mapping[str, Any], lengths: Sequence[int]) -> list
     try:
         line = index.line(place["file"], place["offset"], place["length"])
         return _by_turn(line, lengths)
-    except (LookupError, TypeError, ValueError):  # cut since it was indexed, or none of ours
+    except (LookupError, TypeError, ValueError):  # removed since it was indexed, or of another shape
         return None
 
 
 def why_not(row: Mapping[str, Any], recipe: ShownRecipe) -> str:
-    """What to say of an episode whose tokens were not kept."""
+    """Explain why this episode has no logged token values."""
     if row["source"] != "train":
         return "episodes of an evaluation are not learned from"
     num = recipe.run.num_token_groups
@@ -52,7 +55,10 @@ def why_not(row: Mapping[str, Any], recipe: ShownRecipe) -> str:
 def group_advantage(
     rows: Sequence[Mapping[str, Any]], episode: int, recipe: ShownRecipe
 ) -> tuple[float | None, str]:
-    """The advantage that the rewards of its group give, and how; none where that takes more than rewards."""
+    """The episode's advantage, computed from its group's rewards, and a note that says how.
+
+    None and an empty note if the algorithm's advantage needs more than the rewards.
+    """
     kind = recipe.algorithm.advantage
     if kind not in _OF_A_GROUP or recipe.algorithm.kl.placement == "reward":
         return None, ""
@@ -62,7 +68,7 @@ def group_advantage(
 
 
 def _by_turn(line: Mapping[str, Any], lengths: Sequence[int]) -> list[dict[str, Any]]:
-    """ValueError, KeyError or TypeError where the line is not of these tokens."""
+    """Split a line's columns by turn. ValueError, KeyError or TypeError if the line does not match."""
     num, clips = sum(lengths), line["clip"]
     columns = {ours: _spread(line[theirs], num) for theirs, ours in _COLUMNS.items()}
     if line["num_tokens"] != num or len(clips) != num:
@@ -77,7 +83,7 @@ def _by_turn(line: Mapping[str, Any], lengths: Sequence[int]) -> list[dict[str, 
 
 
 def _spread(column: Any, num: int) -> list[float | None]:
-    """One number stands for all."""
+    """The column as a list; a single number is repeated for every token."""
     values = column if isinstance(column, list) else [column] * num
     if len(values) != num:
         raise ValueError("of another number of tokens")

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pieces:
-    """The text of single tokens. Nothing is downloaded: a page that only looks must not reach out."""
+    """The text of single tokens. Nothing is downloaded: viewing a run must not use the network."""
 
     def __init__(self, run: Path, model: str) -> None:
         self._tokenizer = _open(run, model)
@@ -24,7 +24,7 @@ class Pieces:
         return self._tokenizer is not None
 
     def of(self, ids: Sequence[int]) -> list[str] | None:
-        """One text an id; None where ids are all there is. Half a character is shown as U+FFFD."""
+        """One text per id; None without a tokenizer. A token that is part of a character becomes U+FFFD."""
         if self._tokenizer is None:
             return None
         for number in set(ids) - self._known.keys():
@@ -37,7 +37,7 @@ def _open(run: Path, model: str) -> Any:
     if file is None:
         return None
     try:
-        # a model of the hub's cache is a link; the run's own file is none
+        # files in the hub's cache are symbolic links; the run's own file must not be one
         content = read_bytes(file, follows_links=file.parent != run)
         from tokenizers import Tokenizer
 
@@ -46,13 +46,13 @@ def _open(run: Path, model: str) -> Any:
         return None
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # noqa: BLE001 (the library raises Exception itself; a panic is not even one)
+    except BaseException as error:  # noqa: BLE001 (tokenizers raises plain Exception; a Rust panic is a BaseException)
         logger.warning("%s: not readable as a tokenizer: %s", file, type(error).__name__)
         return None
 
 
 def _file(run: Path, model: str) -> Path | None:
-    """The run's own first: a model of the same name may have become another since."""
+    """The tokenizer file: the run's own copy first, since the model's may have changed since the run."""
     for folder in (run, EMBEDDED_FOLDER if model == EMBEDDED else Path(model)):
         if os.path.lexists(folder / "tokenizer.json"):
             return folder / "tokenizer.json"
@@ -60,6 +60,6 @@ def _file(run: Path, model: str) -> Path | None:
         from huggingface_hub import try_to_load_from_cache
 
         found = try_to_load_from_cache(model, "tokenizer.json")
-    except (ImportError, ValueError):  # not installed, or not a name of the hub
+    except (ImportError, ValueError):  # not installed, or not a valid hub name
         return None
     return Path(found) if isinstance(found, str) else None

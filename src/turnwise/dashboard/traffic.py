@@ -9,13 +9,13 @@ from turnwise.dashboard.episodes import fault_of
 from turnwise.dashboard.index import Index
 
 _SHARES = (50, 95, 99)
-"""Of calls, in 100, whose latency is told."""
+"""The latency percentiles that are shown."""
 
 
 def traffic(
     index: Index, *, source: str = "train", first: int = 0, last: int | None = None
 ) -> dict[str, Any]:
-    """One row a tool, one a server, and the time that episodes spent waiting on them."""
+    """One row per tool, one per server, and the time that episodes spent waiting for tools."""
     end = 2**62 if last is None else last
     with index.reading() as connection:
         tools = _tools(connection, source, first, end)
@@ -75,7 +75,7 @@ def _servers(
     breakers: dict[str, dict[str, dict[str, float]]],
     latencies: Mapping[str, Mapping[str, float | None]],
 ) -> list[dict[str, Any]]:
-    """How fast each was and what its breaker did; null where it was not called, or nothing was logged."""
+    """Calls, latency and breaker of every server; null for latency without calls or an unlogged breaker."""
     openings, opened = breakers.get("openings", {}), breakers.get("open", {})
     names = sorted(({tool["server"] for tool in tools} | openings.keys() | opened.keys()) - {""})
     return [
@@ -99,10 +99,10 @@ def _servers(
 def _breakers(
     connection: sqlite3.Connection, first: int, last: int
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Of `breaker/open/SERVER` and `breaker/openings/SERVER`: the last value, its step, and the sum."""
+    """The last value, its step and the sum of `breaker/open/SERVER` and `breaker/openings/SERVER`."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     rows = connection.execute(
-        # beside max(step) a bare column is that step's: sqlite.org/lang_select.html#bareagg
+        # with max(step), `value` comes from the row of that step: sqlite.org/lang_select.html#bareagg
         "SELECT names.name AS name, max(step) AS step, value AS last, sum(value) AS total FROM figures "
         "JOIN names ON names.id = figures.name "
         "WHERE names.name LIKE 'breaker/%/%' AND step BETWEEN ? AND ? GROUP BY names.id",
@@ -117,7 +117,7 @@ def _breakers(
 def _latencies(
     connection: sqlite3.Connection, of: str, values: tuple[str, int, int]
 ) -> dict[str, dict[str, float]]:
-    """By tool or server, for each of the shares the least latency that so many calls in 100 do not exceed."""
+    """The latency percentiles in seconds, by tool or server (`of`); nearest rank, without interpolation."""
     within = "source = ? AND ifnull(step, 0) BETWEEN ? AND ?"
     counts = connection.execute(
         f"SELECT {of} AS name, count(*) AS num FROM calls WHERE {within} GROUP BY {of}",  # noqa: S608

@@ -10,11 +10,11 @@ from turnwise.dashboard.runs import Runs
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY = 5
-"""Refreshes between two looks for new runs."""
+"""New runs are looked for at every 5th refresh."""
 
 
 class Watch:
-    """A clock that ticks up with every change; `changed` waits for the next tick."""
+    """Refreshes all indexes about every `seconds`; `version` grows with every change."""
 
     def __init__(self, runs: Runs, *, seconds: float = 1.0) -> None:
         self._runs = runs
@@ -23,9 +23,8 @@ class Watch:
         self._thread = threading.Thread(target=self._follow, name="index", daemon=True)
         self._states: dict[str, str] = {}
         self.version = 0
-        """Changes so far."""
         self.is_whole = False
-        """Whether everything that was there at the start has been read."""
+        """Whether the indexes have caught up with the files once."""
 
     def start(self) -> None:
         self._thread.start()
@@ -35,7 +34,7 @@ class Watch:
         self._thread.join(timeout=5)
 
     async def changed(self, since: int, *, timeout: float) -> int:
-        """The version, once it is past `since` or the time is up."""
+        """Wait until the version exceeds `since`, at most `timeout` seconds; return the version."""
         deadline = asyncio.get_running_loop().time() + timeout
         while self.version <= since and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(0.1)
@@ -47,12 +46,12 @@ class Watch:
             try:
                 if number % _LOOK_EVERY == 0:
                     self.version += self._runs.look()
-            except (OSError, sqlite3.Error) as error:  # a folder that went away, a disk that is full
+            except (OSError, sqlite3.Error) as error:  # a removed folder, a full disk
                 logger.warning("new runs were not looked for this time: %s", error)
             for run in self._runs:
                 self.version += run.refresh(seconds=self._seconds)
             states = {run.name: run.facts.state for run in self._runs}
-            self.version += states != self._states  # a run's end is no line of its files
+            self.version += states != self._states  # the end of a run adds no line to the indexed files
             self._states = states
             is_behind = any(run.index.is_behind for run in self._runs)
             if not self.is_whole and not is_behind:

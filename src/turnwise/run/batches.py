@@ -50,7 +50,7 @@ class CollectedBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one rank played for a batch."""
+    """The groups that one rank played for a batch."""
 
     groups: tuple[Group, ...]
     num_drawn: int
@@ -127,7 +127,7 @@ class Batches:
         return await self._collections[step]
 
     def learned_from(self, step: int) -> None:
-        """The weights after this step are published: start collecting one more step."""
+        """Start collecting one more step; called when the weights after `step` are published."""
         batch = self._collections.pop(step).result()
         if step in self._drawings:
             self._in_play -= self._drawings.pop(step).order.keys()
@@ -163,7 +163,7 @@ class Batches:
         return await self._collect(step, drawing)
 
     def _refills(self, step: int) -> CurriculumState:
-        """The state that a step's replacement tasks are drawn from, apart from the curriculum's own."""
+        """The state that a step's replacement tasks are drawn from; the curriculum's own is not advanced."""
         return CurriculumState(seed=step_seed(self._recipe.seed, step))
 
     async def _collect(self, step: int, drawing: "_Drawing") -> CollectedBatch:
@@ -171,7 +171,7 @@ class Batches:
         is_wanted = _teaches if self._recipe.rollout.dynamic_sampling else _is_any
         shares = await gather_from_ranks(self._ranks, self._play(step, drawing, is_wanted), "rollouts")
         for number, share in enumerate(shares):
-            if number != self._ranks.number:  # this rank's own groups were kept as they finished
+            if number != self._ranks.number:  # this rank's own groups were written as they finished
                 for group in share.groups:
                     self._on_group(step, group)
         drawing.draw_up_to(max(share.num_drawn for share in shares))
@@ -214,7 +214,7 @@ class Batches:
 
 
 _MAX_PASSES_WITHOUT_NEW_TASK = 20
-"""Draws, as a multiple of the number of tasks, before giving up on a new one: a level may be rarely drawn."""
+"""Passes over the tasks without a new one before drawing gives up: some levels are drawn rarely."""
 
 
 class NothingLeft(ValueError):
@@ -222,7 +222,7 @@ class NothingLeft(ValueError):
 
 
 class _Drawing:
-    """The tasks of one batch, drawn one at a time: none twice, and none that another batch is playing."""
+    """The tasks of one batch, drawn one at a time; none is drawn twice or is in another current batch."""
 
     def __init__(
         self,

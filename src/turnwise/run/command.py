@@ -38,7 +38,7 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
     if recipe.run.num_epochs is not None:
         recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
         if folder.is_written_here:
-            folder.change_recipe(recipe)  # readers of the folder need not load the tasks
+            folder.change_recipe(recipe)  # so that readers of the folder need not load the tasks
     screen = _screen(recipe, show, ranks)
     stopping = Stopping()
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):

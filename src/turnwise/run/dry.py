@@ -15,21 +15,21 @@ from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
 
 _MAX_SHOWN = 5
-"""Problems with tasks that are printed; the rest is counted."""
+"""The most problems with tasks that are printed; the rest is only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """A description in lines, and the problems that would stop a run."""
+    """A description of the run, and the problems that would stop it."""
 
     lines: tuple[str, ...]
     problems: tuple[str, ...]
 
 
 async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
-    """Start the servers, list their tools and read the model's configuration, but not its weights.
+    """Check a run: start the servers, list their tools and read the model's configuration, not its weights.
 
-    `listing` is what the recipe's servers offer, if that is known already. Raises ValueError for a mistake
+    `listing` has the tools of the recipe's servers if they are known already. Raises ValueError for a mistake
     that leaves nothing else to check.
     """
     chat = _chat(recipe)
@@ -84,7 +84,7 @@ def _shortened(found: list[str]) -> list[str]:
 
 
 def _misfits(recipe: Recipe, plan: MemoryPlan | UnsupportedArchitecture) -> Iterator[str]:
-    """What this machine or this model lacks."""
+    """The requirements of the recipe that this machine or this model does not meet."""
     for requirement in requirements(recipe, is_on_skyrl=False):
         if requirement.is_needed and requirement.version is None:
             yield requirement.complaint

@@ -41,7 +41,7 @@ def ending_of(ended: Ended) -> Ending:
 
 
 def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None:
-    """If another process of the run recorded a crash first, that is the cause."""
+    """Log and record how the run ended. A crash that another rank recorded first is logged as its cause."""
     elsewhere = folder.ending
     if elsewhere is not None:
         logger.error("crashed: %s\n%s", elsewhere.why, elsewhere.traceback, extra=ON_SCREEN)
@@ -55,11 +55,11 @@ def _record(folder: RunFolder, stopping: Stopping, error: BaseException) -> None
     if not isinstance(error, CollectionFailed):  # its message already says how to resume
         hint = "resume from the last checkpoint with: turnwise train --resume %s"
         logger.info(hint, folder.path, extra=ON_SCREEN)
-    folder.end(Ending(How.CRASHED, why))  # its traceback is in the log
+    folder.end(Ending(How.CRASHED, why))  # the traceback is in training.log
 
 
 def _reason(error: BaseException) -> str:
-    """The error itself if a task group holds only that one."""
+    """The error's type and message; a task group with a single error is unwrapped."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

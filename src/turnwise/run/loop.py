@@ -17,7 +17,7 @@ class Ended:
 
     standing: RunProgress
     why: str
-    """What stopped it; empty if all steps are done."""
+    """Why it stopped; empty if all steps are done."""
     before: EvaluationReport | None
     after: EvaluationReport | None
     halted_by: str = ""
@@ -44,7 +44,7 @@ async def train(run: TrainingRun, stopping: Stopping) -> Ended:
         for step in steps:
             with run.saving_if_lost(standing):
                 batch = await batches.take(step)
-            # logged before the update: if that fails, what was played is not lost
+            # logged before the update, so that the figures are not lost if the update fails
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()

@@ -23,13 +23,13 @@ from turnwise.runtime.terminal import printable
 _REFRESH_SECONDS = 0.25
 _BARS = "▁▂▃▄▅▆▇█"
 _NUM_SHOWN = 48
-"""Steps in a sparkline."""
+"""The most steps in a sparkline."""
 _NUM_RECENT = 10
-"""Steps that the remaining time is estimated from."""
+"""The number of last steps that the remaining time is estimated from."""
 
 
 class Panel(Screen):
-    """A frame at the bottom of the terminal; messages scroll by above it."""
+    """A frame at the bottom of the terminal; messages scroll above it."""
 
     shows_steps = False
 
@@ -41,7 +41,7 @@ class Panel(Screen):
         self._num_done = 0
         self._alarms: Sequence[Alarm] = ()
         self._playing: list[tuple[Progress, int]] = []
-        """Several at once if batches are collected ahead."""
+        """Collections under way, with their numbers of episodes; several if batches are collected ahead."""
 
     @contextlib.contextmanager
     def showing(self) -> Iterator[None]:
@@ -88,7 +88,7 @@ class Panel(Screen):
         self._live.update(self.frame(), refresh=True)
 
     def frame(self) -> RenderableType:
-        """The panel's content now."""
+        """Render the panel."""
         rows = Table.grid(padding=(0, 2))
         rows.add_row("success", *self._line("success/rate", low=0.0, high=1.0))
         rows.add_row("reward", *self._line("reward/mean"))

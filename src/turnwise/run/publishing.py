@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Publishing:
-    """One publication at a time."""
+    """Publishes weights, one publication at a time; with `is_beside`, `begin` does not wait for it."""
 
     def __init__(self, publish: Callable[[], Coroutine[Any, Any, None]], *, is_beside: bool) -> None:
         """`publish` returns a coroutine that publishes the weights as they are at the time of the call."""

@@ -35,7 +35,7 @@ _LOG_WIDTH = 110
 
 
 class Screen:
-    """Plain lines. Every line also goes to the run's log, whether it is shown or not."""
+    """Prints plain lines. Every line also goes to the run's log, whether it is printed or not."""
 
     shows_steps: ClassVar[bool] = True
     shows_skipped: ClassVar[bool] = True
@@ -49,18 +49,18 @@ class Screen:
 
     @contextmanager
     def showing(self) -> Iterator[None]:
-        """Open for as long as the run lasts."""
+        """A context that lasts as long as the run."""
         yield
 
     def say(self, text: str, style: str = "", *, level: int = logging.INFO, is_shown: bool = True) -> None:
-        """Print and log a line. It may quote models, tools and files, so it is never read as markup."""
+        """Print and log a line, never as markup: it may quote models, tools and files."""
         text = printable(text)
         logger.log(level, "%s", text, extra=ON_SCREEN)
         if is_shown:
             self.console.print(Text(text, style=style), highlight=False, soft_wrap=True)
 
     def show_played(self, played: StoredEpisode) -> None:
-        """One episode, turn by turn."""
+        """Print and log one episode, turn by turn."""
         print_episode(played, self.console)
         as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False)
         with as_text.capture() as captured:
@@ -68,7 +68,7 @@ class Screen:
         logger.info("one episode:\n%s", captured.get().rstrip(), extra=ON_SCREEN)
 
     def started(self, recipe: Recipe, num_tasks: int) -> None:
-        """What is trained, on what, and by which algorithm."""
+        """Report the model, its device, the algorithm and the tasks."""
         algorithm, run, device = recipe.algorithm, recipe.run, choose_device(recipe.model.device)
         self.say(
             f"model {recipe.model.path} on {device}, tuning {recipe.policy.tuning}, engine "
@@ -117,11 +117,11 @@ class Screen:
         )
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        """Called with the summary when the run is over; plain lines have printed it already."""
+        """Called with the summary at the end; does nothing here, since `print_summary` has printed it."""
 
 
 class Quiet(Screen):
-    """Alarms, evaluations and the summary only."""
+    """Prints only alarms, evaluations and the summary."""
 
     shows_steps = False
     shows_skipped = False

@@ -35,7 +35,7 @@ async def load_beside(engine: Engine, recipe: Recipe, phases: Phases) -> Any:
         return load_model(recipe.model)
     engine.begin_start()
     phases.ended("imports of the engine")
-    await asyncio.sleep(0)  # the thread that starts it begins; loading blocks this one
+    await asyncio.sleep(0)  # lets the thread that starts the engine begin; loading blocks this one
     model = load_model(recipe.model) if recipe.model.quantisation == "none" else None
     phases.ended("weights of the policy")
     await engine.wait_started()

@@ -9,7 +9,7 @@ _SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 class Stopping:
-    """Whether the user has asked the run to stop, and how."""
+    """Whether the user has asked the run to stop: `why` is empty until then."""
 
     def __init__(self) -> None:
         self.why = ""

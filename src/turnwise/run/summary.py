@@ -61,7 +61,7 @@ def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, scre
 
 
 def changed_example(evaluations: Path) -> tuple[StoredEpisode, StoredEpisode] | None:
-    """The first held-out task of the file that failed before training and succeeded after."""
+    """The episodes before and after of the first held-out task that failed before and succeeded after."""
     files = [evaluations / f"{name}.trajectories.jsonl" for name in ("before", "after")]
     if not all(file.exists() for file in files):
         return None

@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 
 class TrainingRun:
-    """The collaborators of one run, and the parts of a step: play, learn, measure, keep."""
+    """The collaborators of one run, and the parts of a step: play, learn, evaluate, save."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class TrainingRun:
     # --- playing -----------------------------------------------------------------------------------------
 
     def new_collector(self, step: int) -> Collector:
-        """Seeded by the step, so that a task drawn again is sampled anew."""
+        """A collector seeded by the step, so that a task drawn again gets new samples."""
         temperature = self.recipe.temperature_at(step)
         return self.bench.collector(temperature=temperature, seed=step_seed(self.recipe.seed, step))
 
@@ -207,7 +207,7 @@ class TrainingRun:
         return alarms
 
     def _described(self, batch: CollectedBatch, found: TokenMismatch) -> str:
-        """Where to find the token: its episode, turn and position."""
+        """Describe the token: its episode, turn, position and both log-probs."""
         members = [member for group in batch.groups for member in group.trajectories]
         return (
             f"first at token {found.token_id} ({self.bench.chat.decode([found.token_id])!r}), position "
@@ -228,7 +228,7 @@ class TrainingRun:
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
     async def validated(self, standing: RunProgress) -> RunProgress:
-        """Run the validation if it is due after this step, and note its success."""
+        """Run the validation if it is due after this step; return the progress with its success."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
         if not every or file is None or standing.next_step % every:
             return standing
@@ -295,7 +295,7 @@ class TrainingRun:
             raise
 
     def restore(self) -> RunProgress:
-        """Load the last readable checkpoint and cut off what was written after it: it is played again."""
+        """Load the last readable checkpoint and delete what was written after it; those steps repeat."""
         try:
             found = checkpoint.latest_of_all(self.folder.checkpoints, self.ranks)
         except checkpoint.Unreadable as error:
@@ -314,10 +314,10 @@ class TrainingRun:
 async def open_run(
     recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
 ) -> AsyncIterator[TrainingRun]:
-    """Start the servers and load the model twice, for sampling and for training.
+    """Open a run: start the servers and load the model twice, for sampling and for training.
 
-    A quantised base is loaded once if the engine runs in this process: engine and policy then have an adapter
-    each on the same base. Raises ValueError for the user's mistakes.
+    A quantised base is loaded once if the engine runs in this process: engine and policy then share it, with
+    separate adapters. Raises ValueError for the user's mistakes.
     """
     phases = Phases(screen, recipe)
     file = recipe.tasks.to_learn_from()
@@ -360,7 +360,7 @@ def _check_held_out(recipe: Recipe) -> None:
 
 
 def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
-    """The tasks of each evaluation that the run will make."""
+    """The tasks of every evaluation that the run will make."""
     settings, files = recipe.evaluation, recipe.tasks
     if settings.every and files.validation is not None:
         yield across_families(load(files.validation), settings.num_tasks)

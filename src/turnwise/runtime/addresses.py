@@ -16,7 +16,7 @@ def is_loopback(host: str) -> bool:
 
 
 def url_of(host: str, port: int) -> str:
-    """The URL under which others reach a server listening there."""
+    """The URL of a server that listens on `host`; a wildcard address becomes this machine's name."""
     name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)  # noqa: S104
     return f"http://{f'[{name}]' if ':' in name else name}:{port}"
 

@@ -10,7 +10,7 @@ from turnwise.runtime.addresses import check_token, host_of, is_loopback
 
 
 class Admission:
-    """Admits programs that send the token, if one is set; never a page in a browser."""
+    """Refuses requests from browsers and, if a token is set, requests without it."""
 
     def __init__(self, host: str, token: str) -> None:
         if not token and not is_loopback(host):
@@ -20,7 +20,7 @@ class Admission:
         self._is_local = is_loopback(host)
 
     def over(self, app: ASGIApp) -> ASGIApp:
-        """The application behind this check."""
+        """Wrap the application so that every HTTP request is checked first."""
 
         async def admitted(scope: Scope, receive: Receive, send: Send) -> None:
             refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
@@ -30,7 +30,7 @@ class Admission:
 
     def _refusal(self, request: Request) -> Response | None:
         headers = request.headers
-        if "origin" in headers:  # only browsers send one: some site's page is asking
+        if "origin" in headers:  # only browsers send it: the request comes from a web page
             return PlainTextResponse("requests from web pages are not allowed", 403)
         if self._is_local and not is_loopback(host_of(headers.get("host", ""))):
             # a foreign name that resolves to this machine: DNS rebinding

@@ -13,9 +13,9 @@ def write_json(path: Path, document: Any, *, is_private: bool = True) -> None:
 
 
 def write_atomically(path: Path, content: bytes, *, is_private: bool = True) -> None:
-    """Synced to the disk before the rename, so that no crash leaves half of it.
+    """Write a temporary file, sync it to disk and rename it, so that a crash leaves no partial file.
 
-    is_private: readable by its owner alone, as everything in a run's folder is; else as the umask says.
+    A private file is readable only by its owner, like everything in a run's folder; else the umask decides.
     """
     part = path.with_name(f"{path.name}.part")
     with open_new(part, is_private=is_private) as file:

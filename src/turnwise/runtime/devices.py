@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
 VARIABLE = "DEVICE_TYPE"
-"""The environment variable that says what `auto` means on this machine."""
+"""The environment variable that sets the device for `auto`."""
 
 DEVICES = ("cpu", "cuda", "mps")
 

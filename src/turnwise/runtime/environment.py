@@ -7,7 +7,7 @@ from dotenv import dotenv_values
 
 
 def dotenv_variables(directory: Path | None = None) -> dict[str, str]:
-    """What `.env` in the directory sets, over what `.env` in its parent sets."""
+    """The variables of `.env` in the directory and in its parent; the directory's take precedence."""
     here = (directory or Path.cwd()).resolve()
     found: dict[str, str] = {}
     for path in (here.parent / ".env", here / ".env"):
@@ -17,5 +17,5 @@ def dotenv_variables(directory: Path | None = None) -> dict[str, str]:
 
 
 def environment(directory: Path | None = None) -> dict[str, str]:
-    """Our environment over `.env`: an exported variable wins."""
+    """Our environment, with defaults from `.env`: an exported variable takes precedence."""
     return {**dotenv_variables(directory), **os.environ}

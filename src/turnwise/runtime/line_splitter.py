@@ -30,7 +30,7 @@ class LineSplitter:
         """Bytes dropped of the line now being read; 0 while it is within bounds."""
 
     def feed(self, chunk: bytes) -> list[BoundedLine]:
-        """The lines that this chunk completes, without empty ones: a flood of those costs next to nothing."""
+        """The lines that this chunk completes. Empty ones are skipped, so a flood of them costs little."""
         *finished, rest = chunk.split(b"\n")
         lines = []
         for part in finished:

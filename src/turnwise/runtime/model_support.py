@@ -22,5 +22,5 @@ def why_not_ours(model: Any) -> str:
 
 
 def is_quantised(parameter: Any) -> bool:
-    """Whether bitsandbytes has packed it: its bytes are not numbers, and nothing can be added to them."""
+    """Whether bitsandbytes has quantised it: its bytes are packed codes, on which arithmetic is invalid."""
     return getattr(parameter, "quant_state", None) is not None

@@ -1,9 +1,9 @@
 """Open files whose content and kind somebody else may have chosen.
 
-A run's folder may come from anywhere, so a name in it can lead to a FIFO that never answers, to a device
-without an end, to a link out of the folder, or to a line of gigabytes. Every file of a run's folder is opened
-here: regular files only, links not followed, and never more bytes than the caller can use. Files that we make
-are readable by their owner alone.
+A run's folder may come from anywhere, so a name in it can be a FIFO that blocks, an endless device, a link
+out of the folder, or a file with a line of gigabytes. Every file of a run's folder is opened here: regular
+files only, links not followed, and never more bytes than the caller can use. Files that we create are
+readable only by their owner.
 """
 
 import errno
@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 MAX_TABLE_BYTES = 4 << 20
-"""Of a recipe, a summary and the like, which have a few kilobytes."""
+"""The limit for recipes, summaries and the like, which have a few kilobytes."""
 
 MAX_FILE_BYTES = 64 << 20
-"""Of a file that is read whole. Large tokenizers have 40 MB, a report of 100,000 episodes 30."""
+"""The limit for a file that is read whole: large tokenizers have 40 MB, a report of 100,000 episodes 30."""
 
 MAX_LINE_BYTES = 64 << 20
-"""Of one JSON line. An episode of a million tokens has about 30 MB."""
+"""The limit for one JSON line: an episode of a million tokens has about 30 MB."""
 
 _BLOCK_BYTES = 1 << 20
 _KINDS = (
@@ -35,7 +35,7 @@ _KINDS = (
 
 
 class Damaged(ValueError):
-    """A file that is there and cannot be used: the reason, and which file it is."""
+    """A file exists but cannot be used."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -45,11 +45,11 @@ class Damaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FileLine:
-    """One line, without its line break."""
+    """One line of a file, without its line break."""
 
     content: bytes
     offset: int
-    """Of its first byte."""
+    """The position of its first byte in the file."""
     is_ended: bool = True
     """False for the last line of a file that does not end with a line break."""
 
@@ -59,26 +59,26 @@ class FileLine:
 
 
 def open_to_read(path: Path, *, follows_links: bool = False) -> FileIO:
-    """A regular file. FileNotFoundError if there is none, Damaged for anything else that cannot be read."""
+    """Open a regular file for reading. FileNotFoundError if there is none, Damaged if it cannot be read."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     return os.fdopen(_opened(path, flags if follows_links else flags | os.O_NOFOLLOW), "rb", buffering=0)
 
 
 def open_to_append(path: Path) -> FileIO:
-    """A regular file to append to, made with mode 0600 if there is none. Damaged if it is anything else."""
+    """Open a regular file for appending, created with mode 0600. Damaged if it is not a regular file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(_opened(path, flags), "ab", buffering=0)
 
 
 def open_new(path: Path, *, is_private: bool = True) -> BufferedWriter:
-    """A new file in the place of whatever has that name. is_private: false for the mode of the umask."""
+    """Create a file, replacing any of that name; mode 0600, or by the umask if not `is_private`."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, 0o600 if is_private else 0o666), "wb")
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES, *, follows_links: bool = False) -> bytes:
-    """The whole file. FileNotFoundError if there is none, Damaged if it is larger or cannot be read."""
+    """Read a whole file. FileNotFoundError if there is none, Damaged if it is too large or unreadable."""
     with open_to_read(path, follows_links=follows_links) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise Damaged(path, f"has more than {max_bytes:,} bytes")
@@ -86,13 +86,13 @@ def read_bytes(path: Path, max_bytes: int = MAX_FILE_BYTES, *, follows_links: bo
         while block := _read(path, file, _BLOCK_BYTES):
             blocks.append(block)
             num_bytes += len(block)
-            if num_bytes > max_bytes:  # it has grown since
+            if num_bytes > max_bytes:  # it has grown since fstat
                 raise Damaged(path, f"has more than {max_bytes:,} bytes")
     return b"".join(blocks)
 
 
 def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:
-    """The JSON object in a file. FileNotFoundError if there is no file, Damaged if it holds anything else."""
+    """Read a JSON object. FileNotFoundError if there is no file, Damaged if it holds anything else."""
     try:
         found = json.loads(read_bytes(path, max_bytes).decode())
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ def read_table(path: Path, max_bytes: int = MAX_TABLE_BYTES) -> dict[str, Any]:
 
 
 def lines_from(path: Path, offset: int = 0) -> Iterator[FileLine]:
-    """Every line from the offset on. Damaged, after the lines before it, for one over MAX_LINE_BYTES."""
+    """Yield the lines from the offset on. Damaged at a line longer than MAX_LINE_BYTES."""
     with open_to_read(path) as file:
         file.seek(offset)
         pieces: list[bytes] = []
@@ -129,7 +129,7 @@ def lines_from(path: Path, offset: int = 0) -> Iterator[FileLine]:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What a folder holds, sorted. FileNotFoundError if there is none, Damaged for anything else."""
+    """The names in a folder, sorted. FileNotFoundError if there is none, Damaged if it cannot be listed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         opened = os.open(folder, flags)
@@ -144,7 +144,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def damage_of(path: Path) -> str:
-    """Why a file could not be opened; empty for one that can, and for one that is not there."""
+    """Why a file cannot be opened; empty if it can, or if it does not exist."""
     try:
         open_to_read(path).close()
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _reason(path: Path, error: OSError, wanted: str = "a file") -> str:
-    """What is wrong with a name that could not be opened; a link is named as such, wherever it leads."""
+    """Describe why a path could not be opened; a link is reported as a link, whatever its target."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -188,5 +188,5 @@ def _kind(mode: int) -> str:
 def _read(path: Path, file: FileIO, num_bytes: int) -> bytes:
     try:
         return file.read(num_bytes) or b""
-    except OSError as error:  # a disk or a network that fails
+    except OSError as error:  # a disk or network failure
         raise Damaged(path, f"cannot be read: {error.strerror}") from None

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from urllib.parse import quote, unquote
 
 REDACTED = "[redacted]"
-"""What a reader sees in a secret's place."""
+"""The replacement for a secret."""
 
 MIN_SECRET_CHARS = 6
-"""Shorter values are not looked for: they would be found in ordinary text."""
+"""Shorter values are not redacted: they also occur in ordinary text."""
 
 _SECRET_WORDS = {
     *("key", "keys", "apikey", "token", "tokens", "secret", "secrets", "pat", "jwt", "otp", "bearer"),
@@ -33,7 +33,7 @@ _PLAIN_ENDINGS = {
     "version",
     "ttl",
 }
-"""A name that ends so is about a secret, and its value is not one: SSH_KEY_PATH, SESSION_DIR."""
+"""Last words of names whose value is not itself a secret: SSH_KEY_PATH, SESSION_DIR."""
 _WORDS = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SETTING = re.compile(r"^(?:true|false|yes|no|on|off|none|null|[+-]?\d{1,7}(?:\.\d+)?)$", re.IGNORECASE)
 _PATH = re.compile(r"^(?:[.~]?/|~$)")
@@ -60,7 +60,7 @@ def is_secret_name(name: str) -> bool:
 def secret_values(
     named: Mapping[str, str], *, also: Collection[str] = (), never: Collection[str] = ()
 ) -> set[str]:
-    """The secrets among named values. Names in `also` always hold one, those in `never` hold none."""
+    """The secrets among named values. Names in `also` always hold one, those in `never` are skipped."""
     found: set[str] = set()
     for name, value in named.items():
         if name in never:
@@ -73,37 +73,37 @@ def secret_values(
 
 def spellings_of(secrets: Iterable[str]) -> tuple[str, ...]:
     """Every usual spelling of these values (quoted, escaped, hex, Base64), longest first."""
-    # a secret that is part of the mark would be found in every mark, for ever
+    # a secret that is part of REDACTED would be found in every replacement again
     spelled = {spelling for secret in secrets if secret not in REDACTED for spelling in _spellings(secret)}
     return tuple(sorted(spelled, key=lambda secret: (-len(secret), secret)))
 
 
 def _is_plain(value: str) -> bool:
-    """A setting, a path, or a URL that carries nothing secret."""
+    """Whether the value is a setting, a path, or a URL without a secret part."""
     if _URL.match(value):
         return not any(_parts(value))
     return bool(_SETTING.match(value)) or _is_path(value)
 
 
 def _is_path(value: str) -> bool:
-    """A path, or a URL of a file on this machine: file:///data, sqlite:////data/shop.db."""
+    """Whether it is a path, or a URL of a local file: file:///data, sqlite:////data/shop.db."""
     return bool(_PATH.match(value) or _FILE_URL.match(value))
 
 
 def _parts(value: str) -> list[str]:
-    """What is secret by itself inside a value: X in `Bearer X`, `db://user:X@host`, `https://host/X?key=X`."""
+    """The secret parts of a value: X in `Bearer X`, `db://user:X@host`, `https://host/X?key=X`."""
     scheme, _, credential = value.partition(" ")
     parts = [credential] if scheme.lower() in ("bearer", "basic", "token") else []
     if login := _URL_LOGIN.match(value):
         parts.append(login.group(1))
     parts.extend(item for name, item in _URL_QUERY.findall(value) if is_secret_name(name))
-    if not _is_path(value):  # a folder's random name is in every result that names a file
+    if not _is_path(value):  # a folder's random name occurs in every path under it
         parts.extend(_random_parts(value))
     return [*parts, *(unquote(part) for part in parts)]
 
 
 def _random_parts(value: str) -> Iterator[str]:
-    """Pieces that look drawn at random: known key formats, long hex, and mixed letters and digits."""
+    """Pieces that look random: known key formats, long hex, and mixed letters and digits."""
     for token in re.split(r"[\s,;'\"/?&=@:]+", value):
         if len(token) >= _KNOWN_KEY_CHARS and _KNOWN_KEY.fullmatch(token):
             yield token
@@ -137,7 +137,7 @@ def _spellings(secret: str) -> set[str]:
         escaped = json.dumps(secret, ensure_ascii=is_ascii)[1:-1]
         spellings |= {escaped, escaped.replace("/", "\\/")}
     for num_before in range(3):
-        # Base64 of a longer text that holds the secret: only characters made of nothing but its bits.
+        # Base64 of a longer text with the secret inside: only the characters that depend on no other bits
         encoded = base64.b64encode(b"\0" * num_before + raw).decode()
         whole = encoded[-(-num_before * 8 // 6) : (num_before + len(raw)) * 8 // 6]
         spellings |= {whole, whole.replace("+", "-").replace("/", "_")}

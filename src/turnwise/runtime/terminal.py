@@ -37,7 +37,7 @@ def _blocks(sizes: Sequence[int], width: int) -> list[list[int]]:
 
 
 def reason_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """A name, a figure and a text, which is wrapped in its column, or below on a narrow terminal."""
+    """Rows of name, figure and text; the text wraps in its column, or goes below on a narrow terminal."""
     name_size, figure_size = (max(len(row[column]) for row in (headers, *rows)) for column in (0, 1))
     start = name_size + figure_size + 2 * len(_GAP)
     longest = max(len(word) for row in rows for word in row[2].split() or [""])
@@ -58,5 +58,5 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Replace every control character but newline and tab, and every half of a character, by U+FFFD."""
+    """Replace non-printable characters except newline and tab, and lone surrogates, by U+FFFD."""
     return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)

@@ -12,7 +12,7 @@ from turnwise.runtime.regular_files import Damaged, read_table
 
 
 class How(StrEnum):
-    """The ways a run can end that it can still record itself."""
+    """The endings that a run can record itself; one that is killed records nothing."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -25,15 +25,15 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The record."""
+    """The content of ended.json."""
 
     how: How
     why: str = ""
-    """One or a few lines; empty for a finished run."""
+    """The reason, in one or a few lines; empty for a finished run."""
     rank: int = 0
-    """The process that recorded it, of several."""
+    """The rank of the process that recorded it."""
     traceback: str = ""
-    """Of another process than the one that writes training.log."""
+    """Set if the process that failed is not the one that writes training.log."""
     time: float = field(default_factory=lambda: round(time.time(), 3))
 
 
@@ -45,7 +45,7 @@ def write_ending(path: Path, ending: Ending) -> None:
 
 
 def read_ending(path: Path) -> Ending | None:
-    """None where there is no file. Damaged if there is one that cannot be read."""
+    """Read the record; None if there is no file. Damaged if it cannot be read."""
     try:
         return _ENDING.validate_python(read_table(path))
     except FileNotFoundError:

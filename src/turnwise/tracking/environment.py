@@ -13,27 +13,30 @@ _MAX_CHARS = 500
 
 
 def variables() -> dict[str, str]:
-    """Our environment, over what `.env` here, and in the parent directory, says to trackers."""
+    """Our environment, plus the trackers' variables of `.env`, here and in the parent directory.
+
+    The environment takes precedence.
+    """
     found = {name: value for name, value in dotenv_variables().items() if value and _is_trackers(name)}
     return {**found, **os.environ}
 
 
 def for_tracker(given: Mapping[str, str]) -> dict[str, str]:
-    """The keys of models, providers and servers are none of a tracker's business."""
+    """The environment for a tracker's process: no secrets except those of trackers themselves."""
     kept = {name: value for name, value in given.items() if _is_trackers(name) or not is_secret_name(name)}
-    # where this process finds its modules, one's own trackers among them, that one finds them too
+    # the tracker's process must find the same modules, including the user's own trackers
     paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    # crash reports of W&B and Weave go to their makers: only where one has asked for that
+    # W&B and Weave send crash reports to their vendor: off unless the user turns them on
     return {"WANDB_ERROR_REPORTING": "false", **kept, "PYTHONPATH": paths}
 
 
 def known_secrets() -> list[str]:
-    """Values of the environment and of `.env`, here and in the parent directory, whose names say so."""
+    """The secret values in the environment and in `.env`, here and in the parent directory."""
     return secrets_in({**dotenv_variables(), **os.environ})
 
 
 def secrets_in(given: Mapping[str, str]) -> list[str]:
-    """Longest first: one may be part of another."""
+    """The values of variables with secret names, longest first, since one may be part of another."""
     named = {name: value for name, value in given.items() if is_secret_name(name)}
     return sorted(secret_values(named), key=len, reverse=True)
 
@@ -45,7 +48,7 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def without_keys(text: str, given: Mapping[str, str]) -> str:
-    """One line of bounded length for a log, whatever a library has quoted in it."""
+    """One line for a log, at most 500 characters, without secrets that a library may have quoted."""
     text = redacted(text, secrets_in(given))
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= _MAX_CHARS else f"{line[:_MAX_CHARS]} …"

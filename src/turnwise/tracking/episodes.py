@@ -8,7 +8,7 @@ from turnwise.tracking.records import CallRecord, EpisodeRecord, Said
 from turnwise.types import Fault, Group, Reward, ToolCall, Trajectory, Turn
 
 MAX_CHARS = 8_000
-"""Of one message: what a tool or a model wrote may be megabytes of one line."""
+"""The most characters of one message: a tool or a model may write megabytes."""
 
 
 Scored = tuple[Trajectory, Reward]
@@ -16,7 +16,7 @@ IsSuccess = Callable[[Trajectory, Reward], bool]
 
 
 def first_of(groups: Iterable[Group], most: int) -> tuple[Scored, ...]:
-    """The first episodes, group by group: those of one task are seen side by side."""
+    """The first `most` episodes, group by group, so that those of one task are next to each other."""
     pairs = (pair for group in groups for pair in zip(group.trajectories, group.rewards, strict=True))
     return tuple(itertools.islice(pairs, most))
 
@@ -74,7 +74,7 @@ def _called(call: ToolCall) -> CallRecord:
 
 
 def tidy(text: str) -> str:
-    """Cut in the middle if long, and without halves of characters, which no tracker could store."""
+    """Shorten to about MAX_CHARS by a cut in the middle; replace lone surrogates, which are invalid UTF-8."""
     if len(text) > MAX_CHARS:
         half = MAX_CHARS // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"

@@ -4,11 +4,11 @@
       recipe.json  versions.json            what is run, and by which packages, commit and seed
       metrics.jsonl  training.log           as the run goes
       trajectories/step-000001.jsonl        every episode
-      tokens/step-000001.jsonl              what the update made of some episodes, token by token
+      tokens/step-000001.jsonl              ratio, advantage and clipping of every token of some episodes
       checkpoints/  evaluations/  summary.json
-      ended.json                            how it ended and why; absent while it runs
+      ended.json                            how and why the run ended; absent while it runs
       wandb/  tensorboard/                  what the recipe's trackers keep here
-      lock                                  who writes now
+      lock                                  the process that writes to the folder
 
 No secret is written here: a recipe holds none, and the environment of mcp.json's servers is not copied.
 """
@@ -44,7 +44,7 @@ _STEP = re.compile(r"step-(\d{6,})\.(?!.*\.part$)")
 
 
 class RunFolder:
-    """One run on disk. `create` and `open` hold it for writing until `close`; `read` only looks."""
+    """One run on disk. `create` and `open` lock it for writing until `close`; `read` takes no lock."""
 
     def __init__(self, path: Path, lock: Lock | None, *, is_beside: bool = False) -> None:
         self.path = path
@@ -56,7 +56,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, root: Path, name: str, recipe: Recipe, *, is_dated: bool = True) -> Self:
-        """A new folder `root/name-date-time`, or just `root/name`, which must not be there yet."""
+        """Create the folder `root/name-date-time`, or `root/name` if not `is_dated`.
+
+        ValueError if `root/name` exists, or if a tracker's library is missing.
+        """
         check(recipe.trackers)
         path = _new_folder(root, name) if is_dated else _exact_folder(root, name)
         for part in ("checkpoints", "evaluations", "tokens", "trajectories"):
@@ -64,12 +67,12 @@ class RunFolder:
         folder = cls(path, Lock(path / "lock"))
         remember_made(recipe)
         write_json(path / "versions.json", versions_now(recipe.seed))
-        write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: with it, it is a run
+        write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: this file makes it a run
         return folder
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """A run to go on with. ValueError if there is none, or if another process writes to it."""
+        """Open a run to resume it. ValueError if there is none, or if another process writes to it."""
         _check_run(path)
         _check_writable(path)
         folder = cls(path, Lock(path / "lock"))
@@ -81,27 +84,30 @@ class RunFolder:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """A run to look at, also while it goes."""
+        """Open a run for reading, also while another process writes to it."""
         _check_run(path)
         return cls(path, None)
 
     @classmethod
     def beside(cls, path: Path) -> Self:
-        """A run that another process of it writes: what is logged here is dropped, since that one has it."""
+        """The run's folder for a rank that does not write it.
+
+        What this process logs is dropped, since the writing process logs the same.
+        """
         _check_run(path)
         return cls(path, None, is_beside=True)
 
     @property
     def is_written_here(self) -> bool:
-        """Whether what belongs to the run goes to disk from this process."""
+        """False for a rank other than the one that writes the run."""
         return not self._is_beside
 
     def close(self, *, is_hasty: bool = False) -> None:
-        """Let another process write; doing so again changes nothing. Hasty: trackers have little time."""
+        """Close the files and release the lock; idempotent. `is_hasty` gives trackers at most 3 s."""
         if self._lock is not None:
             assert self._lines is not None
             assert self._log is not None
-            self.trackers.close(is_hasty=is_hasty)  # first: it logs what was lost
+            self.trackers.close(is_hasty=is_hasty)  # first: it logs lost records
             self._lines.close()
             self._log.close()
             self._lock.release()
@@ -114,7 +120,7 @@ class RunFolder:
     ) -> None:
         self.close(is_hasty=kind is not None)
 
-    # --- where things are --------------------------------------------------------------------------------
+    # --- paths -------------------------------------------------------------------------------------------
 
     @property
     def checkpoints(self) -> Path:
@@ -134,45 +140,45 @@ class RunFolder:
 
     @property
     def tokenizer(self) -> Path:
-        """What the run's token ids stand for, whatever becomes of its model."""
+        """The run's copy of the tokenizer, so that its token ids can be decoded without the model."""
         return self.path / "tokenizer.json"
 
     def trajectories(self, step: int) -> Path:
-        """Where the step's episodes go."""
+        """The file of the step's episodes."""
         return self.path / "trajectories" / f"step-{step:06d}.jsonl"
 
     def tokens(self, step: int) -> Path:
-        """Where what the step's update made of each token goes."""
+        """The file of the step's token values: log-probs, ratio, advantage and clipping."""
         return self.path / "tokens" / f"step-{step:06d}.jsonl"
 
     @property
     def recipe(self) -> Recipe:
-        """As it was resolved when the run was begun."""
+        """The resolved recipe, as stored."""
         file = self.path / "recipe.json"
         return stored_recipe(read_table(file), str(file))
 
     def change_recipe(self, recipe: Recipe) -> None:
-        """Go on with another one, such as more steps."""
+        """Store another recipe for the resumed run, such as one with more steps."""
         before = self.recipe
         if recipe != before:
             if is_made_here(before):
                 remember_made(recipe)
             write_json(self.path / "recipe.json", recipe.model_dump(mode="json"))
 
-    # --- as the run goes ---------------------------------------------------------------------------------
+    # --- while the run goes ------------------------------------------------------------------------------
 
     def start_trackers(self) -> None:
-        """What is logged from now on goes to the recipe's trackers too. ValueError if one is not there."""
+        """Start the recipe's trackers; `log` sends to them too. ValueError if a library is missing."""
         if not self._is_beside:
             self.trackers = start_trackers(self.recipe, self.path)
 
     def begin(self) -> None:
-        """The run goes on: how it ended before no longer holds."""
+        """Remove ended.json: the run starts or resumes."""
         if not self._is_beside:
             self._ended.unlink(missing_ok=True)
 
     def end(self, ending: Ending) -> None:
-        """Record how it ended. A process that does not write the run records only what nobody has yet."""
+        """Record how the run ended. A rank that does not write the run keeps an existing record."""
         if self._is_beside and self._ended.exists():
             return
         why, trace = (printable(redacted(text, known_secrets())) for text in (ending.why, ending.traceback))
@@ -180,7 +186,7 @@ class RunFolder:
 
     @property
     def ending(self) -> Ending | None:
-        """None while it runs, and where the record cannot be read."""
+        """How the run ended; None while it runs, or if the record cannot be read."""
         try:
             return read_ending(self._ended)
         except Damaged as error:
@@ -200,9 +206,9 @@ class RunFolder:
         histograms: Mapping[str, Any] | None = None,
         alarms: Sequence[Any] = (),
     ) -> None:
-        """One whole line of metrics.jsonl: `{"step", "kind", "time", "metrics", "histograms", "alarms"}`.
+        """Append a line to metrics.jsonl: `{"step", "kind", "time", "metrics", "histograms", "alarms"}`.
 
-        What is not a finite number is null there: JSON knows neither NaN nor infinity.
+        Values that are not finite are written as null: JSON has neither NaN nor infinity.
         """
         if self._is_beside:
             return
@@ -211,9 +217,9 @@ class RunFolder:
         self.trackers.log(step, metrics, histograms or {}, alarms)
 
     def cut(self, num_steps: int) -> None:
-        """Back to where `num_steps` steps were done: what was written of later ones is removed.
+        """Go back to the state after `num_steps` steps: delete what was written for later ones.
 
-        Measurements of the finished run go too: it is about to be finished again.
+        The summary and the `after` evaluation are deleted too: the resumed run makes them again.
         """
         if self._is_beside:
             return
@@ -225,7 +231,7 @@ class RunFolder:
             if (step := _step_of(file)) is None or step >= num_steps:
                 file.unlink()
         for file in _files_in(self.evaluations):
-            # an evaluation after n steps bears the number n; one without its report was never finished
+            # the evaluation after n steps is step-n; without its report it was not finished
             step = _step_of(file)
             is_later = step > num_steps if step is not None else not file.name.startswith("before.")
             if is_later or not (self.evaluations / f"{file.name.partition('.')[0]}.json").exists():
@@ -243,7 +249,7 @@ def _check_run(path: Path) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """Damaged if a name in the folder is no file or folder: what is written there could go anywhere."""
+    """Damaged if an entry is neither a regular file nor a folder: a link could redirect our writes."""
     for entry in sorted(path.iterdir()):
         mode = entry.lstat().st_mode
         if stat.S_ISLNK(mode):
@@ -253,7 +259,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    """Everything in a folder of the run; none if it is not there. Damaged if a part of it is no file."""
+    """The files in a folder of the run; empty if it does not exist. Damaged if an entry is not a file."""
     try:
         files = [folder / name for name in names_in(folder)]
     except FileNotFoundError:
@@ -268,7 +274,7 @@ def _new_folder(root: Path, name: str) -> Path:
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "run"
     dated = f"{safe}-{datetime.datetime.now().astimezone():%Y%m%d-%H%M%S}"
     root.mkdir(parents=True, exist_ok=True)
-    for number in range(1, 1000):  # several may be begun within a second
+    for number in range(1, 1000):  # several runs may start within one second
         path = root / (dated if number == 1 else f"{dated}-{number}")
         try:
             path.mkdir()

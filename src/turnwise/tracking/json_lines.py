@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Lines:
-    """One file of lines; a line that a kill has torn is cut off before the next one is written."""
+    """A file of JSON lines; opening it removes an unfinished last line, which a kill leaves behind."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -41,8 +41,8 @@ class Lines:
         if alarms:
             record["alarms"] = plain(alarms)
         line = json.dumps(record, allow_nan=False, separators=(",", ":"))
-        self._file.write(line.encode() + b"\n")  # one call of an appending file: whole, or torn at the end
-        os.fsync(self._file.fileno())  # a checkpoint must never outlive the figures that led to it
+        self._file.write(line.encode() + b"\n")  # a single append: only the last line can be torn
+        os.fsync(self._file.fileno())  # a checkpoint on disk implies its metrics on disk
 
     def cut(self, num_steps: int) -> None:
         """Drop the lines of step `num_steps` and later."""
@@ -62,7 +62,7 @@ class Lines:
 
 
 def plain(value: Any) -> Any:
-    """As JSON has it: dataclasses as objects, null for what is not a finite number."""
+    """Convert to JSON values: dataclasses to objects, NaN and infinity to null."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Remove the last line if it has no end. Damaged if it is longer than any line of ours."""
+    """Remove the last line if it has no newline. Damaged if it is longer than MAX_LINE_BYTES."""
     size = path.stat().st_size
     with path.open("r+b") as file:
         file.seek(max(0, size - MAX_LINE_BYTES))

@@ -1,6 +1,6 @@
 """A lock file that the kernel releases when its process ends; the error names the holder.
 
-The kernel lets go of it when the process ends, however it ends: no lock is ever left behind.
+That holds for any kind of exit, kill -9 included: no stale lock is left behind.
 """
 
 import datetime
@@ -18,12 +18,12 @@ from turnwise.runtime.regular_files import read_bytes
 
 _MAX_BYTES = 4_096
 _MAX_PROCESS = 2**31 - 1
-"""What the system's calls can take for a process id."""
+"""The largest process id that os.kill accepts (a C int)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """Whose lock it is."""
+    """The process that holds the lock, as written in the lock file."""
 
     process: Annotated[int, Field(gt=0, le=_MAX_PROCESS)]
     host: str
@@ -34,7 +34,7 @@ _HOLDER = TypeAdapter(_Holder)
 
 
 class Lock:
-    """Held from the start; ValueError if another process, or another folder of this one, holds it."""
+    """An exclusive lock, acquired on construction. ValueError if this or another process holds it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,7 +50,7 @@ class Lock:
         os.pwrite(self._file, json.dumps(asdict(holder)).encode() + b"\n", 0)
 
     def release(self) -> None:
-        """Let others have it; doing so again changes nothing."""
+        """Release the lock; idempotent."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
             os.close(self._file)
@@ -58,7 +58,10 @@ class Lock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process of this machine has it, without so much as trying it: it may be wanted just now."""
+    """Whether a live process of this machine holds the lock, by its process id.
+
+    Taking the lock to find out could make a run that starts at that moment fail.
+    """
     holder = _holder(path)
     if holder is None or holder.host != platform.node():
         return False
@@ -66,13 +69,13 @@ def is_held(path: Path) -> bool:
         os.kill(holder.process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it is there, and not ours to signal
+    except PermissionError:  # it exists, but belongs to another user
         return True
     return True
 
 
 def holder_elsewhere(path: Path) -> str:
-    """The process of another machine that has it, or died with it: from here that cannot be told apart."""
+    """The holder if it is on another machine, else empty; whether it is alive is not visible from here."""
     holder = _holder(path)
     return "" if holder is None or holder.host == platform.node() else _named(path)
 
@@ -85,7 +88,7 @@ def _named(path: Path) -> str:
 
 
 def _holder(path: Path) -> _Holder | None:
-    """As it has written itself down; None if that cannot be read."""
+    """The holder that the file names; None if the file is empty or cannot be read."""
     try:
         return _HOLDER.validate_json(read_bytes(path, _MAX_BYTES))
     except (OSError, ValueError):

@@ -27,7 +27,7 @@ _ANY: TypeAdapter[object] = TypeAdapter(object)
 
 @dataclass(frozen=True, slots=True)
 class _QueuedRecord:
-    """A record to be, made only when its turn has come, and how much of the room it takes."""
+    """A record that is built when it is sent, and its size in units of `max_waiting`."""
 
     make: Callable[[], Record]
     size: int
@@ -35,7 +35,7 @@ class _QueuedRecord:
 
 @dataclass(slots=True)
 class _Counts:
-    """What became of the records; `given` is all of them."""
+    """How many records were given, and how many of these were written, failed or were dropped."""
 
     given: int = 0
     done: int = 0
@@ -44,18 +44,18 @@ class _Counts:
 
 
 class Outbox:
-    """One tracker's queue, thread and process. `put` never waits and never raises; `close` waits a while."""
+    """One tracker's queue, thread and process. `put` never blocks and never raises."""
 
     def __init__(self, start: Start, variables: Mapping[str, str]) -> None:
         self.kind = start.config.kind
-        self.where = ""  # until it has said so
+        self.where = ""  # until the tracker is ready
         self._start = start
         self._variables = variables
         self._changed = threading.Condition()
         self._waiting: deque[_QueuedRecord] = deque()
         self._room = start.config.max_waiting
         self._counts = _Counts()
-        self._why = ""  # it has failed
+        self._why = ""  # why the tracker failed
         self._is_closing = False
         self._is_over = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,7 +63,7 @@ class Outbox:
         self._thread = threading.Thread(target=self._run, name=f"tracker {self.kind}", daemon=True)
         self._thread.start()
 
-    # --- the training's side -----------------------------------------------------------------------------
+    # --- called by the training --------------------------------------------------------------------------
 
     def put(self, make: Callable[[], Record], size: int = 1) -> None:
         with self._changed:
@@ -80,13 +80,13 @@ class Outbox:
             logger.warning("tracker %s is too slow: what its queue cannot hold is dropped", self.kind)
 
     def begin_close(self) -> None:
-        """Nothing follows; it may write what waits."""
+        """Let the thread send what is queued and then stop; no record follows."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
 
     def finish_close(self, started: float, seconds: float) -> None:
-        """Wait so long from then on (`time.monotonic`), and no longer: what hangs is killed."""
+        """Wait until `seconds` after `started` (of `time.monotonic`), then kill the process."""
         self._thread.join(max(0.0, started + seconds - time.monotonic()))
         if self._thread.is_alive():
             self._fail(f"it had not finished after {seconds:g} s and was killed")
@@ -94,17 +94,17 @@ class Outbox:
             self._thread.join(5.0)
 
     def kill(self) -> None:
-        """Its process and all that it has started."""
+        """Kill the tracker's process and all that it has started."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
-            if self._process is not None:  # not reaped yet, so the number is still its own
+            if self._process is not None:  # not reaped yet, so the process id is still its own
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def loss(self) -> str:
-        """What did not get there, in words; empty when everything did."""
+        """How many records were lost and why, as a sentence; empty if none was."""
         with self._changed:
             counts, why = self._counts, self._why
             num_lost = counts.given - counts.done
@@ -119,7 +119,7 @@ class Outbox:
         said = f"tracker {self.kind}: {num_lost} of {counts.given} records lost"
         return said + (f" ({lost})" if lost else "") + (f": {why}" if why else "")
 
-    # --- its thread --------------------------------------------------------------------------------------
+    # --- run in the tracker's thread ---------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -134,10 +134,10 @@ class Outbox:
         overhearer = threading.Thread(target=self._overhear, args=(process.stderr,), daemon=True)
         listener.start()
         overhearer.start()
-        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended; below we hear how
+        with contextlib.suppress(BrokenPipeError), process.stdin:  # it has ended; `_reap` tells how
             self._write_all(process.stdin)
-        listener.join()  # its last answer, and then its end
-        self.kill()  # what it may have left behind
+        listener.join()  # returns after the last answer, when the process has closed stdout
+        self.kill()  # its remaining child processes
         code = self._reap(process)
         overhearer.join(2.0)
         if code and not self._why:
@@ -145,9 +145,12 @@ class Outbox:
             self._fail(f"its process ended with code {code}{last}")
 
     def _reap(self, process: "subprocess.Popen[bytes]") -> int:
-        """How it ended. From then on its number may be another's, and is not ours to kill."""
+        """Wait for the process and return its exit code.
+
+        Afterwards another process may get its id, so `_process` becomes None and is not killed.
+        """
         while True:
-            with self._changed:  # never while waiting: `put` needs it
+            with self._changed:  # not held while sleeping: `put` needs it
                 code = process.poll()
                 if code is not None:
                     self._process = None
@@ -161,7 +164,7 @@ class Outbox:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=for_tracker(self._variables),
-            start_new_session=True,  # a Ctrl-C is meant for the run, which then says what to do
+            start_new_session=True,  # Ctrl-C goes to the run alone, which then closes its trackers
         )
         with self._changed:
             self._process = process
@@ -176,7 +179,7 @@ class Outbox:
         while (waiting := self._take()) is not None:
             try:
                 line = _line(waiting.make())
-            except Exception as error:  # noqa: BLE001 (a record of ours that is none; it is counted)
+            except Exception as error:  # noqa: BLE001 (a record that cannot be built is counted as failed)
                 self._hear("error", f"{type(error).__name__}: {error}")
                 continue
             finally:
@@ -186,7 +189,7 @@ class Outbox:
             pipe.flush()
 
     def _take(self) -> _QueuedRecord | None:
-        """The next one; None when there will be no more."""
+        """Wait for the next record; None if there will be no more."""
         with self._changed:
             while not (self._waiting or self._is_closing or self._is_over):
                 self._changed.wait()
@@ -197,7 +200,7 @@ class Outbox:
             for line in answers:
                 self._hear(*json.loads(line))
         with self._changed:
-            self._is_over = True  # no answer can come any more
+            self._is_over = True  # no more answers can arrive
             self._changed.notify()
 
     def _hear(self, what: str, text: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """A tool call as the model made it; the arguments are JSON."""
+    """A tool call as the model made it; `arguments` is JSON text."""
 
     id: str
     name: str
@@ -18,14 +18,14 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message of an episode, in the roles that chat templates have."""
+    """One message of an episode, with a role of chat templates."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     calls: tuple[CallRecord, ...] = ()
-    """assistant: what it asked for."""
+    """Only if the role is assistant: the tool calls it made."""
     name: str = ""
-    """tool: whose result it is."""
+    """Only if the role is tool: the tool's name."""
     call_id: str = ""
     seconds: float = 0.0
     is_error: bool = False
@@ -33,7 +33,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRecord:
-    """One episode to look at: what was asked, said and done, and what it earned."""
+    """One episode as trackers show it: its messages, counts, outcome and reward."""
 
     id: str
     task_id: str
@@ -46,37 +46,40 @@ class EpisodeRecord:
     num_turns: int
     num_calls: int
     num_failed_calls: int
-    """By the model's own doing."""
+    """Calls that failed through the model's fault."""
     num_tokens: int
     """Sampled by the model."""
     seconds: float
     answer: str
-    """Empty if it ended without one."""
+    """The final text; empty if the episode ended without one."""
     said: tuple[Said, ...]
 
     @property
     def question(self) -> str:
-        """What the task asked for."""
+        """The first user message."""
         return next((turn.content for turn in self.said if turn.role == "user"), "")
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramRecord:
-    """Counts between edges; the first and the last are of what lies below and above all edges."""
+    """Counts between edges; the first and last count are the values below and above all edges."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
 
     @property
     def closed_edges(self) -> tuple[float, ...]:
-        """With an edge more at each end, as far out as the next one is in: one bin for every count."""
+        """The edges with one more at each end, so that every count has a bin.
+
+        The outer bins are as wide as their neighbours.
+        """
         low, high = self.edges[1] - self.edges[0], self.edges[-1] - self.edges[-2]
         return (self.edges[0] - low, *self.edges, self.edges[-1] + high)
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Figures of one step."""
+    """Metrics and histograms of one step."""
 
     step: int
     metrics: Mapping[str, float]
@@ -95,13 +98,13 @@ class Episodes:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One measurement of the policy, when `step` steps were done."""
+    """One evaluation of the policy after `step` steps."""
 
     name: str
     step: int
     model: str
     figures: Mapping[str, float]
-    """Of all its episodes."""
+    """Computed over all its episodes."""
     episodes: tuple[EpisodeRecord, ...]
     """Some of them."""
     record: Literal["evaluation"] = "evaluation"
@@ -109,7 +112,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The run goes on from where `num_steps` steps were done: what was sent of later ones is void."""
+    """The run resumes after `num_steps` steps: records of later steps are void."""
 
     num_steps: int
     record: Literal["cut"] = "cut"

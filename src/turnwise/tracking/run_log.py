@@ -12,7 +12,7 @@ from turnwise.runtime.terminal import printable
 from turnwise.tracking.environment import redacted
 
 ON_SCREEN = {"is_on_screen": True}
-"""`extra` of a log record whose text the terminal shows anyway: it goes to the file and not to stderr."""
+"""The `extra` of a log record that the terminal shows anyway: it goes to the file, not to stderr."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,10 +22,10 @@ def is_on_screen(record: logging.LogRecord) -> bool:
 
 
 class RunLog:
-    """Holds the file open, flushed line by line, readable by its owner alone.
+    """Logs to the file until closed; every line is flushed, and only the owner can read the file.
 
-    An exception that ends a thread goes to the file, and so does the stack of a process that the system ends
-    for a fault of native code (SIGSEGV, SIGABRT), unless faulthandler was on before.
+    Uncaught exceptions of threads are logged too. So is the stack at a crash of native code (SIGSEGV,
+    SIGABRT), unless faulthandler was enabled before.
     """
 
     def __init__(self, path: Path, secrets: Iterable[str]) -> None:
@@ -43,7 +43,7 @@ class RunLog:
         threading.excepthook = self._thread_failed
 
     def close(self) -> None:
-        """Closing again changes nothing."""
+        """Stop logging and close the file; idempotent."""
         if self._stream.closed:
             return
         if threading.excepthook == self._thread_failed:
@@ -61,9 +61,9 @@ class RunLog:
 
 
 class _Formatter(logging.Formatter):
-    """`time LEVEL module: text`, without the module for what the terminal shows.
+    """`time LEVEL module: text`; the module is left out of records that the terminal shows.
 
-    Lines after the first are indented, so that no text of a model or a server can pass for an entry.
+    Lines after the first are indented, so that text of a model or a server cannot pass for a log entry.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:

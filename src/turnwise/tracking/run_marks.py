@@ -19,35 +19,35 @@ from turnwise.runtime.regular_files import open_to_append
 logger = logging.getLogger(__name__)
 
 _OF_A_JUDGE = ("base_url", "key_variable", "cache_dir")
-"""Options of the judge that say where a key goes and where files are written."""
+"""The judge's options that determine where a key is sent and where files are written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One thing that a recipe would start or use."""
+    """One file, module, server or address that a recipe would start or use."""
 
     key: str
-    """The key of the recipe that names it."""
+    """The recipe key that names it."""
     words: str
-    """What it is, in full."""
+    """Its full description, as shown to the user."""
 
 
 def is_made_here(recipe: Recipe) -> bool:
-    """Whether it names nothing, or this user made a run that names the same files, modules and addresses.
+    """Whether this user made a run that names the same files, modules and addresses, or it names none.
 
-    What stands in the mcp.json may have changed since: that file is the user's own.
+    The content of mcp.json is not part of the mark: that file is the user's own and may change.
     """
     sources = _sources(recipe)
     return not sources or _has_mark(_digest("made", sources))
 
 
 def is_agreed_to(named: Sequence[Named]) -> bool:
-    """Whether this user was asked about exactly these before, and agreed."""
+    """Whether this user has agreed to exactly these before."""
     return not named or _has_mark(_digest("agreed", named))
 
 
 def remember_made(recipe: Recipe) -> None:
-    """This user makes a run by this recipe. Where no mark can be kept, the run will be asked about."""
+    """Mark the recipe as this user's own. If no mark can be written, a resume asks for consent."""
     if sources := _sources(recipe):
         _keep_mark(_digest("made", sources))
 
@@ -57,7 +57,7 @@ def remember_agreed(named: Sequence[Named]) -> None:
 
 
 def named_besides_servers(recipe: Recipe) -> tuple[Named, ...]:
-    """What a recipe itself would start or use; the commands of servers stand in its mcp.json."""
+    """What the recipe itself would start or use; the servers' commands are in its mcp.json."""
     return (*_live_and_recorded(recipe), *_modules(recipe), *_addresses(recipe))
 
 
@@ -87,7 +87,7 @@ def _keep_mark(name: str) -> None:
 
 
 def _folder() -> Path | None:
-    """`$XDG_STATE_HOME/turnwise/trusted`, or under `~/.local/state`; None for a user without a home."""
+    """`$XDG_STATE_HOME/turnwise/trusted`, by default in `~/.local/state`; None if there is no home."""
     configured = os.environ.get("XDG_STATE_HOME", "")
     try:
         root = Path(configured) if configured else Path("~/.local/state").expanduser()
@@ -115,7 +115,7 @@ def _modules(recipe: Recipe) -> Iterator[Named]:
 
 
 def _found_in(module: str) -> str:
-    """The file or folder that a module's first part would be imported from. Nothing is imported."""
+    """The file or folder of a module's top-level package; empty if not found. Nothing is imported."""
     spec = importlib.machinery.PathFinder.find_spec(module.partition(".")[0])
     place = "" if spec is None else spec.origin or next(iter(spec.submodule_search_locations or ()), "")
     return os.path.realpath(place) if place else ""

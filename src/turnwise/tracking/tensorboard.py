@@ -19,7 +19,7 @@ from turnwise.tracking.tracker import Start
 
 
 class TensorboardTracker:
-    """A new file each time the run goes on, in the same folder: TensorBoard shows them as one run."""
+    """Writes a new file each time the run is resumed; TensorBoard shows a folder's files as one run."""
 
     def __init__(self, start: Start) -> None:
         folder = Path(start.folder) / "tensorboard"
@@ -52,7 +52,7 @@ class TensorboardTracker:
         )
 
     def cut(self, num_steps: int) -> None:
-        """TensorBoard forgets what earlier files say of these steps, and keeps what comes now."""
+        """Write a session start, at which TensorBoard drops earlier events of these steps."""
         session = SessionLog(status=SessionLog.START)
         self._writer.add_event(Event(wall_time=time.time(), step=num_steps, session_log=session))
 
@@ -70,5 +70,5 @@ def _text(tag: str, markdown: str) -> Summary.Value:
 
 
 def _verbatim(text: str) -> str:
-    """As Markdown that shows the text itself, markup and all: a block of code."""
+    """The text as a Markdown code block, so that its markup is shown, not rendered."""
     return "\n".join(f"    {line}" for line in text.splitlines())

@@ -12,20 +12,20 @@ from turnwise.tracking.records import Cut, EpisodeRecord, Episodes, Evaluation, 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a tracker is told when it starts."""
+    """The values that a tracker starts with."""
 
     config: TrackerConfig
     project: str
     name: str
-    """Of the run."""
+    """The run's name."""
     folder: str
-    """The run's; what a tracker writes on this machine goes there, in a folder of its kind."""
+    """The run's folder; a tracker writes local files to a subfolder named after its kind."""
     recipe: Mapping[str, Any]
-    """As it was resolved."""
+    """The resolved recipe."""
 
 
 class Tracker(Protocol):
-    """Takes a run's figures and episodes; lives in a process of its own, so it may wait and it may fail."""
+    """Receives a run's metrics and episodes. It has a process of its own, so it may block and may fail."""
 
     @property
     def where(self) -> str:
@@ -33,23 +33,23 @@ class Tracker(Protocol):
         ...
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Figures of a step; a step may come in several parts, and values may be NaN."""
+        """Metrics of a step; a step may be logged in several calls, and values may be NaN."""
         ...
 
     def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None: ...
 
     def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
-        """Some of a step's episodes. What is written in them may be hostile."""
+        """Some of a step's episodes. Their text is untrusted."""
         ...
 
     def evaluation(self, evaluation: Evaluation) -> None: ...
 
     def cut(self, num_steps: int) -> None:
-        """A resumed run goes on from here: step `num_steps` and later ones come again."""
+        """The run was resumed: step `num_steps` and later ones will be logged again."""
         ...
 
     def close(self) -> None:
-        """Nothing follows: write what is left."""
+        """Write what is buffered; no further calls follow."""
         ...
 
 
@@ -59,11 +59,11 @@ TRACKERS: Mapping[str, str] = {
     "tensorboard": "turnwise.tracking.tensorboard:TensorboardTracker",
     "trackio": "turnwise.tracking.trackio:TrackioTracker",
 }
-"""By kind; the module is imported by the tracker's own process alone."""
+"""The class of each kind, as `module:name`; only the tracker's own process imports the module."""
 
 
 def check(trackers: Sequence[TrackerConfig]) -> None:
-    """ValueError, with what to install, if the library of one is not there."""
+    """Raise ValueError, with what to install, if a tracker's library is missing."""
     for tracker in trackers:
         module = tracker.kind.partition(":")[0]
         if not is_installed(module):
@@ -76,7 +76,7 @@ def check(trackers: Sequence[TrackerConfig]) -> None:
 
 
 def new_tracker(start: Start) -> Tracker:
-    """Import and start it; raises whatever its library does."""
+    """Import the tracker and start it; raises whatever its library raises."""
     kind = start.config.kind
     module, _, name = TRACKERS.get(kind, kind).partition(":")
     make: Callable[[Start], Tracker] = getattr(importlib.import_module(module), name)

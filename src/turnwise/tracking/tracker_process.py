@@ -1,8 +1,8 @@
 """`python -m turnwise.tracking.tracker_process`: one tracker in its own process, driven by lines on stdin.
 
-It answers every line with one of its own: `ready`, `done`, `error` (that record is lost, the next may do) or
-`failed` (it will never work). Its library cannot stop, slow or fool a training run from here: not by waiting,
-not by printing, not by its threads and exit handlers, not by a crash.
+It answers every line with one of its own: `ready`, `done`, `error` (that record is lost, later ones may work)
+or `failed` (the tracker does not work). In its own process the tracker's library cannot stop, slow down or
+confuse the training run: not by blocking, printing, threads, exit handlers or a crash.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ _RECORD: TypeAdapter[Any] = TypeAdapter(Record)
 
 def main() -> None:
     lines, answers = _own_pipes()
-    os.umask(0o077)  # what a library writes into the run's folder is as private as the rest of it
-    os.nice(10)  # on a small machine the cores are the training's
-    for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or a cluster: the run says when it is over
+    os.umask(0o077)  # a library's files in the run's folder are as private as the run's own
+    os.nice(10)  # on a small machine the training needs the cores
+    for number in (signal.SIGINT, signal.SIGTERM):  # from a terminal or a scheduler: the run ends us
         signal.signal(number, signal.SIG_IGN)
     start = _START.validate_python(json.loads(lines.readline()))
     watching = (os.getppid(), start.config.close_seconds)
@@ -34,7 +34,7 @@ def main() -> None:
     try:
         tracker = new_tracker(start)
         _say(answers, "ready", tracker.where)
-    except Exception as error:  # noqa: BLE001 (any library's any mistake; it is reported)
+    except Exception as error:  # noqa: BLE001 (a library may raise anything; it is reported)
         _say(answers, "failed", _told(error))
         os._exit(1)
     for line in lines:
@@ -44,7 +44,7 @@ def main() -> None:
         _say(answers, "closed", "")
     except Exception as error:  # noqa: BLE001 (the same)
         _say(answers, "failed", _told(error))
-    os._exit(0)  # what a library still wants to do at the exit, it had its time for
+    os._exit(0)  # skip exit handlers of libraries: `close` was their time
 
 
 def _take(tracker: Tracker, line: bytes, answers: IO[bytes]) -> None:
@@ -57,7 +57,7 @@ def _take(tracker: Tracker, line: bytes, answers: IO[bytes]) -> None:
 
 
 def _end_after(training: int, seconds: float) -> None:
-    """When the training was killed, nobody else would end what hangs in here, or what it has started."""
+    """Kill this process group `seconds` after the training has died: nobody else would end a hang."""
     while os.getppid() == training:
         time.sleep(1.0)
     time.sleep(seconds)
@@ -65,8 +65,10 @@ def _end_after(training: int, seconds: float) -> None:
 
 
 def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """What we are told and what we answer, out of reach: a library finds nothing to read, prints to stderr,
-    and whatever it starts does not keep our pipes open."""
+    """Move our pipes away from stdin and stdout, and return them.
+
+    A library then reads an empty stdin and prints to stderr; its child processes do not inherit the pipes.
+    """
     lines, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -76,7 +78,7 @@ def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _say(answers: IO[bytes], what: str, text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # the training is gone; what it told us is still worth writing
+    with contextlib.suppress(BrokenPipeError):  # the training is gone; its records are still written
         answers.write(json.dumps([what, text]).encode() + b"\n")
 
 

@@ -18,7 +18,7 @@ from turnwise.types import Group
 logger = logging.getLogger(__name__)
 
 _HASTY_SECONDS = 3.0
-"""After a failure, or a second Ctrl-C: enough for what lies on this machine."""
+"""The wait after a failure or a second Ctrl-C: enough for trackers that write to this machine."""
 
 _PROJECT = "turnwise"
 _PROJECT_VARIABLES: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +29,7 @@ _PROJECT_VARIABLES: Mapping[str, tuple[str, ...]] = {
 
 
 class Trackers:
-    """Those that a run has, or none: every method but `close` returns at once, whatever becomes of them."""
+    """A run's trackers, possibly none. Every method but `close` returns at once, even if a tracker fails."""
 
     def __init__(self, outboxes: Sequence[Outbox], configs: Sequence[TrackerConfig]) -> None:
         self._outboxes = list(zip(outboxes, configs, strict=True))
@@ -41,7 +41,7 @@ class Trackers:
         histograms: Mapping[str, Any],
         alarms: Sequence[Any],
     ) -> None:
-        """As `RunFolder.log` has it; an alarm is a figure of its own, 1 where it fired."""
+        """Send the arguments of `RunFolder.log`; an alarm that fired becomes the metric `alarm/NAME` = 1."""
         given = dict(metrics)
 
         def make() -> Log:
@@ -76,7 +76,7 @@ class Trackers:
 
     @property
     def episodes_per_evaluation(self) -> int:
-        """The most that one of them takes; no more need be kept for them."""
+        """The largest number that any tracker takes; no more episodes need to be kept."""
         return max((config.episodes_per_evaluation for _, config in self._outboxes), default=0)
 
     def cut(self, num_steps: int) -> None:
@@ -85,11 +85,11 @@ class Trackers:
 
     @property
     def places(self) -> list[str]:
-        """Where to look at the run, as far as they have said."""
+        """Where to look at the run, for every tracker that is ready."""
         return [f"{outbox.kind}: {outbox.where}" for outbox, _ in self._outboxes if outbox.where]
 
     def close(self, *, is_hasty: bool = False) -> None:
-        """Wait for each as long as it is allowed to take, all at once; say what was lost."""
+        """Close all trackers in parallel, each within its `close_seconds`; log how many records were lost."""
         started = time.monotonic()
         for outbox, _ in self._outboxes:
             outbox.begin_close()
@@ -110,7 +110,7 @@ NO_TRACKERS = Trackers((), ())
 
 
 def start_trackers(recipe: Recipe, folder: Path) -> Trackers:
-    """Start each in a process of its own, which is not waited for. ValueError if a library is missing."""
+    """Start every tracker in a process of its own, without waiting. ValueError if a library is missing."""
     check(recipe.trackers)
     if not recipe.trackers:
         return NO_TRACKERS
@@ -130,7 +130,7 @@ def start_trackers(recipe: Recipe, folder: Path) -> Trackers:
 
 
 def project_of(config: TrackerConfig, given: Mapping[str, str]) -> str:
-    """The recipe's, else the environment's, else ours."""
+    """The project of the recipe, else of the environment, else `turnwise`."""
     named = (given.get(name, "") for name in _PROJECT_VARIABLES.get(config.kind, ()))
     return config.project or next(filter(None, named), _PROJECT)
 

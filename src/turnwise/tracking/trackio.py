@@ -11,7 +11,7 @@ from turnwise.tracking.tracker import Start
 
 
 class TrackioTracker:
-    """A resumed run goes on under its name. Episodes are traces, which its page shows as conversations."""
+    """A resumed run continues under its name. Episodes are traces, which trackio shows as conversations."""
 
     def __init__(self, start: Start) -> None:
         self._run = trackio.init(
@@ -45,13 +45,13 @@ class TrackioTracker:
         self._log(evaluation.step, values)
 
     def cut(self, num_steps: int) -> None:
-        """What was sent stays; the steps that come again are drawn over it."""
+        """Does nothing: sent records stay, and repeated steps are drawn over them."""
 
     def close(self) -> None:
         self._run.finish()
 
     def _log(self, step: int, values: dict[str, Any]) -> None:
-        """Trackio only warns of what it leaves out; that is a loss to be counted."""
+        """Log, and raise trackio's warnings: it only warns about values it drops, which must be counted."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             self._run.log(values, step=step)

@@ -27,7 +27,7 @@ def versions_now(seed: int) -> dict[str, Any]:
 
 
 def _packages() -> dict[str, str]:
-    # read once each: a package's metadata is parsed anew whenever it is asked for
+    # `metadata` is read once per package: every access parses it again
     known = [distribution.metadata for distribution in importlib.metadata.distributions()]
     return dict(sorted((distribution["Name"], distribution["Version"]) for distribution in known))
 
@@ -43,7 +43,7 @@ def read_versions(path: Path) -> dict[str, Any]:
 
 
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What may make numbers come out otherwise than before, as `name old → new`."""
+    """The differences that may change numerical results, as `name old → new`."""
     pairs = {name: (before.get(name), now.get(name)) for name in ("python", "machine", "git_commit")}
     packages = (before.get("packages", {}), now.get("packages", {}))
     for name in sorted(packages[0].keys() | packages[1].keys()):
@@ -52,7 +52,7 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _git(*arguments: str) -> str | None:
-    """What git says of the working directory; None where there is no git or no repository."""
+    """The output of git in the working directory; None if git fails or is missing."""
     try:
         asked = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -32,19 +32,19 @@ _COLUMNS = {
 
 
 class WandbTracker:
-    """One run there for one folder here, however often it is gone on with.
+    """One W&B run per folder, however often the run is resumed.
 
-    Steps are a figure of their own, which all others are drawn over: W&B's count only rises, and a resumed
-    run plays steps again.
+    The step is a metric and the x-axis of all others: W&B's own step only increases, and a resumed run
+    repeats steps.
     """
 
     def __init__(self, start: Start) -> None:
         config = start.config
         self._folder = Path(start.folder)
         self._artifacts = config.artifacts
-        # files that wait to be sent: with the run, not in one's home
+        # files to be uploaded are staged in the run's folder, not in the user's home
         os.environ.setdefault("WANDB_DATA_DIR", str(self._folder / "wandb" / "data"))
-        entity, _, project = start.project.rpartition("/")  # as WEAVE_PROJECT may have it
+        entity, _, project = start.project.rpartition("/")  # WEAVE_PROJECT may be `entity/project`
         self._run = wandb.init(
             entity=config.entity or entity or None,
             project=project,
@@ -55,17 +55,17 @@ class WandbTracker:
             mode=config.mode or None,
             tags=list(config.tags) or None,
             config=dict(start.recipe),
-            allow_val_change=True,  # a run may be gone on with for more steps
+            allow_val_change=True,  # a run may be resumed with more steps
             settings=wandb.Settings(
-                console="off",  # the run's own log has what was said
+                console="off",  # training.log has the output
                 silent=True,
-                disable_git=True,  # a remote's address may hold a token; versions.json has the commit
+                disable_git=True,  # a remote's URL may contain a token; versions.json has the commit
                 disable_code=True,
                 symlink=False,
-                finish_timeout=max(0.8 * config.close_seconds, 0.1),  # 0 would be for ever
+                finish_timeout=max(0.8 * config.close_seconds, 0.1),  # 0 would mean no timeout
                 finish_timeout_raises=True,
                 stop_fn=_ignore,
-                x_stats_pid=os.getppid(),  # the training's processor and memory, not ours
+                x_stats_pid=os.getppid(),  # measure the training's CPU and memory, not ours
             ),
         )
         self._run.define_metric("step", hidden=True)
@@ -89,7 +89,7 @@ class WandbTracker:
         self._run.log({"step": evaluation.step, **figures, **table})
 
     def cut(self, num_steps: int) -> None:
-        """What was sent stays; the steps that come again are drawn over it."""
+        """Does nothing: sent records stay, and repeated steps are drawn over them."""
 
     def close(self) -> None:
         if self._artifacts != "none":
@@ -117,7 +117,7 @@ def _table(episodes: Sequence[EpisodeRecord]) -> wandb.Table:
 
 
 def _run_id(folder: Path) -> str:
-    """The same each time the folder is gone on with."""
+    """The W&B id of the folder's run; created once and kept in `wandb/id`, so that a resume finds it."""
     file = folder / "wandb" / "id"
     if not file.exists():
         file.parent.mkdir(exist_ok=True)
@@ -126,9 +126,9 @@ def _run_id(folder: Path) -> str:
 
 
 def _is_regular(path: Path) -> bool:
-    """A link could lead to a file that is not the run's, and must not leave the machine with it."""
+    """Whether it is a file and no link: a link could upload a file from outside the run's folder."""
     return path.is_file() and not path.is_symlink()
 
 
 def _ignore() -> None:
-    """The stop button of the page: a run is stopped where it runs."""
+    """Ignore the stop button of W&B's page: a run is stopped on its own machine."""

@@ -21,7 +21,7 @@ class WeaveTracker:
             entity + start.project,
             settings={
                 "capture_code": False,
-                "enable_disk_fallback": False,  # what is lost is said, not left in the working directory
+                "enable_disk_fallback": False,  # losses are reported, not written to the working directory
                 "implicitly_patch_integrations": False,
                 "log_level": "ERROR",
                 "print_call_link": False,
@@ -33,10 +33,10 @@ class WeaveTracker:
         self.where = f"weave project {self._client.entity}/{self._client.project}"
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Weave keeps traces and evaluations; W&B, trackio and TensorBoard keep figures."""
+        """Does nothing: Weave keeps traces and evaluations, not metrics."""
 
     def histogram(self, step: int, name: str, histogram: HistogramRecord) -> None:
-        """The same."""
+        """Does nothing, like `log`."""
 
     def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         for episode in episodes:
@@ -68,10 +68,10 @@ class WeaveTracker:
         logger.log_summary(dict(evaluation.figures))
 
     def cut(self, num_steps: int) -> None:
-        """What was sent stays; every trace names its run and step."""
+        """Does nothing: sent traces stay, and every trace names its run and step."""
 
     def close(self) -> None:
-        """Weave sends in threads of its own, and only logs what it could not send."""
+        """Wait for Weave's threads. It only logs failed uploads; here they raise ConnectionError."""
         self._client.finish(use_progress_bar=False)
         if self._complaints.said:
             number, first = len(self._complaints.said), self._complaints.said[0]
@@ -79,7 +79,7 @@ class WeaveTracker:
 
 
 class _Complaints(logging.Handler):
-    """Keeps what is said."""
+    """A log handler that collects messages."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -105,7 +105,7 @@ def _outcome(episode: EpisodeRecord) -> dict[str, Any]:
 
 
 def _log_turn(said: Said, before: Sequence[Said], parent: Any) -> None:
-    """What the model said to all that was before, or what a tool gave for the call it answers."""
+    """Log a model turn with the messages before it, or a tool result with the call that it answers."""
     if said.role == "tool":
         asked = {call.id: call.arguments for handler in before for call in handler.calls}
         inputs: dict[str, Any] = {"tool": said.name, "arguments": asked.get(said.call_id, "")}
@@ -123,6 +123,6 @@ def _log_turn(said: Said, before: Sequence[Said], parent: Any) -> None:
 
 
 def _identifier(text: str) -> str:
-    """As Weave wants the names of models and datasets."""
+    """A valid name for a Weave model or dataset: letters, digits and `_`, starting with a letter."""
     plain = re.sub(r"[^A-Za-z0-9_]+", "_", text)
     return plain if plain[:1].isalpha() else f"run_{plain}"
