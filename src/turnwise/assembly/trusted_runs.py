@@ -17,7 +17,7 @@ _HARMLESS_VARIABLES = {"TURNWISE_WORLD_SEED", *(access.key_variable for access i
 
 
 def named_in(recipe: Recipe) -> tuple[Named, ...]:
-    """Return all but our own servers and rewards. ValueError if its mcp.json cannot be read."""
+    """Return what the recipe names, except our own servers and rewards; ValueError for a bad mcp.json."""
     tools = recipe.tools
     blocks = {} if tools.mcp is None or tools.is_replayed else _blocks(tools.mcp)
     foreign = {name: block for name, block in blocks.items() if not _is_ours(block)}

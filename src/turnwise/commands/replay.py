@@ -228,7 +228,7 @@ def _why_unsuccessful(trajectory: Trajectory) -> str | None:
 
 
 async def _why_unrewarded(trajectory: Trajectory, rewards: Rewards) -> str | None:
-    """Return why the user's own reward is no success; it decides if the truth asks for nothing."""
+    """Return why the user's own reward is not a success; it decides if the truth asks for nothing."""
     try:
         reward = await rewards.score(trajectory)
     except RewardDown as error:

@@ -105,7 +105,7 @@ def _warn_of_copies(pool: Pool, tool: Tool) -> None:
 
 
 def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:
-    """Yield servers to start: first those that the name starts with or that declare the tool, then the rest.
+    """Yield servers to start: first those that prefix the name or declare the tool, then the rest.
 
     ValueError if all servers are our own and none declares the tool.
     """

@@ -122,7 +122,7 @@ def _object(value: Any, field: str) -> Mapping[str, Any]:
 
 
 def _prompt(value: Any) -> tuple[Message, ...]:
-    """Return the first user message, after an opening system message; the rest is the recorded episode."""
+    """Return an opening system message, if any, and the first user message; the rest was recorded."""
     if isinstance(value, str) and value.strip():
         return (Message("user", value),)
     if not isinstance(value, Sequence) or isinstance(value, str):

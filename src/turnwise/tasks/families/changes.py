@@ -70,8 +70,8 @@ def _mentions(material: Material) -> list[tuple[SlackChannel, str, float]]:
 def posted(answer: Answer, text: str, channel: SlackChannel, message: str) -> Conclusion:
     """Return a conclusion that expects the message to be posted once, and no other change.
 
-    The probe checks the channel. It is not an expected argument: a post by id and one by name are the same
-    change.
+    The channel is checked by the probe. It is not an expected argument, because a post by id and one by name
+    are the same change.
     """
     write = ExpectedWrite("send_slack_message", {"message": message})
     history = {"channel_id": channel.id, "limit": 5}
@@ -264,7 +264,7 @@ REPORT_TO_CHANNEL = Family(
     name="report_to_channel",
     difficulty=Difficulty.HARD,
     servers=("fmp", "polygon", "python", "slack"),
-    # Without the change-percent tool: FMP's quote has the same change, and most phrasings allow both.
+    # Not the change-percent tool: FMP's quote has the same change, and most phrasings allow either.
     required_tools=("polygon_get_previous_close", "execute_python", "send_slack_message"),
     phrasings=(
         "Find the ticker of {name}. Take its previous close from Polygon and its percentage change from "
