@@ -15,15 +15,15 @@ from turnwise.types import Group, Reward, Task, Tool
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Lessons that earned their outcome when they were played again, and why the others were dropped."""
+    """Samples of demonstrations that succeeded when replayed, and why the others were dropped."""
 
     lessons: tuple[Sample, ...]
     dropped: Mapping[str, str]
-    """By the task's id."""
+    """The reason by task id."""
 
 
 def lessons_of(bench: Workbench, tasks: Sequence[Task]) -> tuple[Sample, ...]:
-    """A sample of each task that has a demonstration, with the results as they were recorded."""
+    """Return one sample per task that has a demonstration, with the recorded results."""
     return tuple(
         lesson_of(
             task,
@@ -40,8 +40,11 @@ def lessons_of(bench: Workbench, tasks: Sequence[Task]) -> tuple[Sample, ...]:
 def lesson_of(
     task: Task, tools: Sequence[Tool], chat: RenderedChat, *, max_result_tokens: int, group: int = 0
 ) -> Sample:
-    """The demonstration as if the model had sampled it: 1 in the mask on its own tokens, the end of each
-    turn too; `tools` are those that the task's episode is offered."""
+    """Return the demonstration as a sample, as if the model had sampled it.
+
+    The loss mask is 1 on the model's own tokens, including the end of each turn. `tools` are those that the
+    task's episode is offered.
+    """
     sanitiser = Sanitiser(chat.special_tokens)
     ids: list[int] = []
     turns: list[int] = []
@@ -72,13 +75,13 @@ def lesson_of(
 
 
 async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verified:
-    """Play every demonstration with its real tools and keep those that earn their outcome.
+    """Play every demonstration with its real tools and keep those that succeed.
 
-    The collector is a `demonstrator`, or of a `demonstrating` recipe with groups of one. What the servers
-    say now is what is learned from.
+    The collector is a `demonstrator`, or comes from a `demonstrating` recipe with groups of one. The samples
+    contain the servers' current results, not the recorded ones.
     """
     shown = [task for task in tasks if task.demonstration]
-    # One that ends in a call has no answer, and its script would run out.
+    # A demonstration that ends in a call has no answer, and its script would run out.
     ended = [task for task in shown if not task.demonstration[-1].calls]
     dropped = {task.id: "ends in a call" for task in shown if task.demonstration[-1].calls}
     dropped |= {task.id: "lost to infrastructure" for task in ended}
@@ -90,20 +93,20 @@ async def verified_lessons(collector: Collector, tasks: Sequence[Task]) -> Verif
             if succeeded(trajectory, reward):
                 earned[group.task.id] = Group(group.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))
                 del dropped[group.task.id]
-    # In the order of the tasks, not of finishing: the same files give the same lessons.
+    # In task order, not in order of completion, so that the same files give the same lessons.
     samples = samples_of([earned[task.id] for task in shown if task.id in earned])
-    # A script is not sampled, whatever temperature its episodes were played at.
+    # A script is not sampled, so the temperature of its episodes does not apply.
     return Verified(tuple(replace(sample, temperature=1.0) for sample in samples), dropped)
 
 
 def demonstrator(bench: Workbench, tasks: Sequence[Task]) -> Collector:
-    """Plays these tasks' demonstrations with the bench's tools, whatever engine it has, in groups of one."""
+    """Return a collector that plays these demonstrations with the bench's tools, in groups of one."""
     engine = scripted_engine(bench.chat, tasks, bench.pool.tools)
     return replace(bench, recipe=demonstrating(bench.recipe), engine=engine).collector(group_size=1)
 
 
 def demonstrating(recipe: Recipe) -> Recipe:
-    """The recipe with its model replaced by the tasks' own demonstrations."""
+    """Return the recipe with its model replaced by the tasks' own demonstrations."""
     return recipe.model_copy(
         update={
             "engine": recipe.engine.model_copy(update={"kind": "scripted"}),

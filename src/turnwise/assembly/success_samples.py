@@ -1,6 +1,6 @@
 """A run's own successful episodes as samples to imitate: rejection sampling.
 
-The run's folder may come from anywhere. A line that cannot be read or trained on is counted and left out.
+The run's folder is not trusted: a line that cannot be read or trained on is counted and left out.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from turnwise.types import Group, Reward, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class Successes:
-    """What a run's episodes give to learn from, and what was left out."""
+    """Samples of a run's successful episodes, and counts of what was left out."""
 
     samples: tuple[Sample, ...]
     num_episodes: int
-    """That could be read."""
+    """Episodes that could be read."""
     num_succeeded: int
     num_repeated: int
-    """Successes whose sampled tokens another success of the same task has too."""
+    """Successes with the same sampled tokens as another success of the same task."""
     num_over_limit: int
-    """Different successes beyond the limit for one task."""
+    """Different successes beyond the limit per task."""
     unusable: tuple[str, ...]
-    """The place and the reason of each line that was left out as damaged."""
+    """Location and reason of each line or episode that was left out."""
 
     def counts(self) -> dict[str, int]:
         return {
@@ -45,7 +45,7 @@ class Successes:
 
 
 class _Latest:
-    """The last different successes of every task."""
+    """The latest different successes of each task, at most `per_task`."""
 
     def __init__(self, per_task: int) -> None:
         self._per_task = per_task
@@ -58,7 +58,7 @@ class _Latest:
         self.num_added += 1
         self._seen.add((task_id, key))
         own = self._kept.setdefault(task_id, {})
-        own.pop(key, None)  # a repetition goes to the end
+        own.pop(key, None)  # a repeated success moves to the end
         own[key] = _sample(trajectory)
         if len(own) > self._per_task:
             del own[next(iter(own))]
@@ -74,9 +74,9 @@ class _Latest:
 
 
 def successes_of(run: Path, tokenizer_json: str, *, samples_per_task: int) -> Successes:
-    """The latest different successes of every task. ValueError if the run has none, or other token ids.
+    """Return the latest different successes of each task. ValueError if there are none or token ids differ.
 
-    `tokenizer_json` is that of the model that is to learn from them.
+    `tokenizer_json` is that of the model to be trained.
     """
     files = _episode_files(run)
     if not files:
@@ -113,7 +113,7 @@ def _episode_files(run: Path) -> list[Path]:
 
 
 def _succeeded(played: StoredEpisode) -> bool:
-    """By the rule of the run's own success rate; an episode lost to infrastructure has no outcome."""
+    """Apply the rule of the run's success rate; an episode lost to infrastructure is no success."""
     try:
         is_lost = played.trajectory.stop.is_infrastructure
         return not is_lost and succeeded(played.trajectory, played.reward)
@@ -131,7 +131,7 @@ def _check_trainable(trajectory: Trajectory, max_id: int) -> None:
 
 
 def _digest(trajectory: Trajectory) -> bytes:
-    """Of what was sampled, turn by turn."""
+    """Hash the sampled tokens, turn by turn."""
     found = hashlib.sha256()
     for turn in trajectory.turns:
         found.update(array("q", (len(turn.completion.token_ids), *turn.completion.token_ids)).tobytes())
@@ -140,12 +140,12 @@ def _digest(trajectory: Trajectory) -> bytes:
 
 def _sample(trajectory: Trajectory) -> Sample:
     [sample] = samples_of([Group(trajectory.task, (trajectory,), (Reward(1.0, {"outcome": 1.0}),))])
-    # The model itself is to become likelier to say this, not the model at the temperature of the run.
+    # Train the likelihood under the plain model, not under the model at the temperature of the run.
     return replace(sample, temperature=1.0)
 
 
 def _check_tokens(run: Path, tokenizer_json: str) -> int:
-    """The largest token id; ValueError if the run's ids stand for other tokens than the model's."""
+    """Return the largest token id; ValueError if the run's ids mean other tokens than the model's."""
     file = run / "tokenizer.json"
     try:
         of_run = _tokens(read_bytes(file).decode())
@@ -161,7 +161,7 @@ def _check_tokens(run: Path, tokenizer_json: str) -> int:
 
 
 def _tokens(tokenizer_json: str) -> dict[int, str]:
-    """The token of each id, by a tokenizer.json."""
+    """Return the token of each id in a tokenizer.json."""
     data: Any = json.loads(tokenizer_json)
     vocab = data["model"]["vocab"]
     # Unigram models list [token, score] pairs by id.

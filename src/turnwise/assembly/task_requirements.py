@@ -16,7 +16,7 @@ from turnwise.types import LiveServer, Task, Tool
 def task_problems(
     recipe: Recipe, tools: Sequence[Tool], live: Sequence[LiveServer], chat: RenderedChat | None
 ) -> list[str]:
-    """Everything in the recipe's task files that would prevent training with these tools."""
+    """Return every problem in the recipe's task files that would prevent training with these tools."""
     files = list(dict.fromkeys(recipe.tasks.files.values()))  # one file may be both validation and test
     why_unscorable = why_unscorable_by(parts_of(recipe))
     found = [str(problem) for problem in check_files(files, tools, why_unscorable, live)]
@@ -30,7 +30,7 @@ def task_problems(
 
 
 def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
-    """Problems that prevent training on these tasks, independent of servers and model."""
+    """Yield problems that prevent training on these tasks, independent of servers and model."""
     try:
         recipe.run.check_enough(len(tasks))
     except ValueError as error:
@@ -49,7 +49,7 @@ def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
 def playing_problems(
     recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat | None, tools: Sequence[Tool]
 ) -> Iterator[str]:
-    """Problems that prevent an episode of these tasks from being played or scored.
+    """Yield problems that prevent an episode of these tasks from being played or scored.
 
     Without `chat`, for example when an endpoint counts its own tokens, prompts may have any length.
     """
@@ -67,7 +67,7 @@ def playing_problems(
 def prompt_problems(
     recipe: Recipe, tasks: Sequence[Task], chat: RenderedChat, tools: Sequence[Tool]
 ) -> Iterator[str]:
-    """Prompts that leave an episode no tokens to sample."""
+    """Yield a problem for each prompt that leaves an episode no tokens to sample."""
     limit = recipe.rollout.tokens_per_episode
     groups: dict[tuple[str, ...], list[Task]] = {}
     for task in tasks:
@@ -89,7 +89,7 @@ def _num_chars(task: Task) -> int:
 
 
 def require_playable(bench: Workbench, tasks: Sequence[Task], *, has_own_tokens: bool = True) -> None:
-    """Raise ValueError with the first problem before any episode is played."""
+    """Raise ValueError with the first problem that prevents playing these tasks."""
     require_harmless(bench.pool, used_servers(tasks, [tool.server for tool in bench.pool.tools]))
     chat = bench.chat if has_own_tokens else None
     require(playing_problems(bench.recipe, tasks, chat, bench.pool.tools))

@@ -22,9 +22,9 @@ class TrainedPolicy:
 
 
 def load_trained(run: Path, which: int | Literal["best"] | None = None) -> TrainedPolicy:
-    """The policy of the last checkpoint, of a given step, or of the best validation; on the CPU.
+    """Return the policy of the last checkpoint, of a given step, or of the best validation; on the CPU.
 
-    Raises ValueError with the available checkpoints if there is no such one.
+    Raises ValueError if there is no such checkpoint; it lists the available ones.
     """
     folder = RunFolder.read(run)
     recipe = folder.recipe

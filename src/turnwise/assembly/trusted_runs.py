@@ -13,11 +13,11 @@ from turnwise.servers.services import SERVERS
 from turnwise.tracking.run_marks import Named, named_besides_servers
 
 _HARMLESS_VARIABLES = {"TURNWISE_WORLD_SEED", *(access.key_variable for access in ACCESS.values())}
-"""What the environment of our own servers may hold. Addresses are not among them: a key would go there."""
+"""Variables that our own servers may be given. Addresses are not allowed: a key would be sent there."""
 
 
 def named_in(recipe: Recipe) -> tuple[Named, ...]:
-    """Everything but our own servers and rewards. ValueError if its mcp.json cannot be read."""
+    """Return what the recipe names, except our own servers and rewards; ValueError for a bad mcp.json."""
     tools = recipe.tools
     blocks = {} if tools.mcp is None or tools.is_replayed else _blocks(tools.mcp)
     foreign = {name: block for name, block in blocks.items() if not _is_ours(block)}
@@ -26,7 +26,7 @@ def named_in(recipe: Recipe) -> tuple[Named, ...]:
 
 
 def _blocks(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The servers of an mcp.json that would be started."""
+    """Return the servers of an mcp.json that are not disabled."""
     try:
         content = read_bytes(path, follows_links=True)
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def _blocks(path: Path) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _is_ours(block: Mapping[str, Any]) -> bool:
-    """Whether it is `turnwise serve NAME` on the embedded world and nothing else."""
+    """Return whether the entry is `turnwise serve NAME` on the embedded world and nothing else."""
     match block.get("args"):
         case ["serve", str(name)] | ["serve", str(name), "--backend", "embedded"]:
             is_plain = block.get("command") == "turnwise" and name in SERVERS
@@ -51,7 +51,7 @@ def _is_ours(block: Mapping[str, Any]) -> bool:
 
 
 def _command(block: Mapping[str, Any]) -> str:
-    """As the file has it: variables are not filled in, so that no secret of the user's is shown."""
+    """Return the command as the file has it: variables are not expanded, so that no secret is shown."""
     if "url" in block:
         headers = "".join(f", header {name}: {value}" for name, value in _pairs(block.get("headers")))
         return f"{block['url']}{headers}"

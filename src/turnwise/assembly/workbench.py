@@ -84,7 +84,7 @@ class Workbench:
     def _lockstep(self) -> Lockstep:
         if not isinstance(self.engine, BatchEngine):
             raise ValueError(f"rollout.lockstep: engine {self.recipe.engine.kind!r} takes no whole batches")
-        # More episodes than processes would deadlock: a round waits for all, and one waits for a process.
+        # More episodes than leases would deadlock: a round waits for all of them, one waits for a lease.
         num_slots = min(self.recipe.rollout.num_parallel_episodes, self.pool.max_leases or sys.maxsize)
         return Lockstep(self.engine, num_slots, self.turn)
 
@@ -232,8 +232,10 @@ def transformers_engine(recipe: Recipe, model: Any = None) -> Engine:
 
 
 def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
-    """vLLM over the recipe's model, or over `model`. vLLM reads a folder; if there is none, a temporary one
-    is written and removed with `exits`."""
+    """The vLLM engine over the recipe's model, or over `model`.
+
+    vLLM reads a model folder. If there is none, a temporary one is written, and removed with `exits`.
+    """
     from turnwise.engines.vllm import VllmSettings
     from turnwise.engines.weight_transfer import write_model
 
@@ -259,7 +261,7 @@ def vllm_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = N
 
 
 def _plain(config: ModelConfig, model: Any) -> tuple[Any, Mapping[str, Any]]:
-    """A model and its weights as plain numbers, dequantised if need be."""
+    """Return a model and its weights, dequantised if they are quantised."""
     from turnwise.training.model.quantised import plain_weights
 
     if model is None:  # on the CPU: the GPU must hold the engine's copy and the policy

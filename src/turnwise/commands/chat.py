@@ -23,7 +23,7 @@ from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import Finish, Message, Parsed, Sampling, Task, ToolCall, ToolResult, Truth, Turn
 
 MAX_TURNS = 10
-"""The model's turns per message: as many as the hardest tasks allow."""
+"""The most turns the model takes per message: as many as the hardest tasks allow."""
 HELP = "/new starts over, /quit or Ctrl-D leaves"
 
 _RESULT_CHARS = 600
@@ -124,7 +124,7 @@ async def talk(
 
 
 async def _converse(talk: Talk, console: Console, ask: Callable[[], Awaitable[str | None]]) -> bool:
-    """Hold one conversation; True if the person wants to leave."""
+    """Hold one conversation; return True if the user wants to leave."""
     while (line := await ask()) is not None:
         text = line.strip()
         if text == "/quit":
@@ -178,14 +178,14 @@ def _tasks(recipe: Recipe) -> list[Task]:
 
 
 def _like(task: Task | None) -> Task:
-    """A task that offers the tools the policy was trained with, or all tools."""
+    """Return a task that offers the same tools as the given one, or all tools if there is none."""
     if task is None:
         return Task("talk", (), (), Truth())
     return Task("talk", (), task.servers, Truth(), task.tools)
 
 
 def lines_of(prompt: str) -> Callable[[], Awaitable[str | None]]:
-    """A function that asks for a line on the terminal or reads it from a pipe; None at the end."""
+    """Return a function that asks for a line on the terminal or reads it from a pipe; None at the end."""
 
     async def ask() -> str | None:
         loop = asyncio.get_running_loop()

@@ -32,7 +32,7 @@ async def serve_engine(
     max_weights_bytes: int,
     say: Callable[[str], None],
 ) -> None:
-    """Serve until interrupted or terminated. ValueError for the user's mistakes.
+    """Serve until interrupted or terminated; ValueError for the user's mistakes.
 
     `model` replaces the recipe's model. No request is accepted before a first token has been sampled.
     """
@@ -83,7 +83,7 @@ class _Ending(uvicorn.Server):
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    """Bound but not listening: clients that connect before the engine is ready are refused and retry."""
+    """Return a bound socket that does not listen yet, so that early clients are refused and retry."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Declared as TCP: otherwise asyncio leaves Nagle's algorithm on, which costs 40 ms per answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

@@ -11,11 +11,11 @@ from turnwise.training.model.model_folder import check_free, save_adapter, save_
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written."""
+    """The folder that was written."""
 
     folder: Path
     step: int
-    """The number of training steps behind it."""
+    """Number of training steps of the policy."""
     num_bytes: int
 
 

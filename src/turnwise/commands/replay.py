@@ -36,16 +36,16 @@ from turnwise.types import (
 _NUM_PARALLEL = 8
 _REASON_CHARS = 240
 _LARGE = 10_000
-"""A whole number of a call's text from here on is data; a smaller one is a year, a limit or a constant."""
+"""Whole numbers in a call from this value on are data; smaller ones are years, limits or constants."""
 _QUOTE_CHARS = 32
-"""A shorter passage that two texts share may be chance."""
+"""Length of a passage that counts as quoted; two texts may share a shorter one by chance."""
 _NUMBER = re.compile(rf"(?<![\d.])(\d+(?:,\d{{3}})*)(\.\d+)?(?: ?({'|'.join(SCALES)})\b)?", re.IGNORECASE)
 _LIST_NUMBER = re.compile(r"^[^\w\n]*\d{1,2}[.)]\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Demonstrated:
-    """Tasks with their demonstrations where these still hold, and why the others were dropped."""
+    """All tasks, with the demonstrations that succeed now, and why the others were dropped."""
 
     tasks: tuple[Task, ...]
     dropped: tuple[Rejected, ...]
@@ -57,13 +57,13 @@ class Demonstrated:
 
 OnProgress = Callable[[int, int], None]
 Verify = Callable[[PlacedTask, str], Awaitable[Task | Rejected]]
-"""Play a task's demonstration under this episode id: the task with today's results, or why not."""
+"""Plays a task's demonstration under an episode id; returns the task with current results, or why not."""
 
 
 async def demonstrated(
     placed: Sequence[PlacedTask], pool: Pool, *, on_progress: OnProgress | None = None
 ) -> Demonstrated:
-    """Play every recording again on the pool's servers. Raises ToolsDown where a server fails."""
+    """Replay every recording on the pool's servers. Raises ToolsDown if a server fails."""
 
     async def verify(item: PlacedTask, episode_id: str) -> Task | Rejected:
         assert item.recording is not None
@@ -81,9 +81,9 @@ async def fill_results(
     *,
     on_progress: OnProgress | None = None,
 ) -> Demonstrated:
-    """Make the calls of demonstrations that have no results, and keep those that earn their reward.
+    """Make the calls of demonstrations that have no results, and keep those that succeed.
 
-    A call that could change something real is not made. Raises ToolsDown where a server fails.
+    A call that could change real data is not made. Raises ToolsDown if a server fails.
     """
 
     async def verify(item: PlacedTask, episode_id: str) -> Task | Rejected:
@@ -97,7 +97,7 @@ async def fill_results(
 async def _play_all(
     placed: Sequence[PlacedTask], chosen: Sequence[int], verify: Verify, on_progress: OnProgress | None
 ) -> Demonstrated:
-    """Verify the chosen tasks, some at a time; a rejected one stays as a task without a demonstration."""
+    """Verify the chosen tasks, at most 8 at a time; a rejected task is kept without its demonstration."""
     outcomes: dict[int, Task | Rejected] = {}
     slots = asyncio.Semaphore(_NUM_PARALLEL)
 
@@ -125,8 +125,8 @@ async def _play_all(
 
 
 async def _verified(task: Task, recording: Recording, pool: Pool, episode_id: str) -> Task | Rejected:
-    """The task with the recording as its demonstration, or the first reason against it."""
-    # A call that failed in the recording is left out: the rest must stand without it.
+    """Return the task with the recording as its demonstration, or the first reason to reject it."""
+    # A call that failed in the recording is left out: the rest must succeed without it.
     turns = [
         DemoTurn("", tuple(ToolCall("", call.name, call.arguments) for call in calls))
         for turn in recording.turns
@@ -145,7 +145,7 @@ async def _verified(task: Task, recording: Recording, pool: Pool, episode_id: st
 
 
 async def _filled(task: Task, pool: Pool, rewards: Rewards, episode_id: str) -> Task | Rejected:
-    """The task with today's results in its demonstration, or the first reason against it."""
+    """Return the task with current results in its demonstration, or the first reason to reject it."""
     trajectory = await _replayed(task, task.demonstration, pool, episode_id)
     why = _why_failing(trajectory)
     if why is None and asks_something(task.truth):
@@ -164,9 +164,9 @@ def _demonstrating(trajectory: Trajectory, why_not: str | None) -> Task | Reject
 
 
 def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | None:
-    """Why its calls must not be made: a tool among them may write to what is real. None if no tool does.
+    """Return why its calls must not be made: one of its tools could change real data. None if none could.
 
-    What mcp.json and the recipe allow is allowed for training, not for filling a file.
+    What mcp.json and the recipe permit is permitted for training, not for filling in results.
     """
     servers = {tool.name: tool.server for tool in pool.tools}
     services = {server.name: server.service for server in live}
@@ -182,7 +182,7 @@ def _why_not_made(task: Task, pool: Pool, live: Sequence[LiveServer]) -> str | N
 
 
 async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_id: str) -> Trajectory:
-    """The script as an episode of today in a lease of its own, up to the first call that fails."""
+    """Play the script as a new episode in its own lease, up to the first call that fails."""
     turns: list[Turn] = []
     servers = task.servers or tuple(dict.fromkeys(tool.server for tool in pool.tools))
 
@@ -209,12 +209,12 @@ async def _replayed(task: Task, script: Sequence[DemoTurn], pool: Pool, episode_
 
 
 def _turn(parsed: Parsed) -> Turn:
-    """A turn that nobody sampled."""
+    """Return a turn that was not sampled."""
     return Turn((), Completion((), (), Finish.STOP, 0), parsed)
 
 
 def _why_failing(trajectory: Trajectory) -> str | None:
-    """The first call that fails, and what the server says; None if all succeed."""
+    """Return the first call that fails, with the server's message; None if all succeed."""
     for call, result in trajectory.calls:
         if result.is_error:
             return f"{call.name} {json.dumps(dict(call.arguments))} fails now: {result.content}"
@@ -228,7 +228,7 @@ def _why_unsuccessful(trajectory: Trajectory) -> str | None:
 
 
 async def _why_unrewarded(trajectory: Trajectory, rewards: Rewards) -> str | None:
-    """By the user's own reward, where the truth asks for nothing."""
+    """Return why the user's own reward is not a success; it decides if the truth asks for nothing."""
     try:
         reward = await rewards.score(trajectory)
     except RewardDown as error:
@@ -237,7 +237,7 @@ async def _why_unrewarded(trajectory: Trajectory, rewards: Rewards) -> str | Non
 
 
 def _why_false(trajectory: Trajectory, recording: Recording) -> str | None:
-    """What the recording says that holds no more; None if there is nothing."""
+    """Return what the recording says that is no longer true; None if there is nothing."""
     return _false_figure(trajectory) or _old_quote(trajectory, recording)
 
 
@@ -252,7 +252,7 @@ def _missing(trajectory: Trajectory) -> str:
 
 
 def _demo_turn(turn: Turn) -> DemoTurn:
-    """The turn with arguments under the names the server was sent; times differ from run to run."""
+    """Return the turn with the argument names that the server received, and no times: these differ by run."""
     pairs = list(zip(turn.parsed.calls, turn.results, strict=True))
     return DemoTurn(
         turn.parsed.text,
@@ -261,14 +261,14 @@ def _demo_turn(turn: Turn) -> DemoTurn:
     )
 
 
-# --- what only the recording knew --------------------------------------------------------------------------
+# --- claims that only the recording supports ---------------------------------------------------------------
 
 
 def _false_figure(trajectory: Trajectory) -> str | None:
-    """The first figure that neither the question nor a result of today contains, and where it stands.
+    """Return the first figure that neither the question nor a current result contains, and where it is.
 
-    The recording states figures of its own day. Imitated today, it would teach to state what no tool
-    returned. Every number of the answer counts, and of a call's texts those that look like data.
+    The recording states figures of its own day. Imitating it now would teach the model to state what no tool
+    returned. All numbers in the answer are checked, and those in call arguments that look like data.
     """
     known = KnownNumbers(numbers_of(_seen(trajectory)))
     answer = _LIST_NUMBER.sub("", trajectory.final_text)
@@ -284,9 +284,9 @@ def _false_figure(trajectory: Trajectory) -> str | None:
 
 
 def _old_quote(trajectory: Trajectory, recording: Recording) -> str | None:
-    """The first passage of a call or of the answer that is copied from a recorded result and not seen today.
+    """Return the first passage of a call or the answer that only a recorded result contains.
 
-    Code into which a result was pasted would otherwise return the old result as if it were one of today.
+    Otherwise code with a pasted result would return the old result as if it were current.
     """
     old = _plain("\n".join(call.result for call in recording.calls))
     seen = _plain(_seen(trajectory))
@@ -298,7 +298,7 @@ def _old_quote(trajectory: Trajectory, recording: Recording) -> str | None:
 
 
 def first_quote(text: str, old: str, seen: str) -> str:
-    """The first passage of the text that stands in `old` and not in `seen`; empty if there is none."""
+    """Return the first passage of the text that is in `old` and not in `seen`; empty if there is none."""
     passages = set(_passages(text))
     quoted = passages.intersection(_passages(old)).difference(_passages(seen))
     return next((passage for passage in _passages(text) if passage in quoted), "")
@@ -309,7 +309,7 @@ def _passages(text: str) -> Iterator[str]:
 
 
 def _seen(trajectory: Trajectory) -> str:
-    """The question and today's results."""
+    """Return the question and the current results as one text."""
     asked = [message.content for message in trajectory.task.prompt]
     return "\n".join([*asked, *(result.content for _, result in trajectory.calls)])
 
@@ -320,27 +320,27 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number as a text writes it."""
+    """A number as it is written in a text."""
 
     text: str
     value: float
     unit: float
-    """Of its last place: 0.01 for 1.25, 1e7 for 1.25 billion; 0 for a whole number."""
+    """The value of its last digit: 0.01 for 1.25, 1e7 for 1.25 billion; 0 for a whole number."""
 
     @property
     def is_data(self) -> bool:
-        """Not a year, a limit or a constant of code."""
+        """Whether it is neither a year, a limit nor a constant in code."""
         return self.unit > 0 or self.value >= _LARGE
 
 
 class KnownNumbers:
-    """Numbers in order, so that the nearest ones to another are found without looking at all of them."""
+    """Sorted numbers, so that the nearest to a given one are found by binary search."""
 
     def __init__(self, numbers: Iterable[_Number]) -> None:
         self._values = sorted({number.value for number in numbers})
 
     def __contains__(self, number: _Number) -> bool:
-        """Whether one of them is this number, rounded to as many places."""
+        """Return whether one of them is this number when rounded to its last digit."""
         slack = 0.5 * number.unit * (1 + 1e-9)
         place = bisect_left(self._values, number.value)
         nearest = self._values[max(0, place - 1) : place + 1]
@@ -356,7 +356,7 @@ def numbers_of(text: str) -> Iterator[_Number]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text of a call's arguments, at any depth."""
+    """Yield every text in a call's arguments, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -24,19 +24,19 @@ from turnwise.training.update.sft import SftStep, fine_tune
 from turnwise.types import Task
 
 METRICS = "sft.json"
-"""Beside the weights: what was learned from, what was dropped and why, every step's figures."""
+"""A file next to the weights: how many lessons, what was dropped and why, and each step's figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmStart:
-    """What came of it."""
+    """The result of `warm_up`."""
 
     folder: Path
     num_lessons: int
     dropped: Mapping[str, str]
-    """Tasks whose demonstration did not earn its outcome, and why."""
+    """By task id, why its demonstration was not used."""
     successes: Successes | None
-    """Where a run's episodes were learned from, not demonstrations."""
+    """The run's episodes if they were learned from; None if demonstrations were."""
     steps: Sequence[SftStep]
 
 
@@ -51,8 +51,8 @@ async def warm_up(
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
-    `run` is the folder of that run; nothing is played then. `is_verified` plays each demonstration with its
-    real tools first and drops those that fail; else their recorded results are believed.
+    `run` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
+    played with its real tools and dropped if it fails; else its recorded results are used unchecked.
     """
     check_free(out)
     check_sft_limits(recipe)
@@ -104,7 +104,7 @@ def _demonstrated(recipe: Recipe) -> list[Task]:
 
 
 def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
-    """ValueError if results to learn from are not in the file, with the command that fills them in."""
+    """Raise ValueError if a demonstration has no results, with the command that fills them in."""
     num_lacking = sum(task.lacks_results for task in tasks)
     if num_lacking:
         file = recipe.tasks.to_learn_from()

@@ -36,7 +36,7 @@ class ToolListing:
 
     @property
     def problems(self) -> dict[str, str]:
-        """Why an episode cannot hold a server: it was not reached, or it could change what the user owns."""
+        """By server, why no episode may use it: it was not reached, or could change the user's own data."""
         refused = {name: refusal(found) for name, found in self.exposures.items() if found.is_refused}
         return {**self.failures, **refused}
 
@@ -55,7 +55,7 @@ class ToolListing:
 
 
 def num_tokens(tool: Tool) -> int:
-    """What a tool costs in a prompt: its function schema as compact JSON, by the tokenizer-free estimate."""
+    """Estimate, without a tokenizer, the tokens of a tool in a prompt: its function schema as JSON."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
     return estimate_tokens(json.dumps({"type": "function", "function": function}, ensure_ascii=False))
 
@@ -74,9 +74,9 @@ async def list_tools(specs: Sequence[ServerSpec]) -> ToolListing:
 
 
 async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[str, Any]) -> ToolResult:
-    """Call one tool as an episode would, starting no more servers than are needed to find it.
+    """Call one tool as an episode would, starting only the servers needed to find it.
 
-    `server__tool` names the server to start. ValueError for a tool that no server has.
+    `server__tool` names the server to start. ValueError if no server has the tool.
     """
     async with Pool(specs) as pool:
         failures: dict[str, ConnectFailed] = {}
@@ -93,7 +93,7 @@ async def call_tool(specs: Sequence[ServerSpec], tool: str, arguments: Mapping[s
 
 
 def _warn_of_copies(pool: Pool, tool: Tool) -> None:
-    """A person who calls a tool that writes should know where the change went."""
+    """Warn that a call which writes changes a private copy, not the real files."""
     exposed = pool.exposure(tool.server)
     if tool.is_read_only or not (exposed.private or exposed.is_enclosed):
         return
@@ -105,9 +105,9 @@ def _warn_of_copies(pool: Pool, tool: Tool) -> None:
 
 
 def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]]:
-    """Servers to start, likeliest first: the one that the name says or that declares the tool, then the rest.
+    """Yield servers to start: first those that prefix the name or declare the tool, then the rest.
 
-    ValueError where all servers are our own and none declares it.
+    ValueError if all servers are our own and none declares the tool.
     """
     declared = {spec.name: declared_tools(spec) for spec in specs}
     likely = [
@@ -125,7 +125,7 @@ def _where_to_look(specs: Sequence[ServerSpec], tool: str) -> Iterator[list[str]
 
 
 def _find(tools: Sequence[Tool], name: str) -> Tool | None:
-    """By the name that an episode would use, or by `server__tool`."""
+    """Find a tool by the name that an episode uses, or by `server__tool`."""
     return next((tool for tool in tools if name in (tool.name, qualified(tool))), None)
 
 
@@ -143,7 +143,7 @@ def _unknown(tools: Sequence[Tool], name: str) -> str:
 
 
 def print_listing(listing: ToolListing, console: Console | None = None) -> None:
-    """Tool by tool; what servers say of themselves is text, never markup or escapes."""
+    """Print every tool; markup and escapes in the servers' texts are not interpreted."""
     console = console or Console(emoji=False, highlight=False)
 
     def say(line: str, style: str = "") -> None:
@@ -166,7 +166,7 @@ def print_listing(listing: ToolListing, console: Console | None = None) -> None:
 
 
 def _described(tool: Tool, width: int) -> Iterator[str]:
-    """Name and cost on a line; arguments and description wrapped below it."""
+    """Yield the name and cost as one line, then arguments and description, wrapped."""
     clean = Sanitiser().clean
     name = clean(tool.name if tool.is_read_only else f"{tool.name} *")
     yield f"  {name}  ({num_tokens(tool):,} tokens)"
@@ -175,7 +175,7 @@ def _described(tool: Tool, width: int) -> Iterator[str]:
 
 
 def _signature(tool: Tool) -> str:
-    """`symbol, limit=10, period?`: required plain, defaults shown, optional with a question mark."""
+    """Return `symbol, limit=10, period?`: required plain, defaults shown, optional with a question mark."""
     required = tool.input_schema.get("required", ())
     parts = []
     for name, schema in tool.input_schema.get("properties", {}).items():

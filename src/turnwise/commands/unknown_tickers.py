@@ -16,7 +16,7 @@ _UNKNOWN = "no such ticker in the embedded world"
 _TICKER = re.compile(r"(?<![\w&/.-])\$?([A-Z]{2,5}(?:[.-][A-Z]{1,2})?)(?![\w&/-])")
 _ARGUMENTS = ("symbol", "ticker", "tickers")
 _ACRONYMS = frozenset(
-    (  # noqa: SIM905  # a hundred quoted words would be read less well
+    (  # noqa: SIM905  # a hundred quoted words would be harder to read
         "AI AM API APR AUM BUY CAGR CEO CFO COO CPI CRM CSV CTO DCF DM EBIT EM EMA EPS ESG EST ET ETF ETFS "
         "EU EUR EV FAANG FCF FDA FED FOMC FX GAAP GARCH GBP GDP HOLD HTML ID IPO IPOS IR IT JPY JSON KPI "
         "LLC LLM MACD MCP ML NASDAQ NLP NOT NYSE OHLC OHLCV OK ONLY OR OTC PDF PE PM PNL PR QA QOQ REIT "
@@ -24,11 +24,11 @@ _ACRONYMS = frozenset(
         "YTD"
     ).split()
 )
-"""Acronyms that are not tickers; one that is missing here costs a false warning."""
+"""Acronyms that are not tickers; a missing one causes a false warning."""
 
 
 async def unknown_tickers(placed: Sequence[PlacedTask], servers: ReadyServers, pool: Pool) -> list[Problem]:
-    """A warning for every ticker of a task that the embedded world lacks; none for live servers."""
+    """Return a warning for each ticker in a task that the embedded world lacks; none for live servers."""
     embedded = servers.embedded
     tool = next((tool for tool in pool.tools if tool.server_tool == QUOTE_TOOL), None)
     if tool is None or tool.server not in embedded:
@@ -47,7 +47,7 @@ async def unknown_tickers(placed: Sequence[PlacedTask], servers: ReadyServers, p
 
 
 def _tickers(task: Task) -> Iterator[tuple[str, str]]:
-    """Every ticker that a task names, once, with the first field that names it."""
+    """Yield every ticker that a task names, once, with the first field that names it."""
     found: dict[str, str] = {}
     for index, message in enumerate(task.prompt):
         for ticker in _TICKER.findall(message.content) if message.role == "user" else ():

@@ -45,18 +45,19 @@ REWARDS: Mapping[str, Callable[..., Any]] = {
     "efficiency": efficiency,
     "error_rate": error_rate,
 }
-"""An async function of the trajectory and its options, or a class made once with them whose objects are."""
+"""Async functions of a trajectory and the options, or classes: built once with the options, then called with
+trajectories."""
 
 SHAPING = {"milestones", "format", "efficiency", "error_rate"}
-"""Parts that say how, not whether: together they never weigh as much as a part that says whether."""
+"""Parts that score how an episode went, not whether it succeeded; together they weigh less than a goal."""
 
 
 DEFAULT = (RewardTerm("outcome"),)
-"""Success and nothing else: shaping changes what is learned, so it is asked for, not assumed."""
+"""Success only: shaping changes what is learned, so the user must ask for it."""
 
 
 class Rewards:
-    """A composed reward; `async with` it, or close it, where a part holds connections (a judge)."""
+    """A composed reward; use `async with` or `close` if a part holds connections (a judge)."""
 
     def __init__(self, parts: Sequence[RewardTerm] = DEFAULT) -> None:
         check_weights(parts)
@@ -65,7 +66,7 @@ class Rewards:
         self._scorers = {part.name: self._scorer(part) for part in parts}
 
     async def score(self, trajectory: Trajectory) -> Reward:
-        """The weighted sum, and each part's own value before weighing. Raises RewardDown."""
+        """Return the weighted sum and each part's unweighted value; RewardDown if it cannot be scored."""
         if trajectory.stop.is_infrastructure or any(loss.is_state_lost for loss in trajectory.losses):
             raise RewardDown(f"episode {trajectory.episode_id!r} was lost to infrastructure")
         values = {name: await scorer(trajectory) for name, scorer in self._scorers.items()}
@@ -98,10 +99,10 @@ class Rewards:
 
 
 def check_weights(parts: Sequence[RewardTerm]) -> None:
-    """ValueError unless parts are known, named once, and no shaping can make up for failing.
+    """Raise ValueError unless parts are known, named once, and shaping cannot outweigh a failure.
 
-    Every part is from 0 to 1, so a set of parts moves the total by at most the sum of its weights' sizes.
-    With that sum below the weight of `outcome`, any success outscores any failure.
+    Every part is from 0 to 1, so a set of parts changes the total by at most the sum of its absolute weights.
+    If that sum is below the weight of `outcome`, any success scores higher than any failure.
     """
     names = [part.name for part in parts]
     if not parts:
@@ -119,7 +120,7 @@ def check_weights(parts: Sequence[RewardTerm]) -> None:
         raise ValueError(f"{', '.join(names)} only shape a reward: add a part that says whether it was done")
     least = min(goals, key=lambda part: part.weight)
     sizes = [abs(part.weight) for part in parts if part not in goals]
-    # The margin is for rounding: a difference no float can show is no difference.
+    # The margin covers the rounding error of the sum.
     if least.weight <= math.fsum(sizes) * (1 + 1e-9):
         raise ValueError(
             f"the weight of {least.name!r} is {least.weight:g}; it must be more than 0 and more than the "
@@ -129,7 +130,7 @@ def check_weights(parts: Sequence[RewardTerm]) -> None:
 
 
 def check_options(part: RewardTerm, function: Callable[..., Any], *arguments: object) -> None:
-    """ValueError unless the options are the function's own."""
+    """Raise ValueError unless the function accepts the options."""
     try:
         inspect.signature(function).bind(*arguments, **part.options)
     except TypeError as error:

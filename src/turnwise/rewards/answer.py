@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import regex  # type: ignore[import-untyped]  # it ships no types; unlike `re` it can be given a time limit
+import regex  # type: ignore[import-untyped]  # it ships no types; unlike `re` it supports a timeout
 
 from turnwise.rewards.characters import compatible
 from turnwise.rewards.numbers import LABEL, MAX_CHARS, SCALES, UNITS, canonical_unit, is_close, stated_number
@@ -17,17 +17,17 @@ logger = logging.getLogger(__name__)
 
 MAX_REGEX_CHARS = 2_000
 REGEX_SECONDS = 0.25
-"""Together they bound what a hostile text can make a careless pattern cost."""
+"""Both limits bound the time that a careless pattern can take on a hostile text."""
 
 MAX_DOCUMENTS = 50
-"""Places in a message that are tried as the beginning of JSON."""
+"""The most places in a message that are tried as the beginning of JSON."""
 
 _MARKUP = re.compile(r"</?(?:tool_call|tool_response|tool_result|think)\b|<\|")
-"""Template markup: a message that has it is playing another's part, and is no answer."""
+"""Template markup: a message that contains it imitates another role and is not an answer."""
 
 
 async def answer(trajectory: Trajectory) -> float:
-    """1 if the final message says what the truth asks, or if the truth asks for no answer."""
+    """Return 1 if the final message states the expected answer, or if the truth has none."""
     return float(says_answer(trajectory))
 
 
@@ -43,7 +43,7 @@ def says_answer(trajectory: Trajectory) -> bool:
 
 
 def answer_text(trajectory: Trajectory) -> str:
-    """The final message's own words; empty if the episode was cut off or the message is not an answer."""
+    """Return the final message's text; empty if the episode was cut off or the message is not an answer."""
     if not trajectory.final_text:
         return ""
     last = trajectory.turns[-1].parsed
@@ -52,7 +52,7 @@ def answer_text(trajectory: Trajectory) -> str:
 
 
 def matches(truth: Answer, text: str, *, given: str = "") -> bool:
-    """Whether a text says the answer; `given` is the question, whose own numbers may be repeated."""
+    """Return whether a text states the answer; `given` is the question, whose numbers it may repeat."""
     text = text.strip()
     if not text or len(text) > MAX_CHARS:
         return False
@@ -82,11 +82,11 @@ def _is_number(truth: Answer, text: str, given: str) -> bool:
 
 
 def normalise(text: str) -> str:
-    """One form for texts that differ in case, spacing, punctuation, Unicode spelling or 1,000 for 1000."""
+    """Return one form for texts that differ in case, spaces, punctuation, Unicode form or 1,000 for 1000."""
     text = compatible(compatible(text).casefold())
     text = re.sub(r"[−–—‒―]", "-", text)
     text = re.sub(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))", "", text)
-    # A point before a digit, a sign before a number, % and $ carry meaning; they stay.
+    # Kept, because they carry meaning: a point before a digit, a sign before a number, % and $.
     text = re.sub(r"['’‘`]|\.(?![0-9])", "", text)
     text = re.sub(r"[,;:!?\"“”„«»()\[\]{}*_~…]", " ", text)
     text = re.sub(r"-(?!\.?[0-9]|[$€£¥])|(?<=\S)-", " ", text)
@@ -94,7 +94,7 @@ def normalise(text: str) -> str:
 
 
 def _readings(text: str) -> Iterator[str]:
-    """The whole message, and what its last line says where that is the only line marked as the answer."""
+    """Yield the whole message, then its last line if only that line is labelled as the answer."""
     yield text
     lines = [line.strip(" \t*`") for line in text.splitlines() if line.strip()]
     labelled = [line for line in lines if LABEL.match(line)]
@@ -146,7 +146,7 @@ _FENCE_CLOSING = re.compile(r"```[ \t]*")
 
 
 def _documents(text: str) -> Iterator[Any]:
-    """The JSON of a message: what its fences hold, else all of it, else what stands in its prose."""
+    """Yield the JSON in a message: in its code fences, else the whole text, else within the prose."""
     decoder = json.JSONDecoder(object_pairs_hook=_without_doubles, parse_constant=_refuse)
     blocks = list(_fenced(text))
     for block in blocks or [text]:
@@ -158,7 +158,7 @@ def _documents(text: str) -> Iterator[Any]:
 
 
 def _fenced(text: str) -> Iterator[str]:
-    """The text between each opening fence and the next closing one; an unclosed fence holds nothing."""
+    """Yield the text between each opening fence and the next closing one; unclosed fences are ignored."""
     block: list[str] | None = None
     for line in text.split("\n"):
         if block is None:
@@ -196,7 +196,7 @@ def _refuse(constant: str) -> Any:
 
 
 def is_within(wanted: object, found: object) -> bool:
-    """Whether every key of `wanted` is in `found` with its value; lists must be of one length and order."""
+    """Return whether `found` has every key and value of `wanted`; lists need equal length and order."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(
             key in found and is_within(value, found[key]) for key, value in wanted.items()
@@ -211,7 +211,7 @@ def is_within(wanted: object, found: object) -> bool:
 
 
 def is_same(wanted: object, found: object) -> bool:
-    """Two plain values: texts but for space at the ends, numbers by value, and True is not 1."""
+    """Compare plain values: texts without surrounding spaces, numbers by value; True is not 1."""
     if isinstance(wanted, bool) or isinstance(found, bool):
         return wanted is found
     if isinstance(wanted, int | float) and isinstance(found, int | float):
@@ -224,7 +224,7 @@ def is_same(wanted: object, found: object) -> bool:
 def _as_float(number: int | float) -> float:
     try:
         return float(number)
-    except OverflowError:  # 10**400, which JSON may well hold
+    except OverflowError:  # for example 10**400, which is valid JSON
         return math.nan
 
 

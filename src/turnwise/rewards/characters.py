@@ -3,12 +3,12 @@
 import unicodedata
 
 MAX_MARKS = 30
-"""Combining marks kept in a row, as in Unicode's stream-safe format. Normalising sorts every row of marks,
-which takes quadratic time on a long row. No word of any language has more than a few."""
+"""The most consecutive combining marks that are kept, as in Unicode's stream-safe format. Normalising sorts
+each sequence of marks, in quadratic time. No word of any language has more than a few."""
 
 
 def compatible(text: str) -> str:
-    """The text in NFKC without the characters that only control formatting."""
+    """Return the text in NFKC without format characters (category Cf)."""
     if text.isascii():
         return text
     text = unicodedata.normalize("NFKC", "".join(_few_marks(text)))

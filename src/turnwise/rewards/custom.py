@@ -12,7 +12,7 @@ from turnwise.types import Trajectory
 
 
 def load(name: str) -> Callable[..., Any]:
-    """What `module:function` names; ValueError if it cannot be imported or called."""
+    """Return the function that `module:function` names; ValueError if it cannot be imported or called."""
     module_name, _, path = name.partition(":")
     if not module_name or not path:
         raise ValueError(f"reward {name!r}: write it as module:function")
@@ -30,7 +30,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def guarded(name: str, function: Callable[[Trajectory], Any]) -> Callable[[Trajectory], Awaitable[float]]:
-    """The user's function, plain or async; whatever it raises comes out with its name, and stops the run."""
+    """Wrap the user's function, plain or async; its exceptions become RuntimeErrors that name it."""
 
     async def score(trajectory: Trajectory) -> float:
         try:

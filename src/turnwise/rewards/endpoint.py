@@ -17,7 +17,7 @@ from turnwise.runtime.retry_after import retry_after_seconds
 OPENAI = "https://api.openai.com/v1"
 
 MAX_REPLY_BYTES = 1_000_000
-"""A verdict is a line; a judge that does not stop talking is stopped."""
+"""The longest reply that is read; a verdict is one line."""
 
 _MAX_REASON_CHARS = 200
 
@@ -26,7 +26,7 @@ Verdict = TypeVar("Verdict")
 
 
 class Unanswered(Exception):
-    """One try failed in a way that another may not; `wait_seconds` is what the endpoint asked for."""
+    """One attempt failed and a retry may succeed; `wait_seconds` is the delay the endpoint asked for."""
 
     def __init__(self, reason: str, wait_seconds: float | None = None) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class Unanswered(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JudgeAccount:
-    """Where the judge is, which model it is, and the key that opens it (empty for an endpoint without)."""
+    """The judge's endpoint, its model, and the API key (empty if the endpoint needs none)."""
 
     base_url: str
     model: str
@@ -47,9 +47,9 @@ class JudgeAccount:
 
 
 def open_account(base_url: str, model: str, key_variable: str) -> JudgeAccount:
-    """The account with its key from the environment or `.env`; ValueError for one that could never work."""
+    """Return the account with its key from the environment or `.env`; ValueError if it cannot work."""
     key = environment().get(key_variable, "").strip()
-    # A stray line end would make the HTTP library raise with the whole header, key included, in its text.
+    # With a stray newline, the HTTP library raises an error that shows the whole header, key included.
     if not all("!" <= character <= "~" for character in key):
         raise ValueError(f"{key_variable} has characters that no HTTP header can carry")
     url = httpx.URL(base_url)
@@ -62,7 +62,7 @@ def open_account(base_url: str, model: str, key_variable: str) -> JudgeAccount:
 
 @dataclass(frozen=True, slots=True)
 class JudgePatience:
-    """How long one judgement may take, all tries and waits together, and how often it is tried."""
+    """How many attempts one judgement gets, and how long it may take, with all attempts and waits."""
 
     num_attempts: int = 4
     attempt_seconds: float = 60.0
@@ -74,7 +74,7 @@ PATIENCE = JudgePatience()
 
 
 class Endpoint:
-    """One account's chat completions, tried again where that can help."""
+    """Chat completions of one account, retried if a retry can help."""
 
     def __init__(self, account: JudgeAccount, patience: JudgePatience, *, max_concurrency: int) -> None:
         self.account = account
@@ -83,7 +83,7 @@ class Endpoint:
         self._client: httpx.AsyncClient | None = None
 
     async def ask(self, messages: Sequence[Mapping[str, str]], read: Callable[[str], Verdict]) -> Verdict:
-        """What `read` makes of the reply; a reply it refuses with ValueError is asked for again."""
+        """Return `read(reply)`, asking again if it raises ValueError; RewardDown if no attempt succeeds."""
         started = time.monotonic()
         async with self._gate:
             for attempt in range(1, self._patience.num_attempts + 1):
@@ -143,7 +143,7 @@ class Endpoint:
         return response.status_code, response.headers, bytes(raw)
 
     def _said(self, raw: bytes) -> str:
-        """An error body's message on one short line, with the key taken out."""
+        """Return an error body's message as one short line, with the key removed."""
         payload = _parsed(raw)
         error = payload.get("error") if isinstance(payload, dict) else None
         message = error.get("message") if isinstance(error, dict) else error

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 MAX_ANSWER_CHARS = 20_000
 MAX_RESULT_CHARS = 1_000
 MAX_CALLS = 40
-"""What a judge is shown: all of a reasonable episode, and a bounded part of any other."""
+"""Limits on what the judge is shown: a reasonable episode fits whole, a longer one is cut."""
 
 NO_RUBRIC = "the judge has no rubric for it: add truth.rubric, or the option `rubric` of the judge"
 
@@ -40,14 +40,14 @@ Reply with one JSON object and nothing else: {{"score": a number from 0 to 1, "r
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge said."""
+    """The judge's score, from 0 to 1, and its reason."""
 
     score: float
     reason: str
 
 
 class Judge:
-    """The `judge` part: asks an OpenAI-compatible endpoint; the task's rubric goes before the option's."""
+    """The `judge` part: asks an OpenAI-compatible endpoint; a task's rubric overrides the option."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Judge:
         return (await self.judge(rubric, record_of(trajectory))).score
 
     async def judge(self, rubric: str, record: Mapping[str, Any]) -> Verdict:
-        """The verdict on a record, asked for once however many ask at the same time."""
+        """Return the verdict on a record; identical concurrent requests are sent once."""
         messages = messages_for(rubric, record)
         account = self._endpoint.account
         asked = json.dumps([account.base_url, account.model, messages])
@@ -97,7 +97,7 @@ class Judge:
 
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:
-    """What happened, as evidence: the task, the calls with what they gave, and the answer."""
+    """Return the episode as evidence: the task, the calls with their results, and the answer."""
     calls = [
         {
             "tool": call.name,
@@ -116,8 +116,8 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def messages_for(rubric: str, record: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The judge's prompt. The marker is a digest of the record, so that no text inside can hold it."""
-    # ASCII JSON: a text cannot end its string, start a line or look like a tag of the judge's own template.
+    """Return the judge's prompt; the marker is a digest of the record, so no text inside can contain it."""
+    # ASCII JSON: no text can end its string, start a line or look like a tag of the judge's chat template.
     evidence = json.dumps(record, ensure_ascii=True).replace("<", "\\u003c").replace(">", "\\u003e")
     marker = hashlib.sha256(evidence.encode()).hexdigest()[:16]
     content = f"Rubric:\n{rubric.strip()}\n\nRECORD BEGINS {marker}\n{evidence}\nRECORD ENDS {marker}"
@@ -128,9 +128,9 @@ def messages_for(rubric: str, record: Mapping[str, Any]) -> list[dict[str, str]]
 
 
 def read_verdict(reply: str) -> Verdict:
-    """The reply as a verdict: one JSON object, bare or fenced, and not a word more; else ValueError.
+    """Parse a reply that is one JSON object, bare or fenced, and nothing more; else ValueError.
 
-    A verdict is never looked for inside a longer reply: there it may be a quotation of the agent's.
+    A verdict inside a longer reply is not accepted: it may be quoted from the agent.
     """
     try:
         parsed = json.loads(_unfenced(reply.strip()))
@@ -147,7 +147,7 @@ def read_verdict(reply: str) -> Verdict:
 
 
 def _unfenced(reply: str) -> str:
-    """What a fence around the whole reply holds; the reply itself if there is none."""
+    """Return the content of a fence around the whole reply, or the reply itself if there is none."""
     opening, _, rest = reply.partition("\n")
     body, _, closing = rest.rpartition("\n")
     is_fenced = opening.rstrip() in ("```", "```json") and closing.strip() == "```"
@@ -155,7 +155,7 @@ def _unfenced(reply: str) -> str:
 
 
 class VerdictCache:
-    """Verdicts on disk, a file each: written whole or not at all, and shared by any number of runs."""
+    """Verdicts on disk, one file per verdict: written atomically, and shared by any number of runs."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
@@ -181,7 +181,7 @@ class VerdictCache:
                 json.dump(asdict(verdict), file)
             os.replace(file.name, path)  # noqa: PTH105
         except OSError as error:
-            # A full disk costs the next run some questions; this run has its verdict.
+            # Not fatal, for example on a full disk: this run has its verdict, the next one asks again.
             logger.warning("verdict %s cannot be kept: %s", key, error)
 
     def _path(self, key: str) -> Path:
@@ -190,7 +190,7 @@ class VerdictCache:
 
 
 def default_cache_dir() -> Path | None:
-    """`$XDG_CACHE_HOME/turnwise/judge`, or under `~/.cache`; None for a user without a home."""
+    """Return `$XDG_CACHE_HOME/turnwise/judge`, or under `~/.cache`; None if the user has no home folder."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
     try:
         root = Path(configured) if configured else Path("~/.cache").expanduser()

@@ -10,13 +10,13 @@ from functools import reduce
 from turnwise.rewards.characters import compatible
 
 MAX_CHARS = 20_000
-"""A longer message states nothing: an answer is short."""
+"""The longest message that is read: an answer is short."""
 
 MAX_NUMBERS = 300
-"""A message with more numbers states none of them: it is a table, or it is guessing."""
+"""A message with more numbers is taken to state none: it is a table, or a list of guesses."""
 
 LABEL = re.compile(r"^(?:the )?(?:final )?(?:answer|result)(?: is)?(?:\s*[:=]\s*|\s+)(?=\S)", re.IGNORECASE)
-"""`Answer: …`, `The final answer is …`: what marks a line as the claim."""
+"""Marks a line as the claim: `Answer: …`, `The final answer is …`."""
 
 _BULLET = re.compile(r"^(?:[-+•·]\s+|[0-9]{1,3}[.)]\s+)(?=\S)")
 
@@ -63,14 +63,14 @@ _DATE = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
-"""Dates and times of day are not candidates. Nothing cut out here can be paid either, so it hides nothing."""
+"""Dates and times of day are ignored. A number hidden in one cannot match either, so hiding gains nothing."""
 
 _DIGITS = re.compile(
     r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?(?:e[-+]?[0-9]{1,3}(?![0-9a-z]))?|\.[0-9]+",
     re.IGNORECASE,
 )
 _CODE = r"(?:\b[a-z]{1,2}\$|[$€£¥₹]|\b(?:usd|eur|gbp|jpy|inr)\ ?)"
-"""`HK$` and `A$` are currencies of their own."""
+"""A currency before a number; `HK$` and `A$` are not `$`."""
 _BEFORE = re.compile(
     rf"""(?P<opened>{_CODE}?\(\ ?)?
          (?P<minus>\b(?:minus|negative)\ |(?<![0-9a-z)%])[-–])?
@@ -78,9 +78,9 @@ _BEFORE = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _IS_NAME_BEFORE = re.compile(r"(?:[a-z_0-9]|[a-z][-–])$", re.IGNORECASE)
-"""`Q3`, `S&P500`, `COVID-19`: digits that belong to a name."""
+"""Text before digits that belong to a name: `Q3`, `S&P500`, `COVID-19`."""
 _IS_NAME_AFTER = re.compile(r"[-–]?[a-z_]", re.IGNORECASE)
-"""`3rd`, `10-K`, `52-week`: the same, on the other side."""
+"""Text after digits that belong to a name: `3rd`, `10-K`, `52-week`."""
 _SCALE_AFTER = re.compile(
     r"[ -]?(?P<word>thousand|million|billion|trillion)s?(?![a-z])"
     r"|(?P<glued>[kmbt]|[mbt]n)(?![a-z0-9])|[ ](?P<spaced>(?-i:[KMBT])|[mb]n)(?![a-z0-9])",
@@ -99,22 +99,22 @@ _LAST_WORD = re.compile(r" ?([a-z]+)[.!)]?$", re.IGNORECASE)
 
 
 _REACH = 24
-"""Characters before a number that can belong to it: `negative US$ ` and some room."""
+"""How many characters before a number may be its sign and currency: `negative US$ ` and a margin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A number as a message states it, and every unit it is given in."""
+    """A number as a message states it, with every unit given for it."""
 
     value: float
     units: frozenset[str]
     word: str = ""
-    """The line's last word where it comes right after the number: perhaps a unit no table knows."""
+    """The line's last word if it directly follows the number: possibly a unit that is not in `UNITS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """A number and the stretch of its line that it takes up, signs and units included."""
+    """A number and its span in the line, signs and units included."""
 
     stated: Stated
     start: int
@@ -122,21 +122,21 @@ class _Found:
 
 
 def canonical_unit(unit: str) -> str:
-    """One spelling for the names of a unit: `USD`, `dollars` and `$` are the same."""
+    """Return one spelling for all names of a unit: `USD`, `dollars` and `$` are the same."""
     name = unit.strip().casefold()
     return _UNIT_OF.get(name, name.removesuffix("s"))
 
 
 def stated_number(text: str, *, given: str = "") -> Stated | None:
-    """The number a message commits itself to; numbers of the question, in `given`, may be repeated beside it.
+    """Return the number that a message commits to; it may repeat numbers of the question, `given`.
 
-    A last line that is a number and nothing else, or `Answer: number`, is the claim, unless another such line
-    claims another. In any other message all numbers must be the same one.
+    A last line that is only a number, or `Answer: number`, is the claim, unless another such line claims a
+    different number. In any other message all numbers must be equal.
     """
     if len(text) > MAX_CHARS:
         return None
     lines = lines_of(text)
-    # Counted in the plain lines: ½ is one character there and two numbers here.
+    # Counted after normalisation, which turns the one character ½ into two numbers.
     if not lines or sum(len(_DIGITS.findall(line)) for line in lines) > MAX_NUMBERS:
         return None
     claims = [(is_labelled, stated) for line in lines for is_labelled, stated in _claim(line)]
@@ -152,8 +152,8 @@ def stated_number(text: str, *, given: str = "") -> Stated | None:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines that say something, plain: one form of each character, no markup, no bullets."""
-    # ² and ½ would become digits of the number before them; apart, they make it ambiguous.
+    """Return the non-empty lines in plain form: normalised characters, no markup, no bullets."""
+    # Normalised, ² and ½ would become digits of the number before them; spaces make it ambiguous instead.
     text = "".join(f" {char} " if unicodedata.category(char) == "No" else char for char in text)
     text = compatible(text).replace("−", "-")
     text = re.sub(r"\\boxed\{([^{}]*)\}", r" \1 ", text)
@@ -164,7 +164,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def _claim(line: str) -> Iterator[tuple[bool, Stated]]:
-    """Whether the line is labelled, and its number, if the line is nothing but a claim."""
+    """Yield whether the line is labelled, and its number, if the line is nothing but a claim."""
     bare = LABEL.sub("", line)
     found = list(_scan(bare))
     if len(found) == 1 and not bare[: found[0].start].strip() and not bare[found[0].end :].strip(" .!"):
@@ -172,7 +172,7 @@ def _claim(line: str) -> Iterator[tuple[bool, Stated]]:
 
 
 def _agreed(numbers: Sequence[Stated]) -> Stated | None:
-    """The number all of them state; units given at any of them are all held against it."""
+    """Return the number if all are equal, with the units of all of them; else None."""
     if len({_spelled(number) for number in numbers}) != 1:
         return None
     units = reduce(frozenset.union, (number.units for number in numbers))
@@ -180,7 +180,7 @@ def _agreed(numbers: Sequence[Stated]) -> Stated | None:
 
 
 def _spelled(stated: Stated) -> str:
-    # 4.35 million and 4,350,000 are one number, though 4.35 * 1e6 may miss it by a bit.
+    # 14 digits: 4.35 million and 4,350,000 are equal, though 4.35 * 1e6 may be off in the last bit.
     return f"{stated.value:.14g}"
 
 
@@ -193,7 +193,7 @@ def _scan(line: str) -> Iterator[_Found]:
 
 
 def _read(line: str, digits: re.Match[str]) -> _Found | None:
-    """The number at these digits, with what stands around them; None if they belong to a name."""
+    """Return the number at these digits with its sign, scale and units; None if they belong to a name."""
     left = line[max(0, digits.start() - _REACH) : digits.start()]
     before = _BEFORE.search(left)
     assert before is not None, "every part is optional"
@@ -221,7 +221,7 @@ def _read(line: str, digits: re.Match[str]) -> _Found | None:
 
 
 def is_close(value: float, truth: float, tolerance: float) -> bool:
-    """Within `tolerance`, a share of the truth, or absolute where the truth is within ±1."""
+    """Whether the value is within `tolerance`: relative to the truth, absolute for a truth within ±1."""
     allowed = tolerance * max(1.0, abs(truth))
-    # The slack is for decimals that floats miss: 0.31 - 0.3 is more than 0.01.
+    # The slack is for rounding errors of floats: 0.31 - 0.3 is more than 0.01.
     return math.isfinite(value) and abs(value - truth) <= allowed + 1e-12 * max(1.0, abs(truth))

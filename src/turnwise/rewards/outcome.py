@@ -12,40 +12,40 @@ ASKS_NOTHING = (
 
 
 async def outcome(trajectory: Trajectory) -> float:
-    """1 if the answer, the changes, the probes, the tools and the calls are all as the truth asks."""
+    """Return 1 if the answer, the changes, the probes, the tools and the calls are as the truth requires."""
     return float(is_success(trajectory))
 
 
 async def efficiency(trajectory: Trajectory) -> float:
-    """For a success, what it left of its turn limit: 1 for a single step, 0 at the limit; else 0.
+    """Return the unused share of the turn limit: 1 for a single step, 0 at the limit or for a failure.
 
-    Failures get nothing: in a group where all fail, the one that gave up first would be the best.
+    A failure must get 0: in a group where all fail, the episode that gave up first would be the best.
     """
     if not is_success(trajectory):
         return 0.0
     num_calls = sum(len(turn.parsed.calls) for turn in trajectory.turns)
-    # Twelve calls in one turn are no saving: they count as the turns they would have taken one by one.
+    # Twelve calls in one turn save nothing: each counts as a turn.
     num_steps = max(len(trajectory.turns), num_calls + 1)
     num_spare = trajectory.task.turn_limit - 1
     return max(0.0, 1 - (num_steps - 1) / num_spare) if num_spare else 0.0
 
 
 def asks_something(truth: Truth) -> bool:
-    """Whether the truth alone can tell a success; where not, the task's rewards are the user's own."""
+    """Return whether the truth alone can decide success; if not, the user's own rewards decide."""
     asked = truth.writes or truth.probes or truth.required_tools or truth.min_tool_calls
     return truth.answer is not None or bool(asked)
 
 
 def succeeded(trajectory: Trajectory, reward: Reward) -> bool:
-    """By the task's truth; where that asks for nothing, by the user's own reward reaching 1."""
+    """Return success by the task's truth, or by a total reward of at least 1 if the truth asks nothing."""
     return is_success(trajectory) if asks_something(trajectory.task.truth) else reward.total >= 1.0
 
 
 def is_success(trajectory: Trajectory) -> bool:
-    """Whether everything the truth asks holds of an episode that the model itself brought to its end."""
+    """Return whether the model ended the episode with an answer and all that the truth asks holds."""
     if not asks_something(trajectory.task.truth):
         raise ValueError(f"task {trajectory.task.id!r}: {ASKS_NOTHING}")
-    # An episode that was cut off had not said it was done: what it would still have changed is not known.
+    # An episode that was cut off did not say that it was done, and might have changed more.
     return (
         trajectory.stop is Stop.ANSWERED
         and says_answer(trajectory)

@@ -17,5 +17,4 @@ class RewardTerm:
 
 
 def parts_of(recipe: Recipe) -> list[RewardTerm]:
-    """The parts of the recipe's reward."""
     return [RewardTerm(part.name, part.weight, part.options) for part in recipe.rewards]

@@ -15,11 +15,11 @@ ALWAYS_THE_SAME: Mapping[str, Callable[[Truth], bool]] = {
     "forbidden_tools": lambda truth: not truth.forbidden_tools,
     "milestones": lambda truth: not truth.milestones,
 }
-"""Parts that have one value for every episode of a task whose truth does not ask their question."""
+"""By part, whether it has the same value for every episode of a task with this truth."""
 
 
 def why_unscorable(task: Task, parts: Sequence[RewardTerm]) -> str | None:
-    """Why no episode of this task could be scored, or why all would score the same; None if neither."""
+    """Return why no episode of this task can be scored, or why all would score the same; None if neither."""
     names = {part.name for part in parts}
     if names & {"outcome", "efficiency"} and not asks_something(task.truth):
         return ASKS_NOTHING
@@ -33,12 +33,12 @@ def why_unscorable(task: Task, parts: Sequence[RewardTerm]) -> str | None:
 
 
 def why_unscorable_by(parts: Sequence[RewardTerm]) -> Callable[[Task], str | None]:
-    """`why_unscorable` for the parts of one reward."""
+    """Return `why_unscorable` bound to the parts of one reward."""
     return lambda task: why_unscorable(task, parts)
 
 
 def check_scorable(tasks: Sequence[Task], parts: Sequence[RewardTerm]) -> None:
-    """ValueError that names the first task which cannot be scored, and what to add to it."""
+    """Raise ValueError if a task cannot be scored; it names the first one and what to add to it."""
     for task in tasks:
         why = why_unscorable(task, parts)
         if why is not None:

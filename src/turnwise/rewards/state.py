@@ -8,19 +8,19 @@ from turnwise.rewards.answer import is_same
 from turnwise.types import Cause, ExpectedWrite, Fault, Tool, ToolCall, ToolResult, Trajectory
 
 _MADE = {Cause.OK, Cause.TOO_LARGE}
-"""A reply that was too large to read is a reply: the server made the change."""
+"""Causes after which the change was made: the server replied, even if the reply was too large to read."""
 
 _NEVER_MADE = {Cause.BREAKER_OPEN, Cause.SPAWN_FAILED, Cause.NOT_RECORDED}
-"""Infrastructure faults before the call reached a server; after any other, no one knows."""
+"""Infrastructure faults before the call reached a server; after others it is unknown if it was made."""
 
 
 async def writes(trajectory: Trajectory) -> float:
-    """1 if exactly the expected changes were made, each once; 1 too if the truth asks nothing of them."""
+    """Return 1 if exactly the expected changes were made, each once, or if the truth does not say."""
     return float(makes_writes(trajectory))
 
 
 async def probes(trajectory: Trajectory) -> float:
-    """1 if the servers, asked after the last turn, gave every answer the truth expects."""
+    """Return 1 if every probe after the last turn got the answer that the truth expects."""
     return float(passes_probes(trajectory))
 
 
@@ -29,7 +29,7 @@ def makes_writes(trajectory: Trajectory) -> bool:
     if expected is None:
         return True
     made = changes(trajectory)
-    # A call that time ran out on has no result, and may still have been made.
+    # A call that was cut off by the time limit has no result, and may still have been made.
     is_cut = any(len(turn.results) < len(turn.parsed.calls) for turn in trajectory.turns)
     if is_cut or len(made) != len(expected):
         return False
@@ -38,9 +38,9 @@ def makes_writes(trajectory: Trajectory) -> bool:
 
 
 def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
-    """Every change that was made: tool and arguments as the server got them, in order.
+    """Return every change that was made, in order: the tool and the arguments that the server received.
 
-    A tool that does not say it is read-only may change something, and so counts.
+    A tool that is not marked read-only may change something, so its calls count.
     """
     tools = {tool.name: tool for tool in trajectory.tools}
     made: list[tuple[str, Mapping[str, Any]]] = []
@@ -56,7 +56,7 @@ def changes(trajectory: Trajectory) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _arguments(call: ToolCall, result: ToolResult, tool: Tool | None) -> dict[str, Any]:
-    """The arguments as the tool took them: mended names, and the schema's defaults where none were given."""
+    """Return the arguments as the tool received them: repaired names, and the schema's defaults."""
     properties = tool.input_schema.get("properties", {}) if tool is not None else {}
     defaults = {
         name: spec["default"]
@@ -73,7 +73,7 @@ def _fits(expected: ExpectedWrite, tool: str, arguments: Mapping[str, Any]) -> b
 
 
 def is_equal(wanted: object, found: object) -> bool:
-    """Equal values, space at the ends of texts aside; unlike a JSON subset, no key may be added."""
+    """Return whether values are equal, spaces around texts aside; unlike `is_within`, keys must be equal."""
     if isinstance(wanted, Mapping):
         return (
             isinstance(found, Mapping)
@@ -90,9 +90,10 @@ def is_equal(wanted: object, found: object) -> bool:
 
 
 def _pairs_off(fits: Sequence[Sequence[int]]) -> bool:
-    """Whether each expected change can have a made one of its own (`fits[i]`: those that would do for i).
+    """Return whether each expected change can be paired with a different change that was made.
 
-    First come, first served is not enough: `{channel}` must not take the only post that also has the text.
+    `fits[i]` lists the made changes that fit the expected change i. A greedy pairing is not enough:
+    `{channel}` must not take the only post that also has the text.
     """
     owner: dict[int, int] = {}
 
@@ -109,7 +110,7 @@ def _pairs_off(fits: Sequence[Sequence[int]]) -> bool:
 
 
 def passes_probes(trajectory: Trajectory) -> bool:
-    """Every probe of the truth was put, answered without error, and its answer has the text."""
+    """Return whether every probe was answered without error with its text; RewardDown if one was not run."""
     for probe in trajectory.task.truth.probes:
         answers = [result for result in trajectory.probes if result.probe == probe]
         if not answers:

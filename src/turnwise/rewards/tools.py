@@ -4,29 +4,29 @@ from turnwise.types import Fault, Trajectory
 
 
 async def required_tools(trajectory: Trajectory) -> float:
-    """1 if every required tool was called with success, and at least `min_tool_calls` calls succeeded."""
+    """Return 1 if every required tool succeeded once and at least `min_tool_calls` calls succeeded."""
     return float(uses_required(trajectory) and makes_enough_calls(trajectory))
 
 
 async def forbidden_tools(trajectory: Trajectory) -> float:
-    """1 if no forbidden tool was called, not even in vain."""
+    """Return 1 if no forbidden tool was called, not even unsuccessfully."""
     return float(avoids_forbidden(trajectory))
 
 
 async def milestones(trajectory: Trajectory) -> float:
-    """The share of the truth's milestones reached; calling one again pays nothing more."""
+    """Return the share of the truth's milestones that were reached; repeated calls count once."""
     wanted = set(trajectory.task.truth.milestones)
     return len(wanted & succeeded(trajectory)) / len(wanted) if wanted else 0.0
 
 
 async def format_share(trajectory: Trajectory) -> float:
-    """The share of turns that were a well-formed call or answer."""
+    """Return the share of turns that were a well-formed call or answer."""
     num_turns = len(trajectory.turns)
     return sum(turn.parsed.error is None for turn in trajectory.turns) / num_turns if num_turns else 0.0
 
 
 async def error_rate(trajectory: Trajectory) -> float:
-    """The share of calls that failed by the model's own doing; give it a negative weight."""
+    """Return the share of calls that failed by the model's own fault; give it a negative weight."""
     calls = trajectory.calls
     return sum(result.fault is Fault.MODEL for _, result in calls) / len(calls) if calls else 0.0
 
@@ -46,5 +46,5 @@ def avoids_forbidden(trajectory: Trajectory) -> bool:
 
 
 def succeeded(trajectory: Trajectory) -> set[str]:
-    """The tools that gave at least one result."""
+    """Return the tools with at least one successful call."""
     return {call.name for call, result in trajectory.calls if not result.is_error}

@@ -14,13 +14,13 @@ from turnwise.tasks.worlds import WORLDS, live_conflicts
 from turnwise.types import Answer, LiveServer, Matcher, Task, Tool, Truth
 
 Finding = tuple[str, str]
-"""A field and what is wrong with it."""
+"""A field of a task, and what is wrong with it."""
 
 WhyUnscorable = Callable[[Task], str | None]
-"""Why a run's reward could not score the task, or None; see `rewards.why_unscorable`."""
+"""Returns why the run's reward cannot score a task, or None if it can; see `rewards.why_unscorable`."""
 
 _CALLS_PER_TURN = 8
-"""Calls that a model can be expected to make in one turn."""
+"""The most tool calls that a model is expected to make in one turn."""
 
 
 def check_files(
@@ -29,7 +29,7 @@ def check_files(
     why_unscorable: WhyUnscorable,
     live: Sequence[LiveServer] = (),
 ) -> list[Problem]:
-    """Check files together, as the splits of one dataset; rows that cannot be read are problems too."""
+    """Check files together, as the splits of one dataset; unreadable rows are reported as problems."""
     tool_servers = {tool.name: tool.server for tool in tools}
     items = [item for path in paths for item in read(path, tool_servers=tool_servers)]
     unreadable = [item for item in items if isinstance(item, Problem)]
@@ -45,7 +45,7 @@ def check(
     why_unscorable: WhyUnscorable,
     live: Sequence[LiveServer] = (),
 ) -> list[Problem]:
-    """Every problem of these tasks, alone and with each other, given the tools of all servers."""
+    """Return the problems within each task and between tasks, given the tools of all servers."""
     shelf = _Shelf(tools, live)
     alone = [
         Problem(item.file, item.row, field, message)
@@ -56,7 +56,7 @@ def check(
 
 
 class _Shelf:
-    """The tools there are, by name and by server."""
+    """The available tools by name, and their servers."""
 
     def __init__(self, tools: Sequence[Tool], live: Sequence[LiveServer] = ()) -> None:
         self.by_name = {tool.name: tool for tool in tools}
@@ -72,13 +72,13 @@ class _Shelf:
         return is_withheld or any(_matches(tool, pattern) for tool in self.by_name.values())
 
     def is_offered(self, task: Task, tool: Tool) -> bool:
-        """Whether the task's episode has this tool; a task that names no servers leaves it open."""
+        """Return whether the task's episodes offer this tool; a task that names no servers allows all."""
         on_server = not task.servers or tool.server in task.servers
         return on_server and (task.tools is None or any(_matches(tool, one_tool) for one_tool in task.tools))
 
 
 def _matches(tool: Tool, pattern: str) -> bool:
-    """As a lease reads patterns: over the name used, the server's own name, and both together."""
+    """Match a pattern as a lease does: against the tool's name, the server's name for it, `server__tool`."""
     names = (tool.name, tool.server_tool, f"{tool.server}__{tool.server_tool}")
     return any(fnmatchcase(name, pattern) for name in names)
 
@@ -132,7 +132,7 @@ def _truth(truth: Truth) -> Iterator[Finding]:
 
 
 def _reachable(task: Task, shelf: _Shelf) -> Iterator[Finding]:
-    """The calls that the truth asks for fit into the turns before the answer, and there are tools to call."""
+    """Check that the required calls fit into the turns before the answer, and that a tool is offered."""
     least = max(task.truth.min_tool_calls, len(task.truth.required_tools))
     most = (task.turn_limit - 1) * _CALLS_PER_TURN
     if least > most:
@@ -197,7 +197,7 @@ def _named_tools(task: Task, shelf: _Shelf) -> Iterator[Finding]:
 def _offered(field: str, name: str, task: Task, shelf: _Shelf) -> Iterator[Finding]:
     tool = shelf.by_name.get(name)
     if name in shelf.withheld:
-        return  # `live_conflicts` says so, and why
+        return  # `live_conflicts` reports it with the reason
     if tool is None:
         yield field, shelf.unknown(name)
     elif not shelf.is_offered(task, tool):
@@ -228,7 +228,7 @@ def _call(
     *,
     is_whole: bool,
 ) -> Iterator[Finding]:
-    """The tool is there, and the arguments have names it knows; a whole call has all that it needs."""
+    """Check that the tool is offered and knows the arguments; a whole call must have all required ones."""
     yield from _offered(f"{field}.{name_field}", name, task, shelf)
     tool = shelf.by_name.get(name)
     properties = tool.input_schema.get("properties") if tool is not None else None
@@ -256,7 +256,7 @@ def _demonstration(task: Task, shelf: _Shelf) -> Iterator[Finding]:
     for number, turn in enumerate(turns):
         field = f"demonstration.{number}"
         is_answered = [call.id for call in turn.calls] == [result.call_id for result in turn.results]
-        if not is_answered and not turn.lacks_results:  # calls without any results can be made when needed
+        if not is_answered and not turn.lacks_results:  # without any results, the calls can be made later
             yield f"{field}.results", "must answer the turn's calls, one each, in their order"
         if number < len(turns) - 1 and not turn.calls:
             yield f"{field}.calls", "a turn before the last one makes a call"
@@ -266,7 +266,7 @@ def _demonstration(task: Task, shelf: _Shelf) -> Iterator[Finding]:
 
 
 def _between(placed: Sequence[PlacedTask]) -> Iterator[Problem]:
-    """Ids are unique over all files, and no prompt is in two splits: held-out tasks must be unseen."""
+    """Check that ids are unique and no prompt is in two splits: held-out tasks must be unseen."""
     by_id: dict[str, PlacedTask] = {}
     by_prompt: dict[tuple[str, ...], PlacedTask] = {}
     for item in placed:

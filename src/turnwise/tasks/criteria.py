@@ -7,16 +7,16 @@ from typing import Any
 from turnwise.tasks.rows import RowError, shown
 
 VERIFIED = ("expected_tools", "must_use_tools", "min_tool_calls")
-"""Criteria that become part of the truth itself, where no judge is needed."""
+"""Criteria that become fields of the truth, so that no judge has to assess them."""
 
 
 def rubric(facts: Mapping[str, Any]) -> str:
-    """The criteria of a ground truth, one a line; empty where it has none."""
+    """Return the success criteria of a ground truth, one per line; empty if it has none."""
     criteria = facts.get("success_criteria")
     if not isinstance(criteria, Mapping | str | Sequence | None):
         raise RowError("success_criteria", f"expected text, a list or an object, got {shown(criteria)}")
     lines = list(_named(criteria)) if isinstance(criteria, Mapping) else list(_listed(criteria))
-    for key in ("expected_outcome", "validation_rules"):  # some rows have them outside the criteria
+    for key in ("expected_outcome", "validation_rules"):  # some rows keep these outside the criteria
         lines += _named({key: facts.get(key)})
     return "\n".join(dict.fromkeys(lines))
 
@@ -29,7 +29,7 @@ def _named(criteria: Mapping[str, Any]) -> Iterator[str]:
             case "reasoning_quality_threshold":
                 yield f"Reasoning quality at least {_said(value)} of 100"
             case "error_recovery_demonstrated":
-                # Only whether the recorded run met an error: asked of an episode where a call does fail.
+                # The flag says only that the recorded run met an error, so the criterion is conditional.
                 if value is True:
                     yield "If a tool call fails, the agent recovers from it"
             case "validation_rules":
@@ -46,7 +46,7 @@ def _listed(value: Any) -> Iterator[str]:
 
 
 def _said(value: Any) -> str:
-    """A value as people write it."""
+    """Return a value as readable text: "yes" for True, lists joined by commas."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

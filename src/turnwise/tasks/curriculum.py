@@ -1,6 +1,7 @@
 """Draw the next tasks from a curriculum and its state.
 
-Everything that a draw depends on is in the state, so a restored run goes on as if never stopped.
+The state holds everything that changes between draws, so a resumed run draws the same tasks as an
+uninterrupted one.
 """
 
 import functools
@@ -15,14 +16,14 @@ from turnwise.types import Difficulty, Task
 LEVELS = (Difficulty.EASY, Difficulty.MEDIUM, Difficulty.HARD)
 
 Mixture = tuple[float, float, float]
-"""Shares of easy, medium and hard; they need not add up to one."""
+"""Relative shares of easy, medium and hard tasks; they need not add up to one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Mixtures at given steps, in straight lines between them and constant after the last.
+    """Mixtures at given steps, interpolated linearly between them and constant after the last.
 
-    ((0, (1, 0, 0)), (100, (0, 1, 0))) is all easy at step 0, half easy and half medium at step 50.
+    ((0, (1, 0, 0)), (100, (0, 1, 0))) is all easy at step 0, and half easy, half medium at step 50.
     """
 
     points: tuple[tuple[int, Mixture], ...] = ((0, (1.0, 1.0, 1.0)),)
@@ -46,15 +47,15 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class BySuccess:
-    """One level at a time, the next one when enough of the last `window` episodes of this one succeeded."""
+    """One level at a time; the next begins once `threshold` of the last `window` episodes succeeded."""
 
     threshold: float = 0.7
-    """Share of successes that promotes. At 0.7 a group of 8 is all right, and teaches nothing, 6 times in
-    100; at 0.9 it is 43 times."""
+    """Success rate that promotes to the next level. At 0.7, 6 % of the groups of 8 are all correct and teach
+    nothing; at 0.9 it is 43 %."""
     window: int = 64
-    """Episodes of the current level that count; 64 tell a rate of 0.7 within ±0.11."""
+    """Number of latest episodes of the current level that count; 64 measure a rate of 0.7 within ±0.11."""
     review: float = 0.2
-    """Share of tasks drawn from the levels already passed, so that they are not unlearned."""
+    """Share of tasks drawn from the levels already passed, so that they are not forgotten."""
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold <= 1:
@@ -74,10 +75,10 @@ class BySuccess:
 
 @dataclass(frozen=True, slots=True)
 class ShuffledPasses:
-    """Every task once, in a shuffled order, before any comes again; difficulty plays no part."""
+    """Every task once, in shuffled order, before any repeats; difficulty is ignored."""
 
     tasks_per_step: int
-    """A step that ends one pass and begins the next never has a task twice."""
+    """Tasks in one step; a step that spans two passes never has a task twice."""
 
 
 Curriculum = Schedule | BySuccess | ShuffledPasses
@@ -85,7 +86,7 @@ Curriculum = Schedule | BySuccess | ShuffledPasses
 
 @dataclass(frozen=True, slots=True)
 class CurriculumState:
-    """Where a curriculum stands; JSON keeps it exactly."""
+    """A curriculum's progress; a round trip through JSON is exact."""
 
     seed: int = 0
     num_drawn: int = 0
@@ -95,7 +96,7 @@ class CurriculumState:
     """The last outcomes at this level, oldest first (BySuccess)."""
     epochs: tuple[int, int, int] = (0, 0, 0)
     cursors: tuple[int, int, int] = (0, 0, 0)
-    """How far each level's tasks have been gone through in its epoch."""
+    """Number of tasks already drawn from each level in its current epoch."""
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -109,7 +110,7 @@ class CurriculumState:
 
 
 def state_of(saved: Mapping[str, Any]) -> CurriculumState:
-    """The state that `as_json` gave."""
+    """Restore the state from the output of `as_json`."""
     easy, medium, hard = saved["epochs"]
     first, second, third = saved["cursors"]
     return CurriculumState(
@@ -125,10 +126,10 @@ def state_of(saved: Mapping[str, Any]) -> CurriculumState:
 def draw(
     tasks: Sequence[Task], curriculum: Curriculum, state: CurriculumState, *, step: int, count: int
 ) -> tuple[tuple[Task, ...], CurriculumState]:
-    """The next `count` tasks. Each level's tasks all come once, in a shuffled order, before any comes again.
+    """Draw the next `count` tasks; each task of a level is drawn once, in shuffled order, before any repeats.
 
-    A level without tasks gives its share to the others; if none that has a share has tasks, the easiest
-    that has some is played.
+    A level without tasks leaves its share to the others. If no level with a share has tasks, all draws are
+    from the easiest level that has tasks.
     """
     if not tasks:
         raise ValueError("tasks: there are none to draw from")
@@ -141,7 +142,7 @@ def draw(
     drawn: list[Task] = []
     for _ in range(count):
         shares = _usable(curriculum.mixture(state, step), pools)
-        # A chance of its own for each draw: nothing but the count must be saved.
+        # One generator per draw, so that only the count has to be saved.
         chance = random.Random(f"{state.seed}/draw/{state.num_drawn}").random()  # noqa: S311
         level = _pick(shares, chance)
         drawn.append(pools[level][orders[level][state.cursors[level]]])
@@ -164,13 +165,13 @@ def _next_of_passes(
 
 @functools.lru_cache(maxsize=8)
 def _pass_order(seed: int, epoch: int, num_tasks: int, tasks_per_step: int) -> tuple[int, ...]:
-    """Task numbers in the order of one pass.
+    """Return the task indices in the order of one pass.
 
-    A pass may begin within a step. The tasks that this step has from the pass before come later in this one.
+    A pass may begin within a step. The tasks that this step took from the previous pass come later.
     """
     first = epoch
     while first * num_tasks % tasks_per_step:
-        first -= 1  # to a pass that began with a step: its order depends on no other
+        first -= 1  # back to a pass that began with a step: it depends on no other
     order = _shuffled(f"{seed}/pass/{first}", num_tasks)
     for number in range(first + 1, epoch + 1):
         num_before = number * num_tasks % tasks_per_step
@@ -183,7 +184,7 @@ def _pass_order(seed: int, epoch: int, num_tasks: int, tasks_per_step: int) -> t
 
 
 def _shuffled(seed: str, size: int) -> list[int]:
-    """An order by `random()` alone, which is the same in every Python."""
+    """Return a permutation drawn with `random()` alone, which is the same in every Python version."""
     chance = random.Random(seed)  # noqa: S311
     keys = [chance.random() for _ in range(size)]
     return sorted(range(size), key=lambda index: keys[index])
@@ -192,7 +193,7 @@ def _shuffled(seed: str, size: int) -> list[int]:
 def note(
     curriculum: Curriculum, state: CurriculumState, difficulty: Difficulty, is_success: bool
 ) -> CurriculumState:
-    """Count an episode's outcome; only those of the level being learned can promote."""
+    """Record an episode's outcome; only episodes of the level being learned count."""
     if not isinstance(curriculum, BySuccess) or difficulty is not LEVELS[state.level]:
         return state
     recent = (*state.recent, is_success)[-curriculum.window :]
@@ -203,9 +204,9 @@ def note(
 
 
 def least_choice(tasks: Sequence[Task], curriculum: Curriculum, num_steps: int) -> tuple[int, int]:
-    """The fewest different tasks that a step can draw from, and the first such step.
+    """Return the smallest number of different tasks that a step can draw from, and the first such step.
 
-    A curriculum by success is at step 0 for as long as it does not promote, so every level is looked at.
+    `BySuccess` may reach any level at any step, so every level is checked and reported as step 0.
     """
     pools = tuple(tuple(task for task in tasks if task.difficulty is level) for level in LEVELS)
     if isinstance(curriculum, ShuffledPasses):
@@ -233,7 +234,7 @@ def curriculum_of(recipe: Recipe) -> Curriculum:
 
 
 def _past_empty(state: CurriculumState, pools: Sequence[Sequence[Task]]) -> CurriculumState:
-    """A level that has no tasks cannot be passed by playing: go on to the next that has some."""
+    """Skip to the next level that has tasks: a level without tasks cannot be passed by playing."""
     level = next((level for level in range(state.level, len(pools)) if pools[level]), state.level)
     return state if level == state.level else replace(state, level=level, recent=())
 
@@ -244,7 +245,7 @@ def _check_mixture(mixture: Mixture) -> None:
 
 
 def _order(pool: Sequence[Task], level: int, state: CurriculumState) -> list[int]:
-    """This epoch's order of a level."""
+    """Return the task order of a level in its current epoch."""
     return _shuffled(f"{state.seed}/epoch/{level}/{state.epochs[level]}", len(pool))
 
 
@@ -257,7 +258,7 @@ def _usable(mixture: Mixture, pools: Sequence[Sequence[Task]]) -> list[float]:
 
 
 def _pick(shares: Sequence[float], chance: float) -> int:
-    """The level that a number from 0 to 1 falls on."""
+    """Return the level that a random number from 0 to 1 selects."""
     point = chance * sum(shares)
     for level, share in enumerate(shares):
         point -= share

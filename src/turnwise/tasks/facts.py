@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class CompanyFacts(Protocol):
-    """What does not change while the market trades."""
+    """The facts of a company that do not change while the market trades."""
 
     @property
     def symbol(self) -> str: ...
@@ -29,7 +29,7 @@ class CompanyFacts(Protocol):
 
 
 class QuoteFacts(Protocol):
-    """A session's prices; the change is from the session before."""
+    """One session's prices; the change is from the previous session's close."""
 
     @property
     def symbol(self) -> str: ...
@@ -82,16 +82,16 @@ class Statement(Protocol):
 
 
 class MarketFacts(Protocol):
-    """The lookups that families draw from and check their plans against."""
+    """The lookups that families draw cases from and check answers against."""
 
     def companies(self) -> Sequence[CompanyFacts]: ...
     def quote(self, symbol: str) -> QuoteFacts: ...
     def daily_bars(self, symbol: str) -> Sequence[BarFacts]:
-        """Oldest first; the last one is the last session."""
+        """Return the daily bars, oldest first, up to the latest session."""
         ...
 
     def years(self, symbol: str) -> Sequence[Statement]:
-        """Newest first."""
+        """Return the annual statements, newest first."""
         ...
 
     def gainers(self) -> Sequence[QuoteFacts]: ...

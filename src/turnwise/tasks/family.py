@@ -16,28 +16,28 @@ T = TypeVar("T")
 SPLITS = ("train", "validation", "test")
 
 HISTORY_LIMIT = 50
-"""Messages read of a channel: more than any of the embedded workspace holds."""
+"""Number of messages read from a channel: more than any channel of the embedded workspace holds."""
 
 Results = Sequence[Any]
-"""What the calls so far gave, in order, read as JSON where it is JSON."""
+"""Results of the calls so far, in order; parsed if they are JSON, else text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One call of a plan; its arguments may depend on what earlier calls gave."""
+    """One call of a plan; its arguments may depend on the results of earlier calls."""
 
     tool: str
     arguments: Callable[[Results], Mapping[str, Any]]
 
 
 def call(tool: str, /, **arguments: Any) -> PlanStep:
-    """A step whose arguments are known from the start."""
+    """Return a step with fixed arguments."""
     return PlanStep(tool, lambda _: arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a plan's results come to: the answer, how it is said, and what must have been changed."""
+    """The outcome of a plan: the answer, the text that states it, and the changes that must be made."""
 
     answer: Answer
     text: str
@@ -47,17 +47,17 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One task of a family before it is verified."""
+    """One task of a family before verification."""
 
     words: Mapping[str, str]
-    """What fills the phrasing."""
+    """Values for the placeholders in the phrasing."""
     form: str
-    """How to answer: short, so that it can be checked."""
+    """The instruction on how to answer: briefly, so that the answer can be checked."""
     turns: tuple[tuple[PlanStep, ...], ...]
     """The plan: the calls of each turn."""
     conclude: Callable[[Results], Conclusion]
     known: str | float | None = None
-    """The answer as the world itself has it, without the tools; None where only the tools can tell."""
+    """The answer according to the world itself, without the tools; None if only the tools have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class SlackChannel:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a case may be drawn from: the companies of one split, and chance."""
+    """What a case is drawn from: a market, one split's companies, the channels, a random generator."""
 
     market: MarketFacts
     companies: Sequence[CompanyFacts]
@@ -80,31 +80,31 @@ class Material:
     chance: random.Random
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items, by `random()` alone, which every Python gives alike; none fits: LookupError."""
+        """Return an item by `random()` alone, which is the same in every Python; LookupError if empty."""
         if not items:
             raise LookupError("nothing fits")
         return items[int(self.chance.random() * len(items))]
 
     def pick_two(self, items: Sequence[T]) -> tuple[T, T]:
-        """Two different ones."""
+        """Return two different items."""
         first = self.pick(items)
         return first, self.pick([item for item in items if item is not first])
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Tasks of one kind. The last phrasing is for test, the one before for validation, the rest to train."""
+    """Tasks of one kind. The last phrasing is for test, the one before for validation, the rest for train."""
 
     name: str
     difficulty: Difficulty
     servers: tuple[str, ...]
     required_tools: tuple[str, ...]
-    """The tools that the phrasings themselves ask for: an answer without them was guessed."""
+    """Tools that the phrasings ask for: an answer given without calling them was guessed."""
     phrasings: tuple[str, ...]
     draft: Callable[[Material], Case]
 
     def phrasings_for(self, split: str) -> tuple[str, ...]:
-        """Disjoint over the splits, so that no held-out wording was trained on."""
+        """Return one split's phrasings; splits share none, so that held-out wordings are not trained on."""
         return {
             "train": self.phrasings[:-2],
             "validation": self.phrasings[-2:-1],
@@ -113,7 +113,7 @@ class Family:
 
 
 def split_of(symbol: str) -> str:
-    """The split a company belongs to: 70, 15 and 15 of 100, by its symbol alone."""
+    """Return a company's split, by a hash of its symbol: 70 % train, 15 % validation, 15 % test."""
     share = int.from_bytes(hashlib.sha256(symbol.encode()).digest()[:4], "big") % 100
     return "train" if share < 70 else "validation" if share < 85 else "test"
 
@@ -125,27 +125,27 @@ TWO_DECIMALS = "Answer with the number only, rounded to two decimals."
 
 
 def looked_up(value: float, *, decimals: int = 2, unit: str = "") -> Answer:
-    """A number as a tool gives it: right only to half of its last place."""
+    """Return the answer for a number copied from a tool: within half a unit of its last decimal."""
     return Answer(value, Matcher.NUMERIC, _tolerance(value, 0.5 * 10**-decimals), unit)
 
 
 def computed(value: float, *, decimals: int = 2, unit: str = "") -> Answer:
-    """A number that was rounded after a calculation: the last place may fall either way."""
+    """Return the answer for a rounded result of a calculation: the last decimal may be off by one."""
     return Answer(value, Matcher.NUMERIC, _tolerance(value, 1.05 * 10**-decimals), unit)
 
 
 def _tolerance(value: float, distance: float) -> float:
-    """The distance as `Answer.tolerance` counts it: a share of the value, or absolute within ±1."""
+    """Convert an absolute distance to `Answer.tolerance`: relative to the value, absolute within ±1."""
     return float(f"{distance / max(1.0, abs(value)):.3g}")
 
 
 def is_clear(value: float) -> bool:
-    """Whether two decimals of a value are the same however it was computed, and are not zero."""
+    """Return whether the value rounds to the same two decimals however it is computed, and not to zero."""
     return abs(abs(value) * 100 % 1 - 0.5) > 0.02 and abs(value) >= 0.01
 
 
 def plain(value: float) -> str:
-    """A number as JSON writes it."""
+    """Return a number as JSON text."""
     return json.dumps(value)
 
 
@@ -153,7 +153,7 @@ def plain(value: float) -> str:
 
 
 def row_where(rows: Sequence[Mapping[str, Any]], key: str, value: object) -> Mapping[str, Any]:
-    """The first row with this value; a result without it is a LookupError."""
+    """Return the first row with this value; LookupError if there is none."""
     for row in rows:
         if row[key] == value:
             return row
@@ -161,7 +161,7 @@ def row_where(rows: Sequence[Mapping[str, Any]], key: str, value: object) -> Map
 
 
 def found(pattern: str, text: str) -> str:
-    """The first group of the first match; no match is a LookupError."""
+    """Return the first group of the first match; LookupError if nothing matches."""
     match = re.search(pattern, text)
     if match is None:
         raise LookupError(f"nothing in the text fits {pattern!r}")
@@ -169,6 +169,6 @@ def found(pattern: str, text: str) -> str:
 
 
 def printed(result: Mapping[str, Any]) -> str:
-    """What Python code printed."""
+    """Return what the Python code printed."""
     text: str = result["stdout"]
     return text.strip()

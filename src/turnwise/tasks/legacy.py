@@ -1,7 +1,7 @@
 """Reads a row of an earlier system (`prompt`, `reward_spec`, `extra_info`, `task_metadata`) as a `Task`.
 
-What such a row leaves open stays open: no answer is invented, and an unknown tool's server is not guessed.
-Figures that only describe the recorded run (scores, counts of calls made, times) are left out.
+Missing fields stay empty: no answer is invented, and an unknown tool's server is not guessed.
+Figures that only describe the recorded run (scores, numbers of calls, times) are dropped.
 """
 
 import json
@@ -13,7 +13,7 @@ from turnwise.tasks.rows import RowError, shown
 from turnwise.types import Answer, Difficulty, Message, Task, Truth
 
 MARKS = ("reward_spec", "reward_model", "extra_info", "task_metadata")
-"""A row with one of these columns is an earlier system's."""
+"""A row with any of these columns comes from an earlier system."""
 
 _COMPLEXITY = {
     **dict.fromkeys(("easy", "simple", "low", "basic", "trivial"), Difficulty.EASY),
@@ -32,7 +32,7 @@ def is_legacy(row: Mapping[str, Any]) -> bool:
 def legacy_task(
     row: Mapping[str, Any], *, file_stem: str, number: int, tool_servers: Mapping[str, str]
 ) -> Task:
-    """The task a row of an earlier system asks for; `tool_servers` says which server has which tool."""
+    """Convert a row of an earlier system to a task; `tool_servers` maps tools to their servers."""
     spec_name = "reward_model" if "reward_model" in row and "reward_spec" not in row else "reward_spec"
     extra = _object(row.get("extra_info"), "extra_info")
     truth = _object(row.get(spec_name), spec_name).get("ground_truth")
@@ -42,7 +42,7 @@ def legacy_task(
     offered = tuple(dict.fromkeys(_names(available, "extra_info.tools_available")))
     asked = _truth(truth, facts, fields, f"{spec_name}.ground_truth")
     split = _split(extra.get("split"), file_stem)
-    # Earlier systems number every file anew: `a01` is one task in train and another one in validation.
+    # Earlier systems restart ids in every file: `a01` in train and `a01` in validation are two tasks.
     given = fields.first("task_id") or row.get("id")
     return Task(
         id=f"{split}-{given}" if given else f"{file_stem}-{number}",
@@ -62,7 +62,7 @@ def legacy_task(
 
 
 class _Fields:
-    """The places of a row where its facts may be; the first that has one decides."""
+    """The places of a row where a field may be; the first that has it is used."""
 
     def __init__(self, row: Mapping[str, Any], extra: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
         metrics = _object(extra.get("execution_metrics"), "extra_info.execution_metrics")
@@ -81,7 +81,7 @@ class _Fields:
 
 
 def _truth(truth: Any, facts: Mapping[str, Any], fields: _Fields, where: str) -> Truth:
-    """What can be verified becomes truth, and what a judge could read becomes the rubric."""
+    """Return what can be verified as the truth, and what only a judge can assess as its rubric."""
     criteria = facts.get("success_criteria")
     named = criteria if isinstance(criteria, Mapping) else {}
     played = _object(facts.get("actual_performance"), f"{where}.actual_performance")
@@ -108,7 +108,7 @@ def _truth(truth: Any, facts: Mapping[str, Any], fields: _Fields, where: str) ->
 
 
 def _object(value: Any, field: str) -> Mapping[str, Any]:
-    """A mapping; Parquet files hold such columns as JSON text as well."""
+    """Return the value as a mapping; some Parquet files store these columns as JSON text."""
     if value is None:
         return {}
     if isinstance(value, str):
@@ -122,7 +122,7 @@ def _object(value: Any, field: str) -> Mapping[str, Any]:
 
 
 def _prompt(value: Any) -> tuple[Message, ...]:
-    """The first user message, after a system message that opens the conversation; the rest was played."""
+    """Return an opening system message, if any, and the first user message; the rest was recorded."""
     if isinstance(value, str) and value.strip():
         return (Message("user", value),)
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -139,7 +139,7 @@ def _prompt(value: Any) -> tuple[Message, ...]:
 
 
 def _text(content: Any, field: str) -> str:
-    """Text, or the text parts of a message that is written in parts."""
+    """Return the content as text; the text parts of a multi-part message are joined."""
     if isinstance(content, Sequence) and not isinstance(content, str):
         parts = [part.get("text") for part in content if isinstance(part, Mapping)]
         content = "\n".join(part for part in parts if isinstance(part, str))
@@ -149,7 +149,7 @@ def _text(content: Any, field: str) -> str:
 
 
 def _names(value: Any, field: str) -> Iterator[str]:
-    """Tool names, written as names or as objects that hold one."""
+    """Yield tool names from a list of names or of objects that contain one."""
     if value is None:
         return
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -166,7 +166,7 @@ def _names(value: Any, field: str) -> Iterator[str]:
 def _servers(
     tools: Sequence[str], facts: Mapping[str, Any], tool_servers: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """The servers of the tools named, and those that the steps of a sequence name themselves."""
+    """Return the servers of these tools, then the servers that the steps of `tool_sequence` name."""
     steps = facts.get("tool_sequence") or ()
     told = [step.get("server") for step in steps if isinstance(step, Mapping)]
     found = [tool_servers[tool] for tool in tools if tool in tool_servers]
@@ -174,7 +174,7 @@ def _servers(
 
 
 def _answer(truth: Any) -> Answer | None:
-    """A truth that is plain text or a number is the answer; an object may hold one."""
+    """Return the answer: the truth itself if it is text or a number, or a field of it."""
     if isinstance(truth, Mapping):
         keys = ("answer", "expected_answer", "final_answer")
         truth = next((truth[key] for key in keys if truth.get(key) is not None), None)
@@ -202,7 +202,7 @@ def _count(value: Any, field: str, *, least: int) -> int | None:
 
 
 def _split(given: Any, file_stem: str) -> str:
-    """What the row says; else what the file is called, `data/processed/train.json` being the usual way."""
+    """Return the row's split, else the one in the file's name (`data/processed/train.json`), else train."""
     if isinstance(given, str) and given:
         return _SPLITS.get(given.lower(), given)
     words = file_stem.lower().replace("-", "_").replace(".", "_").split("_")

@@ -15,23 +15,23 @@ from turnwise.types import Task
 SUFFIXES = (".json", ".jsonl", ".parquet")
 
 _JSON_COLUMNS = ("truth", "demonstration")
-"""Parquet columns kept as JSON text: their shape differs from task to task."""
+"""Parquet columns stored as JSON text: their structure differs between tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """A task and where it stands: the file and the row, or for JSONL the line, from 1."""
+    """A task and its location: the file, and the row (for JSONL the line) counted from 1."""
 
     file: str
     row: int
     task: Task
     recording: Recording | None = None
-    """What an earlier system recorded of the task being played; nobody has verified it."""
+    """The episode of this task that an earlier system recorded; it is not verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in a file of tasks; row 0 is the file as a whole."""
+    """One mistake in a task file; row 0 means the file as a whole."""
 
     file: str
     row: int
@@ -44,9 +44,10 @@ class Problem:
 
 
 def load(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> tuple[Task, ...]:
-    """All tasks of a file; the first mistake is a ValueError that names file, row and field.
+    """Return all tasks of a file; the first mistake is a ValueError that names file, row and field.
 
-    `tool_servers` gives rows of earlier systems their servers; without it those are left ().
+    `tool_servers` gives rows of earlier systems the servers of their tools; without it they have only the
+    servers that the row itself names.
     """
     tasks = []
     for item in read(path, tool_servers=tool_servers):
@@ -57,7 +58,7 @@ def load(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> tuple[
 
 
 def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterator[PlacedTask | Problem]:
-    """Each row as a task or as what is wrong with it, so that one mistake does not hide the next."""
+    """Yield each row as a task or as its problem, so that one mistake does not hide the next."""
     try:
         rows = _rows(path)
     except (ValueError, OSError, RecursionError) as error:
@@ -77,7 +78,7 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
 
 
 def save(tasks: Sequence[Task], path: Path) -> None:
-    """Write a file that `load` reads the equal tasks from; whole or not at all."""
+    """Write a file that `load` reads back as equal tasks; the write is atomic."""
     write = {".json": _write_json, ".jsonl": _write_jsonl, ".parquet": _write_parquet}[_suffix(path)]
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
@@ -89,7 +90,7 @@ def save(tasks: Sequence[Task], path: Path) -> None:
 
 
 def check_new(path: Path) -> None:
-    """ValueError unless a task file can be written here without replacing another one."""
+    """Raise ValueError if the path does not end in a known suffix or the file exists."""
     _suffix(path)
     if path.exists():
         raise ValueError(f"{path}: exists already; name a new file")
@@ -110,7 +111,7 @@ def _suffix(path: Path) -> str:
 
 
 def _rows(path: Path) -> list[tuple[int, Any]]:
-    """Numbered rows as JSON values; a row that cannot be read is its own RowError."""
+    """Return numbered rows as JSON values; a JSONL line that is not JSON is returned as a RowError."""
     match _suffix(path):
         case ".jsonl":
             lines = path.read_text("utf-8-sig").split("\n")
@@ -134,7 +135,7 @@ def _line(line: str) -> Any:
 
 
 def _dump(value: Any) -> str:
-    # NaN is not JSON: it would be read back as an error by everybody else.
+    # NaN is not valid JSON: other readers would reject it.
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
@@ -168,7 +169,7 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def _unpacked(row: dict[str, Any]) -> dict[str, Any]:
-    """A Parquet row has a value in every column: null where a task says nothing."""
+    """Drop nulls, which stand for fields that the task does not set, and parse the JSON columns."""
     if is_legacy(row):
         return row
     row = {key: value for key, value in row.items() if value is not None}

@@ -1,6 +1,6 @@
 """Make tasks over a world whose truth was seen to follow from a reference plan.
 
-Each plan is carried out twice, in two leases; the second time must come to the same truth.
+Each plan is executed twice, in two leases; both executions must have the same outcome.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ from turnwise.tasks.worlds import EMBEDDED_WORLD
 from turnwise.types import ExpectedWrite, Message, Task, ToolCall, Truth
 
 _MAX_DRAWS = 50
-"""Draws in a row that give no new task before a family is held to be exhausted."""
+"""Consecutive draws without a new task after which a family counts as exhausted."""
 
 
 class Lease(Protocol):
-    """An episode's tools over some servers; `Pool.lease` is one."""
+    """Leases the tools of some servers for one episode, as `Pool.lease` does."""
 
     def __call__(
         self, servers: Sequence[str], episode_id: str, /
@@ -43,12 +43,12 @@ class Lease(Protocol):
 
 
 class WorldMismatch(Exception):
-    """The tools and the world they stand for say different things: no task can be trusted."""
+    """The tools and the world behind them disagree on an answer: no task can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A task that was drawn and did not hold."""
+    """A drawn task that failed verification."""
 
     task_id: str
     reason: str
@@ -56,7 +56,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of it; `short` counts by `family/split` the tasks that the world has no more of."""
+    """The verified and rejected tasks; `short` is the number of missing tasks by `family/split`."""
 
     tasks: tuple[Task, ...]
     rejected: tuple[Rejected, ...]
@@ -88,11 +88,11 @@ async def make_tasks(
     num_parallel: int = 8,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Made:
-    """`counts` tasks of each family in each split, the same for the same seed.
+    """Make `counts[split]` tasks of each family; the same seed gives the same tasks.
 
-    A task is offered the servers its plan needs, or those of `servers` where given, and of them the tools
-    that fit the patterns `tools`, or all. `on_progress` is told how many of how many are verified. Raises
-    Mismatch, and ToolsDown when a server fails.
+    A task is offered its family's servers, or `servers` if given, and on them the tools that match the
+    patterns in `tools`, or all tools. `on_progress` gets the number of tasks checked and their total.
+    Raises WorldMismatch if tools and world disagree, and ToolsDown if a server fails.
     """
     unknown = sorted(set(counts) - set(SPLITS))
     if unknown:
@@ -114,7 +114,7 @@ async def make_tasks(
             for index, draft in enumerate(drafts):
                 group.create_task(settle(index, draft))
     except ExceptionGroup as failures:
-        # The first says it: the others are the same world, or the same server, again.
+        # The first is enough: the others report the same world or the same server.
         raise failures.exceptions[0] from failures
     ordered = [outcomes[index] for index in range(len(drafts))]
     return Made(
@@ -125,7 +125,7 @@ async def make_tasks(
 
 
 async def _survey(lease: Lease) -> tuple[SlackChannel, ...]:
-    """The channels as a fresh episode sees them: tasks can only be about what is there."""
+    """Return the channels as a fresh episode sees them: tasks can ask only about these messages."""
     async with lease(["slack"], "survey") as toolbox:
         [listed] = await answers_to([ToolCall("list", "list_slack_channels", {})], toolbox)
         channels: list[SlackChannel] = []
@@ -137,7 +137,7 @@ async def _survey(lease: Lease) -> tuple[SlackChannel, ...]:
 
 
 def _texts(history: str) -> tuple[str, ...]:
-    """The messages; none of a history so long that it was cut, since no plan could read it either."""
+    """Return the messages, or none if the history was truncated: no plan could parse it either."""
     try:
         return tuple(row["text"] for row in json.loads(history))
     except json.JSONDecodeError:
@@ -151,8 +151,10 @@ def _drafts(
     seed: int,
     families: Mapping[str, Family],
 ) -> tuple[list[_Draft], dict[str, int]]:
-    """Draw cases until there are enough; each family and split has a chance of its own, so that asking for
-    more of one changes nothing in another."""
+    """Draw cases until there are enough, and count the missing ones by `family/split`.
+
+    Each family and split has its own random generator: a larger count of one does not change another.
+    """
     drafts: list[_Draft] = []
     short: dict[str, int] = {}
     for split in SPLITS:
@@ -217,7 +219,7 @@ def _fits(name: str, patterns: Sequence[str] | None) -> bool:
 
 
 async def _require_state(played: PlanRun, toolbox: Toolbox) -> None:
-    """What the truth says was changed is what the plan changed, and the server shows it."""
+    """Raise PlanFailed unless the plan changed exactly what the truth expects, and the server shows it."""
     made = changes(played, toolbox)
     expected = played.conclusion.writes
     if len(made) != len(expected) or not all(map(_is_expected, made, expected)):

@@ -11,23 +11,23 @@ from turnwise.types import DemoTurn, Fault, StateProbe, ToolCall, ToolResult
 
 
 class PlanFailed(Exception):
-    """The plan cannot be carried out as written, or its results do not say what it needs."""
+    """The plan cannot be executed as written, or its results lack what it reads from them."""
 
 
 class ToolsDown(Exception):
-    """A server failed: no plan's fault, and nothing is verified without it."""
+    """A server failed: the plan is not at fault, and nothing can be verified without the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """A plan carried out once, in one lease."""
+    """One execution of a plan, in one lease."""
 
     demonstration: tuple[DemoTurn, ...]
     conclusion: Conclusion
 
 
 async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
-    """Make the plan's calls, turn by turn, and draw the conclusion."""
+    """Make the plan's calls turn by turn, and derive the conclusion from the results."""
     turns: list[DemoTurn] = []
     results: list[Any] = []
     number = 0
@@ -38,7 +38,7 @@ async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
             calls.append(ToolCall(f"call_{number}", step.tool, _read(step.arguments, results)))
         answers = await answers_to(calls, toolbox)
         results.extend(_parsed(answer.content) for answer in answers)
-        # How long it took differs from run to run, and files must not.
+        # Durations and retries differ between runs; the task files must not.
         kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
         turns.append(DemoTurn("", tuple(calls), kept))
     conclusion = _read(case.conclude, results)
@@ -46,13 +46,13 @@ async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
 
 
 async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
-    """Whether the server says now what the probe waits for."""
+    """Return whether the server's current answer contains the text that the probe expects."""
     [answer] = await answers_to([ToolCall("probe", probe.tool, probe.arguments)], toolbox, may_fail=True)
     return not answer.is_error and probe.contains in answer.content
 
 
 def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:
-    """The calls of a plan that went to tools which may change something."""
+    """Return the plan's calls to tools that are not read-only."""
     writers = {tool.name for tool in toolbox.tools if not tool.is_read_only}
     return [call for turn in played.demonstration for call in turn.calls if call.name in writers]
 
@@ -60,7 +60,7 @@ def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:
 async def answers_to(
     calls: Sequence[ToolCall], toolbox: Toolbox, *, may_fail: bool = False
 ) -> list[ToolResult]:
-    """One turn's results; a server's failure is ToolsDown, a call's own is PlanFailed unless it may fail."""
+    """Return one turn's results; ToolsDown if a server fails, PlanFailed if a call does and may not."""
     answers = await toolbox.call(calls)
     for call, answer in zip(calls, answers, strict=True):
         if answer.fault is Fault.INFRA:
@@ -71,7 +71,7 @@ async def answers_to(
 
 
 def _read(function: Any, results: Sequence[Any]) -> Any:
-    """A plan's function over results; what it does not find there is the plan's failure."""
+    """Apply a plan's function to the results; PlanFailed if they lack what it reads."""
     try:
         return function(results)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

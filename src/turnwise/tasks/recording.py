@@ -10,12 +10,12 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _MARKUP = re.compile(r"<(think|tool_call)>.*?(?:</\1>|\Z)", re.DOTALL)
 _RESPONSE = re.compile(r"</?tool_response>|\AFunction result:")
 _FAILURE = re.compile(r"❌|error\b|'NoneType'", re.IGNORECASE)
-"""How the older servers' results begin where a call failed."""
+"""How results of the older servers begin if the call failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """One recorded call; `result` is what the server of that day returned."""
+    """One recorded call; `result` is what the server returned when it was recorded."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -25,7 +25,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One recorded episode: the calls of every turn, then the answer, empty if there was none."""
+    """One recorded episode: the calls of each turn, and the answer, empty if there was none."""
 
     turns: tuple[tuple[RecordedCall, ...], ...]
     answer: str
@@ -36,9 +36,9 @@ class Recording:
 
 
 def recording_of(row: Mapping[str, Any]) -> Recording | None:
-    """The conversation in `extra_info.original_conversation` or in `prompt`; None where no call was made."""
+    """Read `extra_info.original_conversation`, or else `prompt`; None if no call was made."""
     extra = row.get("extra_info")
-    if isinstance(extra, str):  # Parquet files hold it as JSON text
+    if isinstance(extra, str):  # some Parquet files store it as JSON text
         extra = _json(extra)
     original = extra.get("original_conversation") if isinstance(extra, Mapping) else None
     messages = original or row.get("prompt")
@@ -49,7 +49,7 @@ def recording_of(row: Mapping[str, Any]) -> Recording | None:
 
 
 def _first_exchange(messages: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
-    """What follows the first user message, up to the next one: later questions are other tasks."""
+    """Yield the messages between the first user message and the next: later questions are other tasks."""
     num_asked = 0
     for message in messages:
         if not isinstance(message, Mapping):
@@ -60,7 +60,7 @@ def _first_exchange(messages: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _read(messages: Iterator[Mapping[str, Any]]) -> Recording:
-    """Calls in a row are one turn, and results answer them in order; the last text is the answer."""
+    """Group consecutive calls into turns, pair them with results in order; the last text is the answer."""
     turns: list[list[RecordedCall]] = []
     num_answered = 0
     answer = ""
@@ -86,7 +86,7 @@ def _read(messages: Iterator[Mapping[str, Any]]) -> Recording:
 def _calls(message: Mapping[str, Any]) -> Iterator[RecordedCall]:
     content = message.get("content")
     content = content if isinstance(content, str) else ""
-    # Past the last closing tag no call ends. Left out, every opening is closed, and no search is in vain.
+    # Stop at the last closing tag: past it, each opening tag would make the regex scan to the end in vain.
     end = content.rfind("</tool_call>") + len("</tool_call>")
     found = [_json(text) for text in _CALL.findall(content, 0, end)]
     whole = _json(content)
@@ -104,7 +104,7 @@ def _calls(message: Mapping[str, Any]) -> Iterator[RecordedCall]:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """What an assistant message says, without its reasoning and its calls."""
+    """Return the text of an assistant message without its reasoning and its calls."""
     content = message.get("content")
     if not isinstance(content, str) or isinstance(_json(content), Mapping):
         return ""
@@ -112,7 +112,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _result(content: str) -> tuple[str, bool]:
-    """The text of a recorded result, and whether it reports a failure."""
+    """Return the text of a recorded result, and whether it reports a failure."""
     text = _RESPONSE.sub("", content).strip()
     parsed = _json(text)
     is_error = False

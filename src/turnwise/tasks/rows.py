@@ -24,7 +24,7 @@ _SHOWN_CHARS = 120
 
 
 class RowError(ValueError):
-    """What is wrong with a row: the field, and why, with the value."""
+    """A mistake in a row: the field, and a message that gives the reason and the value."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}" if field else message)
@@ -33,13 +33,13 @@ class RowError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value as an error prints it: quoted, and cut where it is long."""
+    """Return a value's repr for an error message, cut after 120 characters."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"
 
 
 class _Row(BaseModel):
-    # Strict: "3" is no number of turns, and 0 is no text; a file says what it means.
+    # Strict: "3" is not accepted as a number, nor 0 as text.
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -142,7 +142,7 @@ class _DemoTurnRow(_Row):
 
 
 def _messages(prompt: Any) -> Any:
-    """A prompt that is plain text is one message of the user's."""
+    """Turn a prompt that is plain text into one user message."""
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
 
 
@@ -178,7 +178,7 @@ class _TaskRow(_Row):
 
 
 def task_of(row: Mapping[str, Any]) -> Task:
-    """Check a row of our own schema; the first mistake is told."""
+    """Build a task from a row of our own schema; RowError reports the first mistake."""
     try:
         return _TaskRow.model_validate(dict(row)).build()
     except ValidationError as error:
@@ -189,7 +189,7 @@ def task_of(row: Mapping[str, Any]) -> Task:
 
 
 def row_of(task: Task) -> dict[str, Any]:
-    """A task as JSON values; `task_of` gives the equal task back. Parts that are empty are left out."""
+    """Return a task as JSON values, without empty fields; `task_of` restores an equal task."""
     row: dict[str, Any] = {
         "id": task.id,
         "family": task.family,
@@ -226,7 +226,7 @@ def _truth_row(truth: Truth) -> dict[str, Any]:
             "unit": answer.unit,
         }
     if truth.writes is not None:
-        # Kept when empty: () forbids every change, None asks nothing.
+        # Kept if empty: () forbids every change, None checks nothing.
         row["writes"] = [{"tool": write.tool, "arguments": dict(write.arguments)} for write in truth.writes]
     row["probes"] = [
         {"tool": probe.tool, "arguments": dict(probe.arguments), "contains": probe.contains}

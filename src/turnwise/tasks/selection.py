@@ -6,9 +6,9 @@ from turnwise.types import Task
 
 
 def across_families(tasks: Sequence[Task], most: int | None) -> tuple[Task, ...]:
-    """At most `most` tasks, taken from the families in turn and kept in the file's order; None: all.
+    """Return at most `most` tasks, taken from the families in turn and kept in file order; None means all.
 
-    A file is usually sorted by family: its first tasks would measure one family alone.
+    Files are usually sorted by family, so the first tasks alone would measure only one family.
     """
     if most is None or most >= len(tasks):
         return tuple(tasks)

@@ -10,7 +10,7 @@ WORLDS = (EMBEDDED_WORLD,)
 
 
 def live_conflicts(task: Task, live: Sequence[LiveServer]) -> Iterator[tuple[str, str]]:
-    """Why this task cannot be played with these live servers: a field and a sentence."""
+    """Yield each reason why this task cannot be played with these live servers, as (field, message)."""
     for server in live:
         if task.servers and server.name not in task.servers:
             continue
@@ -30,7 +30,7 @@ def live_conflicts(task: Task, live: Sequence[LiveServer]) -> Iterator[tuple[str
 
 
 def check_worlds(tasks: Iterable[Task], live: Sequence[LiveServer]) -> None:
-    """ValueError that names the first task that these live servers rule out, and how many there are."""
+    """Raise ValueError if live servers rule out a task; it names the first and counts the others."""
     found = [(task.id, message) for task in tasks for _, message in live_conflicts(task, live)]
     if found:
         (_, message), num_more = found[0], len({task_id for task_id, _ in found}) - 1
@@ -39,7 +39,7 @@ def check_worlds(tasks: Iterable[Task], live: Sequence[LiveServer]) -> None:
 
 
 def _needed_tools(task: Task) -> set[str]:
-    """The tools without which the task, or its demonstration, cannot succeed."""
+    """Return the tools without which the task or its demonstration cannot succeed."""
     truth = task.truth
     return {
         *truth.required_tools,

@@ -22,7 +22,7 @@ from turnwise.types import Answer, Difficulty
 
 
 def _window(material: Material, symbol: str, num_sessions: int) -> Sequence[BarFacts]:
-    """Some sessions in a row of the last year."""
+    """Return `num_sessions` consecutive bars, at random from the last 250."""
     bars = material.market.daily_bars(symbol)[-250:]
     start = int(material.chance.random() * (len(bars) - num_sessions + 1))
     return bars[start : start + num_sessions]
@@ -34,7 +34,7 @@ def _bars(symbol: str, window: Sequence[BarFacts]) -> PlanStep:
 
 
 def _number(results: Results, *, unit: str) -> Conclusion:
-    """What the last code printed, as the answer."""
+    """Return the number that the last call printed as the answer."""
     value = float(printed(results[-1]))
     return Conclusion(computed(value, unit=unit), plain(value))
 
@@ -224,7 +224,7 @@ REVENUE_PER_EMPLOYEE = Family(
 )
 
 _MIN_GROWTH_GAP = 0.5
-"""Points of growth that keep two companies apart however the growth is rounded."""
+"""Smallest difference, in percentage points, at which rounding cannot change which company grew faster."""
 
 
 def _growth(material: Material, symbol: str) -> float:

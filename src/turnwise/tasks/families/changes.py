@@ -30,7 +30,7 @@ _PRICE = r"\$([\d,]+\.\d{2})"
 
 
 def _read(channel: SlackChannel) -> tuple[tuple[PlanStep, ...], ...]:
-    """Find a channel's id, then its messages."""
+    """Return the turns that look up a channel's id and then read its messages."""
     return (
         (call("list_slack_channels"),),
         (
@@ -46,7 +46,7 @@ def _read(channel: SlackChannel) -> tuple[tuple[PlanStep, ...], ...]:
 
 
 def _latest_price(texts: list[str], symbol: str) -> str:
-    """The price in the first, so the newest, message that names the symbol and a price."""
+    """Return the price in the first (newest) message that names the symbol and a price."""
     for text in texts:
         if re.search(rf"\b{symbol}\b", text) and re.search(_PRICE, text):
             return found(_PRICE, text).replace(",", "")
@@ -54,7 +54,7 @@ def _latest_price(texts: list[str], symbol: str) -> str:
 
 
 def _mentions(material: Material) -> list[tuple[SlackChannel, str, float]]:
-    """Channel, symbol and latest price said there, for the companies of this split."""
+    """Return (channel, symbol, latest price named there) for the companies of this split."""
     own = {company.symbol for company in material.companies}
     latest: dict[tuple[str, str], tuple[SlackChannel, str, float]] = {}
     for channel in material.channels:
@@ -68,9 +68,10 @@ def _mentions(material: Material) -> list[tuple[SlackChannel, str, float]]:
 
 
 def posted(answer: Answer, text: str, channel: SlackChannel, message: str) -> Conclusion:
-    """The message posted once, and nothing else; the probe tells whether it is in the right channel.
+    """Return a conclusion that expects the message to be posted once, and no other change.
 
-    The channel is not among the expected arguments: a post by id and one by name are the same change.
+    The channel is checked by the probe. It is not an expected argument, because a post by id and one by name
+    are the same change.
     """
     write = ExpectedWrite("send_slack_message", {"message": message})
     history = {"channel_id": channel.id, "limit": 5}
@@ -172,7 +173,7 @@ def _store(material: Material) -> Case:
         return Conclusion(
             looked_up(value, unit="$"),
             plain(value),
-            # Not the data: 12.3, 12.30 and {"price": 12.3} all keep the value, and the probe reads it.
+            # `data` is left out: 12.3, 12.30 and {"price": 12.3} all store the value; the probe checks it.
             (ExpectedWrite("store_execution_result", {"context_key": key}),),
             (StateProbe("get_execution_context", {"context_key": key}, plain(value)),),
         )
@@ -263,7 +264,7 @@ REPORT_TO_CHANNEL = Family(
     name="report_to_channel",
     difficulty=Difficulty.HARD,
     servers=("fmp", "polygon", "python", "slack"),
-    # Not the change-percent tool: FMP's quote gives the same change, and the phrasings leave it open.
+    # Not the change-percent tool: FMP's quote has the same change, and most phrasings allow either.
     required_tools=("polygon_get_previous_close", "execute_python", "send_slack_message"),
     phrasings=(
         "Find the ticker of {name}. Take its previous close from Polygon and its percentage change from "

@@ -24,14 +24,14 @@ FIGURES = {
     "volume": ("volume", "volume", "shares"),
     "market cap": ("marketCap", "market_cap", "$"),
 }
-"""How a question says it: the key in FMP's quote, the attribute in the world, the unit."""
+"""Wording in a question → the key in FMP's quote, the attribute of `QuoteFacts`, the unit."""
 
 PRICES = ("latest price", "day high", "day low")
-"""The figures in dollars and cents: to be posted, kept, or subtracted from each other."""
+"""The figures in dollars and cents, which tasks also post, store or subtract from each other."""
 
 
 def figure_of(quote: Mapping[str, Any], what: str) -> Conclusion:
-    """The figure of a quote as the answer."""
+    """Return a figure of a quote as the answer."""
     key, _, unit = FIGURES[what]
     value = quote[key]
     return Conclusion(
@@ -72,7 +72,7 @@ QUOTE_FIGURE = Family(
 )
 
 BAR_KEYS = {"close": "c", "open": "o", "high": "h", "low": "l", "volume": "v"}
-"""How a question says it: the key in Polygon's bar."""
+"""Wording in a question → the key in Polygon's bar."""
 
 
 def _previous_bar(material: Material) -> Case:
@@ -149,11 +149,11 @@ PROFILE_FACTS = {
     "industry": ("industry", "industry", "Answer with the industry only, as FMP writes it."),
     "country": ("country", "country", "Answer with the country only."),
 }
-"""How a question says it: the key in FMP's profile, the attribute in the world, how to answer."""
+"""Wording in a question → the key in FMP's profile, the attribute of `CompanyFacts`, how to answer."""
 
 
 def fact_of(profile: Mapping[str, Any], what: str) -> Conclusion:
-    """The fact of a profile as the answer."""
+    """Return a fact of a profile as the answer."""
     value = profile[PROFILE_FACTS[what][0]]
     return Conclusion(Answer(value), value)
 

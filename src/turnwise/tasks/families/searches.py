@@ -30,12 +30,12 @@ TICKER_ONLY = "Answer with the ticker only."
 
 
 def search(name: str) -> PlanStep:
-    """Find a company's ticker by its name."""
+    """Return the step that searches for a company's ticker by its name."""
     return call("fmp_search_ticker", query=name)
 
 
 def symbol_in(rows: Any, name: str) -> str:
-    """The ticker that a search found for exactly this name."""
+    """Return the ticker of the search result with exactly this name."""
     symbol: str = row_where(rows, "name", name)["symbol"]
     return symbol
 
