@@ -123,7 +123,7 @@ class Scheduler:
         self.counts.most_cached = max(self.counts.most_cached, self.num_cached)
         return self._take(logits) if self._running else []
 
-    # --- coming in ---------------------------------------------------------------------------------------
+    # --- admission ---------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
         while self._waiting and len(self._prefilling) + len(self._running) < self._max_batch:
@@ -198,7 +198,7 @@ class Scheduler:
             self._tree.shrink(self._cache_tokens - max(num_rows, self._rows.num_rows) * length)
             self._rows.reserve(num_rows, length, num_used=used)
 
-    # --- one pass ----------------------------------------------------------------------------------------
+    # --- forward pass ------------------------------------------------------------------------------------
 
     def _next_chunks(self) -> list[Chunk]:
         """The next uncomputed tokens of each prompt, oldest request first, up to `prefill_chunk` in all."""
@@ -274,7 +274,7 @@ class Scheduler:
             index = None if is_all else torch.tensor(tokens_seen, device=self._device)
             yield CacheSegment(node.kv[:, :, :, : node.num_computed], index)
 
-    # --- going out ---------------------------------------------------------------------------------------
+    # --- completion --------------------------------------------------------------------------------------
 
     def _take(self, logits: torch.Tensor) -> list[Outcome]:
         """Sample one token per row; remove finished rows and return their outcomes."""

@@ -248,7 +248,7 @@ class VllmEngine:
         [found] = await unless_dead(standing.llm, standing.llm.collective_rpc("held_bytes"))
         return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
 
-    # --- life --------------------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------------
 
     def begin_start(self) -> None:
         """Start vLLM in the background; otherwise the first request or publication starts it."""
