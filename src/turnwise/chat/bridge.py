@@ -8,7 +8,7 @@ from turnwise.chat.templates import PROBE_TOOL, QUESTION, NoGlue, Wire, speech, 
 
 
 class Bridge:
-    """One model family's renderer, its extension contract checked on every turn."""
+    """One model family's renderer; every extension is checked to leave the old ids unchanged."""
 
     def __init__(self, tokenizer: Any, renderer: Any) -> None:
         self._tokenizer = tokenizer
@@ -25,7 +25,7 @@ class Bridge:
 
     @cached_property
     def end_id(self) -> int:
-        """The token that ends an assistant's turn; a renderer may stop on others too."""
+        """The token that ends an assistant's turn; a renderer may have more stop tokens."""
         ids = self.renderer.render_ids([_question(), speech()])
         ends = [token for token in ids if token in self.stop_ids]
         if not ends:
@@ -42,19 +42,19 @@ class Bridge:
         return list(prompt[len(self.renderer.render_ids([_question()])) :])
 
     def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> list[int]:
-        """The renderer's own bridge; where it declines this turn, its glue after a plain one."""
+        """Return the renderer's own extension, or its glue after a plain turn if it declines this one."""
         messages = tool_messages(observations)
         split = self._turn_start(ids)
         extended = self._bridge(ids[:split], ids[split:], messages)
         if extended is not None:
             return extended
-        # It declines a turn that ended inside a thought, among others; what follows a turn is still the same.
+        # It declines, for example, a turn that ended inside a thought; what follows a turn is still the same.
         return [*([] if ids[-1] in self.stop_ids else [self.end_id]), *self._plain_glue(messages)]
 
     def _bridge(
         self, prompt: Sequence[int], completion: Sequence[int], messages: Sequence[Wire]
     ) -> list[int] | None:
-        """Only the new ids, and only if all the old ones stand before them untouched."""
+        """Return only the new ids; None if the renderer declines or changes the old ids."""
         bridged = self.renderer.bridge_to_next_turn(list(prompt), list(completion), list(messages))
         if bridged is None:
             return None
@@ -74,7 +74,7 @@ class Bridge:
         raise NoGlue("the renderer gives no extension after a turn that ended")
 
     def _turn_start(self, ids: Sequence[int]) -> int:
-        """Where the last turn's sampled part begins: behind the last thing that opens a turn."""
+        """The index at which the last turn's sampled part begins: after the last turn opening."""
         opening = self._opening_ids
         for start in range(len(ids) - len(opening), 0, -1):
             if list(ids[start : start + len(opening)]) == opening:
@@ -82,7 +82,7 @@ class Bridge:
         return max(len(ids) - 1, 1)
 
     def check(self) -> list[str]:
-        """Raises NoGlue unless turns that ended and turns that were cut off can both be extended exactly."""
+        """Raise NoGlue unless both finished and cut-off turns can be extended exactly; there are no notes."""
         prompt = self.open([_question()], [PROBE_TOOL])
         words = self._tokenizer.encode("Some words", add_special_tokens=False)
         one = [("probetool", "Answeranchor")]

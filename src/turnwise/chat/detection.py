@@ -28,9 +28,9 @@ _QWEN3_TOKENS = (
 def open_chat(
     tokenizer: Any, *, system_prompt: str = "", enable_thinking: bool = False, renderer: str = "auto"
 ) -> RenderedChat:
-    """The chat for this tokenizer; ValueError where no exact one exists.
+    """Return the chat for this tokenizer; ValueError if no exact one exists.
 
-    `renderer` names one of the `renderers` library, or `default` for the tokenizer's own template.
+    `renderer`: a name in the `renderers` library, `default` for the tokenizer's own template, or `auto`.
     """
     guard = TextGuard(tokenizer, hermes.TAGS)
     name = _renderer_name(tokenizer, enable_thinking) if renderer == "auto" else renderer
@@ -56,13 +56,13 @@ def _renderer_name(tokenizer: Any, enable_thinking: bool) -> str:
 
 
 def _is_qwen3(tokenizer: Any, enable_thinking: bool) -> bool:
-    """Known by its tokens and by what its template writes, for a copy may have any name."""
+    """Recognise Qwen 3 by its tokens and by what its template writes: a copy may have any name."""
     added = tokenizer.get_added_vocab()
     if not all(token in added for token in _QWEN3_TOKENS):
         return False
     if not tokenizer.chat_template:
         return True
-    # Qwen 3.5 has the same tokens and writes calls another way.
+    # Qwen 3.5 has the same tokens but another call format.
     template = Template(
         tokenizer, TextGuard(tokenizer), {"enable_thinking": enable_thinking}, is_folded=False
     )
@@ -97,7 +97,7 @@ def _hermes_reader(tokenizer: Any, form: Form) -> Reader:
 
 
 def _is_hermes(calling: str) -> bool:
-    """Whether the call in this rendered conversation is one that the Hermes reader gives back."""
+    """Whether the Hermes parser reads the probe call back from this rendered conversation."""
     _, tag, after = calling.rpartition("<tool_call>")
     if not tag:
         return False
@@ -130,7 +130,7 @@ def _templated(tokenizer: Any, guard: TextGuard, enable_thinking: bool) -> tuple
 
 
 def _native(tokenizer: Any, template: Template, options: dict[str, Any]) -> tuple[Form, Reader, list[str]]:
-    """The template's own way with tools; raises NoGlue with the reason if it has none that can be used."""
+    """Use the template's own tool format; raises NoGlue with the reason if it has no usable one."""
     if not template.shows_tools:
         raise NoGlue("the chat template ignores tools")
     notes = template.check()
@@ -146,7 +146,7 @@ def _native(tokenizer: Any, template: Template, options: dict[str, Any]) -> tupl
 
 
 def _library_reader(tokenizer: Any, name: str, options: dict[str, Any]) -> Reader | None:
-    """A parser whose tags this tokenizer does not have cannot be made."""
+    """Return the library's parser `name`, or None if the tokenizer lacks its tags."""
     try:
         return LibraryReader(library.default_renderer(tokenizer, options, tool_parser=name))
     except (ValueError, AssertionError, KeyError):

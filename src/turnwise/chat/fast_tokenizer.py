@@ -4,10 +4,10 @@ from typing import Any
 
 
 class FastTokenizer:
-    """A tokenizer as hand-written renderers use it, its ids straight from the Rust library.
+    """A tokenizer for hand-written renderers that encodes directly with the Rust library.
 
-    It gives no offsets: asked for them, a renderer says of each token whose text it was, which nobody reads,
-    and takes most of its time for that. All but encoding is the tokenizer's own.
+    It gives no offsets. With them a renderer attributes each token to a message, which nothing reads and
+    which takes most of its time. Everything but encoding is delegated to the tokenizer.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -20,7 +20,7 @@ class FastTokenizer:
         return getattr(self._tokenizer, name)
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        if self._backend.truncation is not None:  # left by who last called the tokenizer itself
+        if self._backend.truncation is not None:  # set by an earlier call of the tokenizer itself
             self._backend.no_truncation()
         if self._backend.padding is not None:
             self._backend.no_padding()
@@ -29,7 +29,7 @@ class FastTokenizer:
 
 
 def fast_tokenizer(tokenizer: Any) -> Any:
-    """The tokenizer itself where it has no Rust library behind it."""
+    """Wrap the tokenizer, or return it unchanged if it has no Rust backend."""
     return (
         FastTokenizer(tokenizer) if getattr(tokenizer, "backend_tokenizer", None) is not None else tokenizer
     )

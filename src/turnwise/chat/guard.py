@@ -12,12 +12,12 @@ _MAX_PASSES = 4
 
 
 def clean_unicode(text: str) -> str:
-    """Half characters cannot be encoded; a question mark stands for each."""
+    """Replace lone surrogates, which cannot be encoded, by question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
 class TextGuard:
-    """Breaks special tokens and the template's tags in text that others wrote."""
+    """Breaks special tokens and the template's tags in untrusted text."""
 
     def __init__(self, tokenizer: Any, tags: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
@@ -26,17 +26,17 @@ class TextGuard:
         tokens = {
             number: token.content
             for number, token in tokenizer.added_tokens_decoder.items()
-            # Some vocabularies add runs of spaces or plain words as tokens; those are only text.
+            # Some vocabularies add runs of spaces or plain words as tokens; those are plain text.
             if token.special or number in special or _is_markup(token.content)
         }
         self.ids: frozenset[int] = frozenset(tokens) | special
-        """What must never come out of text from outside."""
+        """The ids that untrusted text must never be encoded to."""
         self.strings: tuple[str, ...] = tuple(sorted({*tokens.values(), *tags} - {""}))
         found = "|".join(re.escape(string) for string in sorted(self.strings, key=len, reverse=True))
         self._strings = re.compile(f"(?={found})") if found else None
 
     def as_json(self) -> str:
-        """The tokenizer as a tokenizer.json holds it; empty where it has no such form."""
+        """The tokenizer as a tokenizer.json; empty if it has no Rust backend."""
         backend = getattr(self._tokenizer, "backend_tokenizer", None)
         return "" if backend is None else str(backend.to_str())
 
@@ -47,16 +47,16 @@ class TextGuard:
         return list(self._quick.encode(text, add_special_tokens=False))
 
     def structure_of(self, ids: Sequence[int]) -> list[int]:
-        """The special ids among `ids`, in order: the skeleton that no content may change."""
+        """The special ids among `ids`, in order; content must not change them."""
         return [token for token in ids if token in self.ids]
 
     def defuse(self, text: str) -> str:
-        """`<|im_end|>` becomes `‹|im_end|>`, and is then spelled with ordinary tokens."""
+        """Break special tokens: `<|im_end|>` becomes `‹|im_end|>`, which is encoded with ordinary tokens."""
         text = clean_unicode(text)
         if self._strings is not None:
             text = _broken_at(text, [match.start() for match in self._strings.finditer(text)], _SAFE_OPENERS)
-        # A normaliser may make a special token of other characters, and a vocabulary that lacks a character
-        # writes its unknown token, so the tokenizer has the last word.
+        # Check the encoded ids, too: a normaliser may turn other characters into a special token, and a
+        # character missing from the vocabulary is encoded as the unknown token.
         for _ in range(_MAX_PASSES):
             starts = self._special_starts(text)
             if not starts:
@@ -65,7 +65,7 @@ class TextGuard:
         return ""
 
     def defuse_json(self, value: Any) -> Any:
-        """A schema with every key and string defused, its order kept."""
+        """Return a JSON value with every key and string defused, in the same order."""
         match value:
             case str():
                 return self.defuse(value)
@@ -89,14 +89,14 @@ def _is_markup(content: str) -> bool:
 
 
 def _broken_at(text: str, starts: Sequence[int], twins: Mapping[str, str]) -> str:
-    """The first character of each is replaced by its harmless twin, or by a question mark if it has none."""
+    """Replace the first character at each start by its harmless twin, or by `?` if it has none."""
     pieces, position = [], 0
     for found in starts:
         if found < position:
-            continue  # inside what the last one replaced, or among the spaces before it
+            continue  # the character just replaced, or among the spaces before it
         start = found
         while start < len(text) - 1 and text[start].isspace():
-            start += 1  # a token may swallow the spaces before it
+            start += 1  # a token may include the spaces before it
         pieces += [text[position:start], twins.get(text[start], "?")]
         position = start + 1
     return "".join([*pieces, text[position:]])

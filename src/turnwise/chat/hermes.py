@@ -2,7 +2,7 @@
 
     <think>thought</think> text <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>
 
-A call is read by JSON's own grammar from its opening tag on, so a tag inside a JSON string is only text.
+A call is parsed as JSON from its opening tag on, so a tag inside a JSON string is plain text.
 """
 
 import json
@@ -23,22 +23,22 @@ TAGS = (
     "<think>",
     "</think>",
 )
-"""The form's structure: no message, schema or tool output may contain one of these."""
+"""The format's tags: no message, schema or tool output may contain one."""
 
 MAX_DEPTH = 64
-"""Of nesting inside a call: far below Python's recursion limit, so the verdict never depends on the stack."""
+"""Nesting levels in a call: far below Python's recursion limit, so results never depend on the stack."""
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MARKERS = re.compile(r"</?(?:tool_call|tool_response|think)>")
 _TAG_OPENER, _ESCAPED = re.compile(r"<(?=[^\s=\d])"), r"\\u003c"
 _SPACE = re.compile(r"[ \t\r\n]*")
-# Up to the first `<` outside a string, where a JSON value must have ended. Outside a string no backslash is
-# JSON either; stopping there keeps all attempts on one text together linear.
+# Matches up to the first `<` outside a string, where a JSON value must have ended. A backslash outside a
+# string is not JSON either; stopping there keeps the total time of all attempts on one text linear.
 _JSON_RUN = re.compile(r'(?:[^"<\\]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
 
 
 class Malformed(Exception):
-    """A turn that is neither calls nor an answer."""
+    """The turn is neither valid calls nor an answer."""
 
     def __init__(self, kind: FormatErrorKind, message: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ _NO_CLOSING = FormatError(FormatErrorKind.UNCLOSED, f"{_OPEN} was not closed wit
 
 
 def read_turn(text: str, *, starts_in_thought: bool = False, is_cut: bool = False) -> Parsed:
-    """One turn as structure. One malformed call makes the turn an error, so that nothing is executed."""
+    """Parse one turn. One malformed call makes the whole turn an error, so that nothing is executed."""
     turn = _Turn(text)
     error: FormatError | None = None
     try:
@@ -83,7 +83,7 @@ def read_turn(text: str, *, starts_in_thought: bool = False, is_cut: bool = Fals
 
 
 class _Turn:
-    """A walk over the text from marker to marker."""
+    """The state of a scan over the text, from marker to marker."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class _Turn:
             case "<think>":
                 after = self._think(after)
             case "</think>":
-                # The opening tag may have been part of a prompt or left out: all so far was the thought.
+                # The opening tag may be in the prompt or missing: everything so far was the thought.
                 self.thoughts.append("".join(self.said))
                 self.has_draft = self.has_draft or bool(self.calls)
                 self.said, self.calls = [], []
@@ -136,7 +136,7 @@ class _Turn:
 
 
 def _holds_call(thought: str) -> bool:
-    """Whether a whole, valid call stands in a thought; a mere mention of the tag does not count."""
+    """Whether a thought contains a complete, valid call; a mere mention of the tag does not count."""
     for opening in re.finditer(_OPEN, thought):
         run = _JSON_RUN.match(thought, opening.end())
         assert run is not None, "it also matches nothing"
@@ -151,7 +151,7 @@ def _holds_call(thought: str) -> bool:
 
 
 def take_call(text: str, start: int) -> tuple[str, dict[str, Any], int]:
-    """Name, arguments and end of the call whose opening tag ends at `start`; raises Malformed."""
+    """Return name, arguments and end of the call whose opening tag ends at `start`; raises Malformed."""
     try:
         value, end = _DECODER.raw_decode(text, _skip_space(text, start))
     except (ValueError, RecursionError) as problem:
@@ -169,7 +169,7 @@ def take_call(text: str, start: int) -> tuple[str, dict[str, Any], int]:
 
 
 def check_call(value: Any) -> tuple[str, dict[str, Any]]:
-    """A decoded call's name and arguments, strictly: no key is guessed at, and none is dropped."""
+    """Return a decoded call's name and arguments; raises Malformed. No key is guessed or ignored."""
     if not isinstance(value, dict):
         raise Malformed(FormatErrorKind.BAD_CALL, 'A call is an object with "name" and "arguments".')
     name = value.get("name")
@@ -188,7 +188,7 @@ def check_call(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def check_value(value: Any) -> None:
-    """Refuse what later stages could not write down again: half characters, infinities, endless nesting."""
+    """Refuse what later stages cannot serialise: lone surrogates, infinities, nesting beyond MAX_DEPTH."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         if not level:
@@ -246,18 +246,18 @@ def _reason(problem: ValueError | RecursionError) -> str:
 
 
 def write_turn(text: str, calls: Sequence[ToolCall], *, is_ascii: bool = False) -> str:
-    """What a model would say to make these calls; reading it gives the same name and arguments."""
+    """Write the turn that makes these calls; parsing it returns the same names and arguments."""
     return "\n".join([*([text] if text else []), *(write_call(call, is_ascii=is_ascii) for call in calls)])
 
 
 def write_call(call: ToolCall, *, is_ascii: bool = False) -> str:
     body = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=is_ascii)
-    # A special token's text inside an argument would become that token; JSON can spell it without one.
+    # A special token's text inside an argument would be encoded as that token, so its `<` is escaped.
     return f"{_OPEN}\n{_TAG_OPENER.sub(_ESCAPED, body)}\n{_CLOSE}"
 
 
 def write_tools(tools: Sequence[dict[str, Any]]) -> str:
-    """The part of a system prompt that offers tools to a model whose own template knows of none."""
+    """The part of a system prompt that offers tools to a model whose template does not support them."""
     schemas = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
     return (
         "# Tools\n\nYou can call these functions. Each line between <tools> and </tools> describes one:\n"

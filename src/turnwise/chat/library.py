@@ -17,19 +17,19 @@ from renderers.parsers import TOOL_PARSERS  # type: ignore[import-untyped]
 from turnwise.chat.fast_tokenizer import fast_tokenizer
 
 _FIRST_LINE_CHARS = 200
-"""Of a call in DeepSeek's form: `function`, a separator and the tool's name."""
+"""Limit for the first line of a call in DeepSeek's format: `function`, a separator and the tool's name."""
 
 __all__ = ["TOOL_PARSERS", "ToolCallParseStatus", "load_tokenizer"]
 
 
 def renderer_for(model: str) -> str | None:
-    """The renderer written for this model, by its exact name on the hub."""
+    """The name of the renderer for this exact hub name; None if there is none."""
     name = MODEL_RENDERER_MAP.get(model)
     return None if name is None else str(name)
 
 
 def make_renderer(tokenizer: Any, name: str, *, enable_thinking: bool) -> Any:
-    """A hand-written renderer; `enable_thinking` is passed to those that know the switch."""
+    """Create a hand-written renderer; `enable_thinking` is passed if it has that option."""
     try:
         config_class: Any = _config_class_for(name)
     except (KeyError, ValueError) as problem:
@@ -39,12 +39,12 @@ def make_renderer(tokenizer: Any, name: str, *, enable_thinking: bool) -> Any:
     switch = {"enable_thinking": enable_thinking} if has_switch else {}
     try:
         return create_renderer(fast_tokenizer(tokenizer), config_class(**switch))
-    except AssertionError as problem:  # so it says that a token is missing
+    except AssertionError as problem:  # raised by the library if a token is missing
         raise ValueError(f"renderer {name!r}: {problem}") from problem
 
 
 def default_renderer(tokenizer: Any, options: Mapping[str, Any], *, tool_parser: str | None = None) -> Any:
-    """The one that goes through the tokenizer's own template, which gets the options."""
+    """Create the renderer that applies the tokenizer's own template with these options."""
     renderer = DefaultRenderer(tokenizer, DefaultRendererConfig(tool_parser=tool_parser, **options))
     if tool_parser == "deepseek-v3":
         renderer._tool_parser = _ShortFirstLines(renderer._tool_parser, tokenizer)
@@ -52,7 +52,7 @@ def default_renderer(tokenizer: Any, options: Mapping[str, Any], *, tool_parser:
 
 
 class _ShortFirstLines:
-    """Refuses calls whose first line is long, where the library's pattern for the name takes cubic time."""
+    """Refuses calls with a long first line, on which the library's regex for the name takes cubic time."""
 
     def __init__(self, parser: Any, tokenizer: Any) -> None:
         self._parser, self._tokenizer = parser, tokenizer
@@ -61,7 +61,7 @@ class _ShortFirstLines:
     def extract(self, ids: list[int]) -> Any:
         for place, token in enumerate(ids):
             if token == self._opening:
-                # a token spells at least a character, but for pieces of one
+                # 4: a character takes at most four tokens, its UTF-8 bytes
                 block = self._tokenizer.decode(ids[place + 1 : place + 1 + 4 * _FIRST_LINE_CHARS])
                 if len(block.partition("\n")[0]) > _FIRST_LINE_CHARS:
                     raise ValueError(f"a call's first line has more than {_FIRST_LINE_CHARS} characters")

@@ -9,11 +9,11 @@ from turnwise.chat.templates import Wire
 from turnwise.types import FormatError, FormatErrorKind, Parsed, ToolCall
 
 _TAIL_TOKENS = 16
-"""Enough of a prompt's end to see whether it opened a thought: `<think>` spelled out, and white space."""
+"""Enough of a prompt's end to find an open `<think>`, even in several tokens and before white space."""
 
 
 class Reader(Protocol):
-    """Never raises, never invents a call. The tools are for forms that do not quote strings."""
+    """Parses a turn. Never raises, never invents a call. `tools` is for formats that do not quote strings."""
 
     def read(
         self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
@@ -21,12 +21,12 @@ class Reader(Protocol):
 
 
 class HermesReader:
-    """Reads decoded text, so it does not matter into which tokens the tags and the JSON were split."""
+    """Parses decoded text, so it does not matter how tags and JSON were split into tokens."""
 
     def __init__(self, tokenizer: Any, opener_ids: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self._opener_ids = opener_ids
-        """The tokens that open a turn: a model that writes one writes someone else's turn."""
+        """The tokens that open a turn: a model that samples one is faking someone else's turn."""
 
     def read(
         self, ids: Sequence[int], prompt_ids: Sequence[int], tools: Sequence[Wire], *, is_cut: bool
@@ -40,7 +40,7 @@ class HermesReader:
 
 
 class LibraryReader:
-    """Reads with a renderer's own parser, for forms other than Hermes."""
+    """Parses with a renderer's own parser, for formats other than Hermes."""
 
     def __init__(self, renderer: Any) -> None:
         self._renderer = renderer
@@ -53,7 +53,7 @@ class LibraryReader:
                 list(ids), tools=list(tools) or None, prompt_ids=list(prompt_ids)
             )
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as problem:
-            # Hostile text in a parser of others: whatever it stumbled over is no call.
+            # A third-party parser may raise any of these on hostile text; then there is no call.
             kind = type(problem).__name__
             return Parsed(
                 error=FormatError(FormatErrorKind.BAD_JSON, f"The message could not be read ({kind}).")
@@ -79,7 +79,7 @@ _KINDS = {
 
 
 def _checked(number: int, call: Any) -> ToolCall:
-    # A form that does not quote strings calls them bad JSON; the toolbox holds them against the schema.
+    # In a format without quotes, strings have status INVALID_JSON; the toolbox checks them by the schema.
     is_unquoted = call.status == ToolCallParseStatus.INVALID_JSON and isinstance(call.arguments, dict)
     if call.status in _KINDS and not (is_unquoted and call.name):
         raise hermes.Malformed(*_KINDS[call.status])
@@ -98,5 +98,5 @@ def _verdict(found: Any, calls: Sequence[ToolCall]) -> FormatError | None:
 
 
 def decode(tokenizer: Any, ids: Sequence[int]) -> str:
-    """Exactly what the ids spell; ids past the vocabulary (a padded embedding's) spell nothing."""
+    """The exact text of the ids; ids beyond the vocabulary (of a padded embedding) decode to nothing."""
     return str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))

@@ -14,13 +14,13 @@ from turnwise.types import Message, Parsed, Tool, ToolCall
 _UNSHOWN = "[not shown: this text cannot be written safely for this model]"
 _ROLES = ("system", "user", "assistant")
 _NUM_KEPT = 128
-"""Openings: every member of a group begins alike, and schemas are most of what there is to tokenize."""
+"""Entries per cache. A group's members share one opening, and tool schemas are the largest part of it."""
 _TAIL = 512
-"""Tokens among which it shows how a turn ended: in a thought, in a call, with its end."""
+"""Last tokens that show how a turn ended: in a thought, in a call, or with its end token."""
 
 
 class Form(Protocol):
-    """How one model writes a conversation; what it is given has been made safe."""
+    """How one model writes a conversation. Its inputs are already defused."""
 
     @property
     def stop_ids(self) -> frozenset[int]: ...
@@ -37,7 +37,7 @@ class Form(Protocol):
 
 
 class RenderedChat:
-    """The Chat of protocols.py. Made by `open_chat`; of episodes it keeps schemas and the last openings."""
+    """The Chat of protocols.py, made by `open_chat`. It caches tool schemas and recent openings."""
 
     def __init__(
         self, form: Form, reader: Reader, guard: TextGuard, *, system_prompt: str, notes: Sequence[str]
@@ -50,7 +50,7 @@ class RenderedChat:
         self._skeletons: dict[Hashable, list[int]] = {}
         self._openings: dict[Hashable, tuple[int, ...]] = {}
         self.notes = tuple(notes)
-        """What was found out about the template and decided, one sentence each."""
+        """Findings about the template and how it is used, one sentence each."""
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -58,23 +58,23 @@ class RenderedChat:
 
     @property
     def special_tokens(self) -> tuple[str, ...]:
-        """What tool output must not contain; for the Pool, which can defuse it before it is recorded."""
+        """Strings that tool output must not contain; the Pool can defuse them before it is recorded."""
         return self._guard.strings
 
     @property
     def tokenizer_json(self) -> str:
-        """For whoever reads the token ids later, where this model may not be; empty where there is none."""
+        """The tokenizer.json, to decode recorded ids later without the model; empty if there is none."""
         return self._guard.as_json()
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Exactly what the ids spell, special tokens included."""
+        """The exact text of the ids, special tokens included."""
         return self._guard.decode(ids)
 
     def count_tokens(self, text: str) -> int:
         return len(self._guard.encode(clean_unicode(text)))
 
     def open(self, messages: Sequence[Message], tools: Sequence[Tool]) -> tuple[int, ...]:
-        """The system prompt, the tools and the task's messages, up to where the model speaks."""
+        """The first prompt: system prompt, tools and task messages, up to the start of the model's turn."""
         if not messages or messages[-1].role == "assistant":
             raise ValueError("prompt: must end with a message to the model")
         if unknown := [message.role for message in messages if message.role not in _ROLES]:
@@ -92,7 +92,7 @@ class RenderedChat:
         return self._openings[asked]
 
     def extend(self, ids: Sequence[int], observations: Sequence[tuple[str, str]]) -> tuple[int, ...]:
-        """The new ids only: `ids` are the beginning of the next prompt exactly as they are."""
+        """Return only the new ids; the next prompt begins with `ids`, unchanged."""
         if not ids or not observations:
             raise ValueError("extend: needs the ids so far and at least one observation")
         names = [self._guard.defuse(name) for name, _ in observations]
@@ -103,12 +103,12 @@ class RenderedChat:
         )
 
     def follow(self, ids: Sequence[int], text: str) -> tuple[int, ...]:
-        """What comes after the model's turn when a person goes on: the new ids only, as with `extend`."""
+        """Return only the new ids, as `extend` does, for a user message after the model's turn."""
         ended = () if ids[-1] in self.stop_ids else (self._form.end_id,)
         return (*ended, *self._guarded(lambda contents: self._follow_up(contents[0]), [text]))
 
     def _follow_up(self, text: str) -> list[int]:
-        """Cut out of a made-up conversation: what stands behind the end of the model's turn there."""
+        """Render a made-up conversation and return what follows the end of the model's turn in it."""
         asked: Wire = {"role": "user", "content": QUESTION}
         # a template may write the end-of-turn token after other messages too
         num_before = self._form.open([asked], ()).count(self._form.end_id)
@@ -117,16 +117,16 @@ class RenderedChat:
         return ids[ends[num_before] + 1 :]
 
     def parse(self, completion_ids: Sequence[int], prompt_ids: Sequence[int], *, is_cut: bool) -> Parsed:
-        """Calls, or an answer, or what was wrong; call ids count from `call_0` within the turn."""
+        """Return calls, an answer, or a format error; call ids count from `call_0` within the turn."""
         end = next((at for at, token in enumerate(completion_ids) if token in self.stop_ids), None)
         tools = [offer.wire for offer in self._offers.values()]
         return self._reader.read(completion_ids[:end], prompt_ids, tools, is_cut=is_cut)
 
     def say(self, text: str, calls: Sequence[ToolCall] = ()) -> tuple[int, ...]:
-        """A completion that says this and makes these calls, for demonstrations and scripts."""
+        """Return the ids of a completion with this text and these calls, for demonstrations and scripts."""
         safe = self._guard.defuse(text)
         parsed = Parsed()
-        # Some vocabularies lack characters, some normalise them; escaped, any text can be written.
+        # Some vocabularies lack or normalise characters; with ASCII escapes, any arguments can be written.
         for is_ascii in (False, True):
             words = hermes.write_turn(safe, calls, is_ascii=is_ascii)
             ids = (*self._guard.encode(words), self._form.end_id)
@@ -136,11 +136,11 @@ class RenderedChat:
         raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
 
     def offers(self, tools: Sequence[Tool]) -> list[Wire]:
-        """Tools as the model is shown them."""
+        """The tools as they are shown to the model."""
         return [self._offer(tool).wire for tool in tools]
 
     def _offer(self, tool: Tool) -> "_Offer":
-        """OpenAI's function form, in a fixed order, the schema in its server's; made safe once."""
+        """The tool in OpenAI's function format, defused once. The schema's keys keep their server's order."""
         function = {
             "name": tool.name,
             "description": tool.description,
@@ -154,7 +154,7 @@ class RenderedChat:
         return self._offers[text]
 
     def _with_system_prompt(self, messages: Sequence[Message], contents: Sequence[str]) -> list[Wire]:
-        """One system message at most, ours first: many templates take no second one."""
+        """Put our system prompt first, merged with the task's: many templates accept one system message."""
         wires: list[Wire] = [
             {"role": message.role, "content": content}
             for message, content in zip(messages, contents, strict=True)
@@ -168,10 +168,10 @@ class RenderedChat:
     def _guarded(
         self, render: Callable[[Sequence[str]], list[int]], contents: Sequence[str], *, key: Hashable = None
     ) -> tuple[int, ...]:
-        """Render what others wrote; the special ids are those of harmless contents, or it is not shown.
+        """Render untrusted contents; show a placeholder if they change the special ids of the prompt.
 
-        Defusing does this by itself; the comparison holds for templates and tokenizers yet unknown. A key
-        stands for everything but the contents, as far as can be told: what was harmless with it once is.
+        Defusing should be enough; the comparison with harmless contents covers unknown templates and
+        tokenizers. `key` identifies everything but the contents: the harmless special ids are cached by it.
         """
         ids = render([self._guard.defuse(content) for content in contents])
         structure = self._guard.structure_of(ids)
@@ -188,14 +188,14 @@ class RenderedChat:
 
 
 def _make_room(kept: dict[Any, Any]) -> None:
-    """By what was there longest."""
+    """Remove the oldest entry of a full cache."""
     if len(kept) >= _NUM_KEPT:
         del kept[next(iter(kept))]
 
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """A tool as it is shown, and a short name for it."""
+    """A tool as it is shown to the model, and its number, which stands for it in cache keys."""
 
     number: int
     wire: Wire

@@ -18,7 +18,7 @@ from turnwise.chat import hermes, library
 from turnwise.chat.guard import TextGuard
 
 Wire = dict[str, Any]
-"""A message in the OpenAI form that templates and renderers take."""
+"""A message or tool in OpenAI's format, as templates and renderers take it."""
 
 QUESTION, SPEECH, RESULT = "Questionanchor", "Speechanchor", "Resultanchor"
 PROBE_TOOL: Wire = {
@@ -33,11 +33,11 @@ PROBE_CALL = ("probetool", {"city": "Oslo"})
 
 
 class NoGlue(ValueError):
-    """A template that gives no exact extension, and why."""
+    """The template gives no exact extension; the message says why."""
 
 
 def call_ids(num_calls: int) -> list[str]:
-    return [f"call{number:05d}" for number in range(num_calls)]  # nine characters: Mistral insists
+    return [f"call{number:05d}" for number in range(num_calls)]  # Mistral requires nine characters
 
 
 def speech(num_calls: int = 0, text: str = SPEECH) -> Wire:
@@ -50,7 +50,7 @@ def speech(num_calls: int = 0, text: str = SPEECH) -> Wire:
 
 
 def tool_messages(observations: Sequence[tuple[str, str]]) -> list[Wire]:
-    """A corrective note has no tool's name; it goes the same way, so that no new user query begins."""
+    """Observations as tool messages; a corrective note is one too, so that no new user query begins."""
     return [
         {"role": "tool", "name": name or "note", "tool_call_id": number, "content": content}
         for (name, content), number in zip(observations, call_ids(len(observations)), strict=True)
@@ -58,7 +58,7 @@ def tool_messages(observations: Sequence[tuple[str, str]]) -> list[Wire]:
 
 
 class Template:
-    """One tokenizer's template, with tools its own way or (`is_folded`) written into the messages."""
+    """One tokenizer's template, with its own tool format or (`is_folded`) tools written into the messages."""
 
     def __init__(
         self, tokenizer: Any, guard: TextGuard, options: Mapping[str, Any], *, is_folded: bool
@@ -70,7 +70,7 @@ class Template:
         self.renderer = library.default_renderer(tokenizer, self._options)
 
     def text(self, messages: Sequence[Wire], tools: Sequence[Wire] = (), *, prompt: bool = True) -> str:
-        """Raises NoGlue with the template's own words where it refuses these messages."""
+        """Render messages; raises NoGlue with the template's own error if it refuses them."""
         try:
             return str(
                 self._tokenizer.apply_chat_template(
@@ -94,7 +94,7 @@ class Template:
         )
 
     def _with_tools(self, messages: Sequence[Wire], tools: Sequence[Wire]) -> list[Wire]:
-        """The tools' block after the system prompt, or in the first message where that role is unknown."""
+        """Add the tools to the system prompt, or to the first message if the template has no system role."""
         block = hermes.write_tools(tools) if tools else ""
         system = messages[0]["content"] if messages[0]["role"] == "system" else ""
         rest = list(messages[1:] if messages[0]["role"] == "system" else messages)
@@ -122,7 +122,7 @@ class Template:
 
     @cached_property
     def turn_end(self) -> tuple[str, str]:
-        """What stands between the last word and the end-of-turn token (mostly nothing), and that token."""
+        """The text between the last word and the end-of-turn token (usually empty), and that token."""
         user = {"role": "user", "content": QUESTION}
         closed = self.text([user, speech()], prompt=False)
         followed = self.text([user, speech(), user])
@@ -137,7 +137,7 @@ class Template:
 
     @property
     def close_ids(self) -> list[int]:
-        """What ends a turn that was cut off."""
+        """The ids that end a turn that was cut off."""
         return self._guard.encode("".join(self.turn_end))
 
     @property
@@ -158,7 +158,7 @@ class Template:
     def glue(
         self, observations: Sequence[tuple[str, str]], history: Sequence[Wire] | None = None
     ) -> list[int]:
-        """The ids after an end-of-turn token; contents must be defused."""
+        """The ids that follow an end-of-turn token; contents must be defused."""
         history = history or self._history(len(observations))
         end = self.turn_end[1]
         anchored = self.text([*history, *self._results([(name, RESULT) for name, _ in observations])])
@@ -169,7 +169,7 @@ class Template:
         parts = text.split(end, num_ends)
         if not num_ends or len(parts) <= num_ends:
             raise NoGlue("no end-of-turn token stands before a tool's answer")
-        # Encoded behind its end-of-turn token, which may swallow the white space after it.
+        # Encoded together with the end-of-turn token, which may absorb the white space after it.
         first, *glue = self._guard.encode(end + parts[-1])
         assert first == self.end_id
         return glue
@@ -181,12 +181,12 @@ class Template:
         return tool_messages(observations)
 
     def _history(self, num_calls: int, text: str = SPEECH) -> list[Wire]:
-        """A conversation up to where results come; native templates may insist that calls went before."""
+        """A conversation up to the tool results; native templates may require calls before them."""
         said = speech(0 if self.is_folded else num_calls, text)
         return [{"role": "user", "content": QUESTION}, said]
 
     def check(self) -> list[str]:
-        """Raises NoGlue unless the glue is the same whatever went before; gives what is worth knowing."""
+        """Raise NoGlue unless the glue is the same after different histories; return notes for the user."""
         one = [("probetool", "Answeranchor")]
         glue = self.glue(one)
         longer = [*self._history(1), *self._results(one), *self._history(1, "Other words.")[1:]]
@@ -202,7 +202,7 @@ class Template:
 
     @cached_property
     def turn_opening(self) -> str:
-        """What opens the model's turn; empty where the end of the user's does."""
+        """The text that opens the model's turn; empty if the end of the user's turn does."""
         messages = [{"role": "user", "content": QUESTION}]
         with_prompt, without = self.text(messages), self.text(messages, prompt=False)
         if not with_prompt.startswith(without):
@@ -210,7 +210,7 @@ class Template:
         return with_prompt[len(without) :]
 
     def _notes(self) -> list[str]:
-        """Why a plain re-rendering would not do, if it would not."""
+        """A note if plain re-rendering would change earlier turns."""
         for text in (SPEECH, f"<think>\nThoughtanchor\n</think>\n\n{SPEECH}"):
             history = self._history(1, text)
             before = self.text(history, prompt=False).rstrip()

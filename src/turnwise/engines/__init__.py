@@ -10,11 +10,11 @@ ENGINES = {
     "scripted": "turnwise.engines.scripted:ScriptedEngine",
     "openai": "turnwise.engines.openai:OpenAIEndpoint",
 }
-"""Name to `module:class`. All are `protocols.Engine` but the last, which speaks in messages, not ids."""
+"""Engine name to `module:class`. All implement `protocols.Engine` except `openai`, which takes messages."""
 
 
 def engine_class(name: str) -> Any:
-    """The class of that name; ValueError names the known ones."""
+    """Import and return the class of the engine `name`; ValueError if there is none."""
     if name not in ENGINES:
         raise ValueError(f"engine {name!r} is none of {', '.join(sorted(ENGINES))}")
     module, _, attribute = ENGINES[name].partition(":")

@@ -10,9 +10,10 @@ _PARTS = ("lora_A", "lora_B")
 
 
 def check_adapter(adapter: Adapter, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
-    """ValueError names the first thing that is wrong with the adapter.
+    """Raise a ValueError that names the first fault of the adapter.
 
-    `shapes`: of the weights that an adapter can change, by name. Without it only the adapter is checked.
+    `shapes`: the shapes, by name, of the weights that an adapter may change. Without it, only the adapter
+    itself is checked.
     """
     if adapter.rank < 1:
         raise ValueError(f"weights: the adapter's rank must be at least 1, not {adapter.rank}")
@@ -35,7 +36,7 @@ def check_adapter(adapter: Adapter, shapes: Mapping[str, Sequence[int]] | None =
 
 
 def _pairs(tensors: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Every module with its two tensors; ValueError if one is missing or belongs to none."""
+    """Yield each module with its `lora_A` and `lora_B`; ValueError for a missing one or an invalid name."""
     modules: dict[str, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         module, _, part = name.rpartition(".")

@@ -1,7 +1,7 @@
 """An OpenAI-compatible endpoint as a model that plays episodes, for evaluation and demonstrations.
 
-Token ids cannot cross such an interface and the log-probs of what was sampled do not come back, so an
-endpoint can be evaluated and can give demonstrations, but never be trained on.
+The API carries neither token ids nor the log-probs of sampled tokens, so an endpoint can be evaluated and
+can give demonstrations, but can never be trained on.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ NOT_FOR_TRAINING = (
 )
 
 RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-"""Statuses that say `not now`, not `not ever`."""
+"""Statuses of temporary failures: the request is sent again."""
 
 MAX_REPLY_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """One message of the conversation so far: what was said, what was called, or what a call gave."""
+    """One message of a conversation: text, tool calls, or the result of a call."""
 
     role: str
     content: str
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
-    """For role `tool`: the call this answers."""
+    """For role `tool`: the id of the call that this message answers."""
 
 
 class OpenAIEndpoint:
-    """One model behind `base_url` (`https://api.openai.com/v1`); the key goes into a header, nowhere else."""
+    """One model behind `base_url` (`https://api.openai.com/v1`). The key is sent only in a header."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class OpenAIEndpoint:
         self._num_retries = num_retries
         self._max_wait_seconds = max_wait_seconds
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        # Redirects are not followed: the key goes to the host that was named and to no other.
+        # Redirects are not followed: the key must reach only the configured host.
         self._client = httpx.AsyncClient(headers=headers, timeout=timeout_seconds)
 
     async def chat(
@@ -72,7 +72,10 @@ class OpenAIEndpoint:
         top_p: float = 1.0,
         seed: int | None = None,
     ) -> EndpointReply:
-        """One turn. Raises EngineDown if the endpoint cannot be had, ValueError if it refuses the request."""
+        """Sample one turn.
+
+        Raises EngineDown if the endpoint fails or refuses the key, ValueError if it refuses the request.
+        """
         names = tool_names(tools)
         body: dict[str, Any] = {
             "model": self._model,
@@ -103,7 +106,7 @@ class OpenAIEndpoint:
                 status, headers, content = await self._exchange(body)
             except httpx.TransportError as error:
                 problem, headers = f"{type(error).__name__}: {error}", httpx.Headers()
-            except RuntimeError as error:  # httpx's word for a client that was closed
+            except RuntimeError as error:  # httpx raises this if the client is closed
                 raise EngineDown(f"the endpoint's client cannot be used: {error}") from None
             else:
                 if status == httpx.codes.OK:
@@ -126,11 +129,11 @@ class OpenAIEndpoint:
             return response.status_code, response.headers, bytes(content)
 
     def _refuse_for_good(self, status: int, content: bytes) -> None:
-        """Raise for what trying again cannot mend."""
+        """Raise for every status that is not retried."""
         if status in RETRIED:
             return
         if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            # The server's own words are left out: some quote the key.
+            # The response body is left out: some servers quote the key.
             state = "refused the key" if self._key else "asks for a key, and none was given"
             raise EngineDown(f"{self._url} {state} (status {status})")
         text = self._clean(content[:500].decode(errors="replace"))

@@ -1,7 +1,8 @@
 """The client of an engine behind HTTP, on another GPU or machine.
 
-What was published is kept here. The server says with what it holds whether it is still that, so that one that
-was started again, or that another run has used, gets it anew before anything is sampled. See docs/engines.md.
+The client keeps the weights it published last. Every request names them by their digest. If the server holds
+others, because it was restarted or another run used it, the client publishes its own again before anything is
+sampled. See docs/engines.md.
 """
 
 import asyncio
@@ -34,30 +35,30 @@ logger = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
 
-TOKEN_VARIABLE = "TURNWISE_ENGINE_TOKEN"  # noqa: S105 - where it is, not what it is
+TOKEN_VARIABLE = "TURNWISE_ENGINE_TOKEN"  # noqa: S105 - the name of the variable, not the token
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 30.0
-"""For which a connection is kept; less than the server's, or a request could meet one that is closing."""
+"""How long an idle connection is kept. Below the server's 75, or a request could be sent on a closing one."""
 LOOK_SECONDS = 0.5
-"""Between two looks whether a server that was gone is back."""
+"""Interval between checks whether a lost server is back."""
 PIECE_BYTES = 2**20
 NUM_TRIES = 5
-"""Of a request that the server has not begun."""
+"""Attempts to send a request that the server has not started."""
 
 
 class _Away(Exception):
-    """Nobody answers there, or not to the end: it may come back."""
+    """The server is unreachable or broke off its answer; it may come back."""
 
 
 class _Other(Exception):
-    """The server holds other weights than those meant."""
+    """The server holds weights other than those the request names."""
 
 
 class RemoteEngine:
-    """Asks the server at `url`; the token goes into a header, nowhere else.
+    """Samples on the server at `url`. The token is sent only in a header.
 
-    wait_seconds: how long a server that is gone is waited for, by requests that have not begun. Those that
-    have are lost with it. silence_seconds: without a sign of life, a server is gone.
+    wait_seconds: how long requests that have not started wait for an unreachable server; started ones fail.
+    silence_seconds: a server that sends nothing for this long counts as unreachable.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class RemoteEngine:
         check_token(token)
         self._url = url.rstrip("/")
         self._wait_seconds = wait_seconds
-        # Neither redirects nor proxies: prompts, weights and token go to the host that was named.
+        # No redirects, no proxies: prompts, weights and token must reach only the configured host.
         self._client = httpx.AsyncClient(
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {token}"} if token else {}),
             timeout=httpx.Timeout(silence_seconds, connect=CONNECT_SECONDS, pool=None),
@@ -85,19 +86,21 @@ class RemoteEngine:
         self._is_closed = False
 
     async def connect(self) -> ServerState:
-        """What the server says of itself, once it is there. Raises EngineDown."""
+        """Wait for the server and return its state. Raises EngineDown."""
         return await self._patiently(self._health)
 
     # --- sampling ----------------------------------------------------------------------------------------
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        """Sample one turn; cancelling it closes the connection, and the server frees its place."""
+        """Sample one turn. Cancelling it closes the connection, and the server frees its slot."""
         [future] = self.submit([Ask(tuple(prompt_ids), sampling, seed)])
         return await future
 
     def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
-        """Hand over a batch as one, to an engine that takes batches; what is cancelled frees its place only
-        with all the others."""
+        """Send a batch in one request. More than one ask needs a server with a BatchEngine.
+
+        Cancelled asks free their slots only when the whole batch is cancelled.
+        """
         if self._is_closed:
             raise EngineDown("the engine is closed")
         loop = asyncio.get_running_loop()
@@ -110,7 +113,7 @@ class RemoteEngine:
         return futures
 
     async def _answer(self, asks: list[Ask], futures: "list[asyncio.Future[Completion]]") -> None:
-        """Each future gets its completion, or what is in its place."""
+        """Resolve every future, with its completion or an exception."""
         failure: Exception = EngineDown("the engine is closed")
         try:
             await self._ask(asks, futures)
@@ -132,16 +135,16 @@ class RemoteEngine:
                         _settle(futures, line)
                 return
             except _Other:
-                self._is_ready = False  # what is meant may have changed on the way; or what is held there
+                self._is_ready = False  # new weights were published meanwhile, or the server lost ours
             except _Away as error:
                 self._lose(error)
                 if not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
-                    # it may have begun
+                    # connected: the server may have started the request
                     raise EngineDown(f"{self._url} is gone: {error}") from None
         raise EngineDown(f"{self._url} did not take a request {NUM_TRIES} times in a row")
 
     async def forget(self) -> None:
-        """Drop whatever the server's engine kept of earlier completions."""
+        """Drop everything the server's engine cached from earlier completions."""
         await self._ready()
         try:
             await self._order("/forget")
@@ -150,21 +153,23 @@ class RemoteEngine:
             raise EngineDown(f"{self._url} is gone: {error}") from None
 
     async def sleep(self) -> None:
-        """The server's engine gives memory back until the next publication, if it was started so."""
-        with contextlib.suppress(_Away):  # then it holds none; the publication sees to the rest
+        """Make the server's engine release memory until the next publication, if that is enabled there."""
+        with contextlib.suppress(_Away):  # a lost server holds no memory; the next publication reports it
             await self._order("/sleep")
 
     # --- weights -----------------------------------------------------------------------------------------
 
     @property
     def _wanted(self) -> str:
-        """The digest of what is to be sampled from."""
+        """The digest of the weights to sample from; empty if none were published."""
         last = self._adapter or self._base
         return last.digest if last is not None else ""
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
-        """Send new weights; returns when they are in use. Should the server be gone, they wait here for it,
-        and nothing is sampled before it has them."""
+        """Send new weights and return when they are in use.
+
+        If the server is unreachable, they are kept here and sent when it is back, before anything is sampled.
+        """
         if self._is_closed:
             raise EngineDown("the engine is closed")
         async with self._changing:
@@ -183,7 +188,7 @@ class RemoteEngine:
                 raise
 
     async def _bring_up_to_date(self) -> None:
-        """Let the server hold what is wanted, whatever it holds now."""
+        """Send the weights that the server should hold and does not."""
         state = await self._health()
         base, adapter = self._base, self._adapter
         if not self._wanted and state.holding:
@@ -211,7 +216,7 @@ class RemoteEngine:
     # --- the server --------------------------------------------------------------------------------------
 
     async def _ready(self) -> None:
-        """Wait until the server is there and holds what is wanted; once for all who wait."""
+        """Wait until the server is reachable and holds the wanted weights; all callers share one attempt."""
         if self._is_closed:
             raise EngineDown("the engine is closed")
         if self._is_ready:
@@ -224,7 +229,7 @@ class RemoteEngine:
     def _end_readying(self, done: "asyncio.Task[None]") -> None:
         self._readying = None
         if not done.cancelled():
-            done.exception()  # told to those who wait, of whom there may be none any more
+            done.exception()  # marks it as retrieved: asyncio would log it if no caller waits any more
 
     async def _make_ready(self) -> None:
         async def look() -> None:
@@ -263,7 +268,7 @@ class RemoteEngine:
         return read_state(response.content)
 
     async def _order(self, path: str, content: Any = b"", headers: Mapping[str, str] | None = None) -> None:
-        """One thing to be done, and the line that says it is."""
+        """Send a command and wait for the line that confirms it."""
         if self._is_closed:
             raise EngineDown("the engine is closed")
         async with contextlib.aclosing(self._lines(path, content, headers)) as lines:
@@ -275,7 +280,7 @@ class RemoteEngine:
     async def _lines(
         self, path: str, content: Any, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[AnswerLine, None]:
-        """The answer, line by line. Raises _Away, _Other, ValueError for what the server refuses."""
+        """Yield the answer's lines. Raises _Away, _Other, EngineDown, or ValueError for a bad request."""
         try:
             async with self._client.stream(
                 "POST", self._url + path, content=content, headers=headers
@@ -287,11 +292,11 @@ class RemoteEngine:
                         yield line
         except httpx.TransportError as error:
             raise _Away(_words(error)) from error
-        except RuntimeError as error:  # httpx's word for a client that was closed
+        except RuntimeError as error:  # httpx raises this if the client is closed
             raise EngineDown(f"the engine is closed: {error}") from None
 
     async def close(self) -> None:
-        """Whoever still waits gets EngineDown; the server goes on."""
+        """Fail all waiting requests with EngineDown. The server keeps running."""
         self._is_closed = True
         jobs = [*self._jobs, *([self._readying] if self._readying is not None else [])]
         for job in jobs:
@@ -301,13 +306,13 @@ class RemoteEngine:
 
 
 async def read_lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[AnswerLine, None]:
-    """The answers in a response body, whatever the size of its parts; EngineDown for a line too long."""
+    """Yield the answers in a response body, however it is split; EngineDown if a line is too long."""
     splitter = LineSplitter(MAX_LINE_BYTES)
     async for part in parts:
         for line in splitter.feed(part):
             if line.is_cut:
                 raise EngineDown(f"the engine's server sent a line of {line.num_bytes:,} bytes")
-            if not line.is_blank:  # a blank line is a sign of life
+            if not line.is_blank:  # a blank line only shows that the server is alive
                 yield read_line(line.data)
         if splitter.num_skipped_bytes:
             raise EngineDown(f"the engine's server sent a line of more than {MAX_LINE_BYTES:,} bytes")
@@ -337,13 +342,13 @@ async def _beginning(response: httpx.Response) -> bytes:
 
 
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:
-    """Small enough that each is sent within the time of silence."""
+    """Yield the content in 1 MiB pieces: sending one must not take longer than `silence_seconds`."""
     for start in range(0, len(content), PIECE_BYTES):
         yield content[start : start + PIECE_BYTES]
 
 
 def _refuse(status: int, content: bytes) -> None:
-    """Raise what an answer that is none comes to."""
+    """Map an HTTP error to our exceptions."""
     words = content.decode("utf-8", "replace")
     if status == httpx.codes.OK:
         return

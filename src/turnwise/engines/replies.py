@@ -12,7 +12,7 @@ from turnwise.types import Finish, FormatError, FormatErrorKind, Parsed, Tool, T
 
 @dataclass(frozen=True, slots=True)
 class EndpointReply:
-    """What the endpoint's model said, and what it cost."""
+    """One turn of the endpoint's model, with its token counts."""
 
     parsed: Parsed
     finish: Finish
@@ -21,7 +21,7 @@ class EndpointReply:
 
 
 def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
-    """Our names to ones the interface allows: letters, digits, `_` and `-`, at most 64."""
+    """Map our tool names to names the API allows: at most 64 letters, digits, `_` and `-`."""
     names = {tool.name: re.sub(r"[^a-zA-Z0-9_-]", "_", tool.name)[:64] for tool in tools}
     if len(set(names.values())) < len(names):
         raise ValueError(f"tools: {', '.join(sorted(names))} are not different enough for the endpoint")
@@ -29,7 +29,10 @@ def tool_names(tools: Sequence[Tool]) -> dict[str, str]:
 
 
 def read_reply(content: bytes, names: Mapping[str, str]) -> EndpointReply:
-    """`names` leads from the names that were sent back to ours. EngineDown if this is no chat completion."""
+    """Parse a chat completion; EngineDown if it is not one.
+
+    `names`: the tool names sent to the endpoint, mapped to ours.
+    """
     try:
         document = json.loads(content)
         choice = document["choices"][0]

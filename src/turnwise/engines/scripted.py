@@ -1,7 +1,7 @@
 """Play written completions as if a model had sampled them, for tests and `--script`.
 
-Either one list played in the order of the requests, or one list for each opening prompt. The second keeps no
-count: which completion is next is read off the prompt, so episodes may run side by side and be retried.
+A script is one list played in the order of the requests, or one list per opening prompt. The second form is
+stateless: the prompt determines the next completion, so episodes may run concurrently and be retried.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
 Written = str | Sequence[int]
-"""Text, which is encoded and ended with the stop id; or ids, which are played as they are."""
+"""Text, which is encoded and ended with the stop id, or token ids, which are played unchanged."""
 
 
 class ScriptedEngine:
-    """Plays `sequence` to whoever asks, or `by_prompt` (opening prompt to completions); log-probs are 0."""
+    """Plays `by_prompt` (opening prompt to completions), else the next of `sequence`; log-probs are 0."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class ScriptedEngine:
         return tuple(written)
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        """The next completion, cut where `max_tokens` ends; LookupError if the script has no more."""
+        """Return the next completion, cut to `max_tokens`; LookupError if the script has no more."""
         return self._complete(Ask(tuple(prompt_ids), sampling, seed))
 
     def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
-        """The next completion for each, in their order."""
+        """Return one finished future per ask; completions are taken in the order of the asks."""
         futures = []
         for ask in asks:
             future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
@@ -58,7 +58,7 @@ class ScriptedEngine:
         return futures
 
     async def forget(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is cached."""
 
     def _complete(self, ask: Ask) -> Completion:
         prompt_ids, sampling = ask.prompt_ids, ask.sampling
@@ -88,7 +88,7 @@ class ScriptedEngine:
         return written
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
-        """A script does not learn; only the version moves on."""
+        """Set the version; a script has no weights."""
         del weights
         if self._is_closed:
             raise EngineDown("the engine is closed")
@@ -99,7 +99,7 @@ class ScriptedEngine:
 
 
 def _unplayed(script: Sequence[tuple[int, ...]], history: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """The completions that do not stand in the history yet, each looked for after the one before."""
+    """Yield the completions that are not in the history yet; they are searched for in order."""
     position = 0
     for number, written in enumerate(script):
         found = _find(history, written, position)

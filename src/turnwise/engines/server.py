@@ -1,13 +1,14 @@
 """An engine behind HTTP: token ids in, token ids and log-probs out, weights as safetensors.
 
-    GET  /health     what it is and what it holds
-    POST /complete   asks; a line for each as it is finished
-    POST /publish    the bytes of a safetensors file, with their digest in Content-Digest
-    POST /forget     drop what is cached
-    POST /sleep      give memory back until the next publication
+    GET  /health     the engine's kind and model, and the weights it holds
+    POST /complete   asks; answered with one line per ask as it finishes
+    POST /publish    weights as a safetensors file, with its digest in Content-Digest
+    POST /forget     drop the caches
+    POST /sleep      release memory until the next publication
 
-Answers that take a while are lines of JSON with blank ones between them as signs of life. Who sends a request
-says what the server must hold for it, so that nothing is ever sampled from other weights than it means.
+POST requests are answered with lines of JSON; blank lines in between show that the server is alive. A request
+to `/complete` names the weights it needs by their digest and is refused (409) if the server holds others, so
+nothing is sampled from the wrong weights.
 """
 
 import asyncio
@@ -41,11 +42,11 @@ from turnwise.types import Completion
 logger = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
-"""What is held after a publication that failed half-way; nobody means that."""
+"""Stands for the digest after a publication failed half-way; no request names it, so none is answered."""
 
 
 class Server:
-    """One engine, what it holds, and each thing that can be asked of it."""
+    """One engine, the digests of the weights it holds, and a handler per route."""
 
     def __init__(self, engine: Engine, *, kind: str, model: str, max_weights_bytes: int) -> None:
         self._engine = engine
@@ -111,7 +112,7 @@ class Server:
         content = bytes(await _body(request, self._max_weights_bytes, seen.update))
         if request.headers.get("content-digest") != content_digest(seen.hexdigest()):
             return PlainTextResponse("the body is not the one that its Content-Digest is of", 422)
-        # To its end, whether or not the client stays: half a publication would be nobody's.
+        # Runs to its end even if the client disconnects: no digest names half-published weights.
         taking = asyncio.ensure_future(self._take(content, seen.hexdigest()))
         self._publications.add(taking)
         taking.add_done_callback(self._publications.discard)
@@ -141,7 +142,7 @@ class Server:
 
 
 class Streamed:
-    """An answer written as it comes about; what it waits for is cancelled once the client is gone."""
+    """A response with one line per future as it finishes; a client that disconnects cancels the futures."""
 
     def __init__(
         self, pending: Mapping["asyncio.Future[Any]", int], line_of: Callable[[int, Any], AnswerLine]
@@ -178,7 +179,7 @@ class Streamed:
             return AnswerLine(number=number, wrong=str(error))
         except EngineDown as error:
             return AnswerLine(number=number, down=str(error))
-        except (Exception, asyncio.CancelledError) as error:  # a bug of ours: told, and kept with its place
+        except (Exception, asyncio.CancelledError) as error:  # a bug of ours: log it and answer its ask
             logger.exception("an engine raised what none should")
             return AnswerLine(number=number, down=f"{type(error).__name__} in the engine")
 
@@ -201,7 +202,7 @@ async def _gone(receive: Receive) -> None:
 
 
 class _TooLarge(Exception):
-    """A body beyond what is taken."""
+    """The request body is larger than the limit."""
 
 
 async def _body(request: Request, limit: int, on_part: Callable[[bytes], None] = lambda _: None) -> bytearray:
@@ -228,6 +229,6 @@ def _answering(answer: Callable[[Request], Awaitable[Any]]) -> Any:
         except EngineDown as error:
             return PlainTextResponse(str(error), 503)
         except ClientDisconnect:
-            return PlainTextResponse("", 400)  # nobody reads it
+            return PlainTextResponse("", 400)  # the client is gone
 
     return endpoint

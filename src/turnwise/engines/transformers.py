@@ -1,7 +1,7 @@
 """The engine for any causal model of transformers, on CPU, CUDA or MPS.
 
-The event loop only waits: the model runs in one thread of its own, a step at a time, and between two steps
-requests come and go. See docs/engines.md for how a step is made up.
+The model runs in a worker thread, one step at a time. Requests are admitted and finished between steps;
+the event loop only waits for them. See docs/engines.md for what a step contains.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MEMORY_SHARE = 0.25
-"""Of the machine's memory, or of a GPU's free memory, for keys and values where no budget is given."""
+"""Share of the machine's memory, or of a GPU's free memory, for keys and values if no budget is given."""
 
 PREFILL_CHUNK = 512
-"""Prompt tokens computed beside each decoding step; a run's memory is planned with as many."""
+"""Prompt tokens computed with each decoding step; memory planning assumes the same number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PendingRequest:
-    """A request and whoever waits for it."""
+    """A request and the future its caller awaits."""
 
     request: Request
     loop: asyncio.AbstractEventLoop
@@ -50,21 +50,21 @@ class _PendingRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Publication:
-    """New weights, to be taken between two steps once nothing is being sampled."""
+    """New weights, loaded between two steps when no request is in progress."""
 
     weights: Mapping[str, Any] | Adapter | None
-    """An adapter is run beside the weights. None keeps what is in use: only what is cached is forgotten."""
+    """An adapter is applied beside a quantised base. None keeps the weights and only drops the caches."""
     version: int
     loop: asyncio.AbstractEventLoop
     future: "asyncio.Future[None]"
 
 
 class TransformersEngine:
-    """Samples from `model`, which is the engine's own from now on: it is moved, put in eval mode, updated.
+    """Samples from `model`. The engine owns it from now on: moves it, sets eval mode, changes its weights.
 
-    max_batch: rows sampled at once. cache_tokens: tokens whose keys and values are held at most, in all (by
-    default what a quarter of the memory holds). prefill_chunk: prompt tokens computed beside each decoding
-    step: larger finishes prompts sooner, smaller keeps running rows moving.
+    max_batch: requests sampled at once. cache_tokens: the most tokens whose keys and values are held; by
+    default as many as a quarter of the memory holds. prefill_chunk: prompt tokens computed with each decoding
+    step; larger finishes prompts sooner, smaller slows running requests less.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class TransformersEngine:
         for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        if reason := why_not_ours(model):  # rather than sample from another model than this
+        if reason := why_not_ours(model):  # our attention would compute another model
             raise ValueError(f"{type(model).__name__} has {reason}: not supported")
         place = torch.device(choose_device(device))
-        self._model = cast("Any", model)  # its own annotations are too loose to check against
+        self._model = cast("Any", model)  # transformers' annotations are too loose to check against
         self._model.to(place).eval()
         if any(parameter.dtype != dtype for parameter in model.parameters() if parameter.is_floating_point()):
-            self._model.to(dtype)  # only where needed: a model read from a quantised file refuses the call
+            self._model.to(dtype)  # only if needed: a model read from a quantised file refuses the call
         register()
         self._model.set_attn_implementation(NAME)
         shape = _kv_shape(model.config, dtype, place)
@@ -116,21 +116,21 @@ class TransformersEngine:
 
     @property
     def counts(self) -> Counts:
-        """What was done so far."""
+        """A copy of the counters."""
         return replace(self._scheduler.counts)
 
     @property
     def num_cached_tokens(self) -> int:
-        """Tokens that memory is held for at this moment."""
+        """Tokens for which memory is allocated now."""
         return self._scheduler.num_cached
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        """Sample one turn; cancelling it frees its place at the next step."""
+        """Sample one turn. Cancelling it frees its row at the next step."""
         [future] = self.submit([Ask(tuple(prompt_ids), sampling, seed)])
         return await future
 
     def submit(self, asks: Sequence[Ask]) -> "list[asyncio.Future[Completion]]":
-        """Hand over a batch that is admitted as one, in its order: no step comes between its members."""
+        """Queue a whole batch, in order: no step runs before all of it is queued."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Completion]] = []
         batch: list[_PendingRequest] = []
@@ -149,11 +149,11 @@ class TransformersEngine:
         return futures
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
-        """Take new weights once what has begun is finished; what has not begun waits and gets the new ones.
+        """Load new weights when all requests in progress are finished, and return when they are in use.
 
-        Returns when they are in use. Everything cached under the old weights is forgotten. An adapter is
-        merged into copies, kept from then on, of the weights that it changes; beside a quantised base it runs
-        by itself.
+        Requests that have not started wait and use the new weights. All caches are dropped. An adapter is
+        merged into the weights it changes, whose unmerged copies are kept from then on; on a quantised base
+        it is applied separately instead.
         """
         if isinstance(weights, Adapter) and self._beside is not None:
             self._beside.check(weights)
@@ -164,7 +164,7 @@ class TransformersEngine:
         if isinstance(weights, Adapter):
             await self._send_quiet(self._merged(weights), version)
             return
-        check_weights(self._model, weights)  # first: refused weights leave the adapter's base as it was
+        check_weights(self._model, weights)  # first: refused weights must not drop the adapter's base
         self._base.clear()
         await self._send_quiet(weights, version)
 
@@ -177,11 +177,11 @@ class TransformersEngine:
         return own | self._base | merge(self._base, adapter)
 
     async def forget(self) -> None:
-        """Drop what is cached once what has begun is finished: what follows rounds as in a fresh engine."""
+        """Drop all caches when no request is in progress: later requests then round as in a fresh engine."""
         await self._send_quiet(None, 0)
 
     async def close(self) -> None:
-        """End the thread after its present step; whoever still waits gets EngineDown."""
+        """Stop the thread after its current step. Waiting requests fail with EngineDown."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -230,7 +230,7 @@ class TransformersEngine:
             self._end(reason)
 
     def _take_orders(self) -> bool:
-        """Read what has come in, waiting if there is nothing to do; False once the engine is closed."""
+        """Read the inbox, blocking if there is nothing else to do. Return False if the engine is closed."""
         while True:
             is_waiting = self._scheduler.is_idle and not self._publications
             try:
@@ -257,7 +257,7 @@ class TransformersEngine:
                 continue
             try:
                 self._take(publication.weights)
-            except RuntimeError as error:  # checked before, so it is the device's doing; some may be copied
+            except RuntimeError as error:  # shapes were checked: a device error, with some tensors copied
                 failure = EngineDown(f"the weights of version {publication.version} are half copied: {error}")
                 self._tell(publication, failure)
                 continue
@@ -276,14 +276,14 @@ class TransformersEngine:
     def _step(self) -> None:
         try:
             outcomes = self._scheduler.step(is_admitting=not self._publications)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises is told to those it concerns
+        except Exception as error:  # noqa: BLE001 - any error of the model fails its requests
             failure = EngineDown(f"the model failed: {type(error).__name__}: {error}")
-            # If nothing has begun, it is the waiting ones that cannot: left there, they would fail for ever.
+            # If none was admitted, the waiting ones cannot be: left in the queue, they would fail for ever.
             lost = self._scheduler.abort() or self._scheduler.drain()
             outcomes = [(request, failure) for request in lost]
         for request, outcome in outcomes:
             self._tell(self._asked[request], outcome)
-        # Those told and those cancelled are of no more use; the rest is few.
+        # Scans all pending requests: they are few.
         done = {request for request, _ in outcomes}
         for request in [pending for pending in self._asked if pending in done or pending.is_cancelled]:
             del self._asked[request]
@@ -322,7 +322,7 @@ class TransformersEngine:
 
         try:
             waiter.loop.call_soon_threadsafe(settle)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed: no caller waits any more
             return
 
 

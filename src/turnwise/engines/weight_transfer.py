@@ -15,7 +15,7 @@ import torch
 from turnwise.protocols import Adapter
 
 ALIGNMENT = 64
-"""Bytes; more than any dtype asks for, and a cache line."""
+"""In bytes: one cache line, and more than any dtype needs."""
 
 Table = Sequence[tuple[str, str, Sequence[int], int]]
 """Name, dtype, shape and offset of each tensor."""
@@ -23,14 +23,14 @@ Table = Sequence[tuple[str, str, Sequence[int], int]]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Named tensors laid one after the other in memory that has no file behind it."""
+    """Named tensors stored one after another in anonymous shared memory."""
 
     file: int
     table: Table
 
     @property
     def path(self) -> str:
-        """Where another process of the same user can open it."""
+        """The path at which another process of the same user can open the memory."""
         return f"/proc/{os.getpid()}/fd/{self.file}"
 
     def close(self) -> None:
@@ -38,13 +38,13 @@ class Block:
 
 
 def lay_out(weights: Mapping[str, Any]) -> Block:
-    """Copy tensors, from wherever they are, into a block."""
+    """Copy tensors from any device into a new block."""
     table: list[tuple[str, str, Sequence[int], int]] = []
     size = 0
     for name, tensor in weights.items():
         table.append((name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), size))
         size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-    file = os.memfd_create("turnwise-weights")  # unlike /dev/shm it knows no limit but the memory
+    file = os.memfd_create("turnwise-weights")  # unlike /dev/shm, limited only by the memory
     try:
         os.ftruncate(file, size)
         memory = mmap.mmap(file, size)
@@ -58,7 +58,7 @@ def lay_out(weights: Mapping[str, Any]) -> Block:
 
 
 def read_block(path: str, table: Table) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of a block, in the process it was laid out for; changes to them stay there."""
+    """Yield the tensors of another process's block; changes to them stay in this process."""
     with Path(path).open("rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     return _views(memory, table)
@@ -72,25 +72,25 @@ def _views(memory: mmap.mmap, table: Table) -> Iterator[tuple[str, torch.Tensor]
 
 
 def write_model(model: Any, folder: Path, weights: Mapping[str, Any] | None = None) -> None:
-    """Configuration and weights of a model of transformers, as plain numbers, whatever it was read from.
+    """Save the configuration and the unquantised weights of a transformers model.
 
-    `weights`: those numbers, where its parameters are not them.
+    `weights`: the weights to save if the model's parameters are quantised.
     """
     from safetensors.torch import save_file
 
     config = copy.deepcopy(model.config)
     config.architectures = [type(model).__name__]
     if getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config  # save_pretrained refuses what came from a quantised file
+        del config.quantization_config  # save_pretrained refuses a config read from a quantised file
     config.save_pretrained(folder)
     numbers = dict(model.named_parameters()) if weights is None else weights
-    # tied weights once: readers tie them again
+    # tied weights are saved once; readers tie them again
     tensors = {name: number.detach().cpu().contiguous() for name, number in numbers.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def write_adapter(adapter: Adapter, folder: Path, dtype: str) -> None:
-    """In peft's format, rounded to the type that the engine computes in."""
+    """Save an adapter in peft's format, rounded to the engine's dtype."""
     from safetensors.torch import save_file
 
     folder.mkdir()
@@ -104,7 +104,7 @@ def write_adapter(adapter: Adapter, folder: Path, dtype: str) -> None:
     }
     (folder / "adapter_config.json").write_text(json.dumps(config))
     given = [tensor.detach() for tensor in adapter.tensors.values()]
-    # in one piece: each copy from a device waits for it
+    # one copy for all: each copy from a device waits for the device
     flat = torch.cat([tensor.reshape(-1) for tensor in given]).to(getattr(torch, dtype)).cpu()
     parts = torch.split(flat, [tensor.numel() for tensor in given])
     tensors = {

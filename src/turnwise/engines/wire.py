@@ -1,7 +1,7 @@
 """The bytes in which requests, completions and weights cross to an engine's server, and their checks.
 
-Numbers cross exactly: a float as the shortest decimals that read back as the same float, tensors as they lie
-in memory. What comes in is checked here, on both sides, and trusted from here on.
+Numbers are exact: floats are written as the shortest decimals that read back as the same float, tensors as
+their bytes. Both sides validate here what they receive; the rest of the code trusts it.
 """
 
 import base64
@@ -18,13 +18,13 @@ from turnwise.protocols import Adapter, Ask, EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
 PROTOCOL = 1
-"""Both sides must speak the same."""
+"""The protocol's version; client and server must have the same."""
 BEAT_SECONDS = 2.0
-"""Between two signs of life, blank lines, while an answer is in the making."""
+"""Interval of the blank lines that are sent while an answer is computed."""
 MAX_ASKS_BYTES = 64 * 2**20
-"""Of one request; a million prompt ids are about 7 MB."""
+"""Limit of one `/complete` request; a million prompt ids take about 7 MB."""
 MAX_LINE_BYTES = 16 * 2**20
-"""Of one answer; a token and its log-prob are about 30."""
+"""Limit of one answer line; a token and its log-prob take about 30 bytes."""
 
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 _Id = Annotated[int, Field(ge=0, lt=2**31)]
@@ -33,7 +33,7 @@ _Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
 class _WireRequest(BaseModel):
-    """One ask as it crosses."""
+    """One ask, as JSON."""
 
     model_config = _STRICT
 
@@ -53,20 +53,20 @@ class _Request(BaseModel):
 
 
 class AnswerLine(BaseModel):
-    """One answer: a completion, that something is done, or in the place of them what went wrong."""
+    """One line of an answer: a completion, a confirmation (all defaults), or an error."""
 
     model_config = _STRICT
 
     number: int = 0
-    """Of the ask that this answers."""
+    """The index of the ask that this answers."""
     token_ids: tuple[_Id, ...] | None = Field(default=None, strict=False)
     logprobs: tuple[_Number, ...] = Field(default=(), strict=False)
     finish: Finish = Field(default=Finish.STOP, strict=False)
     policy_version: int = 0
     wrong: str = ""
-    """The caller's mistake."""
+    """The caller's error; raised as ValueError."""
     down: str = ""
-    """The engine's fault."""
+    """The engine's error; raised as EngineDown."""
 
     def raise_fault(self) -> None:
         if self.wrong:
@@ -75,7 +75,7 @@ class AnswerLine(BaseModel):
             raise EngineDown(self.down[:1_000])
 
     def completion(self) -> Completion:
-        """Raises what the engine raised."""
+        """Return the completion, or raise the engine's error."""
         self.raise_fault()
         if self.token_ids is None or len(self.token_ids) != len(self.logprobs):
             raise EngineDown("the engine's server answered with no completion")
@@ -83,18 +83,18 @@ class AnswerLine(BaseModel):
 
 
 class ServerState(BaseModel):
-    """What a server says of itself."""
+    """The server's reply to `GET /health`."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
     protocol: int
     kind: str
-    """Of the engine."""
+    """The recipe's `engine.kind`."""
     model: str
     holding: str
-    """The digest of the publication that is sampled from; empty: the weights it was started with."""
+    """The digest of the published weights in use; empty: those the server was started with."""
     base: str
-    """The same of the whole weights below, where that is an adapter."""
+    """The digest of the whole weights in use; differs from `holding` if an adapter is in use."""
     version: int
     takes_batches: bool
     max_weights_bytes: int
@@ -104,7 +104,7 @@ class ServerState(BaseModel):
 
 
 def write_asks(asks: Sequence[Ask], holding: str) -> bytes:
-    """`holding`: what the server must hold for them to be answered."""
+    """Serialise asks. `holding`: the digest of the weights that the server must hold."""
     rows = [
         {
             "prompt_ids": list(ask.prompt_ids),
@@ -120,7 +120,7 @@ def write_asks(asks: Sequence[Ask], holding: str) -> bytes:
 
 
 def read_asks(content: bytes) -> tuple[list[Ask], str]:
-    """ValueError names what is not as it should be."""
+    """Parse asks and the digest they need; ValueError names the first invalid field."""
     try:
         request = _Request.model_validate_json(content)
     except ValidationError as error:
@@ -151,7 +151,7 @@ def completion_line(number: int, completion: Completion) -> AnswerLine:
 
 
 def read_line(content: bytes) -> AnswerLine:
-    """EngineDown for what is no answer."""
+    """Parse one line of an answer; EngineDown if it is invalid."""
     try:
         return AnswerLine.model_validate_json(content)
     except ValidationError as error:
@@ -159,7 +159,7 @@ def read_line(content: bytes) -> AnswerLine:
 
 
 def read_state(content: bytes) -> ServerState:
-    """EngineDown for what is no server of ours."""
+    """Parse a server's state; EngineDown if it is invalid or the protocol differs."""
     try:
         state = ServerState.model_validate_json(content)
     except ValidationError as error:
@@ -180,7 +180,7 @@ def _first_mistake(error: ValidationError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A publication as it crosses: the bytes of a safetensors file, and the digest both sides know it by."""
+    """Weights to publish: the bytes of a safetensors file, and the digest that identifies them."""
 
     content: bytes
     digest: str
@@ -189,12 +189,12 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """The same at its receiver."""
+    """Published weights as the server has parsed them."""
 
     weights: Mapping[str, Any] | Adapter
     version: int
     over: str
-    """For an adapter, the digest of the whole weights that it was learned over; empty: those started with."""
+    """For an adapter: the digest of its base weights; empty: those the server was started with."""
 
 
 def digest_of(content: bytes | bytearray) -> str:
@@ -202,12 +202,12 @@ def digest_of(content: bytes | bytearray) -> str:
 
 
 def content_digest(digest: str) -> str:
-    """As RFC 9530 writes it."""
+    """The value of a Content-Digest header (RFC 9530) for a hex SHA-256."""
     return f"sha-256=:{base64.b64encode(bytes.fromhex(digest)).decode()}:"
 
 
 def pack(weights: Mapping[str, Any] | Adapter, version: int, over: str = "") -> Packed:
-    """A copy: what becomes of the tensors afterwards does not show in it."""
+    """Serialise weights. The bytes are a copy: later changes to the tensors do not affect them."""
     from safetensors.torch import save
 
     facts = {"version": str(version)}
@@ -221,7 +221,7 @@ def pack(weights: Mapping[str, Any] | Adapter, version: int, over: str = "") -> 
 
 
 def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """On the host, and what is tied once: its receiver has it tied, too."""
+    """Return the tensors on the host. Tied ones appear once: they are tied in the receiver, too."""
     import torch
 
     found, seen = {}, set()
@@ -237,7 +237,7 @@ def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpack(content: bytes) -> Unpacked:
-    """ValueError for what is no publication."""
+    """Parse published weights; ValueError if they are invalid."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -270,14 +270,14 @@ def _whole_number(facts: Mapping[str, str], name: str) -> int:
 
 
 def _check_finite(tensors: Mapping[str, Any]) -> None:
-    """ValueError for tensors that are no weights: of another kind of number, NaN or infinite."""
+    """Raise ValueError if a tensor has an unsupported dtype or holds NaN or infinity."""
     import torch
 
     known = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
     for name, tensor in tensors.items():
         if tensor.dtype not in known:
             raise ValueError(f"weights: {name!r} is of {tensor.dtype}, not of a floating point type in use")
-        # A sum in fp64 is one pass without a copy, and shows every NaN and infinity.
+        # A sum in fp64 is one pass without a copy, and any NaN or infinity makes it non-finite.
         total = tensor.sum(dtype=torch.float64)
         if not total.isfinite() and not tensor.isfinite().all():
             raise ValueError(f"weights: {name!r} holds NaN or infinity")

@@ -13,22 +13,22 @@ from turnwise.protocols import Adapter
 
 
 class Beside:
-    """Adds x·Aᵀ·Bᵀ · alpha / rank to the output of each module that the adapter belongs to."""
+    """Forward hooks that add x·Aᵀ·Bᵀ · alpha / rank to the output of each module the adapter changes."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self._hooks: list[Any] = []
 
     def check(self, adapter: Adapter) -> None:
-        """ValueError names the first part of the adapter that does not fit the model."""
+        """Raise a ValueError that names the first part of the adapter that does not fit the model."""
         linear = (item for item in self._model.named_modules() if isinstance(item[1], torch.nn.Linear))
-        # Not the weight's own shape: a quantised one is packed.
+        # Not the shape of the weight itself: a quantised weight is packed.
         check_adapter(
             adapter, {f"{name}.weight": (module.out_features, module.in_features) for name, module in linear}
         )
 
     def take(self, adapter: Adapter) -> None:
-        """In the place of the one before; copied, since its owner goes on learning."""
+        """Replace the adapter in use. Its tensors are copied: the trainer goes on updating them."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
@@ -46,7 +46,7 @@ class Beside:
 
 def _adding(down_RD: Tensor, up_DR: Tensor, scale: float) -> Callable[..., Tensor]:
     def add(module: torch.nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        # in the order and the types of the trainer's own adapters, to round alike
+        # same order and dtypes as in the trainer's adapters, so that both round alike
         more = linear(linear(args[0].to(down_RD.dtype), down_RD), up_DR) * scale
         return output + more.to(output.dtype)
 

@@ -2,7 +2,7 @@
 
 A step packs one token of every running row and chunks of prompts into one sequence. Each part of a token's
 context is attended to on its own, and the parts are merged exactly by their log-sum-exps (as in Hydragen,
-arXiv 2402.05099): a prefix that many rows share is read once for all of them and copied for none.
+arXiv 2402.05099). A prefix shared by many rows is read once for all of them and never copied.
 
     tokens:   [row 0][row 1][row 2][chunk of prompt a ....][chunk of prompt b ..]
     context:  prefix ∪ own row      prefix ∪ chunk before ∪ own fresh tokens
@@ -16,45 +16,45 @@ from typing import Any
 import torch
 
 NAME = "turnwise_cascade"
-"""What the attention is called in transformers' registry."""
+"""The attention's name in transformers' registry."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSegment:
-    """Keys and values that some tokens of the step all see in full."""
+    """Cached keys and values that several tokens of the step attend to in full."""
 
     kv: torch.Tensor
     """[layer, 2, head, token, dim]"""
     index: torch.Tensor | None
-    """Which tokens of the step; None is all of them."""
+    """Indices of those tokens in the step; None: all tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Where a chunk's fresh keys and values go."""
+    """Where a chunk's new keys and values are written."""
 
     kv: torch.Tensor
     start: int
     first: int
-    """The chunk's first token in the step."""
+    """Index of the chunk's first token in the step."""
     length: int
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionStep:
-    """All that the attention of one forward pass needs to know; made once, read by every layer."""
+    """The attention's inputs for one forward pass, built once and read by every layer."""
 
     num_rows: int
     rows: torch.Tensor
-    """[layer, 2, row, head, token, dim]: running rows only, as long as the longest with its new token."""
+    """[layer, 2, row, head, token, dim]: the running rows, cut to the longest one including its new token."""
     row_ends: torch.Tensor
-    """Where each row's new token goes."""
+    """The position in each row at which its new token is written."""
     row_bias: torch.Tensor
     """[row, 1, 1, token]: -inf past each row's end."""
     segments: tuple[CacheSegment, ...]
     writes: tuple[Write, ...]
     fresh_bias: torch.Tensor | None
-    """[1, 1, P, P] over P prompt tokens: -inf where not causal or of another chunk; None for one chunk."""
+    """[1, 1, P, P] over P prompt tokens: -inf for later tokens and other chunks; None for one chunk."""
 
 
 def row_bias(lengths: Sequence[int], longest: int, device: torch.device) -> torch.Tensor:
@@ -79,7 +79,7 @@ def attend(
     *,
     is_causal: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention [b, h, q, d] in fp32 and the log-sum-exp [b, h, q] of its scores."""
+    """Return the attention [b, h, q, d] in fp32 and the log-sum-exp [b, h, q] of its scores."""
     if query.device.type == "cpu":
         bias = None if bias is None else bias.to(query.dtype)
         out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
@@ -98,7 +98,7 @@ def attend_by_products(
     *,
     is_causal: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same in plain matrix products, where fused kernels keep the log-sum-exp to themselves."""
+    """`attend` in plain matrix products, for devices whose fused kernels do not return the log-sum-exp."""
     scores = torch.matmul(query, key.transpose(-1, -2)).float() * scale
     if is_causal:
         length = query.shape[-2]
@@ -119,7 +119,7 @@ def cascade(
     layer: int,
     scale: float,
 ) -> torch.Tensor:
-    """The step's attention in one layer [head, token, dim]; fresh keys and values are written on the way."""
+    """Write the step's new keys and values in one layer and return its attention [head, token, dim]."""
     num_heads, num_tokens, dim = query_HND.shape
     num_kv_heads = key_KND.shape[0]
     group = num_heads // num_kv_heads
@@ -143,7 +143,7 @@ def cascade(
     lse = torch.cat([part[1] for part in parts], 1) if len(parts) > 1 else parts[0][1]
     for segment in step.segments:
         query = query_HND if segment.index is None else query_HND[:, segment.index]
-        # The query heads of one key head, and all tokens, are queries alike: one matrix product per key head.
+        # Stack all tokens and the query heads that share a key head: one matrix product per key head.
         query = query.reshape(1, num_kv_heads, -1, dim)
         seg_out, seg_lse = attend(query, segment.kv[layer, 0][None], segment.kv[layer, 1][None], scale)
         out, lse = merge(
@@ -160,7 +160,7 @@ def _attend_rows(
     layer: int,
     scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Each running row against its own keys and values, its new token among them."""
+    """Attend from each running row's new token to the row's own keys and values, its new ones included."""
     num_heads, _, dim = query_HND.shape
     num_kv_heads, count = key_KND.shape[0], step.num_rows
     keys, values = step.rows[layer]
@@ -182,7 +182,7 @@ def merge(
     other_lse: torch.Tensor,
     index: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention over two disjoint contexts as one; `other` stands for the tokens of `index` only."""
+    """Combine attention over two disjoint contexts; `other` covers only the tokens of `index`."""
     own_out, own_lse = (out, lse) if index is None else (out[:, index], lse[:, index])
     both_lse = torch.logaddexp(own_lse, other_lse)
     both_out = own_out * torch.exp(own_lse - both_lse)[..., None]
@@ -203,7 +203,7 @@ def forward(
     cascade_step: AttentionStep | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """What transformers calls in every layer; without a step it is plain SDPA, so the model stays usable."""
+    """The attention of every layer. Without `cascade_step` it is plain SDPA, so the model stays usable."""
     if cascade_step is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -221,7 +221,7 @@ def forward(
 
 
 def register() -> None:
-    """Make the attention known to transformers; doing so again changes nothing."""
+    """Register the attention with transformers. Idempotent."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 

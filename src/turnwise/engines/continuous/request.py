@@ -10,7 +10,7 @@ from turnwise.types import Completion, Finish, Sampling
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """`ids` grows from the prompt; keys and values are there for the first `num_fed` of them.
+    """`ids` is the prompt and what was sampled so far; keys and values exist for the first `num_fed` ids.
 
     ids:   [ in tree nodes, up to `anchor`'s end ][ in the request's own row ][ next to be fed ]
     """
@@ -27,7 +27,7 @@ class Request:
 
     @property
     def own_length(self) -> int:
-        """The most its row can need when the whole prompt but its last token stays in the tree."""
+        """The longest its row can become if all of the prompt but its last token stays in the tree."""
         return 1 + self.sampling.max_tokens
 
     @property
@@ -38,7 +38,7 @@ class Request:
         return Draw(uniform(self.key, len(self.ids)), self.sampling.temperature, self.sampling.top_p)
 
     def take(self, token_id: int, logprob: float) -> Finish | None:
-        """Add a sampled token; say whether, and why, it was the last."""
+        """Append a sampled token. Return why it was the last, or None if it was not."""
         self.ids.append(token_id)
         self.logprobs.append(logprob)
         if token_id in self.sampling.stop_ids:
@@ -52,7 +52,7 @@ class Request:
 
 @dataclass(eq=False, slots=True)
 class Admitted:
-    """A request that has a path in the tree, pinned up to `anchor`; later it also has a row."""
+    """A request with a path in the tree, pinned up to `anchor`; once it is running it also has a row."""
 
     request: Request
     anchor: Node

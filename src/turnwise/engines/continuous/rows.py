@@ -5,7 +5,7 @@ import torch
 from turnwise.engines.continuous.tree import KVShape
 
 GRAIN = 64
-"""Row lengths are multiples of this, so that one more token seldom means a new block."""
+"""Row lengths are multiples of this, so that one more token rarely needs a new block."""
 
 
 def rounded(num_tokens: int) -> int:
@@ -13,7 +13,7 @@ def rounded(num_tokens: int) -> int:
 
 
 class CacheRows:
-    """Rows 0..n-1 are in use, always without a gap: what the running batch attends to is one slice."""
+    """Rows 0..n-1 are in use, always without a gap, so the running batch is one slice."""
 
     def __init__(self, shape: KVShape) -> None:
         self._shape = shape
@@ -25,11 +25,11 @@ class CacheRows:
 
     @property
     def num_tokens(self) -> int:
-        """What the block takes, used or not."""
+        """The block's capacity, used or not."""
         return self.num_rows * self.length
 
     def reserve(self, num_rows: int, length: int, *, num_used: int) -> None:
-        """Make the block at least this large; the rows in use keep their content."""
+        """Grow the block to at least this size; the first `num_used` rows keep their content."""
         if num_rows > self.num_rows or length > self.length:
             num_rows, length = max(num_rows, self.num_rows), max(length, self.length)
             block = self._empty(num_rows, length)
@@ -43,17 +43,17 @@ class CacheRows:
         return torch.zeros(size, dtype=shape.dtype, device=shape.device)
 
     def write(self, row: int, start: int, kv: torch.Tensor) -> None:
-        """Put one sequence's keys and values [layer, 2, head, token, dim] into a row."""
+        """Copy one sequence's keys and values [layer, 2, head, token, dim] into a row."""
         self.block[:, :, row, :, start : start + kv.shape[3]] = kv
 
     def read(self, row: int, stop: int) -> torch.Tensor:
         return self.block[:, :, row, :, :stop]
 
     def clear(self, row: int) -> None:
-        """Leave no NaN behind: masked or not, it would spoil the next request's sums."""
+        """Zero a row: a NaN in it, even a masked one, would spoil the next request's sums."""
         self.block[:, :, row] = 0
 
     def move(self, source: int, target: int, stop: int) -> None:
-        """The last row takes the place of one that left."""
+        """Copy the last row into the gap of one that left."""
         if source != target:
             self.block[:, :, target, :, :stop] = self.block[:, :, source, :, :stop]

@@ -1,7 +1,7 @@
 """Sample one token per row from logits and one uniform number per row.
 
-A row's number comes from its request alone (seed, prompt, position), so what else is in the batch is no
-part of the draw.
+A row's number depends only on its request (seed, prompt, position), so the rest of the batch does not affect
+the draw.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How one row's next token is to be chosen."""
+    """The parameters for sampling one row's next token."""
 
     uniform: float
     temperature: float
@@ -22,24 +22,24 @@ class Draw:
 
 
 def stream_key(seed: int, prompt_ids: Sequence[int]) -> bytes:
-    """A request's own stream; the prompt is part of it, so that tasks sharing a seed do not share luck."""
+    """The key of a request's random stream. The prompt is part of it: equal seeds draw differently."""
     digest = hashlib.blake2b(str(seed).encode(), digest_size=16)
     digest.update(struct.pack(f"<{len(prompt_ids)}q", *prompt_ids))
     return digest.digest()
 
 
 def uniform(key: bytes, position: int) -> float:
-    """The number in (0, 1) for one position of a stream."""
+    """The random number in (0, 1) at one position of a stream."""
     word = hashlib.blake2b(struct.pack("<q", position), key=key, digest_size=6).digest()
-    # 48 bits and a half: neither 0 nor, after scaling in fp64, the total itself can come out.
+    # 48 bits plus a half: the result is never 0 and, scaled in fp64, never the total itself.
     return (int.from_bytes(word, "little") + 0.5) / 2**48
 
 
 def sample(logits_BV: torch.Tensor, draws: Sequence[Draw]) -> tuple[list[int], list[float]]:
-    """Ids and log-probs. A row whose logits are not numbers has a log-prob that is not finite."""
+    """Return ids and log-probs. If a row's logits hold NaN, its log-prob is not finite."""
     logits_BV = logits_BV.float()
     if logits_BV.device.type == "mps":
-        logits_BV = logits_BV.cpu()  # no fp64 there, and the running sum needs it
+        logits_BV = logits_BV.cpu()  # MPS has no fp64, which the running sum needs
     device = logits_BV.device
     if any(draw.temperature not in (0.0, 1.0) for draw in draws):
         temperatures = torch.tensor([draw.temperature or 1.0 for draw in draws], device=device)
@@ -62,7 +62,7 @@ def _draw(logits_BV: torch.Tensor, lse_B: torch.Tensor, draws: Sequence[Draw]) -
     sums_BV = torch.cumsum(probs_BV, -1, dtype=torch.float64)
     uniforms_B = torch.tensor([draw.uniform for draw in draws], dtype=torch.float64)
     targets_B1 = uniforms_B.to(sums_BV.device)[:, None] * sums_BV[:, -1:]
-    # right=True: the first id whose running sum exceeds the target, so one of probability 0 is never drawn.
+    # right=True: the first id whose running sum exceeds the target, so an id of probability 0 is never drawn.
     ids_B = torch.searchsorted(sums_BV, targets_B1, right=True)[:, 0]
     ids_B = ids_B.clamp_(max=logits_BV.shape[-1] - 1)  # NaN rows run past the end
     greedy_B = torch.tensor([draw.temperature == 0 for draw in draws], device=logits_BV.device)
@@ -70,7 +70,7 @@ def _draw(logits_BV: torch.Tensor, lse_B: torch.Tensor, draws: Sequence[Draw]) -
 
 
 def nucleus(probs_V: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The likeliest tokens whose probabilities reach `top_p` together; the others become 0."""
+    """Keep the most likely tokens that together reach `top_p`; set the other probabilities to 0."""
     ordered_V, order_V = probs_V.sort(descending=True)
     before_V = ordered_V.cumsum(-1) - ordered_V
     return torch.zeros_like(probs_V).scatter_(0, order_V, torch.where(before_V < top_p, ordered_V, 0.0))

@@ -1,7 +1,7 @@
 """Continuous batching: one forward pass per step for all running requests.
 
-A request is admitted when memory for all of it is sure, waits while the unknown part of its prompt is
-computed in chunks beside the others' decoding, then joins the running rows until its last token.
+A request is admitted when there is memory for all of it. The uncached part of its prompt is computed in
+chunks while other requests decode. Then it joins the running rows until its last token.
 """
 
 import math
@@ -21,29 +21,29 @@ from turnwise.protocols import EngineDown
 from turnwise.types import Completion
 
 SHARED_LENGTH = 64
-"""A shorter shared piece is cheaper copied into each row once than attended to apart in every layer."""
+"""Shorter shared nodes are cheaper to copy into each row once than to attend to separately in every layer."""
 
 LONE_LENGTH = 1024
-"""A piece this long stays in the tree even for one row: copied, it would stretch the block for all rows."""
+"""A node this long stays in the tree even for one row: copied, it would lengthen all rows of the block."""
 
 Outcome = tuple[Request, Completion | EngineDown]
 
 
 @dataclass(slots=True)
 class Counts:
-    """What the engine has done so far, in tokens."""
+    """Counts since the engine started; all but `num_steps` are of tokens."""
 
     num_steps: int = 0
     num_decoded: int = 0
     num_prefilled: int = 0
     num_reused: int = 0
-    """Prompt tokens whose keys and values were there already, or were being computed for another."""
+    """Prompt tokens whose keys and values were cached or were being computed for another request."""
     most_cached: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some tokens of a node, to be computed in the coming step."""
+    """Tokens of a node that the next step computes."""
 
     node: Node
     start: int
@@ -51,7 +51,7 @@ class Chunk:
 
 
 class Scheduler:
-    """Owns the model and all memory of keys and values; used from one thread only."""
+    """Owns the model and all memory for keys and values. Used from one thread only."""
 
     def __init__(
         self, model: Any, shape: KVShape, *, max_batch: int, cache_tokens: int, prefill_chunk: int
@@ -75,38 +75,38 @@ class Scheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any request has begun under the present weights and is not done."""
+        """Whether a request has been admitted and is not finished."""
         return bool(self._prefilling or self._running)
 
     @property
     def num_cached(self) -> int:
-        """Tokens that memory is held for, in the tree and in the rows."""
+        """Tokens for which memory is allocated, in the tree and in the rows."""
         return self._tree.num_tokens + self._rows.num_tokens
 
     def submit(self, request: Request) -> None:
         self._waiting.append(request)
 
     def forget(self) -> None:
-        """Nothing computed so far is valid any more."""
+        """Drop all keys and values."""
         assert not self.is_busy
         self._tree.clear()
         self._rows.free()
 
     def abort(self) -> list[Request]:
-        """Give up on all that has begun; the caller tells its askers."""
+        """Drop all admitted requests and all caches; return the requests for the caller to fail."""
         lost = [sequence.request for sequence in (*self._prefilling, *self._running)]
         self._prefilling, self._running = [], []
         self.forget()
         return lost
 
     def drain(self) -> list[Request]:
-        """The requests that never began."""
+        """Drop and return the requests that were not admitted."""
         lost = list(self._waiting)
         self._waiting.clear()
         return lost
 
     def step(self, *, is_admitting: bool) -> list[Outcome]:
-        """One forward pass over all running rows and the next chunks of prompts."""
+        """Run one forward pass over all running rows and the next prompt chunks; return finished requests."""
         self._drop_cancelled()
         if is_admitting:
             self._admit()
@@ -123,14 +123,12 @@ class Scheduler:
         self.counts.most_cached = max(self.counts.most_cached, self.num_cached)
         return self._take(logits) if self._running else []
 
-    # --- coming in ---------------------------------------------------------------------------------------
+    # --- admission ---------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
         while self._waiting and len(self._prefilling) + len(self._running) < self._max_batch:
             request = self._waiting[0]
-            known = request.prompt_ids[
-                :-1
-            ]  # the last token is fed as the first decoding step: it needs logits
+            known = request.prompt_ids[:-1]  # the first decoding step feeds the last token, for its logits
             pinned = self._tree.num_pinned + self._tree.num_unpinned(known)
             length = rounded(request.own_length)
             if pinned + self._block_size(length) > self._cache_tokens:
@@ -148,13 +146,13 @@ class Scheduler:
             self._prefilling.append(Admitted(request, leaf))
 
     def _block_size(self, length: int, *, num_more: int = 1) -> int:
-        """Tokens the rows would take if all admitted requests and `num_more` had one of at least `length`."""
+        """The block's tokens if all admitted requests and `num_more` others had rows of at least `length`."""
         num_rows = len(self._prefilling) + len(self._running) + num_more
         needed = max([length, *(rounded(sequence.request.own_length) for sequence in self._prefilling)])
         return max(self._rows.num_rows, num_rows) * max(self._rows.length, needed)
 
     def _join(self) -> None:
-        """Move requests whose prompt is computed to the running rows."""
+        """Move requests whose prompt is fully computed to the running rows."""
         ready = [
             sequence
             for sequence in self._prefilling
@@ -181,7 +179,7 @@ class Scheduler:
             self._running.append(sequence)
 
     def _choose_anchor(self, leaf: Node) -> Node:
-        """The deepest node worth attending to in place; what comes after it is copied into the row."""
+        """The deepest node to attend to in the tree; the nodes after it are copied into the row."""
         for node in leaf.path():
             size = len(node.token_ids)
             if size >= LONE_LENGTH or (size >= SHARED_LENGTH and node.num_users > 1):
@@ -189,7 +187,7 @@ class Scheduler:
         return self._tree.root
 
     def _make_row(self, length: int) -> None:
-        """One more row of at least `length`; twice as many rows at a time where memory allows."""
+        """Make room for one more row of at least `length`; double the number of rows if memory allows."""
         used = len(self._running)
         length = max(length, self._rows.length)
         if used + 1 > self._rows.num_rows or length > self._rows.length:
@@ -200,10 +198,10 @@ class Scheduler:
             self._tree.shrink(self._cache_tokens - max(num_rows, self._rows.num_rows) * length)
             self._rows.reserve(num_rows, length, num_used=used)
 
-    # --- one pass ----------------------------------------------------------------------------------------
+    # --- forward pass ------------------------------------------------------------------------------------
 
     def _next_chunks(self) -> list[Chunk]:
-        """The first uncomputed tokens of every path, oldest request first, as far as the budget goes."""
+        """The next uncomputed tokens of each prompt, oldest request first, up to `prefill_chunk` in all."""
         chunks: dict[Node, Chunk] = {}
         budget = self._prefill_chunk
         for sequence in self._prefilling:
@@ -229,7 +227,7 @@ class Scheduler:
         output = self._model(
             input_ids=torch.tensor([ids], device=device),
             position_ids=torch.tensor([positions], device=device),
-            # Four dimensions: taken as made already, so no mask of the packed sequence is built.
+            # transformers takes a 4-D mask as final, so it builds none for the packed sequence.
             attention_mask=torch.empty((1, 1, 1, 1), device=device),
             use_cache=False,
             logits_to_keep=torch.arange(len(requests), device=device),
@@ -258,7 +256,7 @@ class Scheduler:
         )
 
     def _segments(self, chunks: list[Chunk], num_tokens: int) -> Iterator[CacheSegment]:
-        """Every node in use, with the tokens of the step that see all of it."""
+        """Yield every node in use, with the tokens of the step that attend to all its computed tokens."""
         seers: dict[Node, list[int]] = {}
         for row, sequence in enumerate(self._running):
             for node in sequence.anchor.path():
@@ -276,10 +274,10 @@ class Scheduler:
             index = None if is_all else torch.tensor(tokens_seen, device=self._device)
             yield CacheSegment(node.kv[:, :, :, : node.num_computed], index)
 
-    # --- going out ---------------------------------------------------------------------------------------
+    # --- completion --------------------------------------------------------------------------------------
 
     def _take(self, logits: torch.Tensor) -> list[Outcome]:
-        """Sample for every row; those that are done leave."""
+        """Sample one token per row; remove finished rows and return their outcomes."""
         ids, logprobs = sample(logits, [sequence.request.draw() for sequence in self._running])
         outcomes: list[Outcome] = []
         left = []
@@ -299,7 +297,7 @@ class Scheduler:
         return outcomes
 
     def _keep(self, row: int) -> None:
-        """What the finished row computed is the prefix of its episode's next turn."""
+        """Store a finished row in the tree: it is the prefix of its episode's next turn."""
         each = self._running[row]
         own = each.request.ids[each.anchor.end : each.request.num_fed]
         limit = self._cache_tokens - self._rows.num_tokens
@@ -313,7 +311,7 @@ class Scheduler:
         self._running[row] = last
         self._running.pop()
         self._tree.unpin(each.anchor)
-        if not is_sound:  # neither the row nor what it was copied from is to be trusted
+        if not is_sound:  # neither the row nor the nodes it was copied from can be trusted
             node, _ = self._tree.find(each.request.prompt_ids)
             self._tree.forget(node)
 

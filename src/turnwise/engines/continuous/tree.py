@@ -1,6 +1,6 @@
 """A radix tree of computed keys and values, looked up by the longest known prefix.
 
-A radix tree: a node holds some tokens and their keys and values, its ancestors hold what comes before them.
+A node holds some tokens with their keys and values; its ancestors hold the tokens before them.
 
     root ── system prompt + tool schemas ─┬─ task A ─┬─ turn 1 of member 1 ── turn 2
                                           │          └─ turn 1 of member 2
@@ -15,7 +15,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class KVShape:
-    """What one token's keys and values look like in this model."""
+    """The size, dtype and device of one token's keys and values."""
 
     num_layers: int
     num_kv_heads: int
@@ -28,23 +28,23 @@ class KVShape:
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim * self.dtype.itemsize
 
     def empty(self, num_tokens: int) -> torch.Tensor:
-        """Room for one sequence: [layer, key or value, head, token, dim]."""
+        """Uninitialised memory for one sequence: [layer, key or value, head, token, dim]."""
         size = (self.num_layers, 2, self.num_kv_heads, num_tokens, self.head_dim)
         return torch.empty(size, dtype=self.dtype, device=self.device)
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Some tokens of a sequence; `kv` holds the first `num_computed` of them."""
+    """Some tokens of a sequence; `kv` is computed for the first `num_computed` of them."""
 
     token_ids: tuple[int, ...]
     start: int
-    """Tokens before the first of these."""
+    """The number of tokens before this node's first."""
     parent: "Node | None"
     kv: torch.Tensor | None = None
     num_computed: int = 0
     num_users: int = 0
-    """Admitted requests whose path runs through here: it may not be evicted while there are any."""
+    """Admitted requests whose path includes this node; it is not evicted while there are any."""
     last_used: int = 0
     children: "dict[int, Node]" = field(default_factory=dict)
 
@@ -57,7 +57,7 @@ class Node:
         return self.num_computed == len(self.token_ids)
 
     def path(self) -> "Iterator[Node]":
-        """This node and its ancestors, deepest first, without the empty root."""
+        """Yield this node and its ancestors, deepest first, without the empty root."""
         node = self
         while node.parent is not None:
             yield node
@@ -65,15 +65,15 @@ class Node:
 
 
 def shared_length(ids: Sequence[int], start: int, other: Sequence[int]) -> int:
-    """How many of `other` are found in `ids` from `start` on."""
-    if tuple(ids[start : start + len(other)]) == other:  # the common case, at C's speed
+    """The number of leading tokens of `other` that equal `ids` from `start` on."""
+    if tuple(ids[start : start + len(other)]) == other:  # the common case, compared in C
         return len(other)
     length = min(len(other), len(ids) - start)
     return next((i for i in range(length) if ids[start + i] != other[i]), length)
 
 
 class PrefixTree:
-    """All known prefixes; the owner sees to it that `num_tokens` stays within what memory allows."""
+    """All cached prefixes. The owner keeps `num_tokens` within its memory budget."""
 
     def __init__(self, shape: KVShape) -> None:
         self._shape = shape
@@ -81,13 +81,13 @@ class PrefixTree:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything: the weights changed, or what was computed is not to be trusted."""
+        """Drop everything: the weights changed, or the computed values cannot be trusted."""
         self.root = Node((), 0, None)
         self.num_tokens = 0
         self.num_pinned = 0
 
     def find(self, ids: Sequence[int]) -> tuple[Node, int]:
-        """The deepest node that begins with what `ids` go on with, and how many ids are known in all."""
+        """The deepest node that shares tokens with `ids`, and the number of leading ids in the tree."""
         node, depth = self.root, 0
         while depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
             length = shared_length(ids, depth, child.token_ids)
@@ -98,13 +98,13 @@ class PrefixTree:
         return node, depth
 
     def num_unpinned(self, ids: Sequence[int]) -> int:
-        """How many tokens would become pinned if a request for `ids` were admitted."""
+        """The number of tokens that admitting a request for `ids` would newly pin."""
         node, depth = self.find(ids)
         pinned = next((min(ancestor.end, depth) for ancestor in node.path() if ancestor.num_users), 0)
         return len(ids) - pinned
 
     def insert(self, ids: Sequence[int]) -> Node:
-        """The node that ends where `ids` end; what is not known yet is added, to be computed."""
+        """Return the node that ends where `ids` end. Missing tokens are added as an uncomputed node."""
         node, depth = self.find(ids)
         if depth < node.end:
             node = self._split(node, depth)
@@ -112,9 +112,9 @@ class PrefixTree:
         return self._add(node, tuple(ids[depth:]), None) if depth < len(ids) else node
 
     def store(self, anchor: Node, ids: Sequence[int], kv: torch.Tensor, *, limit: int) -> None:
-        """Keep computed keys and values of `ids`, which begin at `anchor`'s end, where they are news.
+        """Store the keys and values of `ids`, which start at `anchor`'s end, unless the tree has them.
 
-        Others are evicted until no more than `limit` tokens are held; if they cannot be, nothing is kept.
+        Others are evicted until at most `limit` tokens are held; if that is impossible, nothing is stored.
         """
         node, depth = anchor, 0
         while depth < len(ids) and (child := node.children.get(ids[depth])) is not None:
@@ -137,7 +137,7 @@ class PrefixTree:
             ancestor.num_users += 1
 
     def unpin(self, node: Node) -> None:
-        """Let go; what nobody waits for any more is not computed."""
+        """Release a path. Nodes that are not fully computed and that no request uses are removed."""
         for ancestor in tuple(node.path()):
             ancestor.num_users -= 1
             if not ancestor.num_users:
@@ -146,14 +146,14 @@ class PrefixTree:
                     self._remove(ancestor)
 
     def forget(self, node: Node) -> None:
-        """Drop this path as far up as nothing else needs it."""
+        """Remove the node and its ancestors up to the first that is pinned or has other children."""
         for ancestor in tuple(node.path()):
             if ancestor.num_users or ancestor.children:
                 return
             self._remove(ancestor)
 
     def shrink(self, num_tokens: int) -> bool:
-        """Evict what was used longest ago until no more than `num_tokens` are held; False if it cannot."""
+        """Evict the least recently used until at most `num_tokens` are held; False if that is impossible."""
         while self.num_tokens > num_tokens:
             idle = (n for n in self._nodes() if not n.children and not n.num_users)
             oldest = min(idle, key=lambda n: n.last_used, default=None)
@@ -189,9 +189,9 @@ class PrefixTree:
         self.num_tokens -= len(node.token_ids)
 
     def _split(self, node: Node, depth: int) -> Node:
-        """Cut in two at `depth` and return the upper half.
+        """Split a node at `depth` and return the upper half.
 
-        The lower half stays the same object: requests hold on to the node their path ends in.
+        The lower half stays the same object: requests refer to the node in which their path ends.
         """
         cut = depth - node.start
         upper = Node(node.token_ids[:cut], node.start, node.parent, None, min(node.num_computed, cut))
@@ -199,7 +199,7 @@ class PrefixTree:
         assert node.parent is not None
         node.parent.children[upper.token_ids[0]] = upper
         upper.children[node.token_ids[cut]] = node
-        if node.kv is not None:  # copies, so that evicting one half gives its memory back
+        if node.kv is not None:  # copies, so that evicting one half frees its memory
             upper.kv = node.kv[:, :, :, :cut].clone()
             node.kv = node.kv[:, :, :, cut:].clone()
         node.parent, node.start = upper, depth
@@ -207,7 +207,7 @@ class PrefixTree:
         return upper
 
     def room_for(self, node: Node) -> torch.Tensor:
-        """Where the node's keys and values are to be written."""
+        """The memory for the node's keys and values, allocated on first use."""
         if node.kv is None:
             node.kv = self._shape.empty(len(node.token_ids))
         return node.kv

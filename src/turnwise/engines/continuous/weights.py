@@ -9,8 +9,8 @@ from turnwise.protocols import Adapter
 
 
 def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
-    """Every parameter once, under its own name, in its own shape; ValueError names the first that is not."""
-    # Tied parameters go by several names; any one of them will do.
+    """Raise ValueError unless every parameter is given, with its own name and shape."""
+    # Tied parameters have several names; any one of them is accepted.
     known = dict(model.named_parameters(remove_duplicate=False))
     for name, tensor in weights.items():
         if name not in known:
@@ -29,17 +29,17 @@ def check_weights(model: torch.nn.Module, weights: Mapping[str, Any]) -> None:
 
 
 def _check_range(name: str, tensor: torch.Tensor, dtype: torch.dtype) -> None:
-    """ValueError if the numbers are of another kind, or become infinite in the model's own type."""
+    """Raise ValueError if the tensor is not floating point or overflows in the model's dtype."""
     if not tensor.is_floating_point():
         raise ValueError(f"weights: {name!r} is of {tensor.dtype}, the model's is of {dtype}")
-    # Twice: bfloat16 and float32 have almost the same range, and this check reads every number.
+    # Factor 2: bfloat16 and float32 have almost the same range, and the check below reads every number.
     is_wider = torch.finfo(tensor.dtype).max > 2 * torch.finfo(dtype).max
     if is_wider and not tensor.to(dtype).isfinite().all():
         raise ValueError(f"weights: {name!r} holds numbers too large for the model's {dtype}")
 
 
 def merge(base: Mapping[str, torch.Tensor], adapter: Adapter) -> dict[str, torch.Tensor]:
-    """The weights that an adapter changes, as they are with it; ValueError if one is not finite then."""
+    """Return the weights that an adapter changes, with it merged; ValueError if one is not finite."""
     merged = {}
     with torch.no_grad():
         for name in changed_by(adapter):

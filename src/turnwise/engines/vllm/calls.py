@@ -17,38 +17,38 @@ from turnwise.protocols import EngineDown
 from turnwise.types import Completion, Finish, Sampling
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""That vLLM has kernels for; a smaller adapter is padded with zeros."""
+"""The ranks vLLM has kernels for; a smaller adapter is padded with zeros."""
 ADAPTER_SLOTS = 2
-"""The adapter in use, and the one before it, for as long as completions begun under it last."""
+"""One for the adapter in use, one for the previous adapter until its requests are finished."""
 MIN_STEP_TOKENS = 4_096
-"""Of prompts and completions in one step on a CPU."""
+"""The smallest token budget of one step on a CPU, prompts and completions together."""
 _SCHEDULERS = "turnwise.engines.vllm.output_scheduler"
 GATHERING = f"{_SCHEDULERS}.GatheringScheduler"
 GATHERING_ASYNC = f"{_SCHEDULERS}.GatheringAsyncScheduler"
-"""By name: their module is for vLLM's own process."""
+"""Given by name: only vLLM's process imports their module."""
 LOOK_SECONDS = 0.2
-"""Between two looks whether the process still lives that a call waits for."""
+"""Interval at which a waiting call checks that vLLM's process is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
-    """How vLLM is started."""
+    """The settings vLLM is started with."""
 
     dtype: str = "float32"
     max_batch: int = 64
     """Requests sampled at once; more wait."""
     max_model_len: int = 4_096
-    """Of prompt and completion together."""
+    """Tokens of a prompt and its completion together."""
     memory_share: float = 0.3
-    """Of the GPU's memory (a CPU's, without one), for weights and cache together."""
+    """Share of the GPU's memory (without a GPU, the machine's) for weights and cache together."""
     cache_bytes: int | None = None
-    """Of keys and values, in the place of what the share leaves for them."""
+    """Size of the KV cache; None: what `memory_share` leaves for it."""
     lora_rank: int = 0
-    """Above 0, what is published are adapters of at most this rank; 0: whole weights."""
+    """The highest rank of published adapters; 0: whole weights are published."""
     is_eager: bool = False
-    """No compilation and no CUDA graphs."""
+    """Disable compilation and CUDA graphs."""
     can_sleep: bool = False
-    """Whether `sleep` gives memory back; it takes another allocator."""
+    """Whether `sleep` releases memory; this needs another allocator."""
 
     def __post_init__(self) -> None:
         if self.lora_rank > LORA_RANKS[-1]:
@@ -57,24 +57,24 @@ class VllmSettings:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What was last published, to be loaded again should the process die."""
+    """The weights published last, loaded again if vLLM's process is restarted."""
 
     number: int
-    """Of the publication: an adapter's id to vLLM, where there is one."""
+    """The publication's number; for an adapter also its id in vLLM."""
     version: int
     block: Block | None = None
     adapter: Any = None
-    """A LoRARequest, or none."""
+    """A LoRARequest, or None."""
 
 
 def import_vllm() -> tuple[Any, Any]:
-    """`AsyncEngineArgs` and `AsyncLLM`, imported with the environment that vLLM reads once."""
-    # The engine's process must not be forked: this one may hold CUDA and runs threads.
+    """Import `AsyncEngineArgs` and `AsyncLLM`, with the environment that vLLM reads on import."""
+    # No fork: this process may have initialised CUDA, and it runs threads.
     os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # it warns of much that is as it should be
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")  # most of its warnings are about intended settings
     if torch.cuda.is_available():
-        # The older runner draws row by row where requests have seeds of their own.
+        # The older runner samples row by row if requests have their own seeds.
         os.environ.setdefault("VLLM_USE_V2_MODEL_RUNNER", "1")
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -83,25 +83,25 @@ def import_vllm() -> tuple[Any, Any]:
 
 
 def start(model: str, settings: VllmSettings) -> Any:
-    """An AsyncLLM, once its process is ready."""
+    """Start vLLM and return its AsyncLLM when its process is ready."""
     engine_args, async_llm = import_vllm()
     options: dict[str, Any] = {"async_scheduling": torch.cuda.is_available()}
     if settings.lora_rank:
         rank = next(rank for rank in LORA_RANKS if rank >= settings.lora_rank)
         options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
     if not torch.cuda.is_available():
-        # On a CPU a prompt read in parts, of a request with a seed, ends the process: each is read whole.
+        # No chunked prefill on a CPU: for a request with a seed, it ends the process.
         budget = max(settings.max_model_len, MIN_STEP_TOKENS)
         options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}
     arguments = engine_args(
         model=model,
         dtype=settings.dtype,  # type: ignore[arg-type, unused-ignore]
         skip_tokenizer_init=True,
-        generation_config="vllm",  # no sampling defaults of the model's own
+        generation_config="vllm",  # ignore the model's own sampling defaults
         logprobs_mode="processed_logprobs",  # after temperature, as the trainer computes them
         max_model_len=settings.max_model_len,
         max_num_seqs=settings.max_batch,
-        # with a cache of a given size it only asks whether so much is free
+        # with a given cache size, vLLM only checks that this share is free
         gpu_memory_utilization=settings.memory_share if settings.cache_bytes is None else 0.01,
         kv_cache_memory_bytes=settings.cache_bytes,
         enable_prefix_caching=True,
@@ -112,9 +112,9 @@ def start(model: str, settings: VllmSettings) -> Any:
         disable_log_stats=True,
         **options,
     )
-    # Ctrl-C in a terminal goes to every process there, and is ours to answer: the processes started from this
-    # thread inherit that it does not reach them. Once multiprocessing's tracker runs, that is: starting it
-    # lets the signal through again.
+    # Ctrl-C in a terminal signals every process there, but only this one handles it: the processes started
+    # from this thread inherit the blocked SIGINT. multiprocessing's resource tracker must run before, because
+    # starting it unblocks the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -124,14 +124,14 @@ def start(model: str, settings: VllmSettings) -> Any:
 
 
 async def end(llm: Any) -> None:
-    """Its process, too, dead or alive."""
+    """Shut vLLM down, and its process, dead or alive."""
     if llm.output_handler is not None:
-        llm.output_handler.cancel()  # or it would take the end for a death
+        llm.output_handler.cancel()  # or it would report the shutdown as a crash
     await asyncio.to_thread(llm.shutdown)
 
 
 def parameters_of(sampling: Sampling, seed: int) -> Any:
-    """One answer, whole, with the log-prob of each of its tokens."""
+    """vLLM's parameters for one whole completion with the log-prob of each token."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
 
@@ -141,8 +141,8 @@ def parameters_of(sampling: Sampling, seed: int) -> Any:
         top_p=sampling.top_p,
         seed=seed % 2**63,
         stop_token_ids=sorted(sampling.stop_ids),
-        ignore_eos=True,  # stop_ids alone end a turn
-        logprobs=0,  # of the sampled token and no others
+        ignore_eos=True,  # only stop_ids end a turn
+        logprobs=0,  # only for the sampled token
         flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
@@ -150,7 +150,7 @@ def parameters_of(sampling: Sampling, seed: int) -> Any:
 
 
 def completion_of(output: Any, version: int) -> Completion:
-    """What a finished request came to; EngineDown where that is no answer."""
+    """Convert a finished request; EngineDown if it was aborted or a log-prob is not finite."""
     token_ids, logprobs = tuple(output.token_ids), tuple(output.logprobs.logprobs)
     if output.finish_reason not in ("stop", "length"):
         raise EngineDown(f"vLLM ended a request with {output.finish_reason!r}")
@@ -161,7 +161,7 @@ def completion_of(output: Any, version: int) -> Completion:
 
 
 async def load(llm: Any, kept: Kept) -> None:
-    """Put these weights to use; EngineDeadError where its process died."""
+    """Load published weights into vLLM; EngineDeadError if its process died."""
     if kept.block is not None:
         taking = llm.collective_rpc("take_weights", args=(kept.block.path, kept.block.table))
         await unless_dead(llm, taking)
@@ -171,7 +171,7 @@ async def load(llm: Any, kept: Kept) -> None:
 
 
 async def unless_dead(llm: Any, call: Coroutine[Any, Any, Any]) -> Any:
-    """What the call gives, or EngineDeadError: vLLM itself never ends one that its process died in."""
+    """Await a call; EngineDeadError if vLLM's process dies, in which case vLLM itself would never return."""
     from vllm.v1.engine.exceptions import EngineDeadError
 
     calling = asyncio.ensure_future(call)

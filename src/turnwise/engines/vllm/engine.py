@@ -1,7 +1,7 @@
 """The vLLM engine: vLLM's asynchronous engine in a process of its own.
 
-It is started by the first request, and again, with the weights last published, by the first request after it
-died. See docs/engines.md.
+The first request starts the process. If it dies, the next request restarts it with the weights published
+last. See docs/engines.md.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ from turnwise.protocols import Adapter, EngineDown
 from turnwise.types import Completion, Sampling
 
 MAX_RESTARTS = 3
-"""In a row, without a completion between them: then it is down for good."""
+"""Starts in a row without a completion, after which the engine stays down."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """What completions are sampled from between two publications."""
+    """The running vLLM and the weights it samples from."""
 
     llm: Any
     kept: Kept
 
 
 class VllmEngine:
-    """Samples from `model`, a folder or hub name, on the GPU beside a trainer, or on a CPU."""
+    """Samples from `model`, a folder or hub name, on a GPU shared with the trainer, or on a CPU."""
 
     def __init__(self, model: str | Path, settings: VllmSettings, *, version: int = 0) -> None:
         self._model, self._settings = str(model), settings
@@ -70,10 +70,10 @@ class VllmEngine:
     # --- sampling ----------------------------------------------------------------------------------------
 
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
-        """Sample one turn; cancelling it frees its place at the next step."""
+        """Sample one turn. Cancelling it frees its slot at the next step."""
         check_request(prompt_ids, sampling, self._settings.max_model_len)
         standing = await self._admit()
-        name = f"{seed:x}-{next(self._numbers)}"  # turns of one episode have seeds of one stream
+        name = f"{seed:x}-{next(self._numbers)}"  # unique; turns of one episode have consecutive seeds
         number = standing.kept.number
         self._begun.add(name)
         self._num_using[number] += 1
@@ -91,7 +91,7 @@ class VllmEngine:
         return completion_of(output, standing.kept.version)
 
     async def _admit(self) -> _Standing:
-        """Wait until the engine runs and no publication is under way."""
+        """Wait until vLLM runs and no publication is in progress."""
         while True:
             if self._is_closed:
                 raise EngineDown("the engine is closed")
@@ -107,13 +107,13 @@ class VllmEngine:
     ) -> Any:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-        # The salt keeps what was cached under other weights from ever being found.
+        # The salt prevents hits on prefixes that were cached under other weights.
         prompt = {"prompt_token_ids": list(prompt_ids), "cache_salt": str(standing.kept.number)}
         stream = standing.llm.generate(
             prompt, parameters_of(sampling, seed), name, lora_request=standing.kept.adapter
         )
         try:
-            async for output in stream:  # one alone: the finished one
+            async for output in stream:  # a single output: the finished one
                 if output.finished:
                     return output.outputs[0]
         except EngineDeadError as error:
@@ -126,10 +126,10 @@ class VllmEngine:
     # --- weights -----------------------------------------------------------------------------------------
 
     async def publish(self, weights: Mapping[str, Any] | Adapter, version: int) -> None:
-        """Take new weights; returns when they are in use. Wakes the engine if it sleeps.
+        """Load new weights and return when they are in use. Wakes the engine if it sleeps.
 
-        Whole weights wait until what has begun is finished. An adapter does not: what has begun goes on with
-        the one before; only what began before that one is waited for.
+        Whole weights wait until all requests in progress are finished. An adapter does not: these finish with
+        the adapter they started with. It waits only for requests that use the adapter before the current.
         """
         rank = self._settings.lora_rank
         if isinstance(weights, Adapter) != bool(rank):
@@ -157,7 +157,7 @@ class VllmEngine:
         await self._take(Kept(number, version, adapter=request))
 
     async def _drop_retired(self) -> None:
-        """Unload the adapter before the present one, once nothing uses it: a third would find no slot."""
+        """Unload the previous adapter when no request uses it: vLLM has slots for two adapters only."""
         if self._retired is None:
             return
         from vllm.v1.engine.exceptions import EngineDeadError
@@ -167,7 +167,7 @@ class VllmEngine:
             self._released.clear()
             await self._released.wait()
         if self._standing is not None:
-            with contextlib.suppress(EngineDeadError):  # then it is unloaded, too
+            with contextlib.suppress(EngineDeadError):  # a dead process has unloaded it
                 await unless_dead(self._standing.llm, self._standing.llm.remove_lora(number))
         shutil.rmtree(self._folder / str(number), ignore_errors=True)
         self._retired = None
@@ -182,7 +182,7 @@ class VllmEngine:
             self._open.set()
 
     async def _take(self, kept: Kept) -> None:
-        """Put weights to use; from now on they are what a restart begins with."""
+        """Load weights into vLLM; from now on a restart begins with them."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
         before, standing = self._kept, self._standing
@@ -193,8 +193,8 @@ class VllmEngine:
             self._standing = _Standing(standing.llm, kept)
         except EngineDeadError:
             await self._bury(standing)
-        except Exception as error:  # noqa: BLE001 - vLLM hands on a worker's own error as a plain Exception
-            await self._bury(standing)  # half of them may be loaded: the next request begins with `before`
+        except Exception as error:  # noqa: BLE001 - vLLM raises a worker's error as a plain Exception
+            await self._bury(standing)  # may be half loaded: the next request restarts vLLM with `before`
             raise EngineDown(f"vLLM could not take version {kept.version}: {error}") from None
         self._kept = kept
         if before.block is not None:
@@ -208,19 +208,19 @@ class VllmEngine:
     # --- memory ------------------------------------------------------------------------------------------
 
     async def sleep(self) -> None:
-        """Give the GPU's memory to the trainer until the next publication; requests wait meanwhile."""
+        """Release GPU memory for the trainer until the next publication; requests wait meanwhile."""
         if not self._settings.can_sleep or self._is_asleep:
             return
         from vllm.v1.engine.exceptions import EngineDeadError
 
         async with self._changing:
             standing = self._standing
-            if standing is None:  # it died or was not started: it holds nothing
+            if standing is None:  # died or not started: holds no memory
                 return
             self._open.clear()
             try:
                 await self._quiet.wait()
-                # Whole weights are published again anyway; an adapter's base must come back as it was.
+                # Level 2 drops the weights: whole ones are published again anyway, an adapter's base is not.
                 level = 1 if self._settings.lora_rank else 2
                 await unless_dead(standing.llm, standing.llm.sleep(level=level))
                 self._is_asleep = True
@@ -239,29 +239,29 @@ class VllmEngine:
             except EngineDeadError:
                 await self._bury(standing)
             self._is_asleep = False
-            if self._settings.lora_rank:  # else what it holds is nothing until the publication
+            if self._settings.lora_rank:  # else there are no weights until the publication
                 self._open.set()
 
     async def memory(self) -> dict[str, float]:
-        """What the engine holds, in GiB, as metrics."""
+        """The memory vLLM holds, in GiB, as metrics."""
         standing = await self._admit()
         [found] = await unless_dead(standing.llm, standing.llm.collective_rpc("held_bytes"))
         return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
 
-    # --- life --------------------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------------
 
     def begin_start(self) -> None:
-        """Start vLLM in the background; without this the first request or publication does."""
-        import_vllm()  # here: two threads that import the same packages may see them half initialised
+        """Start vLLM in the background; otherwise the first request or publication starts it."""
+        import_vllm()  # in this thread: two that import the same packages may see them half initialised
         if self._standing is None and self._starting is None:
             self._starting = asyncio.ensure_future(self._start_now())
 
     async def wait_started(self) -> None:
-        """Return once vLLM runs. Raises EngineDown."""
+        """Wait until vLLM runs. Raises EngineDown."""
         await self._started()
 
     async def close(self) -> None:
-        """End the process; whoever still waits gets EngineDown."""
+        """Stop the process. Waiting requests fail with EngineDown."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -273,7 +273,7 @@ class VllmEngine:
             await llm.abort(list(self._begun))
             await end(llm)
             del llm
-            gc.collect()  # vLLM's object is in circles; left to the interpreter's end, it complains there
+            gc.collect()  # vLLM's object is in reference cycles; collected at interpreter exit, it complains
         if self._kept.block is not None:
             self._kept.block.close()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -284,7 +284,7 @@ class VllmEngine:
         return self._standing or await self._start()
 
     async def _start(self) -> _Standing:
-        """Once for all who wait; a waiter that is cancelled does not undo it."""
+        """Start vLLM once for all callers; a cancelled caller does not cancel the start."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start_now())
         try:
@@ -302,7 +302,7 @@ class VllmEngine:
             llm = await asyncio.to_thread(start, self._model, self._settings)
             await unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
             await load(llm, self._kept)
-        except Exception as error:  # whatever vLLM raises as it starts, the engine is not there
+        except Exception as error:  # any error during the start means that the engine is down
             if llm is not None:
                 await end(llm)
             raise EngineDown(f"vLLM could not be started: {error}") from error
@@ -311,7 +311,7 @@ class VllmEngine:
         return self._standing
 
     async def _bury(self, standing: _Standing | None) -> None:
-        """The next request starts another; only the first who notices does something here."""
+        """Shut down a dead vLLM; the next request starts another. Only the first call has an effect."""
         if standing is not None and self._standing is not None and self._standing.llm is standing.llm:
             self._standing = None
             await end(standing.llm)

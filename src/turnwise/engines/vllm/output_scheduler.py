@@ -1,8 +1,8 @@
 """A vLLM scheduler that holds a request's tokens back until the request is finished.
 
-vLLM hands every token of every request from its process to ours by itself, with log-probs in three arrays of
-one entry. Nobody here reads a turn before it is whole, and with a small model that traffic costs more than
-the model does. Imported by vLLM alone, by name.
+vLLM sends every token of every request to our process separately, with log-probs in three arrays of one
+entry. We read a turn only when it is complete, and with a small model that traffic costs more than the model
+itself. Only vLLM imports this module, by name.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from vllm.v1.outputs import LogprobsLists
 
 
 class Gathering:
-    """Before one of vLLM's schedulers: outputs of requests that go on stay here."""
+    """A mixin for vLLM's schedulers that holds back the outputs of unfinished requests."""
 
     requests: dict[str, Any]
 
@@ -27,7 +27,7 @@ class Gathering:
         for client, told in list(found.items()):
             told.outputs = self._ended(told.outputs)
             if not told.outputs and told.finished_requests is None and told.scheduler_stats is None:
-                del found[client]  # there is nothing left to tell
+                del found[client]  # nothing is left to send
         return found
 
     def _ended(self, outputs: list[Any]) -> list[Any]:
@@ -40,14 +40,14 @@ class Gathering:
         return ended
 
     def finish_requests(self, *arguments: Any, **options: Any) -> Any:
-        """What ends without a last output: cancelled, and nobody waits for what was held of it."""
+        """Also drop what was held of requests that end without a last output: they were cancelled."""
         gone = super().finish_requests(*arguments, **options)  # type: ignore[misc]
         self._held = {name: held for name, held in self._held.items() if name in self.requests}
         return gone
 
 
 def _joined(outputs: list[Any]) -> Any:
-    """The last one, with the tokens and log-probs of all."""
+    """Return the last output with the tokens and log-probs of all."""
     first, last = outputs[0], outputs[-1]
     if len(outputs) > 1:
         last.new_token_ids = [token for output in outputs for token in output.new_token_ids]
@@ -60,8 +60,8 @@ def _joined(outputs: list[Any]) -> Any:
 
 
 class GatheringScheduler(Gathering, Scheduler):  # type: ignore[misc]
-    """Where a step is planned after the one before it: on a CPU."""
+    """For CPUs: a step is planned after the previous one has run."""
 
 
 class GatheringAsyncScheduler(Gathering, AsyncScheduler):  # type: ignore[misc]
-    """Where a step is planned while the one before it runs: on a GPU."""
+    """For GPUs: a step is planned while the previous one runs."""

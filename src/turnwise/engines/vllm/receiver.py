@@ -12,12 +12,12 @@ from turnwise.engines.weight_transfer import Table, read_block
 
 
 class Receiver:
-    """Mixed into vLLM's worker, by name: these run in the engine's process."""
+    """A mixin for vLLM's worker, given by name; its methods run in vLLM's process."""
 
     model_runner: Any
 
     def take_weights(self, path: str, table: Table) -> None:
-        """Load weights, under the names of transformers, from the block of memory at `path`."""
+        """Load weights, named as in transformers, from the block of memory at `path`."""
         self.model_runner.reload_weights(weights_iterator=read_block(path, table))
 
     def held_bytes(self) -> dict[str, int]:
@@ -31,12 +31,12 @@ class Receiver:
         return held
 
     def end_with(self, owner: int) -> None:
-        """From now on; else the processes of an owner that was killed would hold the GPU for ever."""
+        """Kill vLLM when the process `owner` ends; else a killed owner would leave it holding the GPU."""
         try:
             watched = os.pidfd_open(owner)
-        except OSError:  # an old kernel or a strict container: as vLLM does it, then
+        except OSError:  # an old kernel or a strict container: rely on vLLM's own handling
             return
-        # The worker is a process below the engine's, or the same.
+        # The worker is a child of vLLM's engine process, or that process itself.
         engine = os.getppid() if os.getppid() != owner else os.getpid()
         threading.Thread(target=_end_after, args=(watched, engine), daemon=True).start()
 
@@ -45,7 +45,7 @@ def _end_after(watched: int, engine: int) -> None:
     ended = select.poll()
     ended.register(watched, select.POLLIN)
     ended.poll()
-    # There is nobody left to tell, and nothing to wait for.
+    # SIGKILL: the owner is gone, so a clean shutdown has no use.
     if engine == os.getppid():
         os.kill(engine, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
