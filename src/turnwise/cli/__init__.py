@@ -59,7 +59,7 @@ app.add_typer(tasks.app, name="tasks")
 
 
 def main() -> None:
-    """The command. An update that was left behind in its thread does not keep it from ending."""
+    """Run the command line; an update that was abandoned in its thread does not delay the exit."""
     try:
         app()
     except SystemExit as ended:
@@ -68,5 +68,5 @@ def main() -> None:
             raise
         sys.stdout.flush()
         sys.stderr.flush()
-        # everything is closed by now but that thread, and Python cannot be taken down under it
+        # everything else is closed by now, and Python cannot shut down cleanly while that thread runs
         os._exit(ended.code if isinstance(ended.code, int) else 1)

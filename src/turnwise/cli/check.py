@@ -34,7 +34,7 @@ def doctor(
 ) -> None:
     """Check a setup before a run does: machine, keys, servers, tasks, model, one episode with real tools.
 
-    Each finding says what to do about it. Exit code 1 when something a run needs is bad. Secrets are never
+    Each finding says what to do about it. Exit code 1 if something that a run needs is bad. Secrets are never
     printed.
 
     Example: turnwise doctor recipes/cpu.toml
@@ -75,7 +75,7 @@ def doctor(
 
 
 def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: list[str]) -> None:
-    """Exit code 1 if it does not fit into what is free."""
+    """Print the memory plan of a run; exit code 1 if it does not fit into the free memory."""
     from rich.console import Console
 
     from turnwise.cli.recipes import read_recipe
@@ -100,7 +100,7 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
 
 
 def _setup(path: Path | None, overrides: list[str]) -> "tuple[ReadyServers, Recipe | None]":
-    """A recipe and its servers; an mcp.json is servers without a recipe."""
+    """Return the servers and their recipe; an mcp.json has servers and no recipe."""
     from turnwise.cli.recipes import read_unsettled
 
     if path is not None and path.suffix == ".json":

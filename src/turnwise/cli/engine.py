@@ -27,11 +27,11 @@ def engine(
     trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Serve the recipe's engine over HTTP, to sample on another GPU or machine than the one that learns.
+    """Serve the recipe's engine over HTTP, to sample on another GPU or machine than the one that trains.
 
-    Both sides are given the same recipe; the one that learns says engine.kind=remote.
+    Give both sides the same recipe; the side that trains sets engine.kind=remote.
 
-    A token is read from TURNWISE_ENGINE_TOKEN, on both sides.
+    Both sides read the token from TURNWISE_ENGINE_TOKEN.
 
     Example: turnwise engine recipe.toml, and turnwise train recipe.toml --set engine.kind=remote
     """
@@ -56,7 +56,7 @@ def engine(
     except ValueError as error:
         hint = f" (set {TOKEN_VARIABLE})" if not token and "token is needed" in str(error) else ""
         fail(f"{error}{hint}")
-    except OSError as error:  # transformers' word for a model that is not there
+    except OSError as error:  # transformers raises it for a model that does not exist
         fail(f"model.path: {error}")
-    except KeyboardInterrupt:  # before it served
+    except KeyboardInterrupt:  # before serving began
         raise typer.Exit(130) from None

@@ -14,7 +14,7 @@ from turnwise.tasks.load import PlacedTask, Problem, save
 
 
 def offer_to_fill(placed: Sequence[PlacedTask]) -> None:
-    """Say for every file how many demonstrations lack results, and which command makes their calls."""
+    """Print for each file how many demonstrations lack results, and the command that makes their calls."""
     for file in dict.fromkeys(item.file for item in placed):
         shown = [item.task for item in placed if item.file == file and item.task.demonstration]
         num_lacking = sum(task.lacks_results for task in shown)
@@ -28,7 +28,7 @@ def offer_to_fill(placed: Sequence[PlacedTask]) -> None:
 async def fill_file(
     placed: Sequence[PlacedTask], target: Path, pool: Pool, recipe: Recipe, servers: ReadyServers
 ) -> list[Problem]:
-    """Write the tasks with today's results; gives the demonstrations that had to be left out."""
+    """Make the missing calls and write the tasks; return a problem for each demonstration dropped."""
     num_lacking = sum(item.task.lacks_results for item in placed)
     if not num_lacking:
         print("every demonstration has its results")

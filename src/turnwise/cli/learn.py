@@ -40,7 +40,7 @@ def train(
     trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Train a policy by playing tasks with real tools: GRPO, PPO and their kin, as the recipe says.
+    """Train a policy by playing tasks with real tools: GRPO, PPO or a variant, as the recipe says.
 
     Ctrl-C finishes the step, saves and says how to go on; a second one stops at once.
 
@@ -69,9 +69,9 @@ def train(
     settings = _settings(recipe, resume, overrides, trust=trust)
     if several.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
-        # whoever is to be asked has been
+        # --trust: if the user had to be asked, this process has done it
         source = [str(recipe)] if resume is None else ["--resume", str(resume), "--trust"]
-        # as settled here, where it was said if nothing can be quantised
+        # as resolved here: this process has already warned if quantisation is not possible
         settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
         options = [word for override in (*overrides, *settled) for word in ("--set", override)]
         raise typer.Exit(several.start(settings, ["train", *source, *shown, *options]))
@@ -90,7 +90,7 @@ def train(
 
 
 def _settings(recipe: Path | None, resume: Path | None, overrides: list[str], *, trust: bool) -> "Recipe":
-    """The recipe, or the run's own, which is read again once its folder is held."""
+    """Return the recipe, or the resumed run's, which is read again once its folder is locked."""
     if resume is None:
         return read_recipe(recipe, overrides)
     prepare()
@@ -152,7 +152,7 @@ def sft(
     from turnwise.commands.sft import warm_up
 
     def show(step: "SftStep") -> None:
-        # about twenty lines, however long it takes
+        # about twenty lines for any number of steps
         is_last = step.step + 1 == step.num_steps
         if is_last or step.step % -(-step.num_steps // 20) == 0:
             print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
@@ -192,7 +192,7 @@ def _dry_run(recipe: Path | None, overrides: list[str]) -> None:
 
 
 def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
-    """Exit code 1 if a run would not come to its end."""
+    """Print the result of a dry run; exit code 1 if there are problems."""
     from turnwise.runtime.terminal import printable
 
     for line in lines:

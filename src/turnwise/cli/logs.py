@@ -13,14 +13,14 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 
 def set_up(*, is_debug: bool) -> None:
-    """ValueError where the variable says nothing we know."""
+    """Set the log level by --debug or the variable; ValueError if the variable's value is unknown."""
     name = "debug" if is_debug else os.environ.get(VARIABLE, "").strip().lower() or "warning"
     if name not in LEVELS:
         raise ValueError(f"{VARIABLE} is {name!r}: expected {', '.join(LEVELS)}")
     if is_debug:
         os.environ[VARIABLE] = name  # the other processes of a run inherit it
     ours = logging.getLogger("turnwise")
-    ours.setLevel(min(LEVELS[name], logging.INFO))  # a run's log has INFO, whatever stderr shows
+    ours.setLevel(min(LEVELS[name], logging.INFO))  # a run's log file has INFO, whatever stderr shows
     for handler in list(ours.handlers):
         if isinstance(handler, _OnStderr):
             ours.removeHandler(handler)
@@ -32,7 +32,7 @@ def is_debug() -> bool:
 
 
 class _OnStderr(logging.Handler):
-    """`warning: text`; under --debug with the time, the module and the traceback."""
+    """Prints `warning: text`; under --debug also the time, the module and the traceback."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if is_on_screen(record):

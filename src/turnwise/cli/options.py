@@ -23,7 +23,7 @@ Overrides = Annotated[
 def servers_in(
     path: Path | None, *, live: Sequence[str] = (), live_writes: Sequence[str] = ()
 ) -> "ReadyServers":
-    """The servers to use: the file given, the one in this directory, or the five built-in ones."""
+    """Load the servers of the given file, else of ./mcp.json, else the five built-in ones."""
     from turnwise.servers.backends import load_servers
 
     try:
@@ -33,7 +33,7 @@ def servers_in(
 
 
 def print_notes(servers: "ReadyServers") -> None:
-    """Say on stderr which servers are live and which keys go unused."""
+    """Print on stderr which servers are live and which keys are unused."""
     from turnwise.runtime.terminal import printable
 
     for note in servers.notes:
@@ -48,7 +48,7 @@ def mcp_file(path: Path | None) -> Path:
 
 
 def fail(message: str) -> NoReturn:
-    """The user's mistake, on stderr; exit code 2. Under --debug with the traceback of what failed."""
+    """Print the user's mistake on stderr and exit with code 2; under --debug, print the traceback too."""
     from turnwise.cli.logs import is_debug
     from turnwise.runtime.terminal import printable
     from turnwise.tracking.environment import known_secrets, redacted

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def with_processes(overrides: list[str], asked: int | None) -> list[str]:
-    """With the number of processes: as asked for here, or as many as a launcher has started."""
+    """Add the number of processes to the overrides: as requested, or as many as a launcher started."""
     launched = _num_launched()
     if asked is not None and launched not in (None, asked):
         fail(f"--processes {asked}, and {launched} were launched: leave it out")
@@ -25,7 +25,7 @@ def with_processes(overrides: list[str], asked: int | None) -> list[str]:
 
 
 def alone(recipe: "Recipe", command: str) -> None:
-    """For a command that one process does: refused where several were launched, and says what it leaves."""
+    """Require a single process: fail under a launcher, and print which hardware settings are ignored."""
     from turnwise.distributed.launch import is_launched
 
     if is_launched():
@@ -39,7 +39,7 @@ def alone(recipe: "Recipe", command: str) -> None:
 
 
 def _num_launched() -> int | None:
-    """None without a launcher; told apart before torch is read in, which takes seconds."""
+    """Return None without a launcher; this is checked before importing torch, which takes seconds."""
     from turnwise.distributed.launch import is_launched
 
     if not is_launched():
@@ -58,7 +58,7 @@ def are_to_be_started(recipe: "Recipe") -> bool:
 
 
 def start(recipe: "Recipe", command: Sequence[str]) -> int:
-    """Run turnwise's command in each process; gives the exit code of them all."""
+    """Run turnwise's command in every process; return the exit code of the first that failed, else 0."""
     from turnwise.distributed.launch import launch
     from turnwise.runtime.devices import choose_device
 
@@ -79,7 +79,7 @@ def start(recipe: "Recipe", command: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def joined(recipe: "Recipe") -> "Iterator[Ranks]":
-    """This process among the others, or alone, while the block runs; ends with its launcher."""
+    """Join the launched processes, or run alone, during the block; this process ends with its launcher."""
     from turnwise.distributed import Alone
     from turnwise.distributed.launch import watch_launcher
 
@@ -102,7 +102,7 @@ def joined(recipe: "Recipe") -> "Iterator[Ranks]":
 
 @contextlib.contextmanager
 def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[RunFolder]":
-    """The first rank's folder, held by it; the others look at it."""
+    """Yield the run's folder: the first rank opens and locks it, the others open it without writing."""
     from turnwise.distributed import first_rank_value, is_first
     from turnwise.tracking.folder import RunFolder
 
@@ -111,7 +111,7 @@ def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[
     if is_first(ranks):
         try:
             folder = open_it()
-        except typer.Exit as error:  # it has said why
+        except typer.Exit as error:  # the reason is already printed
             ended = error
     path = first_rank_value(ranks, None if folder is None else folder.path)
     if path is None:

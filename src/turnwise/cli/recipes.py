@@ -25,17 +25,17 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """A recipe, and the model that is sampled in the place of its own."""
+    """A recipe, and the model that is sampled instead of its own."""
 
     recipe: "Recipe"
     model: Any = None
-    """None: the recipe's own."""
+    """None for the recipe's own model."""
     name: str = ""
-    """Of the model; empty: the recipe's own."""
+    """The model's name; empty for the recipe's own model."""
 
 
 def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
-    """The recipe as this machine can run it: without bitsandbytes, with a bfloat16 base."""
+    """Return the recipe as this machine can run it: with a bfloat16 base if it cannot quantise."""
     recipe = read_unsettled(path, overrides)
     if recipe.model.quantisation == "none":
         return recipe
@@ -45,7 +45,7 @@ def read_recipe(path: Path | None, overrides: Sequence[str]) -> "Recipe":
 
 
 def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:
-    """Say before any episode which servers are live and which keys go unused; mistakes there end it."""
+    """Print which servers are live and which keys are unused; exit if the servers' settings are wrong."""
     if recipe.tools.is_replayed:
         return
     from turnwise.servers.backends import servers_of
@@ -59,7 +59,7 @@ def announce_servers(recipe: "Recipe", *, is_printed: bool = True) -> None:
 
 
 def read_unsettled(path: Path | None, overrides: Sequence[str]) -> "Recipe":
-    """The recipe as it is written."""
+    """Return the recipe as written, not adapted to this machine."""
     from turnwise.config import load_recipe
 
     prepare()
@@ -72,9 +72,9 @@ def read_unsettled(path: Path | None, overrides: Sequence[str]) -> "Recipe":
 def read_agent(
     path: Path | None, *, best: bool, step: int | None, overrides: Sequence[str], trust: bool
 ) -> Agent:
-    """A run's recipe and what it has learned; or a recipe, whose model is as it is.
+    """Return a run's recipe and trained model; or, for a recipe file, the recipe with its own model.
 
-    `trust` is for a run from elsewhere: what its recipe names is started without asking.
+    `trust` is for a run that was not made here: what its recipe names is started without asking.
     """
     which = chosen(best, step)
     if path is None or not path.is_dir():
@@ -97,7 +97,7 @@ def read_agent(
 
 
 def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
-    """The recipe of a run with the overrides, once the user trusts what it names."""
+    """Return the recipe of a run with the overrides, after the user has agreed to what it names."""
     from turnwise.config import changed_recipe
     from turnwise.tracking.folder import RunFolder
 
@@ -111,7 +111,7 @@ def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
 
 
 def check_run(path: Path) -> None:
-    """That it is a run's folder: told before seconds go into loading torch."""
+    """Exit unless `path` is a run's folder; this is checked before importing torch, which takes seconds."""
     from turnwise.tracking.folder import RunFolder
 
     try:
@@ -121,20 +121,20 @@ def check_run(path: Path) -> None:
 
 
 def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
-    """Which checkpoint is meant; None is the last one."""
+    """Return which checkpoint is meant; None is the last one."""
     if best and step is not None:
         fail("--best and --step name different checkpoints")
     return "best" if best else step
 
 
 def prepare() -> None:
-    """What must be settled before a model is loaded or a reward looked for."""
-    # Torch's threads share the cores with the servers: where they wait, they must not spin.
+    """Set up this process before a model is loaded or a reward is imported."""
+    # Torch's threads share the cores with the servers, so they must not spin while they wait.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # A reward of the user's own, `module:function`, is found beside where the command is run.
+    # A reward of the user's own, `module:function`, may be in the working directory.
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
-    # It misses a kernel for CPUs as it is imported, which peft does also where nothing is quantised.
+    # bitsandbytes logs a missing CPU kernel on import, and peft imports it even if nothing is quantised.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 

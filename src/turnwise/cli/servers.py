@@ -49,7 +49,7 @@ def call(
 ) -> None:
     """Call one tool on its real server and print what a model would read.
 
-    Of our own servers only the one that has the tool is started; of others, SERVER__TOOL names it.
+    If one of our own servers has the tool, only that one is started; SERVER__TOOL names any other.
 
     Exit code: 0 result, 1 the call's own fault, 2 wrong usage, 3 infrastructure.
 
@@ -93,7 +93,7 @@ def serve(
 ) -> None:
     """Run one of the five servers, over stdio or HTTP.
 
-    Where others can reach it (--host), clients must send the token that TURNWISE_SERVE_TOKEN holds.
+    If other machines can reach it (--host), clients must send the token in TURNWISE_SERVE_TOKEN.
 
     Example: turnwise serve fmp --http --port 8001
     """

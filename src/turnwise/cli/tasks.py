@@ -27,7 +27,7 @@ def make(
     family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
     world_seed: Annotated[int, typer.Option(help="Of the embedded world.")] = 0,
 ) -> None:
-    """Make verified tasks over the embedded world: every reference plan is carried out twice on real servers.
+    """Make verified tasks over the embedded world: every reference plan is run twice on real servers.
 
     Companies and phrasings of the three splits are disjoint.
 
@@ -93,7 +93,7 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Check task files against the servers' real tools before a run finds out; exit code 1 on problems.
+    """Check task files against the servers' real tools before a run; exit code 1 on problems.
 
     A ticker that the embedded world lacks is a warning: a task may ask about it and still be played. With
     --fill, a demonstration that fails or does not earn its reward is a problem, and its task is written
@@ -124,7 +124,7 @@ def check(
 async def _find_problems(
     files: Sequence[Path], settings: "Recipe", servers: "ReadyServers", fill: Path | None
 ) -> "tuple[list[Problem], list[Problem]]":
-    """The problems and the warnings; a file without problems is filled where `fill` names the new one."""
+    """Return problems and warnings; if `fill` is given and there are no problems, write the filled tasks."""
     from turnwise.cli.fill import fill_file, offer_to_fill
     from turnwise.commands.unknown_tickers import unknown_tickers
     from turnwise.mcp.pool import Pool
@@ -148,7 +148,7 @@ async def _find_problems(
 
 
 def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> None:
-    """Print what was found; exit code 1 on problems."""
+    """Print problems and warnings; exit code 1 on problems."""
     from turnwise.runtime.terminal import printable
 
     for warning in warnings:
@@ -175,8 +175,8 @@ def convert(
 ) -> None:
     """Read tasks in any known layout and write them in turnwise's own.
 
-    Recorded calls are made again on the servers. Where they could change what is yours, the command refuses,
-    as a run does; --no-demonstrations makes no call.
+    Recorded calls are made again on the servers. If they could change your own data, the command refuses, as
+    a run does; --no-demonstrations makes no call.
 
     Example: turnwise tasks convert data/processed/train.json tasks/train.jsonl
     """

@@ -27,7 +27,7 @@ Trust = Annotated[
 def require_trust(
     run: Path, recipe: "Recipe", changed: "Recipe", overrides: Sequence[str], *, is_given: bool
 ) -> None:
-    """Ask on a terminal, refuse elsewhere, if the run's recipe names what this user has not agreed to.
+    """If the run's recipe names what this user has not agreed to, ask on a terminal or else refuse.
 
     `changed` is the run's recipe with the overrides. What an override names is not asked about.
     """
@@ -56,17 +56,17 @@ def require_trust(
 
 
 def keep_agreement(before: "Recipe", after: "Recipe") -> None:
-    """The user changed the recipe of a run from elsewhere: what was agreed to before still is."""
+    """Extend the user's agreement to their changes of a recipe that they had agreed to before."""
     from turnwise.assembly.trusted_runs import named_in
     from turnwise.tracking.run_marks import is_agreed_to, is_made_here, remember_agreed
 
     try:
         if not is_made_here(before) and is_agreed_to(named_in(before)):
             remember_agreed(named_in(after))
-    except ValueError as error:  # an override replaced an mcp.json that is not there
+    except ValueError as error:  # an override replaced an mcp.json that does not exist
         logger.info("nothing was agreed to: %s", error)
 
 
 def _is_replaced(key: str, overridden: Sequence[str]) -> bool:
-    """Whether an override gives this key, or the section that it is in."""
+    """Return whether an override sets this key or the section that contains it."""
     return any(key == other or key.startswith(f"{other}.") for other in overridden)

@@ -29,7 +29,7 @@ def view(
         Path | None, typer.Option(help="Write one self-contained HTML file instead, and end.")
     ] = None,
 ) -> None:
-    """Look at runs in a browser, while they go or afterwards: figures, health, episodes, tools, evaluations.
+    """Look at runs in a browser, live or afterwards: figures, health, episodes, tools, evaluations.
 
     Only the runs' folders are read, and nothing in them is changed.
 

@@ -13,9 +13,9 @@ from turnwise.servers.backends import ReadyServers
 async def examine(
     servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe | None, *, needed_bytes: int
 ) -> AsyncIterator[Finding]:
-    """Look at everything a run needs; nothing is changed, and no secret is ever part of a finding.
+    """Check everything a run needs; nothing is changed, and no finding contains a secret.
 
-    Without a recipe only the machine and the servers are looked at. `needed_bytes`: of disk for a run.
+    Without a recipe, only the machine and the servers are checked. `needed_bytes` is a run's disk space.
     """
     is_modelled = recipe is not None and recipe.engine.kind != "scripted"
     yield machine.check_python()
@@ -49,7 +49,7 @@ async def _examine_recipe(recipe: Recipe, reached: setup.Reached) -> AsyncIterat
         is_sound = is_sound and finding.level is not FindingLevel.BAD
         yield finding
     if not machine.has_model_packages():
-        return  # said already, by name
+        return  # `check_packages` has named them
     task = setup.some_task(recipe, reached.tools) if is_sound else None
     if recipe.engine.kind != "scripted":
         async for finding in setup.check_model(recipe, task, reached.tools):

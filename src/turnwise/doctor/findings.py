@@ -19,7 +19,7 @@ class FindingLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at, and what to do if it is not well."""
+    """The result of one check, and what to do if it is not good."""
 
     what: str
     level: FindingLevel
@@ -35,7 +35,7 @@ _MARKS = {
 
 
 def print_finding(finding: Finding, console: Console) -> None:
-    """What servers and files say of themselves is text, never markup or escapes."""
+    """Print a finding; text from servers and files is never read as markup or escape sequences."""
     mark = Text(*_MARKS[finding.level])
     console.print(mark, Text(printable(f"{finding.what}: {finding.detail}")), soft_wrap=True)
     if finding.advice:

@@ -11,11 +11,11 @@ from turnwise.servers.live.providers import ACCESS
 from turnwise.types import Fault, ToolCall
 
 _REFUSALS = ("refused", "plan does not allow")
-"""What our live servers say when a provider answered and turned the key or its plan away."""
+"""Words in our live servers' errors if the provider answered and rejected the key or its plan."""
 
 
 def check_keys(servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe | None) -> Iterator[Finding]:
-    """Which keys go unused, and whether a judge has one; their values are never part of a finding."""
+    """Report unused keys and whether a judge has its key; no finding contains a key's value."""
     for server, key in servers.unused_keys.items():
         yield Finding(f"{server} key", FindingLevel.GOOD, describe_unused(server, key))
     for part in recipe.rewards if recipe is not None else ():
@@ -31,7 +31,7 @@ def check_keys(servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe
 
 
 async def try_key(pool: Pool, spec: ServerSpec) -> Finding:
-    """One read-only call through a live server: does its provider accept the key?"""
+    """Check with one read-only call through a live server whether its provider accepts the key."""
     served = served_name(spec)
     assert served is not None, "only servers of ours are known to be live"
     access, what = ACCESS[served], f"{spec.name} key"

@@ -16,11 +16,11 @@ from turnwise.runtime.devices import VARIABLE, choose_device, memory_of
 from turnwise.sandbox import Kind, isolation
 
 PACKAGES = ("mcp", "pydantic", "httpx")
-"""Without these nothing works."""
+"""Packages that every command needs."""
 MODEL_PACKAGES = ("torch", "transformers", "peft", "renderers", "safetensors")
-"""Without these nothing is played or trained: the extra `models`."""
+"""Packages needed to play or train: the extra `models`."""
 DATA_PACKAGES = ("numpy", "pandas")
-"""What code in the Python sandbox may import beside the standard library: the extra `data`."""
+"""Packages that sandboxed code may import besides the standard library: the extra `data`."""
 
 
 def check_python() -> Finding:
@@ -28,7 +28,7 @@ def check_python() -> Finding:
 
 
 def check_packages(*, needs_models: bool) -> Iterator[Finding]:
-    """What is installed in which version; what only a model needs is missed only where there is one."""
+    """Report each package's version; a missing model package is bad only if a model is needed."""
     for name in PACKAGES:
         yield check_package(name, FindingLevel.BAD, "turnwise")
     for name in MODEL_PACKAGES:
@@ -47,7 +47,7 @@ def check_package(name: str, if_missing: FindingLevel, source: str) -> Finding:
 
 
 def check_requirements(recipe: Recipe) -> Iterator[Finding]:
-    """The optional packages that this recipe asks for; one it can run without only warns."""
+    """Report the optional packages that the recipe uses; a missing one warns if a run works without it."""
     for requirement in requirements(recipe):
         version = requirement.version
         if version is not None:
@@ -65,7 +65,7 @@ def check_requirements(recipe: Recipe) -> Iterator[Finding]:
 
 
 def without_quantisation(recipe: Recipe) -> Recipe:
-    """The recipe as a run would settle it: a base that cannot be quantised here is bfloat16."""
+    """Return the recipe as a run would resolve it: a base that cannot be quantised here is bfloat16."""
     if recipe.model.quantisation == "none" or not has_model_packages():
         return recipe
     from turnwise.training.model.quantised import unquantised, why_not
@@ -78,7 +78,7 @@ def has_model_packages() -> bool:
 
 
 def check_device(wanted: str) -> Finding:
-    """What a model would run on, and how much memory is free there; `wanted` is model.device."""
+    """Report the device that a model would run on and its free memory; `wanted` is model.device."""
     try:
         chosen = choose_device(wanted)
     except ValueError as error:
@@ -95,7 +95,7 @@ def check_device(wanted: str) -> Finding:
 
 
 def check_disk(folder: Path, needed_bytes: int) -> Finding:
-    """Room where run folders are made; the folder itself need not be there yet."""
+    """Report the free space where run folders are made; the folder itself need not exist yet."""
     place = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
     free_bytes = shutil.disk_usage(place).free
     detail = f"{_gb(free_bytes)} free under {place}"

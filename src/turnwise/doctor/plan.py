@@ -10,7 +10,7 @@ from turnwise.runtime.terminal import printable, reason_table
 
 
 def print_plan(plan: MemoryPlan, console: Console) -> None:
-    """Part by part, and the total against what the device has."""
+    """Print the plan part by part, and the total against the device's memory."""
     rows = [(part.name, f"{part.num_bytes / 1e9:.2f}", printable(part.why)) for part in plan.parts]
     rows.append(("in all", f"{plan.num_bytes / 1e9:.2f}", verdict(plan)))
     lines = [*reason_table(("held", "GB", "by"), rows, console.width)]
@@ -30,7 +30,7 @@ def verdict(plan: MemoryPlan) -> str:
 
 
 def advice(plan: MemoryPlan) -> str:
-    """The first thing to change, by what is largest."""
+    """Return what to change first, which depends on the largest part."""
     largest = max(plan.parts, key=lambda part: part.num_bytes).name
     by_part = {
         "activations": "lower update.tokens_per_microbatch, then policy.gradient_checkpointing = true",

@@ -33,14 +33,14 @@ from turnwise.tasks.load import PlacedTask, read
 from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
 
 _NUM_TOKENS = 8
-"""Sampled to see that the model can."""
+"""Tokens sampled to check that the model works."""
 _MAX_SHOWN = 5
-"""Problems of task files that are told one by one."""
+"""The most problems of task files or prompts that are reported one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What the servers that answered offer, and the findings about all of them."""
+    """The tools of the servers that answered, and the findings about all servers."""
 
     tools: tuple[Tool, ...]
     findings: tuple[Finding, ...]
@@ -52,7 +52,7 @@ class Reached:
 
 
 async def check_remote(recipe: Recipe) -> Finding:
-    """Whether an engine answers where the recipe says, at once."""
+    """Check whether an engine answers at the recipe's address, without waiting for it to start."""
     hasty = changed_recipe(recipe, ["engine.remote.wait_seconds=0"])
     async with contextlib.AsyncExitStack() as exits:
         try:
@@ -63,14 +63,14 @@ async def check_remote(recipe: Recipe) -> Finding:
 
 
 def needed_servers(recipe: Recipe, servers: ReadyServers) -> set[str]:
-    """The servers that the recipe's tasks use; all of them where a task names none, or without tasks."""
+    """Return the servers that the recipe's tasks use: all if a task names none or there are no tasks."""
     return used_servers(_tasks(recipe, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
 
 
 async def reach_servers(servers: ReadyServers, needed: Collection[str] | None = None) -> Reached:
     """Start or reach every server of the file, list its tools, and try the keys of the live ones.
 
-    What is wrong with a server that is not `needed` only warns; None: all are needed.
+    A problem with a server that is not in `needed` only warns. None means that all are needed.
     """
     findings, live = list[Finding](), {server.name: server for server in servers.live}
 
@@ -86,7 +86,7 @@ async def reach_servers(servers: ReadyServers, needed: Collection[str] | None = 
     async with Pool(servers.specs) as pool:
         try:
             failures = await pool.connect()
-        except ValueError as error:  # a setting that only the server itself could refute
+        except ValueError as error:  # a setting that only the running server shows to be wrong
             return Reached((), (Finding("mcp.json", FindingLevel.BAD, str(error), "change it in mcp.json"),))
         for spec in servers.specs:
             if spec.name in failures:
@@ -110,7 +110,7 @@ async def reach_servers(servers: ReadyServers, needed: Collection[str] | None = 
 
 
 def check_tasks(recipe: Recipe, reached: Reached) -> Iterator[Finding]:
-    """The recipe's task files against the tools that there are."""
+    """Check the recipe's task files against the tools that the servers offer."""
     files = _task_files(recipe)
     if recipe.tasks.train is None:
         advice = "set tasks.train in the recipe; `turnwise tasks make` makes some"
@@ -142,7 +142,7 @@ def _task_files(recipe: Recipe) -> list[Path]:
 
 
 def some_task(recipe: Recipe, tools: Sequence[Tool]) -> Task | None:
-    """One to try things on: the first with a demonstration, else the first there is."""
+    """Return a task to try: the first with a demonstration, else the first."""
     tasks = _tasks(recipe, tools)
     return next((task for task in tasks if task.demonstration), tasks[0] if tasks else None)
 
@@ -157,7 +157,7 @@ def _tasks(recipe: Recipe, tools: Sequence[Tool]) -> list[Task]:
 
 
 async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) -> AsyncIterator[Finding]:
-    """Tokenizer, chat and weights; then a few tokens, sampled from the prompt of a task."""
+    """Load tokenizer, chat and weights, then sample a few tokens after the prompt of a task."""
     path = recipe.model.path
     advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
     unreachable = await asyncio.to_thread(why_unreachable, path)
@@ -172,7 +172,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
             enable_thinking=recipe.model.enable_thinking,
         )
         model = await asyncio.to_thread(load_model, recipe.model)
-    except Exception as error:  # noqa: BLE001 - loading runs files of any origin; whatever they raise is told
+    except Exception as error:  # noqa: BLE001 - loading runs files of any origin; any error is reported
         yield Finding("model", FindingLevel.BAD, f"{path}: {type(error).__name__}: {error}", advice)
         return
     for note in chat.notes:
@@ -187,7 +187,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
 
 
 def _size(recipe: Recipe) -> Finding:
-    """How large it is, and whether a run of it fits into what is free."""
+    """Report the model's size and whether a run of it fits into the free memory."""
     try:
         plan = plan_for_recipe(recipe)
     except UnsupportedArchitecture as error:
@@ -257,7 +257,7 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
 
 
 async def _play(recipe: Recipe, task: Task) -> Trajectory | str:
-    """The episode, or why it was lost to infrastructure."""
+    """Return the episode, or why it was lost to infrastructure."""
     async with open_workbench(recipe, [task]) as bench:
         collector = bench.collector(group_size=1)
         async with collector.collecting([task], 1) as groups:

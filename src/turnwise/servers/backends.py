@@ -1,7 +1,7 @@
 """Which servers of an `mcp.json` are ours, which of those are live, and what live ones may do.
 
-A server is live only where the recipe (`tools.live`) or its own `args` (`--backend live`) say so. A key that
-is merely set changes nothing, and does not reach the process of a server that is not live.
+A server is live only if the recipe (`tools.live`) or its own `args` (`--backend live`) say so. Setting a key
+is not enough: the key is not passed to the process of a server that is not live.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ from turnwise.types import LiveServer, Tool
 PROVIDER_VARIABLES = frozenset(
     variable for access in ACCESS.values() for variable in (access.key_variable, access.base_url_variable)
 )
-"""The keys and addresses of all providers: a server gets its own, and only while it is live."""
+"""The variables of every provider's key and base URL. A server gets its own provider's, and only if live."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,19 @@ class ReadyServers:
     specs: tuple[ServerSpec, ...]
     live: tuple[LiveServer, ...]
     unused_keys: Mapping[str, str]
-    """By the name of a server that is not live: the variable that holds its provider's key."""
+    """Name of a server that is not live → the variable that holds its provider's key."""
     mistakes: Mapping[str, str] = field(default_factory=dict)
-    """By the name of an entry that cannot be used: the file, the line and the reason."""
+    """Name of an unusable entry → the file, the line and the reason."""
 
     @property
     def embedded(self) -> set[str]:
-        """Servers of ours that answer from the embedded world."""
+        """The names of our servers that answer from the embedded world."""
         ours = {spec.name for spec in self.specs if served_name(spec) is not None}
         return ours - {server.name for server in self.live}
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know before an episode begins, one line a server."""
+        """One line per live server and per unused key, to show before an episode begins."""
         return (
             *(describe_live(server) for server in self.live),
             *(describe_unused(server, key) for server, key in self.unused_keys.items()),
@@ -50,7 +50,7 @@ class ReadyServers:
 
 
 def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE) -> ReadyServers:
-    """The recipe's servers; those of `default` where it names no `mcp.json`."""
+    """Return the recipe's servers, or those of `default` if it names no `mcp.json`."""
     tools = recipe.tools
     path = tools.mcp or default
     if tools.is_replayed:
@@ -65,9 +65,9 @@ def load_servers(
     live_writes: Collection[str] = (),
     variables: Mapping[str, str] | None = None,
 ) -> ReadyServers:
-    """Read an `mcp.json` and settle the backend of each server of ours; ValueError for the user's mistakes.
+    """Read an `mcp.json` and resolve the backend of each of our servers; ValueError for the user's mistakes.
 
-    `live` and `live_writes` are names of the file, as in `tools.live` and `tools.live_writes`.
+    `live` and `live_writes` are server names from the file, as in `tools.live` and `tools.live_writes`.
     """
     variables = environment() if variables is None else variables
     file = read_file(path, variables)
@@ -94,7 +94,7 @@ def load_servers(
 
 
 def served_name(spec: ServerSpec) -> str | None:
-    """NAME of an entry that runs `turnwise serve NAME`, also by `python -m turnwise` or `uvx`; else None."""
+    """Return NAME if the entry runs `turnwise serve NAME` (directly, by `python -m` or `uvx`), else None."""
     words = (Path(spec.command or "").stem, *spec.args)
     for place in range(len(words) - 1):
         if words[place : place + 2] == ("turnwise", "serve"):
@@ -103,7 +103,7 @@ def served_name(spec: ServerSpec) -> str | None:
 
 
 def describe_live(server: LiveServer) -> str:
-    """One line on what an episode can do at the provider."""
+    """Describe in one line what an episode can do at the provider."""
     if not server.writes:
         return f"{server.name} is live: its {len(server.reads)} tools only read from {server.service}"
     reads = ", ".join(server.reads)
@@ -126,7 +126,7 @@ def describe_unused(server: str, key: str) -> str:
 def _resolved(
     spec: ServerSpec, served: str, is_chosen: bool, may_write: bool, variables: Mapping[str, str]
 ) -> tuple[ServerSpec, LiveServer | None]:
-    """The spec as it is started, and what is live about it."""
+    """Return the spec to start the server with, and its `LiveServer` if it is live."""
     said, args = _said_backend(spec), spec.args
     if is_chosen and said == Backend.EMBEDDED:
         raise ValueError(f"tools.live: mcp.json runs server {spec.name!r} with --backend embedded")
@@ -151,7 +151,7 @@ def _key_of(served: str | None) -> str:
 
 
 def _said_backend(spec: ServerSpec) -> Backend | None:
-    """The value of `--backend` in its args; None without one."""
+    """Return the value of `--backend` in the server's args, or None if it is absent."""
     for place, word in enumerate(spec.args):
         flag, separator, value = word.partition("=")
         if flag == "--backend":
@@ -165,7 +165,7 @@ def _said_backend(spec: ServerSpec) -> Backend | None:
 
 
 def _provider_variables(spec: ServerSpec, access: Access, variables: Mapping[str, str]) -> dict[str, str]:
-    """Its provider's key and address: by its `env` block, else by our environment or `.env`."""
+    """Return the provider's key and base URL from the spec's `env`, else from our environment or `.env`."""
     given = {
         name: value
         for name in (access.key_variable, access.base_url_variable)
@@ -209,7 +209,7 @@ def _check_can_write(live_writes: Collection[str], live: Collection[LiveServer])
 
 
 def declared_tools(spec: ServerSpec) -> tuple[Tool, ...] | None:
-    """What a server of ours offers under the spec's `allow` and `deny`; None for anybody else's server."""
+    """Return the tools one of our servers offers under `allow` and `deny`; None for any other server."""
     name = served_name(spec)
     if name is None:
         return None

@@ -9,14 +9,14 @@ from typing import Any
 from turnwise.mcp.serve import Handler, ServedTool, Service, ToolError
 
 WRITES = {"send_slack_message", "store_execution_result"}
-"""The tools that change something; every other one is read-only."""
+"""The tools that change state; every other tool is read-only."""
 
 IDEMPOTENT_WRITES = {"store_execution_result"}
 
 
 @functools.cache
 def contract() -> Mapping[str, Any]:
-    """tools.json: every server's key and its tools with their schemas."""
+    """Return tools.json: each server's key variable, and its tools with their schemas."""
     parsed: dict[str, Any] = json.loads(files("turnwise.servers").joinpath("tools.json").read_text("utf-8"))
     return parsed
 
@@ -31,9 +31,10 @@ def service_of(
 ) -> Service:
     """Bind each tool to the backend's async method of the same name.
 
-    A method takes the schema's properties as keyword arguments (defaults filled in from the schema), and
-    `episode` too where the service keeps state per episode. Without `may_write` the tools in WRITES refuse
-    every call before the backend sees it. `concurrency` is how many calls the backend works on at once.
+    A method takes the schema's properties as keyword arguments, with the schema's defaults filled in. If
+    `drop` is given, the service keeps state per episode and every method also takes `episode`. Without
+    `may_write`, the tools in WRITES refuse every call before it reaches the backend. `concurrency` is the
+    number of calls the backend handles at once.
     """
     tools = [
         ServedTool(

@@ -17,22 +17,22 @@ MAX_CODE_BYTES = 100_000
 MAX_DATA_BYTES = 4 << 20
 MAX_STEPS = 20
 MAX_KEYS = 64
-"""Values one episode may keep."""
+"""The number of values one episode may store."""
 MAX_KEPT_BYTES = 1 << 20
-"""Of all the values one episode keeps."""
+"""The total size of the values one episode stores, names included."""
 MAX_EPISODE_SECONDS = 60.0
-"""Of all the code one episode runs: six calls that time out. An episode whose wall time ran out would count
-as lost to infrastructure, so its code must not be able to use that time up."""
+"""The total run time of one episode's code: six calls that time out. An episode that runs out of wall time
+counts as lost to infrastructure, so its code must not be able to use up that time."""
 
 _SHOWN_VALUE_BYTES = 32 << 10
 _SHOWN_STDOUT_CHARS = 2000
-"""Of the output before an error: the error is what the model must read."""
+"""Output shown along with an error; it is short because the error is what the model must read."""
 _TOO_DEEP = f"{{}} is not usable JSON: nested deeper than {MAX_DEPTH} levels"
 _NOTE = "the code printed nothing and its last line has no value: print it, or end with an expression"
 
 
 class Runner(Protocol):
-    """What the tools need of a `Sandbox`."""
+    """The part of a `Sandbox` that the tools use."""
 
     async def run(
         self, code: str, variables: Mapping[str, Any] | None = None, *, result_names: Sequence[str] = ()
@@ -45,15 +45,15 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PythonTools:
-    """The backend: one method per tool of tools.json."""
+    """The backend: one method per tool in tools.json."""
 
     runner: Runner
     slots: asyncio.Semaphore
-    """As many as the runner has executions at once: a call that waits here has not used any time."""
+    """One slot per concurrent execution; time spent waiting for a slot is not charged to the episode."""
     kept: dict[str, dict[str, str]] = field(default_factory=dict)
-    """JSON text by name, by episode."""
+    """Episode → name → stored value as JSON text."""
     used_seconds: dict[str, float] = field(default_factory=dict)
-    """Run time of an episode's code so far; calls that name no episode are not counted."""
+    """Episode → run time of its code so far; calls that name no episode are not counted."""
 
     async def execute_python(self, *, code: str, episode: str, description: str = "") -> dict[str, Any]:
         return _answer(await self._run(code, episode, {}))
@@ -133,7 +133,7 @@ class PythonTools:
         return await self._timed(episode, lambda: self.runner.run(code, values, result_names=result_names))
 
     async def _timed(self, episode: str, run: Callable[[], Awaitable[Execution]]) -> Execution:
-        """Run code within the episode's time; what it uses is the episode's, whatever became of it."""
+        """Run code and charge its time to the episode, even if the code fails; ToolError if none is left."""
         async with self.slots:
             used_seconds = self.used_seconds.get(episode, 0.0)
             if used_seconds >= MAX_EPISODE_SECONDS:
@@ -152,7 +152,7 @@ class PythonTools:
 
 @dataclass(frozen=True, slots=True)
 class _Refusing:
-    """Stands in for a sandbox where none is possible: the server lives, and says why code does not run."""
+    """Replaces the sandbox if isolation is impossible: the server starts, and tools say why no code runs."""
 
     reason: str
 
@@ -167,7 +167,7 @@ class _Refusing:
 
 @contextlib.asynccontextmanager
 async def serve_python(sandbox: Sandbox | None = None) -> AsyncIterator[Service]:
-    """The service and the sandbox beneath it; without isolation every run is refused, by name and reason."""
+    """Open the service and its sandbox; without isolation, every run is refused with the reason."""
     async with contextlib.AsyncExitStack() as stack:
         sandbox = sandbox or Sandbox(num_workers=min(4, os.cpu_count() or 1))
         runner: Runner
@@ -188,7 +188,7 @@ async def _infrastructure() -> AsyncIterator[None]:
 
 
 def _answer(execution: Execution) -> dict[str, Any]:
-    """Only what there is: small models read this."""
+    """Return only the fields that have a value, because small models read this."""
     if execution.error:
         raise ToolError(_explain(execution))
     answer: dict[str, Any] = {}
@@ -224,7 +224,7 @@ def _parse(name: str, text: str) -> Any:
 
 
 def _no_number(name: str) -> None:
-    """NaN and Infinity, which many APIs send though JSON has no such words, become null."""
+    """Return None for NaN and Infinity, which many APIs send although JSON does not allow them."""
 
 
 def _steps(parsed: Any) -> list[str]:
@@ -340,4 +340,4 @@ matrix = {{a: {{b: correlation(columns[a], columns[b]) for b in columns if b != 
 """
 
 _ANALYSES = {"summary": _TABLE + _SUMMARY, "trend": _TABLE + _TREND, "correlation": _TABLE + _CORRELATION}
-"""Sources that run in the sandbox on `data`, which is hostile too; a string says what is wrong with it."""
+"""Source code that runs in the sandbox because `data` is untrusted; a result that is a string is an error."""

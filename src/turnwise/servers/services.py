@@ -13,14 +13,14 @@ from turnwise.servers.contract import WRITES, contract, service_of
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")
 
 DEFAULT_FILE = Path(str(files("turnwise.servers").joinpath("mcp.json")))
-"""The five servers as an `mcp.json`, used where the user gives none."""
+"""An `mcp.json` with the five servers, used if the user gives none."""
 
 
 SYNTHETIC = (
     "Synthetic data of turnwise's embedded world. Most companies are invented; real tickers have their real "
     "name and industry, and every price, statement, date, person and article is invented."
 )
-"""What the embedded servers say about themselves to every client."""
+"""The instructions that the embedded servers send to every client."""
 
 
 class Backend(StrEnum):
@@ -31,7 +31,7 @@ class Backend(StrEnum):
 
 
 def check_backend(name: str, backend: Backend, environ: Mapping[str, str], *, may_write: bool) -> None:
-    """ValueError if this server cannot be served that way."""
+    """Raise ValueError if this server cannot be served with these settings."""
     key = contract()["servers"][name]["key"]
     if backend is Backend.EMBEDDED:
         if may_write:
@@ -49,7 +49,7 @@ def check_backend(name: str, backend: Backend, environ: Mapping[str, str], *, ma
 async def open_service(
     name: str, backend: Backend, environ: Mapping[str, str], *, may_write: bool = False
 ) -> AsyncIterator[Service]:
-    """The service with what it needs behind it (world, HTTP client, sandbox), closed again on exit.
+    """Open the service and what it needs (world, HTTP client, sandbox), and close them on exit.
 
     `may_write` lets the tools of a live server write to the provider.
     """
@@ -63,7 +63,7 @@ async def open_service(
         from turnwise.servers.live import live_backend
 
         async with live_backend(name, environ) as live:
-            # Slack's posts are real and stay: there is nothing of an episode's to forget.
+            # Posts to the real Slack stay, so there is no state of an episode to drop.
             keep = _keep_everything if name == "slack" else None
             yield service_of(name, live, drop=keep, may_write=may_write)
     else:
@@ -81,4 +81,4 @@ def world_seed(environ: Mapping[str, str]) -> int:
 
 
 async def _keep_everything(_episode: str) -> None:
-    """Nothing to drop."""
+    """Drop nothing."""

@@ -8,8 +8,8 @@ Drop = Callable[[str], Awaitable[None]]
 
 
 def embedded_backend(name: str, seed: int) -> tuple[object, Drop | None]:
-    """A server's backend over the world with this seed, and how an episode's state is dropped (slack)."""
-    # Imported here, so that reading the world alone does not load the tools and the MCP SDK behind them.
+    """Return a backend over the world of this seed, and the function to drop an episode (Slack only)."""
+    # Imported here so that reading only the world does not load the tools and the MCP SDK.
     from turnwise.servers.embedded.fmp import EmbeddedFmp
     from turnwise.servers.embedded.polygon import EmbeddedPolygon
     from turnwise.servers.embedded.slack import EmbeddedSlack

@@ -22,7 +22,7 @@ def _as_of(company: Company, name: str, value: str) -> str:
 
 
 def _dollars(market: Market, company: Company, amount: float) -> str:
-    """A price with as many decimals as its bars have."""
+    """Format a price with as many decimals as its bars have."""
     listing = market.listing(company.symbol)
     return shown(amount, listing) if listing else f"${amount:,.2f}"
 
@@ -98,8 +98,8 @@ PROFILE: tuple[tuple[str, str, Tell], ...] = (
         "name", lambda _, c: c.summary,
     ),
 )  # fmt: skip
-"""The first pattern that occurs decides; the more particular words stand before the general ones. Each row
-needs a field of the company that is not empty: a fund has no CEO."""
+"""Rows of (pattern, required field, answer). The first pattern that matches wins, so specific words come
+before general ones. A row is skipped if the company's required field is empty: a fund has no CEO."""
 
 ACCOUNTS: tuple[tuple[str, str, Callable[[IncomeStatement], str]], ...] = (
     (r"\beps\b|earnings per share", "earnings per share", lambda s: price(s.eps_cents)),
@@ -154,7 +154,7 @@ LEAST = r"\b(smallest|lowest|least|fewest|worst|smaller|lower|less|fewer)\b"
 
 
 def answer(market: Market, text: str) -> str | None:
-    """One direct sentence from the facts."""
+    """Answer a question in one sentence from the market's facts; None if they do not say."""
     named = listings_named(market, text)
     return _listed_answer(market, named, text) if named else _invented_answer(market, text)
 
@@ -176,7 +176,7 @@ def _invented_answer(market: Market, text: str) -> str | None:
 
 
 def _listed_answer(market: Market, named: Sequence[Listing], text: str) -> str | None:
-    """The same over the real listings that a question names."""
+    """Answer a question about the real listings that it names."""
     question = read_question([listing.company for listing in named], text)
     question = dataclasses.replace(question, companies=tuple(listing.company for listing in named), led_by=())
     is_ranking = len(named) > 1 and re.search(rf"{MOST}|{LEAST}", question.text)
@@ -185,7 +185,7 @@ def _listed_answer(market: Market, named: Sequence[Listing], text: str) -> str |
 
 
 def _led(market: Market, question: Question, company: Company) -> str:
-    """A question that names a chief executive asks for the company, or for something about it."""
+    """Answer a question that names a chief executive: a fact about the company, or which company it is."""
     about_company = re.sub(r"ceo|chief executive|led by|leads|(which|what) company", " ", question.text)
     told = _about(market, dataclasses.replace(question, text=about_company), company)
     return told or f"{company.ceo} is the CEO of {company.name} ({company.symbol})."

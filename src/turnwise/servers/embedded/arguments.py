@@ -10,11 +10,11 @@ from turnwise.servers.embedded.market import Market
 from turnwise.servers.embedded.names import nearest, normal_symbol
 
 MAX_LISTED = 50
-"""The most rows a list tool gives, whatever limit is asked for."""
+"""The most rows a list tool returns, whatever limit is requested."""
 
 
 def read_text(value: object, name: str, *, max_chars: int = 400) -> str:
-    """Text with something in it. Lone surrogates, which no encoder takes, become question marks."""
+    """Return non-empty text. Lone surrogates, which cannot be encoded, become question marks."""
     if not isinstance(value, str):
         raise ToolError(f"{name} must be text, not {type(value).__name__}")
     if not value.strip():
@@ -25,7 +25,7 @@ def read_text(value: object, name: str, *, max_chars: int = 400) -> str:
 
 
 def read_company(market: Market, value: object, name: str = "symbol") -> Company:
-    """The company with this symbol, in any case and with spaces around."""
+    """Return the company with this symbol, ignoring case and surrounding spaces."""
     text = read_text(value, name)
     symbol = normal_symbol(text)
     if market.is_listed(symbol):
@@ -40,7 +40,7 @@ def read_company(market: Market, value: object, name: str = "symbol") -> Company
 
 
 def read_limit(value: object, name: str = "limit", *, most: int = MAX_LISTED) -> int:
-    """A count from 1; more than `most` is cut down to it, since a long list is not an error."""
+    """Return a count of at least 1, cut to `most`: asking for too many rows is not an error."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ToolError(f"{name} must be a whole number, not {str(value)[:40]!a}")
     if value < 1:
@@ -49,17 +49,17 @@ def read_limit(value: object, name: str = "limit", *, most: int = MAX_LISTED) ->
 
 
 def read_date(value: object, name: str) -> date:
-    """A day written YYYY-MM-DD."""
+    """Parse a day written YYYY-MM-DD."""
     text = read_text(value, name).strip()
     try:
-        # fromisoformat would also take 20260630 and 2026-W27-2.
+        # fromisoformat would also accept 20260630 and 2026-W27-2.
         return datetime.strptime(text, "%Y-%m-%d").date()
     except ValueError:
         raise ToolError(f"{name} is {text[:40]!a}; write a real day as YYYY-MM-DD, like 2026-06-30") from None
 
 
 def read_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
-    """One of the words, in any case."""
+    """Return one of the choices, ignoring case."""
     word = read_text(value, name).strip().lower()
     if word not in choices:
         raise ToolError(f"{name} is {word[:40]!a}; it must be one of {', '.join(choices)}")

@@ -11,16 +11,16 @@ from turnwise.servers.embedded.factors import market_factor, sector_factor
 from turnwise.servers.embedded.stream import Stream
 
 COLUMNS = 5
-"""Open, high, low, close (cents) and volume of one session, one after another in a flat array."""
+"""Values per session in a flat array: open, high, low, close (cents) and volume."""
 
 OPENING = time(9, 30)
 HOURS = ((0, 30), *((30 + 60 * hour, 60) for hour in range(6)))
-"""Start in minutes after the opening, and length: 09:30 to 10:00, then on the clock's hours to 16:00."""
+"""(Minutes after the opening, length in minutes): 09:30 to 10:00, then full hours to 16:00."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Prices in cents, or finer by `per_unit`, so that sums are exact; `start` is New York time."""
+    """Prices in whole cents, or finer (`per_unit`), so that sums are exact; `start` is New York time."""
 
     start: datetime
     open_cents: int
@@ -29,7 +29,7 @@ class Bar:
     close_cents: int
     volume: int
     per_unit: int = field(default=100, repr=False)
-    """What the prices are divided by: 100 for cents; currency pairs and some others count finer."""
+    """Price units per dollar: 100 for cents; currency pairs and some others use a finer unit."""
 
     @property
     def day(self) -> date:
@@ -54,7 +54,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How a price moves: with the market (beta), with its sector, and by itself (spread)."""
+    """How a price moves: with the market (beta), with its sector, and on its own (spread)."""
 
     start: int
     """The price before the first session, in cents or the listing's own unit."""
@@ -64,31 +64,31 @@ class Course:
     sector: str
     usual: float = 0.0
     pull: float = 0.0
-    """The share of its distance from the usual price that is made up in a session."""
+    """Fraction of the gap to the usual price that closes in one session; 0 for no pull."""
 
 
 def make_daily(seed: int, companies: Sequence[Company]) -> Mapping[str, Sequence[int]]:
-    """Every company's sessions as a flat array; the market and the sectors move their members together."""
+    """Return each company's sessions as a flat array; companies move with the market and their sector."""
     market = market_factor(seed)
     sectors = {sector: sector_factor(seed, sector) for sector in SECTORS}
     return {company.symbol: _walk(seed, company, market, sectors[company.sector]) for company in companies}
 
 
 def bar_at(columns: Sequence[int], index: int, day: date, per_unit: int = 100) -> Bar:
-    """One session of a flat array."""
+    """Return one session of a flat array as a bar."""
     start = datetime.combine(day, OPENING)
     opened, high, low, close, volume = columns[index * COLUMNS : (index + 1) * COLUMNS]
     return Bar(start, opened, high, low, close, volume, per_unit)
 
 
 def split_day(seed: int, symbol: str, day: Bar) -> list[Bar]:
-    """The seven hourly bars of a daily bar."""
+    """Split a daily bar into its seven hourly bars."""
     spans = [(day.start + timedelta(minutes=start), length) for start, length in HOURS]
     return _split(day, spans, Stream(seed, "hours", symbol, day.day.isoformat()))
 
 
 def split_hour(seed: int, symbol: str, hour: Bar) -> list[Bar]:
-    """The minute bars of an hourly bar."""
+    """Split an hourly bar into its minute bars."""
     length = 30 if hour.start.time() == OPENING else 60
     spans = [(hour.start + timedelta(minutes=minute), 1) for minute in range(length)]
     return _split(hour, spans, Stream(seed, "minutes", symbol, hour.start.isoformat()))
@@ -107,7 +107,7 @@ def _walk(seed: int, company: Company, market: Sequence[float], sector: Sequence
 
 
 def follow(stream: Stream, course: Course, market: Sequence[float], sector: Sequence[float]) -> Sequence[int]:
-    """A bounded random walk; only products and sums of `random()`, so it is the same on every machine."""
+    """Return a bounded random walk: only products and sums of `random()`, so every machine gets the same."""
     unit, bell = stream.unit, stream.bell
     beta, spread, last = course.beta, course.spread, course.start
     columns = array("q")
@@ -117,7 +117,7 @@ def follow(stream: Stream, course: Course, market: Sequence[float], sector: Sequ
             move += 4.0 * spread * bell()
         if course.pull:
             move += course.pull * (course.usual / last - 1.0)
-        # No halts, no penny stocks: a session moves within -18% and +22%, and a cheap share recovers.
+        # No halts, no penny stocks: a session moves by -18% to +22%, and a price below 300 units only rises.
         move = min(0.22, max(-0.18, move))
         if last < 300:
             move = abs(move)
@@ -132,10 +132,10 @@ def follow(stream: Stream, course: Course, market: Sequence[float], sector: Sequ
 
 
 def _split(whole: Bar, spans: Sequence[tuple[datetime, int]], stream: Stream) -> list[Bar]:
-    """Parts whose open, high, low, close and volume aggregate exactly to the whole.
+    """Split a bar into parts whose open, high, low, close and volume aggregate exactly to it.
 
-    The price walks from the whole's open to its close inside [low, high]; one part is given the high and one
-    the low; volume is cut at whole shares.
+    The price walks from the open to the close within [low, high]. One part gets the high and one gets the
+    low. Volume is divided into whole shares.
     """
     count = len(spans)
     closes = _bridge(whole, count, stream)

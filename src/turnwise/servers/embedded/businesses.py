@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Business:
-    """A line of business: its names, what it sells, and its accounts (per cent of revenue)."""
+    """A line of business: its names and products, and ranges for its accounts (margins in % of revenue)."""
 
     sector: str
     industry: str
@@ -155,7 +155,7 @@ SECTORS = tuple(sorted({business.sector for business in BUSINESSES}))
 
 BUSINESS_OF = {business.industry: business for business in BUSINESSES}
 
-# A root is a head and a tail, chosen so that no join is a word or, as far as we know, a listed company.
+# A root is a head plus a tail. No combination is a word or, as far as we know, a listed company.
 HEADS = (
     *("Abr", "Aldw", "Arv", "Balth", "Brask", "Corv", "Dask", "Drav", "Elb", "Fenw", "Galv", "Gresk"),
     *("Hald", "Hesk", "Ilm", "Jend", "Kald", "Kesk", "Kolv", "Lorv", "Mald", "Morv", "Nald", "Nesk"),
@@ -168,7 +168,7 @@ TAILS = (
 )
 
 TICKER_ENDINGS = "TSGHCDJ"
-"""Tickers are five letters with one of these last: hardly any real listing has that form."""
+"""Tickers are five letters that end in one of these: hardly any real listing has that form."""
 
 PLACES = (
     ("United States", ("Portland", "Columbus", "Tulsa", "Hartford", "Boise", "Raleigh", "Omaha", "Denver")),

@@ -18,12 +18,12 @@ from turnwise.servers.embedded.stream import Stream
 NUM_COMPANIES = 200
 
 SHARE_SCALES = (6, 20, 60, 200, 600)
-"""Millions of shares; a factor of one to three then spreads sizes over the orders of magnitude."""
+"""Millions of shares, multiplied by one to three, so that sizes cover several orders of magnitude."""
 
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """What does not change while the market trades."""
+    """A company's profile: what does not change while the market trades."""
 
     symbol: str
     name: str
@@ -46,7 +46,7 @@ class Company:
 
     @property
     def summary(self) -> str:
-        """One sentence on what it does."""
+        """What the company does, in one sentence."""
         if not self.products:
             business = f" is in the {self.industry} industry, {self.country}" if self.industry else ""
             return f"{self.name} ({self.exchange}: {self.symbol}){business}."
@@ -57,7 +57,7 @@ class Company:
 
     @property
     def description(self) -> str:
-        """What it does and where; of a real listing, which has no products here, what is invented."""
+        """What the company does and where; for a real listing, which has no products, what is invented."""
         if not self.products:
             return (
                 f"{self.summary} Synthetic data: every figure, date and person given for it here is invented "
@@ -70,7 +70,7 @@ class Company:
 
 
 def make_companies(seed: int) -> tuple[Company, ...]:
-    """All companies, by symbol."""
+    """Generate all companies, sorted by symbol."""
     stream = Stream(seed, "companies")
     names = _names(stream)
     ceos = _ceos(stream, len(names))
@@ -84,19 +84,19 @@ def make_companies(seed: int) -> tuple[Company, ...]:
 
 
 def opening_cents(seed: int, symbol: str) -> int:
-    """The price before the first session."""
+    """Return the share price before the first session."""
     stream = Stream(seed, "opening", symbol)
     return int(stream.pick((900, 2000, 4500, 9000, 18000)) * stream.between(1.0, 2.2))
 
 
 def yearly_revenue(seed: int, symbol: str, shares: int, business: Business) -> int:
-    """Dollars of sales in 2025, about: what the opening price is worth at the industry's price-to-sales."""
+    """Estimate 2025 sales in dollars: opening market value over a price-to-sales ratio of the industry."""
     value = shares * opening_cents(seed, symbol) / 100
     return int(value / Stream(seed, "sales", symbol).between(*business.price_to_sales))
 
 
 def _names(stream: Stream) -> list[tuple[str, Business, str]]:
-    """Roots carry one to three companies each, so that a name alone does not always tell which is meant."""
+    """Draw (root, business, noun) names; up to three companies share a root, so a root can be ambiguous."""
     roots = stream.shuffled([head + tail for head in HEADS for tail in TAILS])
     businesses = stream.shuffled(BUSINESSES)
     names: list[tuple[str, Business, str]] = []
@@ -113,7 +113,7 @@ def _ceos(stream: Stream, count: int) -> list[str]:
 
 
 def _ticker(root: str, taken: set[str], stream: Stream) -> str:
-    """Four letters of the root and an ending; siblings differ in the ending only."""
+    """Join four letters of a root to an ending; companies of one root usually differ only in the ending."""
     letters = root.upper()
     stems = [letters[:4], *(letters[:3] + letter for letter in letters[4:])]
     endings = stream.shuffled(TICKER_ENDINGS)
@@ -142,7 +142,7 @@ def _company(seed: int, symbol: str, name: str, business: Business, ceo: str) ->
         listed_on=date(listed, stream.whole(1, 12), stream.whole(1, 28)),
         exchange=stream.pick(("NASDAQ", "NYSE")),
         shares=shares,
-        # .example is reserved, so no link of this world can ever lead anywhere.
+        # .example is a reserved domain, so no link of this world leads to a real site.
         website=f"https://www.{name.lower().replace(' ', '')}.example",
         sic_code=business.sic_code,
         sic_description=business.sic_description,

@@ -7,10 +7,10 @@ from turnwise.servers.embedded.names import alike, fitting
 
 
 def find_companies(market: Market, text: str, *, least: int = 1) -> list[Company]:
-    """The invented companies that fit; where none does, the real listings that do, best first.
+    """Return the invented companies that match; if there are none, matching listings and then guesses.
 
-    A listing's whole name comes before invented companies that are only spelt alike: "Tesla" is no misspelt
-    "Teskuvex". `least` is the least fit of a listing.
+    A listing's full name ranks above invented companies that are only spelt alike: "Tesla" is not a misspelt
+    "Teskuvex". If any are spelt alike, other listings do not count. `least` is the lowest score of a listing.
     """
     if found := fitting(market.companies(), text):
         return found

@@ -27,8 +27,7 @@ class Page:
 
 
 def make_pages(market: Market, articles: Sequence[Article]) -> Iterator[Page]:
-    """Every page; those with facts agree with the market, the others share words with them and nothing "
-    "else."""
+    """Yield every page. Pages with facts agree with the market; the others only share words with them."""
     for company in market.companies():
         yield _company_page(market, company)
         yield _biography(market, company)
@@ -76,7 +75,7 @@ def _biography(market: Market, company: Company) -> Page:
 
 
 def report_page(company: Company, now: IncomeStatement, before: IncomeStatement) -> Page:
-    """A statement in words, beside the same period a year earlier."""
+    """Describe a statement in words and compare it with the same period a year earlier."""
     period = f"fiscal year {now.fiscal_year}" if now.period == "FY" else f"{now.period} {now.fiscal_year}"
     return Page(
         f"https://filings.example/{company.symbol.lower()}/{now.fiscal_year}-{now.period.lower()}",
@@ -124,7 +123,7 @@ def _wrap(market: Market, day: date) -> Page:
 
 
 def _namesake(company: Company) -> Page:
-    """A page that shares a name with a company and says nothing about it."""
+    """Return a page that shares a company's name and says nothing about the company."""
     root = company.name.split()[0]
     return Page(
         f"https://atlas.example/{root.lower()}-river",

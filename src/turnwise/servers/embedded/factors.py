@@ -9,13 +9,13 @@ from turnwise.servers.embedded.stream import Stream
 
 @functools.lru_cache(maxsize=4)
 def market_factor(seed: int) -> Sequence[float]:
-    """The market's move in each of `SESSIONS`."""
+    """Return the market's relative move in each of `SESSIONS`."""
     return _factor(Stream(seed, "factor", "market"), len(SESSIONS), drift=0.0003, spread=0.007)
 
 
 @functools.lru_cache(maxsize=48)
 def sector_factor(seed: int, sector: str) -> Sequence[float]:
-    """A sector's move in each of `SESSIONS` besides the market's; none for no sector."""
+    """Return a sector's move in each of `SESSIONS`, on top of the market's; zeros for an empty sector."""
     if not sector:
         return (0.0,) * len(SESSIONS)
     return _factor(Stream(seed, "factor", sector), len(SESSIONS), drift=0.0, spread=0.005)
@@ -23,7 +23,10 @@ def sector_factor(seed: int, sector: str) -> Sequence[float]:
 
 @functools.lru_cache(maxsize=48)
 def past_factor(seed: int, name: str, count: int) -> Sequence[float]:
-    """The same for `count` sessions before those, latest first; a price walks these backwards."""
+    """Return the market's or a sector's moves in `count` sessions before `SESSIONS`, latest first.
+
+    The order is reversed because prices walk these sessions backwards.
+    """
     if not name:
         return (0.0,) * count
     spread = 0.007 if name == "market" else 0.005

@@ -22,7 +22,7 @@ Row = Mapping[str, Any]
 
 
 class EmbeddedFmp:
-    """Financial Modeling Prep's tools; each method is the tool of the same name."""
+    """Financial Modeling Prep's tools; each method implements the tool of the same name."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -50,7 +50,7 @@ class EmbeddedFmp:
         return {
             "symbol": company.symbol,
             "companyName": company.name,
-            # Null: a fund has no sector, an index no country, a currency pair no market cap.
+            # Empty becomes null: a fund has no sector, an index no country, a currency pair no market cap.
             "sector": company.sector or None,
             "industry": company.industry or None,
             "ceo": company.ceo or None,

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from turnwise.servers.embedded.documents import Page
 
 MAX_TERMS = 24
-"""Terms of a query that are looked up: more only slow the search."""
+"""The most query terms that are looked up; more would only slow the search."""
 
 NUM_CANDIDATES = 60
-"""Pages taken from the index and then ranked anew: three times the most that are ever shown."""
+"""Pages taken from the index and then ranked again: three times the most that are ever shown."""
 
 COMMON_WORDS = frozenset(
     [
@@ -64,7 +64,7 @@ COMMON_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A page that fits a query, and how well (0 to 1)."""
+    """A page that matches a query, with a score from 0 to 1."""
 
     page: Page
     score: float
@@ -77,11 +77,11 @@ class Library:
         self._database = database
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
-        """The best pages first; nothing in the query is read as FTS5 syntax."""
+        """Return the best pages first; nothing in the query is read as FTS5 syntax."""
         terms = terms_of(query)
         if not terms:
             return []
-        # bm25 weights: a term in the title counts as two in the text. It is negative, best lowest.
+        # A term in the title weighs twice as much as one in the text. bm25 is negative; the lowest is best.
         rows = self._database.execute(
             "SELECT url, title, text, bm25(page, 0.0, 2.0, 1.0) AS rank FROM page WHERE page MATCH ? "
             "ORDER BY rank, rowid LIMIT ?",
@@ -92,13 +92,13 @@ class Library:
 
 
 def _hit(page: Page, terms: list[str], bm25: float) -> Hit:
-    """Half bm25, which favours short pages, and half the share of the terms in the page and its title."""
-    # bm25 has no upper end: squash it to (0, 1), where 8 is a usual hit on a name.
+    """Score a page: half bm25, which favours short pages, half the share of terms in page and title."""
+    # bm25 has no upper bound, so it is squashed to (0, 1). 8 is typical of a hit on a name.
     return Hit(page, round(0.5 * bm25 / (8.0 + bm25) + 0.5 * _covered(page, terms), 4))
 
 
 def rank(pages: Iterable[Page], query: str) -> list[Hit]:
-    """Pages that are known to be about what the query names, best first; all score above a half."""
+    """Rank pages that are known to be about what the query names, best first; all score at least 0.5."""
     terms = terms_of(query)
     hits = [Hit(page, round(0.5 + 0.5 * _covered(page, terms), 4)) for page in pages]
     return sorted(hits, key=lambda hit: -hit.score)
@@ -121,13 +121,13 @@ def write_pages(database: sqlite3.Connection, pages: Iterable[Page]) -> None:
 
 
 def terms_of(query: str) -> list[str]:
-    """The words that are worth looking up, each once; `\\w` leaves no quote or operator in them."""
+    """Return the distinct words worth looking up; `\\w` leaves no quote or operator in them."""
     words = dict.fromkeys(re.findall(r"\w+", query.lower()))
     return [word for word in words if word not in COMMON_WORDS][:MAX_TERMS]
 
 
 def passage(page: Page, query: str, *, max_chars: int) -> str:
-    """The run of whole sentences that fits in `max_chars` and holds most of what the title does not say."""
+    """Return up to `max_chars` of sentences, from the one with the most query terms that the title lacks."""
     sentences = re.split(r"(?<=[.!?\"]) (?=[A-Z\"])", page.text)
     wanted = set(terms_of(query)) - set(re.findall(r"\w+", page.title.lower()))
     hits = [len(wanted & set(re.findall(r"\w+", sentence.lower()))) for sentence in sentences]

@@ -25,7 +25,7 @@ PLAIN_WORDS = frozenset(
         *("the southern", "visa", "zapp"),
     ]
 )
-"""Names that are words as well: in a sentence they count only as written in the table."""
+"""Names that are also ordinary words: in a sentence they count only if written as in the table."""
 
 SYMBOL_WORDS = frozenset(
     [
@@ -34,27 +34,27 @@ SYMBOL_WORDS = frozenset(
         *("GOLD", "ICE", "LI", "LOW", "MA", "NOW", "ON", "OP", "PM", "SO", "SPOT"),
     ]
 )
-"""Symbols that are words or abbreviations as well: in a sentence they count only after a dollar sign."""
+"""Symbols that are also words or abbreviations: in a sentence they count only after a dollar sign."""
 
 EXACT = 5
-"""The fit of a text that is a listing's whole name or symbol."""
+"""The lowest score of a text that is a listing's full name or symbol."""
 
 NUM_NAMED = 6
-"""The most listings that one question is read to name."""
+"""The most listings that are recognised in one question."""
 
 
 def search(listings: Listings, text: str, *, least: int = 1) -> list[Listing]:
-    """Listings whose symbol or one of whose names fits, best first; `least=EXACT` asks for the whole name."""
+    """Return listings with a matching symbol or name, best first; `least=EXACT` accepts full names only."""
     typed = _plain(text[:MAX_TYPED])
     exact = listings.find(text.strip().lstrip("$").upper())
     scored = [(7 if listing is exact else _score(listing, typed), listing) for listing in listings.all()]
     found = [pair for pair in scored if pair[0] >= least]
-    # Python's sort is stable: equal fits stay in the order of the tables, the best known first.
+    # Python's sort is stable: equal scores keep the order of the tables, the best known first.
     return [listing for _, listing in sorted(found, key=lambda pair: -pair[0])]
 
 
 def named_in(listings: Listings, text: str) -> list[Listing]:
-    """Listings that a sentence names: by symbol in capitals, or by name in whole words."""
+    """Return the listings that a sentence names, by symbol in capitals or by name in whole words."""
     written = re.findall(r"(\$?)([A-Z0-9^][A-Z0-9^=.:/-]*)(?![a-z])", text)
     by_symbol = {
         found.company.symbol for sign, word in written if (found := _by_symbol(listings, sign, word))
@@ -65,14 +65,14 @@ def named_in(listings: Listings, text: str) -> list[Listing]:
 
 
 def _by_symbol(listings: Listings, sign: str, word: str) -> Listing | None:
-    """A single capital letter is more often a word than a symbol."""
+    """Return the listing with this symbol; a single letter needs a `$`, since it is more often a word."""
     if not sign and (len(word) == 1 or word in SYMBOL_WORDS):
         return None
     return listings.find(word.rstrip(".:-/"))
 
 
 def _by_name(listings: Listings, words: list[str]) -> set[str]:
-    """The symbols of listings one of whose names is a run of the words."""
+    """Return the symbols of listings with a name that occurs as consecutive words."""
     names, longest = _names(listings)
     runs = (
         " ".join(words[start : start + length])
@@ -85,12 +85,12 @@ def _by_name(listings: Listings, words: list[str]) -> set[str]:
 
 @functools.lru_cache(maxsize=4)
 def _names(listings: Listings) -> tuple[dict[str, list[tuple[str, str]]], int]:
-    """Plain name → how it must be written (empty: in any case) and the symbol; the most words of a name."""
+    """Return plain name → (required spelling, empty for any case; symbol), and the longest name in words."""
     names: dict[str, list[tuple[str, str]]] = {}
     for listing in listings.all():
         for name in listing.names:
             plain = _plain(name)
-            # Two letters are a symbol or a word, and symbols are looked for apart.
+            # Two letters are a symbol or a word, and symbols are searched separately.
             if len(plain) > 2:
                 written = _words(name) if plain in PLAIN_WORDS else ""
                 names.setdefault(plain, []).append((written, listing.company.symbol))

@@ -20,18 +20,18 @@ from turnwise.servers.embedded.statements import reported_on
 from turnwise.servers.embedded.stream import Stream
 
 NOTICE = "(Synthetic data of turnwise's embedded world.)"
-"""Ends every article and page about a real listing, so that nobody takes its figures for real ones."""
+"""Ends every article and page about a real listing, so that nobody mistakes its figures for real ones."""
 
 
 def listed_articles(market: Market, listing: Listing) -> Sequence[Article]:
-    """Newest first."""
+    """Return the articles about a listing, newest first."""
     stream = Stream(market.seed, "news", listing.company.symbol)
     stories = _stories(market, listing)
     return newest_first(publish(story, number, stream) for number, story in enumerate(stories))
 
 
 def shown(amount: float, listing: Listing) -> str:
-    """A price with the listing's decimals: $1.0812."""
+    """Format a price with the listing's decimals: $1.0812."""
     decimals = len(str(listing.per_unit)) - 1
     return f"${amount:,.{decimals}f}"
 
@@ -107,7 +107,7 @@ def _range(market: Market, listing: Listing) -> Story:
 
 
 def _week(market: Market, listing: Listing, weeks: int) -> Story:
-    """Five sessions that ended some weeks ago."""
+    """Report on the five sessions that ended `weeks` weeks before the last session."""
     company, last = listing.company, len(SESSIONS) - 1 - 5 * weeks
     closes = market.close_cents(company.symbol)
     before, after = closes[last - 5], closes[last]

@@ -20,7 +20,7 @@ KINDS = {
 
 
 def listed_pages(market: Market, listing: Listing) -> Iterator[Page]:
-    """Every page ends by saying that its figures are synthetic."""
+    """Yield the pages about a listing; each ends with a notice that its figures are synthetic."""
     company = listing.company
     yield _profile(market, listing)
     if listing.accounts is not None:

@@ -17,10 +17,10 @@ from turnwise.servers.embedded.statements import IncomeStatement, make_quarters
 from turnwise.servers.embedded.stream import Stream
 
 SHARE_SCALES = (300, 1000, 3000)
-"""Millions of shares, times one to three."""
+"""Millions of shares, multiplied by one to three."""
 
 CALM = 0.02
-"""The share of its distance from the usual price that an instrument makes up in a session."""
+"""Fraction of the gap to its usual price that an instrument closes in one session."""
 
 LEGAL_FORMS = re.compile(
     r",? (Inc\.?|Incorporated|Corporation|Corp\.?|Company|Co\.?|Limited|Ltd\.?|plc|PLC|N\.V\.|Holdings)$"
@@ -33,35 +33,35 @@ class Listing:
 
     company: Company
     kind: str
-    """company, fund, index, crypto, currency or future."""
+    """One of company, fund, index, crypto, currency, future."""
     names: tuple[str, ...]
-    """What people call it: the full name first."""
+    """The full name first, then the other names that people use."""
     per_unit: int
-    """Bars count in this part of a dollar: 100 for cents."""
+    """Price units per dollar in its bars: 100 for cents."""
     course: Course
     accounts: Business | None
-    """The line of business whose margins its invented statements have; None where there are no statements."""
+    """The line of business whose margins its invented statements use; None if it has no statements."""
 
 
 class Listings:
-    """Every real ticker of one world. The tables are read, and figures made, when first asked for."""
+    """Every real ticker of one world. Tables are read and figures generated on first use."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        # Bound to the instance, so that a world's figures go when the world goes.
+        # Cached on the instance, so that a world's figures are freed with the world.
         self.columns = functools.lru_cache(maxsize=256)(self._columns)
         self.past_columns = functools.lru_cache(maxsize=64)(self._past_columns)
         self.quarters = functools.lru_cache(maxsize=256)(self._quarters)
 
     def find(self, symbol: str) -> Listing | None:
-        """The listing with this symbol, in any usual spelling: BTC, BTC-USD and X:BTCUSD are one."""
+        """Return the listing with this symbol in any usual spelling, such as BTC, BTC-USD or X:BTCUSD."""
         for spelling in _spellings(symbol):
             if (found := self._by_spelling.get(spelling)) is not None:
                 return found
         return None
 
     def all(self) -> Sequence[Listing]:
-        """Companies first, then funds, indices and the rest, as the tables have them."""
+        """Return companies first, then funds, indices and the rest, in the order of the tables."""
         return self._listings
 
     @functools.cached_property
@@ -72,7 +72,7 @@ class Listings:
     def _by_spelling(self) -> Mapping[str, Listing]:
         known: dict[str, Listing] = {}
         for listing in self._listings:
-            # A real symbol wins over another listing's second name.
+            # A symbol takes precedence over another listing's second name.
             known[listing.company.symbol] = listing
         for listing in self._listings:
             for name in listing.names[1:]:
@@ -81,14 +81,14 @@ class Listings:
         return known
 
     def _columns(self, symbol: str) -> Sequence[int]:
-        """The flat array of `SESSIONS`, like an invented company's."""
+        """Return the flat array for `SESSIONS`, in the format of an invented company's."""
         listing = self._by_spelling[symbol]
         sector = sector_factor(self._seed, listing.course.sector)
         stream = Stream(self._seed, "listed", symbol)
         return follow(stream, listing.course, market_factor(self._seed), sector)
 
     def _past_columns(self, symbol: str) -> Sequence[int]:
-        """The flat array of `past_sessions()`: walked backwards from where `SESSIONS` begin."""
+        """Return the flat array for `past_sessions()`, walked backwards from the start of `SESSIONS`."""
         listing = self._by_spelling[symbol]
         count = len(past_sessions())
         market = past_factor(self._seed, "market", count)
@@ -96,7 +96,7 @@ class Listings:
         stream = Stream(self._seed, "listed before", symbol)
         walked = follow(stream, listing.course, market, sector)
         rows = zip(*(walked[column::5] for column in range(5)), strict=True)
-        # Seen backwards, a session opens where it closed.
+        # The walk runs backwards in time: its open is the session's close, and its close the open.
         turned = [(close, high, low, opened, volume) for opened, high, low, close, volume in rows]
         return [value for row in reversed(turned) for value in row]
 
@@ -211,7 +211,7 @@ def _company(
         listed_on=date(stream.whole(1980, 2017), stream.whole(1, 12), stream.whole(1, 28)),
         exchange=exchange,
         shares=shares,
-        # .example is reserved, so no link of this world can ever lead anywhere.
+        # .example is a reserved domain, so no link of this world leads to a real site.
         website=f"https://{re.sub(r'[^a-z0-9]', '', symbol.lower())}.example",
         sic_code="",
         sic_description="",
@@ -220,7 +220,7 @@ def _company(
 
 
 def _names(row: Mapping[str, str]) -> tuple[str, ...]:
-    """The full name, the name without its legal form, and the table's others."""
+    """Return the full name, the name without its legal form, and the table's other names."""
     short = row["name"]
     while (shorter := LEGAL_FORMS.sub("", short)) != short:
         short = shorter

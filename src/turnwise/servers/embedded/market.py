@@ -20,7 +20,7 @@ SESSIONS_WITH: Mapping[str, Sequence[date]] = {
     "hourly": HOURLY_SESSIONS,
     "minute": MINUTE_SESSIONS,
 }
-"""The sessions of which an invented company has bars of a frequency."""
+"""Frequency → the sessions for which an invented company has bars."""
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def _past_index() -> Mapping[date, int]:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """A session as the quote tools show it; the change is from the session before."""
+    """A session as the quote tools show it; changes are relative to the previous session."""
 
     symbol: str
     name: str
@@ -43,14 +43,14 @@ class Quote:
     volume: int
     market_cap: int
     pe: float | None
-    """Price over the last four quarters' earnings per share; None for a loss, where it means nothing."""
+    """Price over the last four quarters' earnings per share; None unless these are positive."""
     previous_close: float
 
 
 class Market:
     """The facts of one world. Symbols are upper case; an unknown one raises KeyError.
 
-    Its own companies are invented. Real listings can be asked for by symbol, and are in no list or ranking.
+    Its own companies are invented. Real listings are found by symbol only: no list or ranking has them.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class Market:
         self._by_symbol = {company.symbol: company for company in companies}
         self._columns = columns
         self._quarters = quarters
-        # Bound to the instance, so that a world's bars go when the world goes.
+        # Cached on the instance, so that a world's bars are freed with the world.
         self.hourly_bars = functools.lru_cache(maxsize=2048)(self._hourly_bars)
         self.quotes = functools.lru_cache(maxsize=32)(self._quotes)
         self.minute_bars = functools.lru_cache(maxsize=128)(self._minute_bars)
 
     def companies(self) -> Sequence[Company]:
-        """All invented companies, by symbol."""
+        """Return all invented companies, sorted by symbol."""
         return self._companies
 
     def company(self, symbol: str) -> Company:
@@ -83,17 +83,17 @@ class Market:
         return symbol in self._by_symbol or self.listing(symbol) is not None
 
     def listing(self, symbol: str) -> Listing | None:
-        """The real listing with this symbol; None for an invented company, which wins over any other."""
+        """Return the real listing with this symbol; None if there is none or an invented company has it."""
         return None if symbol in self._by_symbol else self.listings.find(symbol)
 
     def sessions(self, symbol: str, frequency: str) -> Sequence[date]:
-        """The sessions with bars of a frequency (daily, hourly, minute), oldest first."""
+        """Return the sessions with bars of a frequency (daily, hourly, minute), oldest first."""
         if symbol in self._by_symbol:
             return SESSIONS_WITH[frequency]
         return (*past_sessions(), *SESSIONS)
 
     def daily_bars(self, symbol: str) -> Sequence[Bar]:
-        """One bar for each of `SESSIONS`, oldest first."""
+        """Return one bar for each of `SESSIONS`, oldest first."""
         return [self.daily_bar(symbol, day) for day in SESSIONS]
 
     def daily_bar(self, symbol: str, day: date) -> Bar:
@@ -103,24 +103,24 @@ class Market:
         return bar_at(self.listings.past_columns(symbol), _past_index()[day], day, listing.per_unit)
 
     def columns(self, symbol: str) -> Sequence[int]:
-        """Open, high, low, close in cents (or finer) and volume of each of `SESSIONS`, flat."""
+        """Return open, high, low, close (cents or finer) and volume of each of `SESSIONS` as a flat array."""
         return self._columns[symbol] if symbol in self._by_symbol else self.listings.columns(symbol)
 
     def close_cents(self, symbol: str) -> Sequence[int]:
-        """The closing price of each of `SESSIONS`, oldest first."""
+        """Return the closing price of each of `SESSIONS`, oldest first."""
         return self.columns(symbol)[3::COLUMNS]
 
     def _hourly_bars(self, symbol: str, day: date) -> Sequence[Bar]:
-        """The seven hourly bars of a session, which aggregate to its daily bar."""
+        """Return the seven hourly bars of a session, which aggregate to its daily bar."""
         return split_day(self.seed, symbol, self.daily_bar(symbol, day))
 
     def _minute_bars(self, symbol: str, day: date) -> Sequence[Bar]:
-        """The 390 minute bars of a session, which aggregate to its hourly bars."""
+        """Return the 390 minute bars of a session, which aggregate to its hourly bars."""
         hours = self.hourly_bars(symbol, day)
         return [minute for hour in hours for minute in split_hour(self.seed, symbol, hour)]
 
     def quote(self, symbol: str, day: date = LAST_SESSION) -> Quote:
-        """The quote after the close of a session (not the first one, which has no change)."""
+        """Return the quote after the close of a session, except the first, which has no previous close."""
         company = self.company(symbol)
         bar = self.daily_bar(symbol, day)
         before = self.close_cents(symbol)[INDEX_OF[day] - 1]
@@ -141,29 +141,29 @@ class Market:
         )
 
     def _quotes(self, day: date = LAST_SESSION) -> Sequence[Quote]:
-        """Every company's quote after a session, by symbol."""
+        """Return every invented company's quote after a session, sorted by symbol."""
         return [self.quote(company.symbol, day) for company in self._companies]
 
     def gainers(self, day: date = LAST_SESSION) -> Sequence[Quote]:
-        """The shares that rose, most first; equal changes by symbol."""
+        """Return the quotes of shares that rose, largest change first; ties are sorted by symbol."""
         rising = [quote for quote in self.quotes(day) if quote.change > 0]
         return sorted(rising, key=lambda quote: (-quote.change_percent, quote.symbol))
 
     def losers(self, day: date = LAST_SESSION) -> Sequence[Quote]:
-        """The shares that fell, most first; equal changes by symbol."""
+        """Return the quotes of shares that fell, largest change first; ties are sorted by symbol."""
         falling = [quote for quote in self.quotes(day) if quote.change < 0]
         return sorted(falling, key=lambda quote: (quote.change_percent, quote.symbol))
 
     def quarters(self, symbol: str) -> Sequence[IncomeStatement]:
-        """Quarterly statements, newest first; none of what is no company."""
+        """Return quarterly statements, newest first; none if the listing is not a company."""
         return tuple(reversed(self._oldest_first(symbol)))
 
     def years(self, symbol: str) -> Sequence[IncomeStatement]:
-        """Annual statements, newest first."""
+        """Return annual statements, newest first."""
         return tuple(reversed(years_of(self._oldest_first(symbol))))
 
     def trailing_eps_cents(self, symbol: str) -> int:
-        """Earnings per share of the last four reported quarters."""
+        """Return the earnings per share of the last four reported quarters."""
         return sum(quarter.eps_cents for quarter in self._oldest_first(symbol)[-4:])
 
     def _oldest_first(self, symbol: str) -> Sequence[IncomeStatement]:
@@ -171,7 +171,7 @@ class Market:
 
 
 def make_market(seed: int) -> Market:
-    """All facts of the world with this seed, from nothing."""
+    """Generate all facts of the world with this seed."""
     companies = make_companies(seed)
     quarters = {
         company.symbol: make_quarters(seed, company, BUSINESS_OF[company.industry]) for company in companies
@@ -180,5 +180,5 @@ def make_market(seed: int) -> Market:
 
 
 def percent(before: int, after: int) -> float:
-    """The change from one value to another in per cent, to two decimals."""
+    """Return the change from one value to another in per cent, to two decimals."""
     return round(100 * (after - before) / before, 2)

@@ -7,37 +7,37 @@ from collections.abc import Sequence
 from turnwise.servers.embedded.companies import Company
 
 MAX_TYPED = 80
-"""Characters compared: longer than any name, short enough that comparing stays quick whatever is sent."""
+"""Characters compared: more than any name has, few enough that comparing is fast for any input."""
 
 
 def normal_symbol(text: str) -> str:
-    """How symbols are written: ` $abc ` and `abc` both mean `ABC`."""
+    """Normalise a symbol: ` $abc ` and `abc` both become `ABC`."""
     return text.strip().lstrip("$").strip().upper()
 
 
 def fitting(companies: Sequence[Company], text: str) -> list[Company]:
-    """Companies whose symbol or name fits what was typed, best first."""
+    """Return companies whose symbol or name matches the typed text, best first."""
     typed = _plain(text)
     scores = [(fit(company.symbol.lower(), company.name.lower(), typed), company) for company in companies]
     return _best_first([(score, company) for score, company in scores if typed and score > 0])
 
 
 def alike(companies: Sequence[Company], text: str) -> list[Company]:
-    """Companies spelt somewhat like what was typed, most alike first: a guess for when nothing fits."""
+    """Return companies spelt like the typed text, most similar first: a guess for when nothing matches."""
     typed = _plain(text)
     scores = [(_likeness(company, typed), company) for company in companies if typed]
     return _best_first([(score, company) for score, company in scores if score >= 0.6])
 
 
 def nearest(companies: Sequence[Company], symbol: str) -> list[Company]:
-    """Companies with a symbol spelt somewhat like this one, most alike first."""
+    """Return companies with a symbol spelt like this one, most similar first."""
     by_symbol = {company.symbol: company for company in companies}
     found = difflib.get_close_matches(symbol[:MAX_TYPED], by_symbol, n=3, cutoff=0.4)
     return [by_symbol[word] for word in found]
 
 
 def fit(symbol: str, name: str, typed: str) -> int:
-    """Exact symbol, exact name, a prefix, all words, then the first word of the name; all in lower case."""
+    """Score a match from 6 (exact symbol) to 1 (first word of the name), 0 for none; all in lower case."""
     words, wanted = name.split(), typed.split()
     if typed == symbol:
         return 6
@@ -61,7 +61,7 @@ def _best_first(scores: Sequence[tuple[float, Company]]) -> list[Company]:
 
 
 def _likeness(company: Company, typed: str) -> float:
-    """How alike the letters are, from 0 to 1, of the symbol, the name or its first word."""
+    """Return the best similarity, from 0 to 1, to the symbol, the name or its first word."""
     candidates = (company.symbol.lower(), company.name.lower(), company.name.split()[0].lower())
     return max(
         difflib.SequenceMatcher(None, candidate, typed, autojunk=False).ratio() for candidate in candidates

@@ -12,7 +12,7 @@ from turnwise.servers.embedded.statements import reported_on
 from turnwise.servers.embedded.stream import Stream
 
 NEWS_SESSIONS = SESSIONS[-40:]
-"""Articles about share prices look back this far; reports of the first quarter may be older."""
+"""The sessions that articles about share prices cover; reports of the first quarter may be older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Article:
     """One story; the first ticker is the company it is about."""
 
     published: datetime
-    """New York time."""
+    """In New York time."""
     publisher: str
     title: str
     text: str
@@ -36,7 +36,7 @@ class Article:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A fact of a day, before a publisher and a time are drawn for it."""
+    """A fact about a day, before it is given a publisher and a time."""
 
     day: date
     title: str
@@ -47,7 +47,7 @@ class Story:
 
 
 def make_articles(market: Market) -> tuple[Article, ...]:
-    """All articles, newest first."""
+    """Generate all articles, newest first."""
     articles = []
     for company in market.companies():
         stream = Stream(market.seed, "news", company.symbol)
@@ -61,17 +61,17 @@ def newest_first(articles: Iterable[Article]) -> list[Article]:
 
 
 def dollars(amount: int) -> str:
-    """Whole dollars, in full: -$1,234,000."""
+    """Format whole dollars in full: -$1,234,000."""
     return f"{'-' if amount < 0 else ''}${abs(amount):,}"
 
 
 def price(cents: int) -> str:
-    """Dollars and cents: -$0.12."""
+    """Format cents as dollars and cents: -$0.12."""
     return f"{'-' if cents < 0 else ''}${abs(cents) / 100:,.2f}"
 
 
 def dated(day: date) -> str:
-    """June 30, 2026 (strftime would follow the locale)."""
+    """Format a day as June 30, 2026 (strftime would follow the locale)."""
     months = "January February March April May June July August September October November December"
     return f"{months.split()[day.month - 1]} {day.day}, {day.year}"
 
@@ -87,7 +87,7 @@ def _stories(market: Market, company: Company, stream: Stream) -> Iterator[Story
 
 
 def publish(story: Story, number: int, stream: Stream) -> Article:
-    # After-close stories of the last session must still lie before the clock, 16:30.
+    # After-close stories of the last session must be published before the frozen clock, 16:30.
     minutes = stream.whole(16 * 60 + 2, 16 * 60 + 26) if story.after_close else stream.whole(8 * 60, 15 * 60)
     at = datetime.combine(story.day, time(), NEW_YORK) + timedelta(minutes=minutes, seconds=stream.below(60))
     slug = "".join(letter if letter.isalnum() else "-" for letter in story.title.lower())[:48].strip("-")
@@ -213,5 +213,5 @@ def _portrait(company: Company, stream: Stream) -> Story:
 
 
 def about(articles: Sequence[Article], symbols: Sequence[str]) -> list[Article]:
-    """The articles that name any of the symbols; all of them for no symbols."""
+    """Return the articles that name any of the symbols, or all articles if there are no symbols."""
     return [article for article in articles if not symbols or any(s in article.tickers for s in symbols)]

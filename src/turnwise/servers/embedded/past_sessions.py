@@ -14,7 +14,7 @@ MOURNING = date(2018, 12, 5)
 
 @functools.cache
 def past_sessions() -> Sequence[date]:
-    """Every trading day before the first of `SESSIONS`, oldest first."""
+    """Return every trading day from `FIRST_YEAR` to before the first of `SESSIONS`, oldest first."""
     first, last = date(FIRST_YEAR, 1, 1), SESSIONS[0]
     closed = {day for year in range(FIRST_YEAR, last.year + 1) for day in holidays(year)} | {MOURNING}
     days = (first + timedelta(days=offset) for offset in range((last - first).days))
@@ -22,7 +22,7 @@ def past_sessions() -> Sequence[date]:
 
 
 def holidays(year: int) -> Iterator[date]:
-    """The exchange's holidays of a year, on the weekday they are observed."""
+    """Yield the exchange's holidays of a year, on the weekday they are observed."""
     new_year = date(year, 1, 1)
     # A New Year's Day on a Saturday is not observed: Friday belongs to the old year's accounts.
     if new_year.weekday() != 5:
@@ -40,7 +40,7 @@ def holidays(year: int) -> Iterator[date]:
 
 
 def new_york_on(day: date) -> timezone:
-    """New York's offset on a day: summer time runs from March's second Sunday to November's first."""
+    """Return New York's UTC offset on a day: DST runs from March's second Sunday to November's first."""
     is_summer = _nth_weekday(day.year, 3, 6, 2) <= day < _nth_weekday(day.year, 11, 6, 1)
     return timezone(timedelta(hours=-4 if is_summer else -5))
 
@@ -55,7 +55,7 @@ def _nth_weekday(year: int, month: int, weekday: int, count: int) -> date:
 
 
 def _easter(year: int) -> date:
-    """Gauss's rule, with the constants that hold from 1900 to 2099 (2049 and 2076 aside)."""
+    """Return Easter Sunday by Gauss's rule; its constants hold from 1982 to 2099, except in 2049 and 2076."""
     moon = (19 * (year % 19) + 24) % 30
     week = (2 * (year % 4) + 4 * (year % 7) + 6 * moon + 5) % 7
     return date(year, 3, 22) + timedelta(days=moon + week)

@@ -22,7 +22,7 @@ EXCHANGE_CODES = {"NASDAQ": "XNAS", "NYSE": "XNYS", "AMEX": "ARCX"}
 
 
 class EmbeddedPolygon:
-    """Polygon's tools; each method is the tool of the same name."""
+    """Polygon's tools; each method implements the tool of the same name."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -35,7 +35,7 @@ class EmbeddedPolygon:
         chosen = read_choice(frequency, "frequency", tuple(SESSIONS_WITH))
         start, end = read_date(start_date, "start_date"), read_date(end_date, "end_date")
         days = _days(start, end, chosen, self._market.sessions(company.symbol, chosen))
-        # One more than is shown tells whether there were more; nothing past it is computed.
+        # One more than is shown, to know whether the answer is truncated; later bars are not computed.
         found = list(islice(self._bars(company.symbol, days, chosen), MAX_BARS + 1))
         shown = found[:MAX_BARS]
         answer = {
@@ -104,7 +104,7 @@ class EmbeddedPolygon:
 
 
 def _days(start: date, end: date, frequency: str, known: Sequence[date]) -> list[date]:
-    """The sessions asked for: a weekend has none, but a range that lies wholly outside is a mistake."""
+    """Return the sessions in a range, none for a weekend; ToolError if it lies wholly outside the data."""
     if start > end:
         raise ToolError(f"start_date {start} is after end_date {end}; swap them")
     if end < known[0] or start > known[-1]:

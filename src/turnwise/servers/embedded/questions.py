@@ -23,15 +23,15 @@ class Question:
     """A question and what was recognised in it."""
 
     text: str
-    """In lower case, without the names that were recognised."""
+    """The question in lower case, without the names that were recognised."""
     companies: tuple[Company, ...]
-    """Those named by symbol or name, in the order of the question."""
+    """Companies named by symbol or name, in the order of the question."""
     namesakes: tuple[Company, ...]
-    """Those that share the first word of a name, when that word alone does not say which is meant."""
+    """The candidates if the question has only the first word of a name and several companies share it."""
     led_by: tuple[Company, ...]
-    """Those whose chief executive is named."""
+    """Companies whose chief executive is named."""
     group: tuple[Company, ...]
-    """The companies of the sector, industry and country named; all of them when none is."""
+    """Companies in the sector, industry and country named; all companies if none is named."""
     group_name: str
     year: int | None
     quarter: int | None
@@ -39,7 +39,7 @@ class Question:
 
 
 def read_question(companies: Sequence[Company], text: str) -> Question:
-    """Recognise by whole words, case aside; nothing in the text can make this fail."""
+    """Recognise names, periods and groups, ignoring case; no text makes this raise."""
     plain = " ".join(text.lower().split())
     named = _named(companies, plain)
     led_by = tuple(company for company in companies if company.ceo and company.ceo.lower() in plain)
@@ -60,7 +60,7 @@ def read_question(companies: Sequence[Company], text: str) -> Question:
 
 
 def listings_named(market: Market, text: str) -> list[Listing]:
-    """The real listings that a text names; none where it names an invented company or its chief executive."""
+    """Return the real listings that a text names; none if it names an invented company or its CEO."""
     named = named_in(market.listings, text)
     if not named:
         return []
@@ -70,7 +70,7 @@ def listings_named(market: Market, text: str) -> list[Listing]:
 
 def _named(companies: Sequence[Company], plain: str) -> tuple[Company, ...]:
     words = re.findall(r"\w+", plain)
-    # Spaces at the ends make this a search for whole words.
+    # With spaces at both ends, `find` matches whole words only.
     spaced = f" {' '.join(words)} "
     places: list[tuple[int, Company]] = []
     for company in companies:
@@ -83,7 +83,7 @@ def _named(companies: Sequence[Company], plain: str) -> tuple[Company, ...]:
 
 
 def _without_names(plain: str, named: Sequence[Company], led_by: Sequence[Company]) -> str:
-    """What is asked, without the words of names: "Auto Parts" in a name asks for no parts."""
+    """Remove names from a question: "Auto Parts" in a name is not a question about parts."""
     names = [name for company in named for name in (company.name, company.symbol)]
     for name in (*names, *(company.ceo for company in led_by)):
         plain = plain.replace(name.lower(), " ")
@@ -91,7 +91,7 @@ def _without_names(plain: str, named: Sequence[Company], led_by: Sequence[Compan
 
 
 def _only_bearer(companies: Sequence[Company], words: set[str]) -> list[Company]:
-    """Companies whose first word occurs and belongs to no other company."""
+    """Return companies whose name's first word occurs and is shared with no other company."""
     bearers = _bearers(companies, words)
     return [group[0] for group in bearers.values() if len(group) == 1]
 
@@ -112,7 +112,7 @@ def _bearers(companies: Sequence[Company], words: set[str]) -> dict[str, list[Co
 
 def _group(companies: Sequence[Company], plain: str) -> tuple[tuple[Company, ...], str]:
     sector = next((name for name in SECTORS if name.lower() in plain), None)
-    # Industry names like "Solar" and "Trucking" only count when the question says that it means an industry.
+    # Industry names like "Solar" and "Trucking" count only if the word "industry" follows.
     industry = next((name for name in BUSINESS_OF if f"{name.lower()} industry" in plain), None)
     country = next((name for name, _ in PLACES if name.lower() in plain), None)
     chosen = tuple(

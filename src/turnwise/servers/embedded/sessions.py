@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 
 NEW_YORK = timezone(timedelta(hours=-4))
-"""New York in summer. All that carries a time of day (clock, intraday bars, news) lies after 2026-03-08."""
+"""New York in DST. Everything that uses it (clock, news, Slack messages) is dated after 2026-03-08."""
 
 CLOCK = datetime(2026, 6, 30, 16, 30, tzinfo=NEW_YORK)
-"""Now, for ever: half an hour after the close of the last session."""
+"""The current time, which never changes: half an hour after the close of the last session."""
 
 CLOSE = datetime(2026, 6, 30, 16, 0, tzinfo=NEW_YORK)
 
@@ -30,7 +30,7 @@ def _weekdays(first: date, last: date) -> list[date]:
 SESSIONS: Sequence[date] = tuple(
     day for day in _weekdays(date(2024, 7, 1), CLOCK.date()) if day not in HOLIDAYS
 )
-"""Two years of trading days, oldest first; every session runs 09:30 to 16:00, there are no half days."""
+"""Two years of trading days, oldest first. Every session runs 09:30 to 16:00; there are no half days."""
 
 HOURLY_SESSIONS = SESSIONS[-60:]
 """The sessions that have hourly bars."""
@@ -40,11 +40,11 @@ MINUTE_SESSIONS = SESSIONS[-20:]
 
 LAST_SESSION = SESSIONS[-1]
 PREVIOUS_SESSION = SESSIONS[-2]
-"""What every tool means by "previous close": the session before the last one."""
+"""The session before the last one. Its close is what every tool calls the previous close."""
 
 
 def session_on_or_after(day: date) -> date:
-    """The first session not before a day."""
+    """Return the first session on or after a day."""
     return SESSIONS[bisect.bisect_left(SESSIONS, day)]
 
 
@@ -60,7 +60,7 @@ class MarketStatus:
 
 
 def market_status() -> MarketStatus:
-    """At 16:30 the regular session is over and after-hours trading runs; over-the-counter trading is not."""
+    """Return the status at 16:30: the regular session is over, after-hours trading runs, OTC is closed."""
     return MarketStatus(
         market="extended-hours",
         server_time=CLOCK,

@@ -19,7 +19,7 @@ MAX_MESSAGE_CHARS = 40_000
 """Slack's own limit."""
 
 MAX_POSTS = 1000
-"""Posts of one episode: far above any honest use, low enough that a loop cannot fill the memory."""
+"""Posts per episode: far above any honest use, low enough that a loop cannot fill the memory."""
 
 SCHEMA = """
 CREATE TABLE message (
@@ -35,10 +35,10 @@ CREATE INDEX by_episode ON message (episode);
 
 
 class EmbeddedSlack:
-    """Slack's tools; each method is the tool of the same name.
+    """Slack's tools; each method implements the tool of the same name.
 
-    An episode is a layer of rows over the shared template: one that only reads costs nothing, and its posts
-    are seen by no other. A client that names no episode has a layer of its own, the one named "".
+    An episode is a layer of rows over the shared template. An episode that only reads costs nothing, and no
+    other episode sees its posts. Calls that name no episode use the layer named "".
     """
 
     def __init__(self, world: World) -> None:
@@ -75,7 +75,7 @@ class EmbeddedSlack:
         ).fetchone()[0]
         if posts >= MAX_POSTS:
             raise ToolError(f"{MAX_POSTS} messages were posted already; no more are taken")
-        # The clock is frozen, so the posts of an episode come one second after another.
+        # The clock is frozen, so each post of an episode is dated one second after the previous one.
         ts = stamp(CLOCK + timedelta(seconds=posts + 1), posts + 1)
         row = (layer, target.id, self._workspace.bot.id, text, ts)
         self._database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", row)
@@ -91,7 +91,7 @@ class EmbeddedSlack:
         return [{"user": user, "text": text, "ts": ts} for user, text, ts in rows]
 
     async def drop(self, episode: str) -> None:
-        """Forget an episode's posts."""
+        """Delete an episode's posts."""
         self._database.execute("DELETE FROM message WHERE episode = ?", (_layer(episode),))
 
     def _channel(self, value: object, name: str) -> Channel:
@@ -104,5 +104,5 @@ class EmbeddedSlack:
 
 
 def _layer(episode: str) -> str:
-    """The episode id as SQLite can store it: a lone surrogate is spelt out, so that ids stay apart."""
+    """Escape lone surrogates and NUL, which SQLite cannot store, so that episode ids stay distinct."""
     return re.sub(r"[\ud800-\udfff\x00]", lambda found: f"\\u{ord(found[0]):04x}", episode)

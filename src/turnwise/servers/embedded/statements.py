@@ -10,7 +10,7 @@ from turnwise.servers.embedded.sessions import session_on_or_after
 from turnwise.servers.embedded.stream import Stream
 
 QUARTERS = tuple((year, quarter) for year in range(2021, 2027) for quarter in (1, 2, 3, 4))[:21]
-"""2021 Q1 to 2026 Q1, oldest first: the last one reported at the clock. Fiscal years are calendar years."""
+"""2021 Q1 to 2026 Q1 (the latest reported at the clock), oldest first. Fiscal years are calendar years."""
 
 QUARTER_ENDS = {1: (3, 31), 2: (6, 30), 3: (9, 30), 4: (12, 31)}
 
@@ -44,7 +44,7 @@ class IncomeStatement:
 
 
 def make_quarters(seed: int, company: Company, business: Business) -> tuple[IncomeStatement, ...]:
-    """Every quarter, oldest first, with the margins of a line of business."""
+    """Generate every quarter, oldest first, with the margins of a line of business."""
     stream = Stream(seed, "statements", company.symbol)
     growth = stream.between(-0.05, 0.20)
     gross_margin = stream.between(*business.gross_margin) / 100
@@ -54,7 +54,7 @@ def make_quarters(seed: int, company: Company, business: Business) -> tuple[Inco
     elif abs(gross_margin - costs) < 0.03:
         costs = gross_margin - 0.04  # a margin near zero would give a P/E in the thousands
     season = [1.0 + 0.06 * stream.bell() for _ in range(4)]
-    # Five years of growth lead from the first quarter to the size that the share price is worth.
+    # Start at the level from which 4.5 years of growth lead to `yearly_revenue`, the sales of 2025.
     level = yearly_revenue(seed, company.symbol, company.shares, business) / 4 / (1.0 + 4.5 * growth)
     quarters = []
     for year, quarter in QUARTERS:
@@ -63,7 +63,7 @@ def make_quarters(seed: int, company: Company, business: Business) -> tuple[Inco
         cost = _thousands(revenue * (1.0 - gross_margin - 0.01 * stream.bell()))
         expenses = _thousands(revenue * (costs + 0.01 * stream.bell()))
         earned = (revenue - cost - expenses) * stream.between(0.68, 0.82)
-        # Net income is a whole number of cents a share, so that quarterly EPS add up to the year's.
+        # Net income is a whole number of cents per share, so that quarterly EPS add up to the year's.
         eps_cents = round(earned * 100 / company.shares)
         quarters.append(
             IncomeStatement(
@@ -82,7 +82,7 @@ def make_quarters(seed: int, company: Company, business: Business) -> tuple[Inco
 
 
 def years_of(quarters: Sequence[IncomeStatement]) -> tuple[IncomeStatement, ...]:
-    """The years that have all four quarters, oldest first."""
+    """Return annual statements for the years with all four quarters, oldest first."""
     by_year: dict[int, list[IncomeStatement]] = {}
     for quarter in quarters:
         by_year.setdefault(quarter.fiscal_year, []).append(quarter)
@@ -90,7 +90,7 @@ def years_of(quarters: Sequence[IncomeStatement]) -> tuple[IncomeStatement, ...]
 
 
 def reported_on(company: Company, statement: IncomeStatement) -> date:
-    """The session on which a statement was published."""
+    """Return the session on which a statement was published."""
     return session_on_or_after(statement.ends_on + timedelta(days=company.reporting_lag_days))
 
 

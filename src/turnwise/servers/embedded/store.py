@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WORLD_VERSION = 1
-"""Raise it with every change to what a seed generates: it names the cache file (a test pins both)."""
+"""Increase it with every change to what a seed generates: it names the cache file (a test pins both)."""
 
 SCHEMA = """
 CREATE TABLE company (symbol TEXT PRIMARY KEY, facts TEXT NOT NULL);
@@ -37,9 +37,9 @@ CREATE TABLE article (number INTEGER PRIMARY KEY, facts TEXT NOT NULL);
 
 
 def default_cache_dir() -> Path | None:
-    """`$XDG_CACHE_HOME/turnwise`, or `~/.cache/turnwise`; None for a user without a home."""
+    """Return `$XDG_CACHE_HOME/turnwise` or `~/.cache/turnwise`; None if the user has no home."""
     configured = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rules say that a relative path is invalid and must be ignored.
+    # The XDG specification says that a relative path is invalid and must be ignored.
     if Path(configured).is_absolute():
         return Path(configured) / "turnwise"
     try:
@@ -49,7 +49,7 @@ def default_cache_dir() -> Path | None:
 
 
 def open_image(seed: int, cache_dir: Path | None) -> bytes:
-    """The world's SQLite image, from the cache when it is there and whole."""
+    """Return the world's SQLite image, from the cache if it is there and intact."""
     if cache_dir is None:
         return make_image(seed)
     path = cache_dir / f"world-{WORLD_VERSION}-{seed}.db"
@@ -74,7 +74,7 @@ def make_image(seed: int) -> bytes:
 
 
 def open_database(image: bytes) -> sqlite3.Connection:
-    """A private copy of the image in memory; no file stays open and nothing written to it lasts."""
+    """Return a private in-memory copy of the image: no file stays open, and writes are not kept."""
     # One event loop uses it, but not always in the thread that opened it.
     database = sqlite3.connect(":memory:", check_same_thread=False)
     database.deserialize(image)
@@ -82,7 +82,7 @@ def open_database(image: bytes) -> sqlite3.Connection:
 
 
 def read_market(database: sqlite3.Connection, seed: int) -> Market:
-    """The market in an image; bars and statements are read when a company is first asked for."""
+    """Return the market in an image; bars and statements are read when a company is first used."""
     rows = database.execute("SELECT facts FROM company ORDER BY symbol")
     companies = [_company(json.loads(facts)) for (facts,) in rows]
     return Market(
@@ -94,13 +94,13 @@ def read_market(database: sqlite3.Connection, seed: int) -> Market:
 
 
 def read_articles(database: sqlite3.Connection) -> tuple[Article, ...]:
-    """All articles of an image, newest first."""
+    """Return all articles in an image, newest first."""
     rows = database.execute("SELECT facts FROM article ORDER BY number")
     return tuple(_article(json.loads(facts)) for (facts,) in rows)
 
 
 class _Lazy(Mapping[str, T]):
-    """Symbol → decoded value, each read once."""
+    """A mapping of symbols to decoded values, each of which is read once."""
 
     def __init__(self, database: sqlite3.Connection, query: str, decode: Callable[[Any], T]) -> None:
         self._database = database
@@ -128,7 +128,7 @@ def _fill(database: sqlite3.Connection, market: Market, articles: tuple[Article,
     database.executescript(SCHEMA)
     for company in market.companies():
         symbol = company.symbol
-        # Stored oldest first, as they were made.
+        # Stored oldest first, as `make_quarters` returns them.
         quarters = [dataclasses.asdict(quarter) for quarter in reversed(market.quarters(symbol))]
         database.execute("INSERT INTO company VALUES (?, ?)", (symbol, _json(dataclasses.asdict(company))))
         database.execute("INSERT INTO daily VALUES (?, ?)", (symbol, _blob(market.columns(symbol))))
@@ -141,7 +141,7 @@ def _fill(database: sqlite3.Connection, market: Market, articles: tuple[Article,
 
 
 def _read(path: Path) -> bytes | None:
-    """A cache file is the SHA-256 of the image and the image: whatever is not whole is made again."""
+    """Read a cache file, which is the SHA-256 of the image and the image; None if missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -154,7 +154,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, image: bytes) -> None:
-    """Atomic: processes that make the same world at once each replace the file by an equal one."""
+    """Write atomically: processes that make the same world at once replace the file by an equal one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".world-")

@@ -12,13 +12,13 @@ Row = Mapping[str, Any]
 
 MAX_RESULTS = 20
 CONTENT_CHARS = {"basic": 320, "advanced": 1200}
-"""How much of a page a result shows: some sentences, or as good as all of it."""
+"""How much of a page a result shows: a few sentences, or nearly the whole page."""
 
 NO_ANSWER = "No answer was found for this question."
 
 
 class EmbeddedTavily:
-    """Tavily's tools; each method is the tool of the same name."""
+    """Tavily's tools; each method implements the tool of the same name."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -62,7 +62,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class SlackMessage:
-    """A post; `ts` is Slack's: seconds since 1970 and a serial number, as text."""
+    """A post; `ts` is a Slack timestamp: seconds since 1970 and a serial number, as text."""
 
     channel_id: str
     user_id: str
@@ -72,7 +72,7 @@ class SlackMessage:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """The template; `bot` is who the model posts as."""
+    """The template that every episode starts from; the model posts as `bot`."""
 
     bot: WorkspaceMember
     members: Sequence[WorkspaceMember]
@@ -81,7 +81,7 @@ class Workspace:
 
 
 def make_workspace(market: Market) -> Workspace:
-    """The same for the same seed; what messages say about prices is true."""
+    """Generate the workspace from the market's seed; what messages say about prices is true."""
     stream = Stream(market.seed, "slack")
     names = (
         "maya",
@@ -117,7 +117,7 @@ def _some(members: Sequence[WorkspaceMember], channel: str, stream: Stream) -> S
 
 
 def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[SlackMessage]:
-    """Some messages a day, each later than the one before."""
+    """Yield one to three messages per session, each later than the one before."""
     serial = 0
     for day in SESSIONS[-NUM_DAYS:]:
         at = datetime.combine(day, time(9, 0), NEW_YORK)
@@ -129,13 +129,13 @@ def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[Slack
 
 
 def stamp(at: datetime, serial: int) -> str:
-    """Slack's time stamp: as text it sorts like the times do."""
+    """Return a Slack timestamp, which sorts as text in the order of time."""
     return f"{int(at.timestamp())}.{serial:06d}"
 
 
 def _text(market: Market, channel: str, at: datetime, stream: Stream) -> str:
     company = stream.pick(market.companies())
-    # Before the close only the session before is known.
+    # Before the close, only the previous session is known.
     quote = market.quote(company.symbol, SESSIONS[SESSIONS.index(at.date()) - 1])
     match channel:
         case "trading":

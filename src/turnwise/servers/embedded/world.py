@@ -21,7 +21,7 @@ from turnwise.servers.embedded.store import (
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that is true for one seed."""
+    """The market, news and web of one seed."""
 
     seed: int
     market: Market
@@ -30,14 +30,14 @@ class World:
     library: Library
 
     def news(self, symbols: Sequence[str]) -> list[Article]:
-        """Articles about any of the symbols, newest first; about all invented companies for no symbols."""
+        """Return articles about the symbols, newest first; without symbols, about all invented companies."""
         listed = [self.market.listing(symbol) for symbol in symbols]
         own = [article for listing in listed if listing for article in listed_articles(self.market, listing)]
         found = about(self.articles, symbols)
         return newest_first([*found, *own]) if own else found
 
     def search(self, query: str, *, limit: int) -> list[Hit]:
-        """The pages that fit best: those about the real listings that a query names, and the others."""
+        """Return the best pages, including those about the real listings that the query names."""
         hits = self.library.search(query, limit=limit)
         named = listings_named(self.market, query)
         if not named:
@@ -47,7 +47,7 @@ class World:
 
 
 def open_world(seed: int, *, cache_dir: Path | None = None) -> World:
-    """Read the world from the cache, or make it (about a second) and cache it where that is possible."""
+    """Read the world from the cache, or generate it (about a second) and cache it if possible."""
     image = open_image(seed, cache_dir or default_cache_dir())
     database = open_database(image)
     return World(seed, read_market(database, seed), read_articles(database), Library(database))

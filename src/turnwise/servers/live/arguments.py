@@ -7,13 +7,13 @@ from typing import Any
 from turnwise.mcp.serve import ToolError
 
 SYMBOL = re.compile(r"[A-Z0-9^][A-Z0-9.:=^-]{0,20}")
-"""AAPL, BRK.B, BRK-B, 0700.HK, ^GSPC, EURUSD=X, X:BTCUSD."""
+"""Matches AAPL, BRK.B, BRK-B, 0700.HK, ^GSPC, EURUSD=X, X:BTCUSD."""
 
 DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def symbol(value: Any, *, name: str) -> str:
-    """A ticker in capitals (`$abc` is one too); what could mean something else in a URL is refused."""
+    """Return a ticker in capitals (`$abc` is accepted); text with another meaning in a URL is refused."""
     text = value.strip().removeprefix("$").upper() if isinstance(value, str) else ""
     if not SYMBOL.fullmatch(text):
         raise ToolError(f"{name} must be a ticker symbol such as AAPL, not {_shown(value)}")
@@ -21,7 +21,7 @@ def symbol(value: Any, *, name: str) -> str:
 
 
 def symbols(value: Any, *, name: str, most: int = 20) -> list[str]:
-    """Comma-separated tickers."""
+    """Parse comma-separated tickers."""
     parts = [part for part in value.split(",") if part.strip()] if isinstance(value, str) else [value]
     if len(parts) > most:
         raise ToolError(f"{name} takes at most {most} symbols, not {len(parts)}")
@@ -29,10 +29,10 @@ def symbols(value: Any, *, name: str, most: int = 20) -> list[str]:
 
 
 def day(value: Any, *, name: str) -> date:
-    """A date written YYYY-MM-DD."""
+    """Parse a date written YYYY-MM-DD."""
     written = value.strip() if isinstance(value, str) else ""
     try:
-        # The pattern first: fromisoformat also reads 20240102 and 2024-W01-2.
+        # Check the pattern first: fromisoformat also accepts 20240102 and 2024-W01-2.
         parsed = date.fromisoformat(written) if DATE.fullmatch(written) else None
     except ValueError:
         parsed = None
@@ -42,14 +42,14 @@ def day(value: Any, *, name: str) -> date:
 
 
 def count(value: Any, *, name: str, most: int) -> int:
-    """A whole number from 1, cut to the most that one answer may hold."""
+    """Return a whole number of at least 1, cut to `most`, the limit of one answer."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ToolError(f"{name} must be a whole number of at least 1, not {_shown(value)}")
     return min(value, most)
 
 
 def text(value: Any, *, name: str, most: int) -> str:
-    """Text with something in it that UTF-8 can carry."""
+    """Return non-empty text that can be encoded as UTF-8."""
     if not isinstance(value, str) or not value.strip():
         raise ToolError(f"{name} must be a text that is not empty")
     if len(value) > most:
@@ -59,7 +59,7 @@ def text(value: Any, *, name: str, most: int) -> str:
 
 
 def choice(value: Any, *, name: str, among: tuple[str, ...]) -> str:
-    """One of the words the schema lists, in any case."""
+    """Return one of the words that the schema lists, ignoring case."""
     word = value.strip().lower() if isinstance(value, str) else ""
     if word not in among:
         raise ToolError(f"{name} must be one of {', '.join(among)}, not {_shown(value)}")

@@ -25,7 +25,7 @@ LISTING = ("symbol", "name", "currency", "exchange")
 ARTICLE = ("symbol", "publishedDate", "publisher", "title", "text", "url")
 
 NOT_IN_PLAN = frozenset({402, 403, 404})
-"""FMP's answers to an endpoint or a symbol that the plan leaves out."""
+"""The statuses that FMP sends for an endpoint or symbol that the plan does not include."""
 
 TICKER_LIKE = re.compile(r"[A-Za-z0-9.^-]{1,6}")
 
@@ -74,7 +74,7 @@ class LiveFmp:
         wanted = arguments.text(query, name="query", most=100).strip()
         num = arguments.count(limit, name="limit", most=MAX_ROWS)
         call, found = self._provider.call(), dict[str, Record]()
-        # FMP searches symbols and names apart; a long query cannot be a symbol, which saves a request.
+        # FMP searches symbols and names separately; a long query cannot be a symbol, which saves a request.
         paths = ("search-symbol", "search-name") if TICKER_LIKE.fullmatch(wanted) else ("search-name",)
         for path in paths:
             if len(found) < num:
@@ -109,7 +109,7 @@ class LiveFmp:
         return _first(await self._rows(call, "quote", {"symbol": ticker}, about=ticker), ticker)
 
     async def _price_to_earnings(self, call: ProviderCall, quote: Record) -> Any:
-        """The stable quote has no P/E, so it costs one more request; null where the plan has no ratios."""
+        """Return the P/E, by one more request if the quote lacks it; None if the plan has no ratios."""
         if quote.get("pe") is not None:
             return scalar(quote["pe"], source=SOURCE)
         payload = await call.get("ratios-ttm", {"symbol": str(quote["symbol"])}, absent=NOT_IN_PLAN)
@@ -127,14 +127,14 @@ class LiveFmp:
         return self._checked(await call.get(path, params, subject=f"{about!a}" if about else ""))
 
     def _checked(self, payload: Any) -> list[Record]:
-        """FMP sends some refusals as an object with status 200 where a list is documented."""
+        """Return the rows; FMP sends some refusals with status 200, as an object instead of a list."""
         if isinstance(payload, dict) and "Error Message" in payload:
             raise Unavailable(f"{SOURCE} refused: {said(payload, self._provider.account)}")
         return records(payload, source=SOURCE)
 
 
 def _first(rows: list[Record], asked: str) -> Record:
-    """FMP answers an unknown symbol with an empty list."""
+    """Return the first row; ToolError if there is none, which is how FMP answers an unknown symbol."""
     if not rows:
         raise ToolError(f"FMP has nothing for {asked!r}: look the symbol up with fmp_search_ticker")
     return rows[0]

@@ -19,7 +19,7 @@ from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.runtime.retry_after import retry_after_seconds
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
-"""50,000 minute bars, the most one Polygon page can hold, are about 6 MB."""
+"""Enough for the most that one Polygon page can hold: 50,000 minute bars, about 6 MB."""
 
 MAX_REASON_CHARS = 200
 
@@ -34,7 +34,7 @@ Query = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True)
 class ProviderAccount:
-    """Whose API it is, where it is, and the key that opens it; `key_header` is the header the key goes in."""
+    """A provider's label, base URL and key; `key_header` is the header that carries the key."""
 
     label: str
     base_url: str
@@ -43,7 +43,7 @@ class ProviderAccount:
     key_header: str = "Authorization"
 
     def __post_init__(self) -> None:
-        # A stray line end would make the HTTP library raise with the whole header, key included, in its text.
+        # With a stray line break the HTTP library would raise an error that quotes the header, key included.
         if not self.key or not all("!" <= character <= "~" for character in self.key):
             raise ValueError(f"{self.key_variable} is empty or has characters that no HTTP header can carry")
         url = httpx.URL(self.base_url)
@@ -52,14 +52,14 @@ class ProviderAccount:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The key travels in a header, never in the URL: URLs are logged, by us and by others."""
+        """The key is sent in a header, never in the URL: URLs are logged, by us and by others."""
         value = f"Bearer {self.key}" if self.key_header == "Authorization" else self.key
         return {self.key_header: value, "User-Agent": f"turnwise/{turnwise.__version__}"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderPatience:
-    """How long a tool call may take and how often a request may be tried."""
+    """How long a tool call may take, and how often a request is tried."""
 
     connect_seconds: float = 5.0
     read_seconds: float = 20.0
@@ -70,7 +70,7 @@ class ProviderPatience:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time as the client sees it; a test passes its own."""
+    """The client's source of time and jitter; tests pass their own."""
 
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -80,7 +80,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class ProviderReply:
-    """One HTTP answer, its body already read and bounded."""
+    """One HTTP response, its body already read and limited in size."""
 
     status: int
     body: bytes
@@ -88,7 +88,7 @@ class ProviderReply:
 
 
 class Provider:
-    """One provider's API; `call()` opens one tool call's worth of requests."""
+    """One provider's API; `call()` starts the requests of one tool call."""
 
     def __init__(
         self, client: httpx.AsyncClient, account: ProviderAccount, *, patience: ProviderPatience, clock: Clock
@@ -99,15 +99,15 @@ class Provider:
         self.clock = clock
 
     def call(self) -> "ProviderCall":
-        """The requests of one tool call, which share one allowance of time."""
+        """Start the requests of one tool call, which share one deadline."""
         return ProviderCall(self, deadline=self.clock.monotonic() + self.patience.call_seconds)
 
 
 class ProviderCall:
-    """One tool call: every attempt and wait of its requests together stays under `call_seconds`.
+    """The requests of one tool call; all attempts and waits together stay under `call_seconds`.
 
-    `subject` names what the model asked about ("symbol 'ZZZZ'"): with it a 400, 404 or 422 is the model's
-    mistake. Without it nothing in the request came from the model, so the same statuses are the provider's.
+    `subject` names what the model asked about ("symbol 'ZZZZ'"). With it, a 400, 404 or 422 is the model's
+    mistake. Without it, nothing in the request came from the model, so these are the provider's fault.
     """
 
     def __init__(self, provider: Provider, *, deadline: float) -> None:
@@ -117,7 +117,7 @@ class ProviderCall:
     async def get(
         self, path: str, params: Query | None = None, *, subject: str = "", absent: Collection[int] = ()
     ) -> Any:
-        """The JSON at a path; None when the status is one of `absent`."""
+        """Return the JSON at a path; None if the status is one of `absent`."""
         build = functools.partial(self._provider.client.build_request, "GET", path, params=params)
         reply = await self._send(build, is_repeatable=True)
         return None if reply.status in absent else _payload(reply, self._provider.account, subject)
@@ -125,7 +125,7 @@ class ProviderCall:
     async def post(
         self, path: str, body: Mapping[str, Any], *, subject: str = "", is_repeatable: bool
     ) -> Any:
-        """The JSON a POST is answered with; a write is repeated only when it provably was not processed."""
+        """Return the JSON that answers a POST; a write is repeated only if it provably was not processed."""
         build = functools.partial(self._provider.client.build_request, "POST", path, json=dict(body))
         reply = await self._send(build, is_repeatable=is_repeatable)
         return _payload(reply, self._provider.account, subject)
@@ -146,7 +146,7 @@ class ProviderCall:
             except httpx.DecodingError as error:
                 raise Unavailable(f"{label} sent a body that cannot be decompressed") from error
             else:
-                # A 429 was turned away at the door, so even a write may be sent again.
+                # A 429 was rejected before it was processed, so even a write may be sent again.
                 if reply.status != 429 and not (reply.status >= 500 and is_repeatable):
                     return reply
                 failure, may_repeat = f"{label} answered {reply.status}", True
@@ -160,7 +160,7 @@ class ProviderCall:
         seconds = max(0.0, self._deadline - provider.clock.monotonic())
         read, connect = provider.patience.read_seconds, provider.patience.connect_seconds
         request.extensions["timeout"] = httpx.Timeout(read, connect=connect, pool=seconds).as_dict()
-        # The read timeout only bounds the gap between two chunks; a body that trickles is stopped here.
+        # The read timeout only bounds the gap between two chunks; this one stops a body that arrives slowly.
         async with asyncio.timeout(seconds):
             response = await provider.client.send(request, stream=True)
             try:
@@ -174,7 +174,7 @@ class ProviderCall:
         return ProviderReply(response.status_code, bytes(body), response.headers.get("retry-after"))
 
     async def _wait(self, attempt: int, reply: ProviderReply | None, failure: str) -> None:
-        """Sleep before the next attempt, or raise when there is none or its time is past the deadline."""
+        """Sleep before the next attempt; raise if there is none or it would start after the deadline."""
         patience, clock = self._provider.patience, self._provider.clock
         asked = None if reply is None else retry_after_seconds(reply.retry_after, clock.now())
         seconds = patience.backoff_seconds * 2**attempt if asked is None else asked
@@ -182,18 +182,18 @@ class ProviderCall:
         if attempt + 1 == patience.num_attempts:
             raise Unavailable(f"{failure} {patience.num_attempts} times")
         if clock.monotonic() + seconds >= self._deadline:
-            # Retrying sooner than asked only prolongs a rate limit, and later is past what a call may take.
+            # Retrying sooner than asked only prolongs a rate limit; retrying later is past the deadline.
             raise Unavailable(f"{failure} and would have to be tried again in {seconds:.0f} s")
         await clock.sleep(seconds)
 
 
 def path_part(value: str) -> str:
-    """A value as one segment of a URL path: no slash, question mark or dot segment survives."""
+    """Quote a value as one segment of a URL path: slashes and question marks are escaped."""
     return quote(value, safe=":")
 
 
 def _payload(reply: ProviderReply, account: ProviderAccount, subject: str) -> Any:
-    """The parsed body of a success, or the fault that the status stands for."""
+    """Return the parsed body of a success; map any other status to ToolError or Unavailable."""
     label, status = account.label, reply.status
     payload, is_json = _parse(reply.body)
     if 200 <= status < 300:
@@ -206,7 +206,7 @@ def _payload(reply: ProviderReply, account: ProviderAccount, subject: str) -> An
         raise Unavailable(f"{label} refused the key in {account.key_variable} ({status}){because}")
     if status in PLAN_LIMITS:
         raise Unavailable(f"the {label} plan does not allow this ({status}){because}")
-    # A page that is not JSON did not come from the API: the base URL is wrong, and no model is to blame.
+    # A page that is not JSON did not come from the API: the base URL is wrong, not the model's request.
     if status in {400, 404, 422} and subject and is_json and "api key" not in reason.lower():
         raise ToolError(f"{label} does not accept {subject}{because}")
     raise Unavailable(f"{label} answered {status}{because}")
@@ -220,7 +220,7 @@ def _parse(body: bytes) -> tuple[Any, bool]:
 
 
 def _finite(written: str) -> float:
-    # Python reads NaN, Infinity and 1e999, but it would write them as no JSON at all.
+    # Python parses NaN, Infinity and 1e999, but would write them as invalid JSON.
     number = float(written)
     if not math.isfinite(number):
         raise ValueError(written)
@@ -228,7 +228,7 @@ def _finite(written: str) -> float:
 
 
 def said(payload: Any, account: ProviderAccount) -> str:
-    """What an error body says, on one short line, with the key taken out."""
+    """Return an error body's message on one short line, with the key removed."""
     text = _message(payload)
     text = text.replace(account.key, "***")
     text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
@@ -236,7 +236,7 @@ def said(payload: Any, account: ProviderAccount) -> str:
 
 
 def _message(payload: Any) -> str:
-    """The message of an error body: FMP, Polygon, Tavily and Slack each have their own place for it."""
+    """Return an error body's message; FMP, Polygon, Tavily and Slack put it in different places."""
     for _ in range(3):
         if isinstance(payload, list) and payload:
             payload = payload[0]

@@ -13,10 +13,10 @@ SOURCE = "Polygon"
 NEW_YORK = ZoneInfo("America/New_York")
 TIMESPANS = {"daily": "day", "hourly": "hour", "minute": "minute"}
 MAX_BARS = 500
-"""About 20,000 tokens: past that the answer crowds out the conversation."""
+"""About 20,000 tokens: a longer answer would crowd out the conversation."""
 
 MAX_BASE_BARS = 50_000
-"""Polygon's own cap. It counts the minutes an hourly bar is made of, so a small number would starve those."""
+"""Polygon's own cap. It counts the minute bars behind hourly bars, so a lower limit would cut those short."""
 
 MAX_ARTICLES = 50
 DETAILS = (
@@ -24,7 +24,7 @@ DETAILS = (
     *("sic_description", "homepage_url", "total_employees", "list_date", "currency_name"),
 )
 GOOD_STATUSES = frozenset({"OK", "DELAYED"})
-"""DELAYED is good data that is fifteen minutes old, as the cheaper plans get it."""
+"""DELAYED is valid data that is fifteen minutes old, which the cheaper plans get."""
 
 
 class LivePolygon:
@@ -43,7 +43,7 @@ class LivePolygon:
         if start > end:
             raise ToolError(f"start_date {start} is after end_date {end}")
         if start > self._provider.clock.now().astimezone(NEW_YORK).date():
-            # Polygon answers dates to come with 403, which would look like a fault of the key.
+            # Polygon answers future dates with 403, which would look like a bad key.
             raise ToolError(f"start_date {start} lies in the future")
         call = self._provider.call()
         path = f"v2/aggs/ticker/{path_part(symbol)}/range/1/{TIMESPANS[chosen]}/{start}/{end}"
@@ -93,16 +93,16 @@ class LivePolygon:
         return {"ticker": symbol, "date": bar.pop("t")} | bar
 
     async def _details(self, call: ProviderCall, symbol: str) -> Record:
-        """The reference record; for an unknown ticker a `ToolError`.
+        """Return the reference record; ToolError if the ticker is unknown.
 
-        No bars and no news look the same for a quiet week and for a ticker that does not exist: this tells.
+        An answer without bars or news may mean a quiet week or an unknown ticker: this tells which.
         """
         path = f"v3/reference/tickers/{path_part(symbol)}"
         payload = self._checked(await call.get(path, subject=f"ticker {symbol!r}"))
         return record(payload.get("results"), source=SOURCE)
 
     def _checked(self, payload: Any) -> Record:
-        """Refuse what Polygon marks as an error under status 200."""
+        """Return the answer; raise if Polygon marks it as an error despite status 200."""
         answer = record(payload, source=SOURCE)
         status = answer.get("status", "OK")
         if status not in GOOD_STATUSES:
@@ -114,7 +114,7 @@ class LivePolygon:
 
 
 def _bar(row: Record, *, is_daily: bool) -> dict[str, Any]:
-    """A bar with its start in New York time; a daily bar starts at midnight there, so the date is its own."""
+    """Return a bar with its start in New York time, where a daily bar starts at midnight of its own date."""
     fields = pick(row, ("o", "h", "l", "c", "v"), source=SOURCE, required=("o", "h", "l", "c"))
     fields["v"] = whole(fields["v"])
     return {"t": _moment(row.get("t"), is_daily=is_daily)} | fields

@@ -18,17 +18,17 @@ LiveBackend = LiveFmp | LivePolygon | LiveTavily | LiveSlack
 
 @dataclass(frozen=True, slots=True)
 class KeyTrial:
-    """A read-only call that a provider answers if it accepts the key."""
+    """A read-only call that succeeds if the provider accepts the key."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     cost: str = ""
-    """What the provider charges for it; empty where that is one request."""
+    """What the provider charges for the call; empty if that is one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Where a provider's API is by default, which variables change that, and what speaks to it."""
+    """A provider's default base URL, the variables for its URL and key, and its backend."""
 
     label: str
     base_url: str
@@ -38,7 +38,7 @@ class Access:
     trial: KeyTrial
     key_header: str = "Authorization"
     effects: Mapping[str, str] = field(default_factory=dict)
-    """By each tool that writes: what it does to the provider's data."""
+    """Name of a tool that writes → what it does to the provider's data."""
 
 
 ACCESS = {
@@ -87,10 +87,10 @@ async def live_backend(
     patience: ProviderPatience | None = None,
     clock: Clock | None = None,
 ) -> AsyncIterator[LiveBackend]:
-    """The live backend of a server; a `ValueError` names the variable that is missing or wrong."""
+    """Open the live backend of a server; a `ValueError` names the variable that is missing or wrong."""
     access = ACCESS[name]
     account = _account(access, environ)
-    # No redirects: following one would carry the key to a host that nobody chose.
+    # No redirects: following one would send the key to a host that the user did not choose.
     async with httpx.AsyncClient(
         base_url=account.base_url, headers=account.headers, follow_redirects=False
     ) as client:

@@ -12,14 +12,14 @@ from turnwise.servers.live.shapes import Record, pick, record, records, scalar
 SOURCE = "Slack"
 PAGE_SIZE = 200
 MAX_PAGES = 25
-"""5,000 channels. Slack allows about twenty listings a minute, so more pages would end in its rate limit."""
+"""5,000 channels. Slack allows about twenty listings a minute, so more pages would exceed its rate limit."""
 
 MAX_MESSAGES = 200
 MAX_MESSAGE_CHARS = 40_000
-"""Slack cuts messages past this."""
+"""Slack truncates longer messages."""
 
 CHANNEL_ID = re.compile(r"[CG][A-Z0-9]{7,20}")
-"""Channels only: D and U would let a model write to, and read, people's direct messages."""
+"""Channel ids only: D and U ids would let a model read and write people's direct messages."""
 
 MISTAKES = {
     "channel_not_found": "no such channel; list_slack_channels shows them all",
@@ -28,13 +28,13 @@ MISTAKES = {
     "msg_too_long": "the message is too long; shorten it",
     "no_text": "the message has no text",
 }
-"""What the model can put right. Any other error is about the token, the workspace or Slack itself."""
+"""Errors that the model can correct. Any other error is about the token, the workspace or Slack itself."""
 
 
 class LiveSlack:
-    """One method per slack tool; the only state is a memory of channel ids by name.
+    """One method per slack tool; the only state is a cache of channel ids by name.
 
-    The workspace is real and shared, so `episode` keeps nothing apart: what is posted stays.
+    The workspace is real and shared, so `episode` isolates nothing: posts stay.
     """
 
     def __init__(self, provider: Provider) -> None:
@@ -48,7 +48,7 @@ class LiveSlack:
         text = arguments.text(message, name="message", most=MAX_MESSAGE_CHARS)
         call = self._provider.call()
         channel_id = await self._channel_id(call, channel, name="channel")
-        # Escaped as Slack asks for plain text: a model cannot ping everyone with <!channel>.
+        # Escaped as Slack requires for plain text, so that a model cannot ping everyone with <!channel>.
         body = {"channel": channel_id, "text": html.escape(text, quote=False)}
         payload = await call.post("chat.postMessage", body, is_repeatable=False)
         return pick(
@@ -66,7 +66,7 @@ class LiveSlack:
         return messages[:num]
 
     async def _channel_id(self, call: ProviderCall, channel: str, *, name: str) -> str:
-        """An id as it is; a name by the listing, asked for only when the name is not yet known."""
+        """Return an id unchanged; look a name up, and list the channels only if it is not yet known."""
         wanted = arguments.text(channel, name=name, most=100).strip()
         if CHANNEL_ID.fullmatch(wanted):
             return wanted
@@ -95,7 +95,7 @@ class LiveSlack:
         return channels
 
     def _checked(self, payload: Any) -> Record:
-        """Slack answers 200 to nearly everything and tells in `ok` and `error` how it went."""
+        """Return a success or raise: Slack answers 200 to nearly everything and sets `ok` and `error`."""
         answer = record(payload, source=SOURCE)
         if answer.get("ok") is True:
             return answer
@@ -115,7 +115,7 @@ def _channel(row: Record) -> Record:
 
 
 def _message(row: Record) -> Record:
-    """A message with its text as it was typed; a bot's has no user, so its name or id stands there."""
+    """Return a message with its text as typed; a bot has no user, so `user` is its name or id."""
     author = row.get("user") or row.get("username") or row.get("bot_id")
     text = str(scalar(row.get("text"), source=SOURCE) or "")
     plain = text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
