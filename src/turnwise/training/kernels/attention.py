@@ -29,30 +29,30 @@ from turnwise.training.kernels.triton_attention import (
 from turnwise.training.packing.tree import Tree, TreeSegment
 
 NAME = "turnwise_tree"
-"""What the attention is called in transformers' registry."""
+"""The name of this attention in transformers' registry."""
 
 SHORT = 128
-"""Segments below this many tokens are attended to together, padded: a call of their own would cost more."""
+"""Segments with fewer tokens are padded and run together: a kernel call for each would cost more."""
 
 SHORT_ON_GPU = 1024
-"""The same where it is the launch of a kernel that costs."""
+"""The same limit on a GPU, where launching a kernel dominates the cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Short segments of like length, padded on the right, where nothing causal sees it."""
+    """Short segments of similar length, padded on the right, where causal attention never sees it."""
 
     index_SL: Tensor
-    """Place in the packed row; 0 where padded."""
+    """Indices in the packed row; 0 for padding."""
     is_real_SL: Tensor | None
-    """None where nothing is padded."""
+    """False for padding; None if there is no padding."""
     flat_P: Tensor
-    """Of each real token, its place in S·L: known beforehand, so that a GPU need not be waited for."""
+    """For each real token, its index in S·L; computed beforehand, so that nothing waits for a GPU."""
     place_P: Tensor
-    """And in the packed row."""
+    """For each real token, its index in the packed row."""
 
     def gather(self, whole: Tensor, group: int) -> Tensor:
-        """[K, 1 or G, N, ...] as [S, K·G, L, ...]; zero where padded, so that gradients there are."""
+        """Return [K, 1 or G, N, ...] as [S, K·G, L, ...]; padding is 0, so that its gradients are 0."""
         num_segments, length = self.index_SL.shape
         parts = whole.index_select(2, self.index_SL.flatten())
         parts = parts.reshape(*parts.shape[:2], num_segments, length, *parts.shape[3:])
@@ -62,7 +62,7 @@ class Bucket:
         return parts.expand(-1, group, *parts.shape[2:]).flatten(0, 1).transpose(0, 1)
 
     def add(self, whole: Tensor, parts: Tensor) -> None:
-        """The reverse of `gather`: heads that stand for one are added up."""
+        """Add parts to `whole`, the reverse of `gather`; query heads that share a key head are added up."""
         parts = parts.transpose(1, 2).flatten(0, 1).index_select(0, self.flat_P).movedim(1, 0)
         parts = parts.reshape(len(whole), -1, *parts.shape[1:])
         if whole.shape[1] == 1:
@@ -72,21 +72,21 @@ class Bucket:
 
 @dataclass(frozen=True)
 class AttentionPlan:
-    """What is attended to by what; made once a forward pass, read by every layer.
+    """Which tokens attend to which; built once per forward pass, read by every layer.
 
-    What kernels are told is made for those that run.
+    Tables for kernels are built only for the kernels that run.
     """
 
     tree: Tree
     device: torch.device
     prefix: Prefix | None = None
-    """What stands before the whole row."""
+    """The prefix before the whole row."""
     keeper: Keeper | None = None
-    """Where the row's own keys and values are wanted."""
+    """Collects the row's own keys and values; None if they are not needed."""
 
     @property
     def long(self) -> list[TreeSegment]:
-        """Causal pieces on their own."""
+        """Segments whose causal piece is a kernel call of its own."""
         return [segment for segment in self.tree.segments if segment.length >= self._short]
 
     @property
@@ -100,22 +100,22 @@ class AttentionPlan:
 
     @cached_property
     def buckets(self) -> list[Bucket]:
-        """Causal pieces together."""
+        """Short segments, whose causal pieces run together."""
         by_size: dict[int, list[TreeSegment]] = {}
         for segment in self.tree.segments:
             if segment.length < self._short:
-                # sizes 1, 2, 4, 6, 8, 12, …: at most half is padding, mostly far less
+                # sizes 1, 2, 3, 4, 6, 8, 12, …: less than a third is padding
                 by_size.setdefault(_rounded(segment.length), []).append(segment)
         return [_bucket(segments, self.device) for _, segments in sorted(by_size.items())]
 
     @cached_property
     def flash(self) -> FlashPlan:
-        """The same for CUDA's kernels."""
+        """The plan for CUDA's flash kernels."""
         return plan_flash(self.tree.segments, _num_tokens(self.prefix), self.device)
 
     @cached_property
     def triton(self) -> TritonPlan:
-        """The same for our Triton kernels on Hopper GPUs."""
+        """The plan for our Triton kernels on Hopper GPUs."""
         return plan_triton(self.tree.segments, _num_tokens(self.prefix), self.device)
 
 
@@ -144,7 +144,7 @@ def _bucket(segments: Sequence[TreeSegment], device: torch.device) -> Bucket:
 
 
 class TreeAttention(torch.autograd.Function):
-    """[K, G, N, D] queries on [K, 1, N, D] keys and values: K key heads, G query heads on each.
+    """Attention of [K, G, N, D] queries on [K, 1, N, D] keys and values: G query heads per key head.
 
     `before`: keys and values [K, 1, P, D] of the P tokens before the row, or nothing.
     """
@@ -201,10 +201,10 @@ class TreeAttention(torch.autograd.Function):
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, plan: AttentionPlan, scale: float, before: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """The merged output, in the queries' type, and its log-sum-exp."""
+    """Return the merged output, in the queries' dtype, and its log-sum-exp."""
     num_key_heads, group, num_tokens, dim = query.shape
     exact = torch.promote_types(query.dtype, torch.float32)
-    # tokens outermost, as the model reads on
+    # tokens outermost in memory, as the model reads them next
     out = query.new_zeros((num_tokens, num_key_heads, group, dim), dtype=exact).permute(1, 2, 0, 3)
     lse = query.new_zeros((num_key_heads, group, num_tokens), dtype=exact)
     for bucket in plan.buckets:
@@ -227,7 +227,7 @@ def _attend(
 
 
 def _pieces(plan: AttentionPlan) -> Iterator[tuple[slice, slice, bool]]:
-    """(queries, keys, is_causal) of all pieces but those in buckets; the causal ones come first."""
+    """Yield (queries, keys, is_causal) of all pieces but those in buckets; the causal ones come first."""
     for segment in plan.long:
         own = slice(segment.start, segment.end)
         yield own, own, True
@@ -236,7 +236,7 @@ def _pieces(plan: AttentionPlan) -> Iterator[tuple[slice, slice, bool]]:
 
 
 def _merge(out: Tensor, lse: Tensor, other_out: Tensor, other_lse: Tensor) -> None:
-    """Attention over two disjoint contexts as one, written over the first."""
+    """Combine attention over two disjoint contexts, in place in the first."""
     both_lse = torch.logaddexp(lse, other_lse)
     out.mul_(torch.exp(lse - both_lse)[..., None])
     out.addcmul_(other_out, torch.exp(other_lse - both_lse)[..., None])
@@ -253,7 +253,7 @@ def forward(
     tree_plan: AttentionPlan | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in every layer; without a plan it is plain SDPA, so the model stays usable."""
+    """The attention of every layer for transformers; without a plan, plain SDPA keeps the model usable."""
     if tree_plan is None:
         from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -289,7 +289,7 @@ def forward(
 
 
 def register() -> None:
-    """Make the attention known to transformers; doing so again changes nothing."""
+    """Register the attention with transformers; repeated calls change nothing."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 

@@ -1,8 +1,8 @@
 """Attention along every path of a packed tree by CUDA's flash kernels.
 
-As in `attention`, but token by token, [N, heads, dim], which is how the model has them: the kernels take rows
-of many lengths that stand one after the other, so that all segments attend to themselves in one call, and
-query heads on fewer key heads, so that nothing is copied for them.
+The method is that of `attention`, on tensors [N, heads, dim], which is the model's own layout. The kernels
+take packed rows of different lengths, so that all segments attend to themselves in one call. They also take
+fewer key heads than query heads, so that no keys are copied.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """Rows that follow one another in a packed tensor, as the kernels want them told."""
+    """Consecutive rows of a packed tensor, in the form that the kernels take."""
 
     bounds: Tensor
-    """int32: where each begins, and where the last ends."""
+    """int32: the start of each row, then the end of the last."""
     longest: int
 
 
 Range = tuple[int, int]
 Places = slice | Tensor
-"""Tokens by their place in the packed row: one range, or each by its number."""
+"""Tokens by their index in the packed row: one range, or a list of indices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class FlashPlan:
-    """What is attended to by what; made once a forward pass, read by every layer."""
+    """Which tokens attend to which; built once per forward pass, read by every layer."""
 
     own: PackedRows
-    """Every segment, causally by itself."""
+    """Every segment, which attends to itself causally."""
     inner: tuple[Piece, ...]
-    """Segments with descendants, those of one depth together: what sees one of them sees no other."""
+    """Segments with descendants, one piece per depth: a token sees at most one segment of a depth."""
     before: Piece | None
-    """What stands before the whole row."""
+    """The prefix before the whole row, seen by all of it; None without a prefix."""
 
 
 def plan_flash(segments: Sequence[TreeSegment], num_before: int, device: torch.device) -> FlashPlan:
@@ -76,7 +76,7 @@ def plan_flash(segments: Sequence[TreeSegment], num_before: int, device: torch.d
 
 
 def _levels(segments: Sequence[TreeSegment]) -> list[list[TreeSegment]]:
-    """Segments with descendants by their depth, in the row's order."""
+    """Return the segments with descendants by their depth, in the row's order."""
     levels: dict[int, list[TreeSegment]] = {}
     path: list[TreeSegment] = []
     for segment in segments:
@@ -95,7 +95,7 @@ def _places(ranges: Sequence[Range], device: torch.device) -> Places:
 
 
 def _rows(ranges: Sequence[Sequence[Range]], device: torch.device) -> Iterator[PackedRows]:
-    """All handed to the device at once."""
+    """Yield the packed rows of each list of ranges; all bounds go to the device in one copy."""
     lengths = [[end - start for start, end in one_range] for one_range in ranges]
     bounds = [torch.tensor([0, *length]).cumsum(0) for length in lengths]
     all_bounds = to_device(torch.cat(bounds).to(torch.int32), device)
@@ -118,7 +118,7 @@ def forward_rows(
     scale: float,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Output [N, H, D] and log-sum-exp [H, N]."""
+    """Return output [N, H, D] and log-sum-exp [H, N]."""
     queries, keys = rows
     out, lse, *_ = _aten._flash_attention_forward(
         query, key, value, queries.bounds, keys.bounds, queries.longest, keys.longest,
@@ -139,9 +139,9 @@ def backward_rows(
     scale: float,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys and values, `out` and `lse` being those of the whole context."""
+    """Return gradients of queries, keys and values; `out` and `lse` are those of the whole context."""
     queries, keys = rows
-    seed = torch.empty(2, dtype=torch.uint64, device=query.device)  # dropout's, of which there is none
+    seed = torch.empty(2, dtype=torch.uint64, device=query.device)  # for dropout, which is off
     grads: tuple[Tensor, Tensor, Tensor] = _aten._flash_attention_backward(
         grad_out, query, key, value, out, lse.contiguous(), queries.bounds, keys.bounds,
         queries.longest, keys.longest, 0.0, is_causal, seed, seed, scale=scale,
@@ -150,7 +150,10 @@ def backward_rows(
 
 
 class FlashTreeAttention(torch.autograd.Function):
-    """[N, H, D] queries on [N, K, D] keys and values; `before`: those [P, K, D] of tokens before the row."""
+    """Attention of [N, H, D] queries on [N, K, D] keys and values.
+
+    `before`: keys and values [P, K, D] of the P tokens before the row, or nothing.
+    """
 
     @staticmethod
     def forward(
@@ -194,7 +197,7 @@ class FlashTreeAttention(torch.autograd.Function):
 def _seen(
     plan: FlashPlan, key: Tensor, value: Tensor, before: Sequence[Tensor]
 ) -> Iterator[tuple[Piece, Tensor, Tensor]]:
-    """Every piece that is seen in full, with its keys and values."""
+    """Yield every piece that is seen in full, with its keys and values."""
     for piece in plan.inner:
         yield piece, key[piece.keys], value[piece.keys]
     if plan.before is not None:
@@ -203,7 +206,7 @@ def _seen(
 
 
 def _merge(out: Tensor, lse: Tensor, at: Places, other_out: Tensor, other_lse: Tensor) -> None:
-    """Attention over two disjoint contexts as one, written over the first, which is of more tokens."""
+    """Combine attention over two disjoint contexts, in place in the first at its tokens `at`."""
     own_lse = lse[:, at]
     both = torch.logaddexp(own_lse, other_lse)
     mine, others = (torch.exp(lse - both).T[..., None] for lse in (own_lse, other_lse))

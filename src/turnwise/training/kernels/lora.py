@@ -1,8 +1,8 @@
 """A LoRA linear layer computed in the model's own type, base and adapter in three products.
 
-peft has the adapter's part in the adapter's own fp32: a copy of every input in fp32, kept for the backward
-pass, and products that tensor cores do not help with. Here it is in the model's type, as engines compute it;
-fp32 are the adapter itself, which steps are taken on, and its gradients.
+peft computes the adapter's part in fp32, the adapter's own dtype: it keeps an fp32 copy of every input for
+the backward pass, and its products do not use tensor cores. Here that part is computed in the model's dtype,
+as engines do. Only the adapter itself, on which steps are taken, and its gradients are fp32.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class AdaptedLinear(Linear):
-    """peft's own, but for how it computes its output with one adapter in use, unmerged, without dropout."""
+    """peft's layer with a faster forward pass if one adapter is active, unmerged and without dropout."""
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         output: Tensor
@@ -30,19 +30,19 @@ class AdaptedLinear(Linear):
         names = self.active_adapters
         if self.disable_adapters or self.merged or self.lora_variant or len(names) != 1:
             return False
-        # an adapter may be on other layers alone
+        # the active adapter may be on other layers only
         return names[0] in self.lora_A and isinstance(self.lora_dropout[names[0]], nn.Identity)
 
 
 def use_products(layers: list[Any]) -> None:
-    """Of adapted layers; those on a quantised base, or on anything but linear layers, stay as they are."""
+    """Use `AdaptedLinear` for plain LoRA layers; others, such as those on a quantised base, stay as is."""
     for layer in layers:
         if type(layer) is Linear:
             layer.__class__ = AdaptedLinear
 
 
 class _Adapted(torch.autograd.Function):
-    """x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ; the base is frozen."""
+    """Compute x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ; the base is frozen."""
 
     @staticmethod
     def forward(
@@ -79,7 +79,7 @@ class _Adapted(torch.autograd.Function):
 
 
 def _product(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
-    """Unrounded where a GPU can: it adds up in fp32."""
+    """Return the product in `dtype`; on CUDA it is not rounded first, because sums are in fp32."""
     if left.device.type == "cuda" and left.dtype != dtype == torch.float32:
         return torch.mm(left, right, out_dtype=dtype)
     return (left @ right).to(dtype)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 EPSILONS = ("variance_epsilon", "eps")
-"""What models call it."""
+"""The attribute names that models use for epsilon."""
 MAX_GAP = 2.0
-"""Of two results, in units of their type's precision: the order of roundings is another."""
+"""The largest relative difference of two results, in units of their dtype's epsilon: roundings differ."""
 
 
 class FusedNorm(nn.Module):
-    """What a model's own norm becomes, with its parameters: made by `fuse_norms` alone."""
+    """The class that `fuse_norms` gives to a model's own norms, which keep their parameters."""
 
     weight: nn.Parameter
     epsilon: float
@@ -24,9 +24,9 @@ class FusedNorm(nn.Module):
 
 
 def fuse_norms(model: nn.Module, kind: type[nn.Module] = FusedNorm) -> int:
-    """Gives how many; norms that compute something else, as Gemma's do, stay as they are.
+    """Fuse the model's RMS norms and return how many; other formulas, such as Gemma's, stay unchanged.
 
-    kind: of their parameter `weight` and attribute `epsilon`; another for a model that holds no numbers.
+    kind: the class they get, which reads `weight` and `epsilon`; a model on the meta device needs another.
     """
     found = list(_norms(model))
     for module, epsilon in found:
@@ -36,7 +36,7 @@ def fuse_norms(model: nn.Module, kind: type[nn.Module] = FusedNorm) -> int:
 
 
 def _norms(model: nn.Module) -> Iterator[tuple[Any, float]]:
-    """Those that are plain ones, each with its epsilon."""
+    """Yield each plain RMS norm with its epsilon."""
     for module in model.modules():
         epsilon = _epsilon(module) if type(module).__name__.endswith("RMSNorm") else None
         if epsilon is not None and _is_plain(module, epsilon):
@@ -50,7 +50,7 @@ def _epsilon(module: Any) -> float | None:
 
 @torch.no_grad()
 def _is_plain(module: nn.Module, epsilon: float) -> bool:
-    """Tried on a copy with numbers of its own: the module may hold none, or nothing but ones."""
+    """Compare with `rms_norm` on a copy with random weights: the module's own may be on meta, or all 1."""
     probe = copy.deepcopy(module).to_empty(device="cpu")
     weight = probe.get_parameter("weight")
     generator = torch.Generator().manual_seed(0)

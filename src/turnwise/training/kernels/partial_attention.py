@@ -12,13 +12,13 @@ from torch import Tensor
 _aten = torch.ops.aten
 
 _LSE_STEP = 32
-"""The memory-efficient kernel of CUDA wants log-sum-exps in multiples of this."""
+"""CUDA's memory-efficient kernel needs log-sum-exps padded to a multiple of this length."""
 
 
 def forward_piece(
     query: Tensor, key: Tensor, value: Tensor, *, scale: float, is_causal: bool
 ) -> tuple[Tensor, Tensor]:
-    """The piece's own output [b, h, q, d] and log-sum-exp [b, h, q]."""
+    """Return the piece's own output [b, h, q, d] and log-sum-exp [b, h, q]."""
     key, value = _same_heads(query, key, value)
     match _kernel(query):
         case "cpu":
@@ -48,7 +48,7 @@ def backward_piece(
     scale: float,
     is_causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries, keys and values [b, h, ...], `out` and `lse` being those of the whole context."""
+    """Return gradients of queries, keys and values [b, h, ...]; `out` and `lse` are of the whole context."""
     key, value = _same_heads(query, key, value)
     match _kernel(query):
         case "cpu":
@@ -71,7 +71,7 @@ def backward_piece(
 def _same_heads(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     heads = query.shape[1]
     key, value = key.expand(-1, heads, -1, -1), value.expand(-1, heads, -1, -1)
-    # the kernels of CUDA read heads by their stride, which must not be 0
+    # CUDA's kernels need a head stride other than 0
     return (key, value) if query.device.type == "cpu" else (key.contiguous(), value.contiguous())
 
 
@@ -80,7 +80,7 @@ def _kernel(query: Tensor) -> str:
         return "cpu"
     if query.device.type == "cuda" and query.shape[-1] % 8 == 0 and query.dtype == torch.float32:
         return "efficient"
-    return "products"  # of halves, `flash` has all that its kernels can take
+    return "products"  # half precision comes here only if `flash` cannot take it
 
 
 def _scores(query: Tensor, key: Tensor, scale: float, *, is_causal: bool) -> Tensor:

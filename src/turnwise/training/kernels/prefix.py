@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 
 KeysValues = tuple[Tensor, Tensor]
-"""Of one layer: [1, key heads, tokens, dim] each."""
+"""The keys and values of one layer, each [1, key heads, tokens, dim]."""
 
 
 class Keeper:
-    """Takes each layer's keys and values as it first runs.
+    """Collects each layer's keys and values in the forward pass.
 
-    What runs a layer again in the backward pass still holds its keeper: once emptied it takes nothing more.
+    Recomputing a layer in the backward pass calls its keeper again; once emptied, the keeper ignores that.
     """
 
     def __init__(self) -> None:
@@ -30,12 +30,13 @@ class Keeper:
 
 
 class Prefix:
-    """Keys and values of tokens that stand before all others of a pass, layer by layer.
+    """Keys and values of the tokens before all others of a pass, by layer.
 
-    What micro-batches attend to are leaves, cut off from the graph that made them: a backward pass ends at
-    them and adds to their gradients. `backward` takes these on through that graph, once for all.
+    Micro-batches attend to leaves, detached from the graph that computed them. A micro-batch's backward pass
+    ends at the leaves and accumulates gradients there; `backward` propagates these through that graph, once
+    for all micro-batches.
 
-    output: what the model made of the prefix in the end, which gets a gradient of 0 then.
+    output: the prefix's last hidden states, if `backward` must give them a gradient of 0, as with sharding.
     """
 
     def __init__(self, made: Mapping[nn.Module, KeysValues], output: Tensor | None = None) -> None:
@@ -47,7 +48,7 @@ class Prefix:
         )
 
     def backward(self) -> None:
-        """Ends the pass: the graph is gone then. Without a gradient at any leaf there is nothing to do."""
+        """Propagate the leaves' gradients and free the graph; do nothing if no leaf has a gradient."""
         pairs = [
             (made, leaf.grad.to(made.dtype))
             for made, leaf in zip(self._made, self._leaves, strict=True)

@@ -60,7 +60,7 @@ class TritonPlan:
     ranges: Tensor
     """int32 [R, 2]: key ranges that query blocks see in full."""
     forward: Tensor
-    """int32 [B, 5]: first query, end of its segment, first key of its own run, first and last range."""
+    """int32 [B, 5]: first query, end of its segment, first key of its own run, first range, end of ranges."""
     by_queries: Tensor
     """The same for the gradients of queries, whose blocks may differ in size."""
     by_keys: Tensor
@@ -101,7 +101,7 @@ def plan_triton(segments: Sequence[TreeSegment], num_before: int, device: torch.
 
 
 def _paths(segments: Sequence[TreeSegment], num_before: int) -> list[Path]:
-    """The key ranges on every segment's path; adjacent ranges are joined."""
+    """Return the key ranges on every segment's path; adjacent ranges are joined."""
     open_path: list[TreeSegment] = []
     paths = []
     for segment in segments:
@@ -146,7 +146,7 @@ def _key_blocks(segments: Sequence[TreeSegment], num_before: int, size: int) -> 
 def tree_forward(
     query: Tensor, key: Tensor, value: Tensor, plan: TritonPlan, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Output [N, H, D] and log-sum-exp [H, N] of queries [N, H, D] on keys and values [P + N, K, D]."""
+    """Return output [N, H, D] and log-sum-exp [H, N]; keys and values are [P + N, K, D]."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     from turnwise.training.kernels.triton_kernels import forward_kernel
@@ -176,7 +176,7 @@ def tree_backward(
     plan: TritonPlan,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of queries [N, H, D] and of keys and values [P + N, K, D]."""
+    """Return the gradients of queries [N, H, D] and of keys and values [P + N, K, D]."""
     from turnwise.training.kernels.triton_kernels import delta_kernel, keys_kernel, queries_kernel
 
     (num_tokens, heads, dim), key_heads = query.shape, key.shape[1]
@@ -204,7 +204,10 @@ def tree_backward(
 
 
 class TritonTreeAttention(torch.autograd.Function):
-    """[N, H, D] queries on [N, K, D] keys and values; `before`: those [P, K, D] of tokens before the row."""
+    """Attention of [N, H, D] queries on [N, K, D] keys and values.
+
+    `before`: keys and values [P, K, D] of the P tokens before the row, or nothing.
+    """
 
     @staticmethod
     def forward(
@@ -234,7 +237,7 @@ class TritonTreeAttention(torch.autograd.Function):
 
 
 def _with_before(key: Tensor, value: Tensor, before: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Keys and values of the whole context, [P + N, K, D]."""
+    """Return keys and values of the whole context, [P + N, K, D]."""
     if not before:
         return key.contiguous(), value.contiguous()
     keys, values = (
@@ -244,7 +247,7 @@ def _with_before(key: Tensor, value: Tensor, before: Sequence[Tensor]) -> tuple[
 
 
 def can_triton(query: Tensor, key: Tensor) -> bool:
-    """Whether these kernels take [1, H, N, D] queries on [1, K, N, D] keys on this machine."""
+    """Return whether these kernels take [1, H, N, D] queries on [1, K, N, D] keys on this machine."""
     if query.device.type != "cuda":
         return False
     return _works(query.device, query.dtype, query.shape[1], key.shape[1], query.shape[3])
@@ -259,7 +262,7 @@ def _works(device: torch.device, dtype: torch.dtype, heads: int, key_heads: int,
         return False
     try:
         gap = trial_gap(device, dtype, heads, key_heads, dim)
-    except torch.OutOfMemoryError:  # says nothing about the kernels: the update is repeated, and so is this
+    except torch.OutOfMemoryError:  # says nothing about the kernels: the update is retried, and so is this
         raise
     except Exception as error:  # noqa: BLE001 (Triton's compiler and driver raise errors of many kinds)
         _warn_once(f"{type(error).__name__}: {error}")
@@ -277,7 +280,7 @@ def _warn_once(reason: str) -> None:
 
 @torch.no_grad()
 def trial_gap(device: torch.device, dtype: torch.dtype, heads: int, key_heads: int, dim: int) -> float:
-    """The largest relative difference to plain attention on a small tree: output and all gradients.
+    """Return the largest relative difference to plain attention on a small tree: output and all gradients.
 
     The gradients are written out, not taken by autograd: a checkpoint around the caller would count what
     autograd saves, and find nothing of it when it recomputes the layer.

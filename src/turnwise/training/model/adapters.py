@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 BASE = "base"
-"""The name that stands for no adapter at all."""
+"""The adapter name that means the base model without an adapter."""
 
 
 class Adapters:
-    """The adapters of one frozen base: any number, one or none of them in use at a time."""
+    """The LoRA adapters of one frozen base model; at most one is active at a time."""
 
     def __init__(self, model: Any, config: PolicyConfig, name: str, *, seed: int) -> None:
         from peft import get_peft_model
 
         model.requires_grad_(False)
         with _seeded(seed), warnings.catch_warnings():
-            # peft's own patterns for experts, of modules that it then adapts under another name
+            # peft adds these patterns for expert modules itself, then adapts those modules under other names
             warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys", RuntimeWarning)
             self._peft: PeftModel = get_peft_model(model, _lora_config(config), adapter_name=name)
         self._model = model
@@ -47,11 +47,11 @@ class Adapters:
 
     @property
     def peft(self) -> "PeftModel":
-        """For saving an adapter in peft's own format."""
+        """The peft wrapper, for saving an adapter in peft's format."""
         return self._peft
 
     def fuse(self) -> None:
-        """Compute what layers and their adapters give in fewer kernels."""
+        """Compute each adapted linear layer in fewer kernels."""
         from turnwise.training.kernels.lora import use_products
 
         use_products(self._layers)
@@ -63,12 +63,12 @@ class Adapters:
         self._thaw(name)
 
     def parameters(self, name: str) -> dict[str, torch.nn.Parameter]:
-        """An adapter's own, by names that are the same for all adapters."""
+        """Return an adapter's parameters by short names, which are the same for all adapters."""
         known = dict(self._model.named_parameters())
         return {short: known[path] for short, path in self.paths(name).items()}
 
     def paths(self, name: str) -> dict[str, str]:
-        """From these names to the model's own."""
+        """Map the short names, which lack the adapter's name, to the model's own parameter names."""
         found = {}
         for path, _ in self._model.named_parameters():
             parts = path.split(".")
@@ -79,7 +79,7 @@ class Adapters:
 
     @contextmanager
     def using(self, name: str) -> Iterator[None]:
-        """Run the model with this adapter, or with `base`; then with what it was before."""
+        """Activate this adapter, or none for `base`, while the block runs; then restore the previous one."""
         before = self.in_use
         self._use(name)
         try:
@@ -99,7 +99,7 @@ class Adapters:
 
     @contextmanager
     def _same_flags(self) -> Iterator[None]:
-        """peft freezes and thaws as it switches; which parameters learn is not to change by that."""
+        """Restore every `requires_grad` afterwards: peft changes them when it adds or switches adapters."""
         flags = {parameter: parameter.requires_grad for parameter in self._model.parameters()}
         yield
         for parameter, requires_grad in flags.items():
@@ -114,7 +114,7 @@ class Adapters:
             layer.lora_dropout.train(is_training)
 
     def merged(self, name: str) -> dict[str, Tensor]:
-        """The base with one adapter added in, under the names that the model had without adapters."""
+        """Return the base weights with one adapter added, by the names the model had without adapters."""
         weights = {
             path.replace(".base_layer.", "."): plain(parameter)
             for path, parameter in self._model.named_parameters()
@@ -144,7 +144,7 @@ def _lora_config(config: PolicyConfig) -> Any:
 
 
 def _delta(layer: Any, name: str) -> Tensor:
-    """What the adapter adds to the weight; peft's own word for it is another where the base is packed."""
+    """Return what the adapter adds to the weight; on a quantised base it is computed without peft."""
     if not is_quantised(layer.get_base_layer().weight):
         added: Tensor = layer.get_delta_weight(name)
         return added
@@ -161,7 +161,7 @@ def _is_adapted(module: Any) -> bool:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Draw from a seed without a trace in the generators that others draw from."""
+    """Seed torch's global generators while the block runs, then restore their state."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def plain_model(policy: Policy) -> "PreTrainedModel":
-    """A model of its own with the policy's weights, adapters merged in: nothing of turnwise is left in it."""
+    """Return a plain transformers model with the policy's weights, adapters merged in."""
     from transformers import AutoModelForCausalLM
 
     learned = cast("Any", policy.model)
     config = copy.deepcopy(learned.config)
-    config._attn_implementation = None  # the trainer's own way of attending is not the model's
+    config._attn_implementation = None  # the trainer's attention is not part of the saved model
     if getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config  # what was read from a quantised file is plain numbers now
+        del config.quantization_config  # the weights are dequantised
     plain = cast("Any", AutoModelForCausalLM).from_config(config, dtype=learned.dtype)
     weights = policy.weights()
     unknown = plain.load_state_dict(weights, strict=False).unexpected_keys
@@ -40,8 +40,8 @@ def plain_model(policy: Policy) -> "PreTrainedModel":
 
 
 def save_merged(policy: Policy, tokenizer: Any, folder: Path) -> None:
-    """Weights, configuration, tokenizer and chat template, in the layout of the hub."""
-    # Saving imports DeepSpeed where it is installed, which tells stdout that it finds no GPU.
+    """Save weights, config, tokenizer and chat template in the Hugging Face Hub's layout."""
+    # Saving imports DeepSpeed if it is installed, and DeepSpeed logs to stdout that it finds no GPU.
     logging.getLogger("DeepSpeed").addFilter(_is_of_use)
     with _appearing(folder) as part:
         plain_model(policy).save_pretrained(part)
@@ -53,7 +53,7 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 
 def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> None:
-    """The adapter in peft's format, and the tokenizer; `base` is where the model it belongs to is found."""
+    """Save the adapter in peft's format, and the tokenizer; `base` is the path of the base model."""
     if policy.adapters is None:
         raise ValueError("policy.tuning is 'full': every parameter was trained, there is no adapter")
     from peft import get_peft_model_state_dict
@@ -72,14 +72,14 @@ def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> 
 
 
 def check_free(folder: Path) -> None:
-    """ValueError if something is there already: nothing is written over."""
+    """Raise ValueError if the path is a file or a folder with content: nothing is overwritten."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder}: is there already; choose another folder, or remove it")
 
 
 @contextlib.contextmanager
 def _appearing(folder: Path) -> Iterator[Path]:
-    """A folder that is there whole or not at all: it gets its name when everything is in it."""
+    """Yield a temporary folder and rename it to `folder` at the end: it appears complete or not at all."""
     check_free(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = folder.with_name(f".{folder.name}.part")

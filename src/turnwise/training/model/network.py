@@ -14,7 +14,7 @@ from turnwise.training.packing.layout import PackedLayout
 
 
 class ForwardResult(NamedTuple):
-    """What one forward pass gives; a tuple, in which hooks on a module's output find the tensors."""
+    """The output of one forward pass; a tuple, so that hooks on a module's output find the tensors."""
 
     logprobs_BT: Tensor
     entropy_BT: Tensor
@@ -22,14 +22,14 @@ class ForwardResult(NamedTuple):
 
     @property
     def hidden_ND(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
-        """All positions, flat: what `PackedLayout.asked` points into."""
+        """The hidden states of all positions, flattened as `PackedLayout.asked` indexes them."""
         return self.hidden_RND.flatten(0, 1)
 
 
 class Network(nn.Module):
-    """The model as scoring runs it: trunk, then the head where tokens are predicted.
+    """The trunk at every position, then the head only at positions that predict an own token.
 
-    One module, so that `torch.func.functional_call` swaps the weights of trunk and head alike.
+    It is one module, so that `torch.func.functional_call` swaps the weights of trunk and head together.
     """
 
     def __init__(self, model: Any) -> None:
@@ -51,7 +51,12 @@ class Network(nn.Module):
         prefix: Prefix | None = None,
         keeper: Keeper | None = None,
     ) -> ForwardResult:
-        """prefix: what the layout was made to come after. keeper: takes the keys and values on the way."""
+        """Score the layout's own tokens.
+
+        prefix: keys and values of the tokens before the layout.
+        keeper: collects each layer's keys and values.
+        has_scores: if False, skip the head; log-probs and entropies are 0.
+        """
         hidden_RND = self._hidden(layout, prefix, keeper)
         hidden_ND = hidden_RND.flatten(0, 1)
         mask_BT = layout.mask_BT
@@ -72,7 +77,7 @@ class Network(nn.Module):
         if layout.tree is not None:
             device = layout.token_ids_RN.device
             more["position_ids"] = layout.position_ids_RN
-            # four dimensions: taken as made already, so no mask of the packed row is built
+            # transformers takes a 4-dimensional mask as final, so it builds none for the packed row
             more["attention_mask"] = torch.empty((1, 1, 1, 1), device=device)
             more["tree_plan"] = attention.AttentionPlan(layout.tree, device, prefix, keeper)
         output = self.model.base_model(input_ids=layout.token_ids_RN, use_cache=False, **more)
@@ -88,7 +93,7 @@ def head_of(model: Any, temperature: float = 1.0) -> Head:
 
 
 def check_head(model: Any) -> None:
-    """Refuse a model that does more to its logits than is known here, by trying it on a few tokens."""
+    """Raise ValueError unless the model's logits on four tokens are `head_of` its last hidden state."""
     name = type(model).__name__
     if model.get_output_embeddings() is None:
         raise ValueError(f"{name} has no language-model head")
@@ -102,10 +107,11 @@ def check_head(model: Any) -> None:
 
 
 def checkpoint_layers(model: Any, recompute_context: Any) -> None:
-    """Recompute each layer in the backward pass, inside the context that `recompute_context` gave as it ran.
+    """Recompute each layer in the backward pass.
 
-    Only the layer itself is put in training mode, which transformers asks for; what is inside it stays in
-    evaluation mode, without dropout.
+    `recompute_context` is called in the forward pass; the recomputation runs inside the context it returned.
+    transformers checkpoints only layers in training mode, so the layer itself is set to it; its submodules
+    stay in evaluation mode, without dropout.
     """
     from torch.utils.checkpoint import checkpoint
     from transformers.modeling_layers import GradientCheckpointingLayer

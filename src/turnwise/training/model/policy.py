@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 POLICY, VALUE = "policy", "value"
-"""Adapters by name; `base` stands for none of them."""
+"""The names of the adapters; `base` means none of them."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """One row a sample, one column an own token; 0 where the mask is. On the model's device."""
+    """One row per sample, one column per own token; 0 where the mask is 0. On the model's device."""
 
     logprobs_BT: Tensor
-    """fp32, at the temperature that the samples were drawn at."""
+    """At least fp32, at the temperature that the samples were drawn at."""
     entropy_BT: Tensor
-    """In nats, of the same distribution; NaN if not asked for."""
+    """In nats, of the same distribution; NaN if not requested."""
     values_BT: Tensor | None
-    """Of the state that the token was chosen in."""
+    """The value of the state in which the token was chosen."""
     mask_BT: Tensor
-    """On the CPU."""
+    """True where the sample has an own token; always on the CPU."""
     bootstrap_B: Tensor | None
-    """Value of the state that the sample ends in."""
+    """The value of the state in which the sample ends."""
     num_tokens: int
-    """What the model computed for it, padding too."""
+    """Tokens that the model computed, padding included."""
 
     def brought(self) -> "Scores":
-        """On the CPU, once the model is done; gradients go back from there.
+        """Wait for the model and return a copy on the CPU, through which gradients flow back.
 
-        It is few numbers, of which much is asked that a GPU would be waited for again and again.
+        Loss and metrics read many single values of these small tensors: on a GPU each read would wait.
         """
         return replace(
             self,
@@ -63,30 +63,30 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What all samples of a pass begin with, run once beforehand; good until a weight changes."""
+    """A prefix that all samples of a pass share, run once beforehand; valid until a weight changes."""
 
     num_tokens: int
     adapter: str
     parameters: Mapping[str, Tensor] | None
-    """As `Policy.score` takes them: it must be asked for the same."""
+    """The argument of `Policy.carry`: `Policy.score` must be called with the same mapping."""
     versions: tuple[int, ...]
-    """Of every parameter that learns: torch counts how often each was written to."""
+    """torch's write counter of every parameter that learns, to detect changed weights."""
     trunk: Prefix
     value_trunk: Prefix | None
-    """Of the value head's own adapter."""
+    """The prefix run with the value adapter; None if values are not needed or use no adapter."""
 
     def backward(self) -> None:
-        """After the last micro-batch's own: what it and those before it left here, back to the weights."""
+        """Propagate the gradients that the micro-batches left here; call it after the last of them."""
         self.trunk.backward()
         if self.value_trunk is not None:
             self.value_trunk.backward()
 
 
 class Policy:
-    """A causal model that learns, whole or by adapters; it is the policy's own from now on.
+    """A causal model that learns, by all its weights or by adapters. The policy takes over the model.
 
-    The model stays in evaluation mode: what is trained is the distribution that was sampled from. device:
-    where it is moved to, `auto` for the best there is; by default it stays where it is.
+    The model stays in evaluation mode, so that training sees the distribution that was sampled from.
+    device: where the model is moved to, `auto` for the best available; by default it is not moved.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Policy:
         if self._has_value_adapter:
             assert self._adapters is not None
             self._adapters.add(VALUE, seed=seed + 1)
-        self._model.eval()  # new adapters come in training mode
+        self._model.eval()  # new adapters start in training mode
         if config.gradient_checkpointing:
             checkpoint_layers(self._model, self._context_now)
         if config.kernels != "plain":
@@ -132,7 +132,7 @@ class Policy:
     def _fuse(self) -> None:
         if self._adapters is not None:
             self._adapters.fuse()
-        if self.device.type == "cuda":  # elsewhere a launch costs little
+        if self.device.type == "cuda":  # elsewhere a kernel launch costs little
             fuse_norms(self._model)
 
     @property
@@ -142,23 +142,23 @@ class Policy:
 
     @property
     def model(self) -> "PreTrainedModel":
-        """The model itself, adapters inside."""
+        """The model itself, with its adapters."""
         model: PreTrainedModel = self._model
         return model
 
     @property
     def exact_dtype(self) -> torch.dtype:
-        """Of log-probs and entropies."""
+        """The dtype of log-probs and entropies: at least fp32."""
         return torch.promote_types(self._model.dtype, torch.float32)
 
     @property
     def is_sharded(self) -> bool:
-        """Whether weights are spread over ranks, which all of them then run every pass for."""
+        """Whether weights are sharded over ranks; every rank must then run every pass."""
         return self._shards is not None
 
     @property
     def adapters(self) -> Adapters | None:
-        """None where every parameter learns."""
+        """None if every parameter learns."""
         return self._adapters
 
     @property
@@ -167,12 +167,12 @@ class Policy:
 
     @property
     def can_share(self) -> bool:
-        """Whether prefixes can be computed once; if not, the plain way is taken."""
+        """Whether shared prefixes can be computed once; if not, rows are padded."""
         return not self._network.why_plain
 
     @property
     def can_carry(self) -> bool:
-        """Whether many micro-batches may go on from one prefix: not with dropout, drawn anew for each."""
+        """Whether micro-batches may continue from one prefix: not with dropout, which is redrawn for each."""
         return self.can_share and not self._config.lora_dropout
 
     def carry(
@@ -183,7 +183,7 @@ class Policy:
         parameters: Mapping[str, Tensor] | None = None,
         with_values: bool = False,
     ) -> Carried:
-        """Run a prefix once, for `score` to go on from, with the same options."""
+        """Run a prefix once, for `score` to continue from with the same options."""
         assert self.can_carry, "who carries asks first"
         layout = alone(token_ids).to(self.device)
         with self._using(adapter, parameters):
@@ -197,11 +197,11 @@ class Policy:
     def _prefix(self, layout: PackedLayout, parameters: Mapping[str, Tensor] | None) -> Prefix:
         keeper = Keeper()
         outcome = self._run(layout, parameters, has_scores=False, keeper=keeper)
-        # what gathers a layer's weights for the backward pass waits for a gradient at its output
+        # sharding gathers a layer's weights for the backward pass when its output gets a gradient
         return Prefix(keeper.empty(), outcome.hidden_ND if self.is_sharded else None)
 
     def _versions(self) -> tuple[int, ...]:
-        if not self._watched or self.is_sharded:  # what is spread over ranks may come as other tensors
+        if not self._watched or self.is_sharded:  # sharding may replace the parameters by other tensors
             self._watched = tuple(self.learning.values())
         return tuple(local(parameter)._version for parameter in self._watched)
 
@@ -221,12 +221,12 @@ class Policy:
         is_shared: bool | None = None,
         carried: Carried | None = None,
     ) -> Scores:
-        """All in one forward pass; gradients as the context has it (`torch.no_grad`).
+        """Score all samples in one forward pass; gradients follow the context (`torch.no_grad`).
 
-        adapter: `policy`, or `base` for the model without it. parameters: tensors to run with in the place
-        of those in `trainable`, by the same names. is_shared: by default wherever the model allows it.
-        carried: what all samples begin with; its share of the gradients waits in it. Logits are divided by
-        the samples' temperature, which is one for all of them.
+        adapter: `policy`, or `base` for the model without it. parameters: tensors to run with instead of
+        those in `trainable`, by the same names. is_shared: compute shared prefixes once; by default if the
+        model allows it. carried: the prefix of all samples; it holds its share of the gradients until
+        `Carried.backward`. Logits are divided by the samples' temperature, the same for all of them.
         """
         temperature = temperature_of(samples)
         if with_values and self._value_head is None:
@@ -258,7 +258,7 @@ class Policy:
     def _run(
         self, layout: PackedLayout, parameters: Mapping[str, Tensor] | None, **options: Any
     ) -> ForwardResult:
-        """options: as the network takes them."""
+        """Run the network, with `parameters` swapped in if given; options are those of `Network.forward`."""
         if parameters is None:
             outcome: ForwardResult = self._network(layout, **options)
             return outcome
@@ -294,7 +294,7 @@ class Policy:
             yield
 
     def _context_now(self) -> Any:
-        """What a layer that runs now must run in when it is run again."""
+        """Return the context to recompute a layer in: the adapter that is active now."""
         return nullcontext() if self._adapters is None else self._adapters.using(self._adapters.in_use)
 
     @property
@@ -306,7 +306,7 @@ class Policy:
 
     @property
     def value_parameters(self) -> dict[str, nn.Parameter]:
-        """The value head's, and its adapter's; empty without one."""
+        """The parameters of the value head and of its adapter; empty without a value head."""
         if self._value_head is None:
             return {}
         found = {f"head.{name}": parameter for name, parameter in self._value_head.named_parameters()}
@@ -317,7 +317,7 @@ class Policy:
         return found
 
     def shard(self, make: Callable[[nn.Module, torch.device], "Shards"], device: str) -> None:
-        """Spread what the model holds over ranks; the value head stays whole on each."""
+        """Shard the network over ranks; each rank keeps the whole value head."""
         assert self._shards is None, "it is sharded once"
         self._shards = make(self._network, torch.device(choose_device(device)))
         if self._value_head is not None:
@@ -325,17 +325,17 @@ class Policy:
 
     @property
     def shards(self) -> "Shards | None":
-        """What holds the weights where ranks share them."""
+        """The sharded network; None if every rank holds all weights."""
         return self._shards
 
     def settle(self) -> None:
-        """Before parts of what is spread over ranks are read or written to."""
+        """Release gathered weights; call it before this rank's parts are read or written."""
         if self._shards is not None:
             self._shards.settle()
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Every weight whole on every rank, to be read, while the block runs."""
+        """Gather every weight on every rank, for reading, while the block runs."""
         if self._shards is None:
             yield
             return
@@ -344,7 +344,7 @@ class Policy:
 
     @contextmanager
     def lending(self, parameters: Mapping[str, Tensor]) -> Iterator[None]:
-        """This rank's parts of other values in the place of its own, while the block runs; no gradients."""
+        """Run the block with other values of `trainable`, given as this rank's parts; no gradients."""
         own = {name: local(parameter) for name, parameter in self.trainable.items()}
         self.settle()
         with torch.no_grad():
@@ -360,27 +360,27 @@ class Policy:
                     parameter.copy_(before[name])
 
     def weights(self) -> dict[str, Tensor]:
-        """Every parameter under the plain model's name, the adapter merged in: what an engine takes.
+        """Return every parameter by the plain model's name, the adapter merged in, for an engine.
 
-        Where weights are spread over ranks, to be asked for while they are `gathered`.
+        If weights are sharded, call it inside `gathered`.
         """
         if self._adapters is not None:
             return self._adapters.merged(POLICY)
         return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
 
     def adapter(self) -> Adapter:
-        """What was learned, by itself: for an engine that has the base already."""
+        """Return the adapter alone, for an engine that already has the base."""
         if self._adapters is None:
             raise ValueError("there is no adapter with policy.tuning='full'")
         tensors = {name: parameter.detach() for name, parameter in self.trainable.items()}
         return Adapter(tensors, self._config.lora_rank, self._config.lora_alpha)
 
     def state(self) -> dict[str, Tensor]:
-        """A copy of all that learns, by name."""
+        """Return a copy of every parameter that learns, by name."""
         return {name: parameter.detach().clone() for name, parameter in self.learning.items()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Take back what `state` gave, all of it or nothing."""
+        """Load what `state` returned; a wrong name or shape raises ValueError before anything changes."""
         known = self.learning
         if state.keys() != known.keys():
             wrong = sorted(state.keys() ^ known.keys())
@@ -395,6 +395,6 @@ class Policy:
 
     @property
     def learning(self) -> dict[str, nn.Parameter]:
-        """All that learns, as `policy/name` and `value/name`."""
+        """Every parameter that learns, as `policy/name` and `value/name`."""
         policy = {f"{POLICY}/{name}": parameter for name, parameter in self.trainable.items()}
         return policy | {f"{VALUE}/{name}": parameter for name, parameter in self.value_parameters.items()}

@@ -1,8 +1,8 @@
 """A frozen base of 4 bits per weight (NF4), and the plain numbers behind it.
 
-A weight is 4 bits and a share of its block's scale; the scales are quantised once more (double quantisation).
-These packed bytes and scales are nobody's business but this machine's: what is published, saved or exported
-is an adapter, or the plain numbers that the packed ones stand for.
+A weight is a 4-bit code times its block's scale; the scales are quantised again (double quantisation). Packed
+bytes and scales never leave this machine: what is published, saved or exported is an adapter, or the
+dequantised weights.
 """
 
 import copy
@@ -17,13 +17,13 @@ from turnwise.config import Recipe
 from turnwise.runtime.model_support import is_quantised
 
 DISABLED = "DISABLE_BITSANDBYTES"
-"""Of the environment: 1 stands for a machine on which the library does not work."""
+"""Environment variable: 1 makes bitsandbytes count as unavailable on this machine."""
 
 logger = logging.getLogger(__name__)
 
 
 def why_not() -> str:
-    """Why nothing can be quantised here; empty if it can."""
+    """Return why quantisation does not work on this machine; empty if it does."""
     if os.environ.get(DISABLED, "").strip().lower() not in ("", "0", "false"):
         return f"{DISABLED} is set"
     try:
@@ -36,7 +36,7 @@ def why_not() -> str:
 
 
 def settled(recipe: Recipe) -> Recipe:
-    """The recipe; where its base cannot be quantised here, with LoRA on a bfloat16 one, said in a line."""
+    """Return the recipe; if its base cannot be quantised here, log a warning and use a bfloat16 base."""
     if recipe.model.quantisation == "none" or not (reason := why_not()):
         return recipe
     logger.warning("%s: LoRA on a bfloat16 base in the place of %s", reason, recipe.model.quantisation)
@@ -44,13 +44,13 @@ def settled(recipe: Recipe) -> Recipe:
 
 
 def unquantised(recipe: Recipe) -> Recipe:
-    """The recipe with a bfloat16 base."""
+    """Return the recipe with a bfloat16 base."""
     model = recipe.model.model_copy(update={"quantisation": "none", "dtype": "bfloat16"})
     return recipe.model_copy(update={"model": model})
 
 
 def loading_options(dtype: torch.dtype, device: str) -> dict[str, Any]:
-    """What `from_pretrained` takes to quantise each weight as it is read; `dtype` is computed in."""
+    """Return `from_pretrained` options that quantise each weight as it is read; compute in `dtype`."""
     from transformers import BitsAndBytesConfig
 
     if reason := why_not():
@@ -65,10 +65,11 @@ def loading_options(dtype: torch.dtype, device: str) -> dict[str, Any]:
 
 
 def steadied(model: Any) -> Any:
-    """The same model, whose numbers do not depend on whether gradients are on.
+    """Make the model's output independent of whether gradients are on; return the same model.
 
-    On CPUs with bfloat16 the library repacks a weight for good as it is first used without gradients: scales
-    rounded to 8 bits of precision, no backward pass any more, and a shape refused that is no multiple of 64.
+    On CPUs with bfloat16, bitsandbytes repacks a weight for good when it is first used without gradients.
+    The scales are then rounded to 8 bits of precision, the backward pass is lost, and shapes that are not
+    multiples of 64 are refused.
     """
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
@@ -77,7 +78,7 @@ def steadied(model: Any) -> Any:
 
 
 def plain(parameter: Tensor) -> Tensor:
-    """What it stands for, in the type that is computed in; a plain one is given back as it is."""
+    """Return the weight dequantised to its compute dtype; one that is not quantised is only detached."""
     if not is_quantised(parameter):
         return parameter.detach()
     from bitsandbytes.functional import dequantize_4bit
@@ -88,12 +89,12 @@ def plain(parameter: Tensor) -> Tensor:
 
 
 def plain_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter by name, as numbers."""
+    """Return every parameter by name, dequantised."""
     return {name: plain(parameter) for name, parameter in model.named_parameters()}
 
 
 def twin(model: Any) -> Any:
-    """A model of its own on the very same parameters: adapters and hooks of one are not the other's."""
+    """Return a second model that shares the parameters, but has adapters and hooks of its own."""
     shared: dict[int, Any] = {id(parameter): parameter for parameter in model.parameters()}
     for module in model.modules():
         state = getattr(module, "quant_state", None)

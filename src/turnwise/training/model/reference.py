@@ -1,8 +1,8 @@
 """The reference policy of the KL term: frozen, copied now and then, or a moving average.
 
-Only tensors that learn are kept twice: with LoRA that is the adapter, never the base. A frozen reference of a
-LoRA policy keeps nothing at all, it is the base with the adapter off. Averaging A and B is not averaging
-their product BA: a LoRA `ema` is near the averaged policy while both adapters are near, and is not it.
+Only tensors that learn are copied: with LoRA that is the adapter, never the base. A frozen reference of a
+LoRA policy copies nothing: it is the base with the adapter off. Averaging A and B is not averaging their
+product BA: a LoRA `ema` only approximates the averaged policy, and only while the two adapters are close.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from turnwise.training.sharding.shards import Shard, local, part_of, shard_of
 
 
 class Reference:
-    """π_ref: `none`, `frozen`, `hard` (a copy every so many updates) or `ema` (a moving average)."""
+    """π_ref: `none`, `frozen`, `hard` (copied every `every` updates) or `ema` (a moving average)."""
 
     def __init__(self, policy: Policy, config: ReferenceConfig, ranks: Ranks = ALONE) -> None:
         self._policy = policy
@@ -32,7 +32,7 @@ class Reference:
 
     @property
     def _learning(self) -> dict[str, Tensor]:
-        """This rank's parts, where weights are spread over ranks."""
+        """The policy's parameters that learn; if sharded, this rank's parts."""
         return {name: local(parameter) for name, parameter in self._policy.trainable.items()}
 
     @property
@@ -40,17 +40,17 @@ class Reference:
         return self._config.kind != "none"
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        # a share of 0.01 of a small change is below bf16's resolution: an average is kept in fp32
+        # 0.01 of a small change is below bf16's resolution, so an average is kept in fp32
         is_narrow = tensor.dtype.itemsize < 4 and self._config.kind == "ema"
         return tensor.detach().to(torch.float32 if is_narrow else tensor.dtype, copy=True)
 
     @property
     def adapter(self) -> str:
-        """What the policy runs with to stand for the reference, beside `parameters`."""
+        """The adapter to run the policy with as the reference, together with `parameters()`."""
         return BASE if self._is_base else POLICY
 
     def parameters(self) -> dict[str, Tensor] | None:
-        """In the place of those that learn, in their types; None where the adapter alone makes it."""
+        """Return the reference's values of the trainable parameters, in their dtypes; None for the base."""
         assert self.exists, "there is no reference to ask"
         if self._is_base:
             return None
@@ -61,7 +61,7 @@ class Reference:
 
     @torch.no_grad()
     def follow(self, num_updates: int) -> dict[str, float]:
-        """After the policy's n-th update: move if that is due, and check where that led."""
+        """Move the reference if it is due after the policy's n-th update; return metrics that verify it."""
         if not self.is_due(num_updates):
             return {"reference/updated": 0.0} if self.exists else {}
         before = {name: tensor.clone() for name, tensor in self._kept.items()}
@@ -74,7 +74,7 @@ class Reference:
             kept.copy_(ema(kept, tensor, decay=self._config.decay) if self._config.kind == "ema" else tensor)
 
     def _verify(self, before: Mapping[str, Tensor]) -> dict[str, float]:
-        """What moved of what should have, and how far it is from where it should be, by fp64."""
+        """Return the share of tensors that moved among those due to, and their error against fp64."""
         share = self._config.decay if self._config.kind == "ema" else 0.0
         num_due = num_moved = num_wrong = 0
         worst = 0.0
@@ -108,7 +108,7 @@ class Reference:
 
 
 def _tolerance(expected: Tensor, dtype: torch.dtype, kind: str) -> float:
-    """A copy is exact; an average is off by a few roundings of its largest entry."""
+    """Return the allowed error: 0 for a copy, four roundings of the largest entry for an average."""
     if kind == "hard" or not expected.numel():
         return 0.0
     return 4 * torch.finfo(dtype).eps * float(expected.abs().max())

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class ValueHead(nn.Module):
-    """One linear layer in fp32, zero at the start: an unlearned value of 0 leaves advantages as they are."""
+    """One linear layer in fp32, initialised to 0: a value of 0 leaves advantages unchanged."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()

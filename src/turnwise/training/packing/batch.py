@@ -17,7 +17,7 @@ from turnwise.training.packing.samples import Sample
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Everything about the samples that an update needs beside the model; on the CPU, as scores are.
+    """Everything an update needs to know about its samples, except the model's scores; on the CPU.
 
     own tokens of two samples        mask       turns
     a b c d     (a b | c d)          1 1 1 1    0 0 1 1
@@ -26,7 +26,7 @@ class Batch:
 
     samples: tuple[Sample, ...]
     sampler_logprobs_BT: Tensor
-    """μ: as sampled."""
+    """μ's log-probs, recorded while sampling."""
     mask_BT: Tensor
     turn_BT: Tensor
     """The turn of each own token; -1 where the mask is 0."""
@@ -37,7 +37,7 @@ class Batch:
 
     @property
     def groups(self) -> dict[int, list[int]]:
-        """Row numbers by group, in ascending order of the groups' numbers."""
+        """Row numbers by group number, in ascending order of group numbers."""
         rows: dict[int, list[int]] = {}
         for row, sample in enumerate(self.samples):
             rows.setdefault(sample.group, []).append(row)
@@ -56,7 +56,7 @@ def batch_of(samples: Sequence[Sample]) -> Batch:
 
 
 def minibatches(batch: Batch, num_minibatches: int, *, seed: int, step: int, epoch: int) -> list[list[int]]:
-    """Row numbers of each minibatch: whole groups, shuffled by seed, step and epoch alone."""
+    """Return the row numbers of each minibatch: whole groups, shuffled by seed, step and epoch alone."""
     groups = list(batch.groups.values())
     if num_minibatches > 1:
         random.Random(f"{seed}/{step}/{epoch}").shuffle(groups)  # noqa: S311 (a shuffle, not a secret)
@@ -65,6 +65,6 @@ def minibatches(batch: Batch, num_minibatches: int, *, seed: int, step: int, epo
 
 
 def widened(values_BT: Tensor, width: int) -> Tensor:
-    """With columns of 0 on the right: a micro-batch is only as wide as its own longest row."""
+    """Pad with columns of 0 on the right: a micro-batch is only as wide as its longest row."""
     assert values_BT.shape[1] <= width, "a micro-batch is never wider than its batch"
     return torch.nn.functional.pad(values_BT, (0, width - values_BT.shape[1]))

@@ -1,7 +1,8 @@
 """Log-probs of chosen tokens and entropies from hidden states, without materialising all logits.
 
-The head is applied where a token is predicted and nowhere else, to a chunk of positions at a time. Backward
-computes the logits of a chunk again, so that [tokens, vocabulary] never exists; a single chunk is kept.
+The head is applied only to positions that predict a chosen token, one chunk of positions at a time. The
+backward pass recomputes the logits of each chunk, so that [tokens, vocabulary] never exists. Logits are kept
+only if there are few of them in all (`Room.max_logits`).
 """
 
 import math
@@ -15,24 +16,24 @@ from torch import Tensor
 from turnwise.runtime.devices import to_device
 
 _CHUNK_ROWS = 512
-"""A chunk of few rows reads the head's weights too often."""
+"""The fewest rows of a chunk, if memory allows: smaller chunks read the head's weights too often."""
 
 _FLOOR = -1e4
-"""Of log-probs that are multiplied by their weight: below it that is 0 in fp64 too, and 0 · −inf is NaN."""
+"""Clamp of log-probs that are multiplied by p: exp(-1e4) is 0 even in fp64, and 0 · −inf is NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many logits there may be at a time."""
+    """Limits on the number of logits in memory."""
 
     max_logits: int
-    """Held at most, in fp32. If all are fewer, they are kept for the backward pass."""
+    """The most held at once, in fp32. If all logits fit, they are kept for the backward pass."""
     chunk_logits: int
-    """Computed at a time, unless that were very few rows."""
+    """The size of a chunk, unless that is fewer than `_CHUNK_ROWS` rows."""
 
 
 ON_CPU = Room(1 << 24, 1 << 22)
-"""64 MiB, and a chunk that stays in the cache."""
+"""64 MiB at most; a chunk of 16 MiB stays in the cache."""
 ON_GPU = Room(1 << 27, 1 << 27)
 """512 MiB: smaller products leave most of a GPU idle."""
 
@@ -43,13 +44,13 @@ def room_on(device: str) -> Room:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The last linear layer and what is done to its output."""
+    """The last linear layer, and the softcap and temperature applied to its output."""
 
     weight_VD: Tensor
     bias_V: Tensor | None
     temperature: float = 1.0
     softcap: float | None = None
-    """c·tanh(logit/c), as Gemma does it."""
+    """c in c·tanh(logit/c), as in Gemma; None for no cap."""
     room: Room = ON_CPU
 
     def chunks(self, num_rows: int) -> list[slice]:
@@ -59,7 +60,7 @@ class Head:
         return [slice(start, min(start + step, num_rows)) for start in range(0, num_rows, step)]
 
     def logits(self, hidden_UD: Tensor) -> Tensor:
-        """As the model computes them, capped, in fp32; not yet divided by the temperature."""
+        """Return the model's logits, softcapped, in at least fp32; not yet divided by the temperature."""
         logits_UV = torch.nn.functional.linear(hidden_UD, self.weight_VD, self.bias_V)
         logits_UV = logits_UV.to(torch.promote_types(logits_UV.dtype, torch.float32))
         if self.softcap is not None:
@@ -69,25 +70,25 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Which tokens are scored: each (position, token) once, in order of position.
+    """The tokens to score, as unique (position, token) pairs in order of position.
 
-    Found on the CPU, before the model runs: a GPU would have to be waited for to say how many there are.
+    Computed on the CPU before the model runs: on a GPU, learning the number of pairs means waiting for it.
     """
 
     source_U: Tensor
-    """Positions, each once."""
+    """The positions, without repeats."""
     row_Q: Tensor
-    """Of each pair, its place among these."""
+    """For each pair, the index of its position in `source_U`."""
     target_Q: Tensor
-    """Of each pair, its token."""
+    """For each pair, its token."""
     pair_P: Tensor
-    """Of each token asked for, its pair."""
+    """For each requested token, the index of its pair."""
     starts: tuple[int, ...]
-    """Of each position, where its pairs begin, and where the last one's end."""
+    """For each position, the index of its first pair; then the number of pairs."""
 
     @property
     def source_P(self) -> Tensor:  # noqa: N802 (names of tensors carry their axes)
-        """Of each token asked for, its position."""
+        """For each requested token, its position."""
         return self.source_U[self.row_Q[self.pair_P]]
 
     def to(self, device: torch.device) -> "Choices":
@@ -110,7 +111,7 @@ def choices(source_P: Tensor, target_P: Tensor) -> Choices:
 def score(
     hidden_ND: Tensor, head: Head, asked: Choices, *, with_entropy: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Log-prob of each token asked for, and the entropy there in nats (NaN if not asked for)."""
+    """Return each requested token's log-prob, and the entropy there in nats (NaN if not requested)."""
     hidden_UD = hidden_ND.index_select(0, asked.source_U)
     logprobs_Q, entropy_U = _Scores.apply(  # type: ignore[no-untyped-call]
         hidden_UD, head.weight_VD, head.bias_V, asked, head, with_entropy
@@ -120,7 +121,7 @@ def score(
 
 
 class _Scores(torch.autograd.Function):
-    """(hidden_UD, weight_VD, bias_V, choices, head, with_entropy) to (logprobs_Q, entropy_U)."""
+    """Map (hidden_UD, weight_VD, bias_V, choices, head, with_entropy) to (logprobs_Q, entropy_U)."""
 
     @staticmethod
     def forward(
@@ -181,7 +182,7 @@ class _Scores(torch.autograd.Function):
 
 
 def _with_pairs(asked: Choices, chunks: Sequence[slice]) -> list[tuple[slice, slice]]:
-    """Each chunk of rows with its pairs."""
+    """Return each chunk of rows with the range of its pairs."""
     return [(chunk, slice(asked.starts[chunk.start], asked.starts[chunk.stop])) for chunk in chunks]
 
 
@@ -205,7 +206,7 @@ def _grad_logits(
     grad_logprobs_Q: Tensor | None,
     grad_entropy_U: Tensor | None,
 ) -> Tensor:
-    """Into `logprobs_UV`: Σ g·(1[v = target] − p) for the log-probs, −g·p·(log p + H) for the entropy."""
+    """Overwrite `logprobs_UV`: Σ g·(1[v = target] − p) for log-probs, −g·p·(log p + H) for the entropy."""
     row_Q, target_Q = asked.row_Q[pairs] - chunk.start, asked.target_Q[pairs]
     total_U = torch.zeros_like(entropy_U)
     if grad_logprobs_Q is not None:
@@ -217,7 +218,7 @@ def _grad_logits(
         grad_UV = logprobs_UV.clamp_(min=_FLOOR).add_(entropy_U[:, None])
         grad_UV.mul_(-grad_entropy_U[chunk, None]).sub_(total_U[:, None]).mul_(weight_UV)
     if grad_logprobs_Q is not None:
-        # each pair is there once: nothing is added in an order that threads decide
+        # pairs are unique, so the result does not depend on the order in which threads add
         grad_UV[row_Q, target_Q] += grad_logprobs_Q[pairs]
     return grad_UV
 
@@ -230,7 +231,7 @@ def _add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
 
 
 def _through_head(grad_UV: Tensor, hidden_UD: Tensor, head: Head) -> Tensor:
-    """From the divided and capped logits to the plain ones."""
+    """Convert the gradient of the capped, divided logits to that of the linear layer's output."""
     if head.temperature != 1.0:
         grad_UV.div_(head.temperature)
     if head.softcap is not None:

@@ -1,8 +1,8 @@
 """The token layout of a micro-batch: one packed tree, or plain padded rows.
 
-The packed row holds every prefix that samples share once (see `tree`). Where all micro-batches of a pass
-begin alike, that prefix is run once for all of them: a row then holds what comes after it (`num_carried`
-tokens on), at the positions it has in its sample.
+The packed row holds each shared prefix once (see `tree`). If all samples of a pass begin with the same
+tokens, that prefix is run once for all micro-batches, and carried. A row then holds only what follows the
+first `num_carried` tokens, at the positions it has in its sample.
 """
 
 import itertools
@@ -20,10 +20,10 @@ from turnwise.training.packing.tree import MIN_SHARED, Tree, TreeBuilder, TreeSe
 
 @dataclass(frozen=True, slots=True)
 class PackedLayout:
-    """A micro-batch. R is 1 for the packed row, the number of samples for padded ones; B counts samples.
+    """A micro-batch. R is 1 for a packed row, the number of samples for padded rows; B counts samples.
 
-    T counts the model's own tokens alone, to the left. Padding stands on the right: nothing causal sees it,
-    so no mask is needed.
+    T counts the model's own tokens only, left-aligned. Padding is on the right, where causal attention never
+    sees it, so no mask is needed.
     """
 
     token_ids_RN: Tensor
@@ -31,15 +31,15 @@ class PackedLayout:
     tree: Tree | None
     """None for padded rows."""
     mask_BT: Tensor
-    """True where sample b has a token t."""
+    """True where sample b has a t-th own token."""
     end_B: Tensor
-    """Flat index of the position each sample ends at."""
+    """The flat index, into R·N, of each sample's last position."""
     asked: Choices
-    """Own tokens row by row, by the positions whose output predicts them: flat, into R·N."""
+    """The own tokens, row by row, and the positions (flat, into R·N) whose output predicts them."""
 
     @property
     def num_tokens(self) -> int:
-        """What the model computes, padding too."""
+        """Tokens that the model computes, padding included."""
         return self.token_ids_RN.numel()
 
     def to(self, device: torch.device) -> "PackedLayout":
@@ -54,7 +54,7 @@ class PackedLayout:
 
 
 def padded(samples: Sequence[Sample]) -> PackedLayout:
-    """One row a sample, as long as the longest."""
+    """Lay out one row per sample, padded to the longest."""
     _check(samples)
     longest = max(len(sample.token_ids) for sample in samples)
     rows = [(*sample.token_ids, *(0,) * (longest - len(sample.token_ids))) for sample in samples]
@@ -68,13 +68,13 @@ def padded(samples: Sequence[Sample]) -> PackedLayout:
 
 
 def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carried: int = 0) -> PackedLayout:
-    """All samples in one row, what they share once; without the tokens that a carried prefix stands for."""
+    """Lay out all samples in one row, shared prefixes once, without the first `num_carried` tokens."""
     _check(samples)
     order, tails = by_ids(samples, num_carried)
     builder = TreeBuilder(min_shared)
     places: list[Sequence[int]] = [()] * len(samples)
     before: tuple[int, ...] = ()
-    place_N = [-1] * num_carried  # outside the row, and never asked for
+    place_N = [-1] * num_carried  # not in the row, and their output is never needed
     token_ids: list[int] = []
     position_ids: list[int] = []
     for number in order:
@@ -91,7 +91,7 @@ def shared(samples: Sequence[Sample], *, min_shared: int = MIN_SHARED, num_carri
 
 
 def alone(token_ids: Sequence[int]) -> PackedLayout:
-    """A prefix by itself: it is run for its keys and values, no output of it is asked for."""
+    """Lay out a prefix that is run only for its keys and values; no output is requested."""
     size, none_BT = len(token_ids), torch.empty((0, 0), dtype=torch.long)
     tree = Tree((TreeSegment(0, size, size),))
     ids_RN, position_ids_RN = torch.tensor([token_ids]), torch.arange(size)[None]
@@ -101,9 +101,12 @@ def alone(token_ids: Sequence[int]) -> PackedLayout:
 
 
 def common_prefix(samples: Sequence[Sample]) -> tuple[int, ...]:
-    """What all begin with, short of any position whose output is needed: before an own token, at an end."""
+    """Return the common prefix, cut before the first position whose output is needed.
+
+    Output is needed at the position before an own token, and at a sample's last position.
+    """
     ids = [sample.token_ids for sample in samples]
-    # what the first and the last in order share, all between them do
+    # what the smallest and the largest share, all in between share too
     end = count_shared(min(ids), max(ids))
     for sample in samples:
         first_own = sample.loss_mask.index(1) if sample.num_own_tokens else len(sample.token_ids)
@@ -128,13 +131,13 @@ def _layout(
     tree: Tree | None,
     places: Sequence[Sequence[int]],
 ) -> PackedLayout:
-    """`places`: of each sample, where its tokens stand."""
+    """Build the layout; `places` has the flat index of every token of each sample."""
     lengths_B = torch.tensor([sample.num_own_tokens for sample in samples])
     mask_BT = torch.arange(int(lengths_B.max())) < lengths_B[:, None]
     source_P: list[int] = []
     target_P: list[int] = []
     for sample, place_N in zip(samples, places, strict=True):
-        # each is predicted where the token before it stands
+        # a token is predicted at the position of the token before it
         source_P += itertools.compress(place_N, sample.loss_mask[1:])
         target_P += itertools.compress(sample.token_ids, sample.loss_mask)
     end_B = torch.tensor([place_N[-1] for place_N in places])

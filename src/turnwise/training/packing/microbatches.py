@@ -18,12 +18,12 @@ def microbatches(
     num_carried: int = 0,
     num_ranks: int = 1,
 ) -> list[list[int]]:
-    """Rows by number, in parts of at most `tokens` computed tokens; a sample larger than that stands alone.
+    """Return row numbers in parts of at most `tokens` computed tokens; a larger sample is a part by itself.
 
-    Samples that share a prefix stand together (`is_shared`), or samples of like length. There are as few
-    parts as that allows, or as many more as give each rank one, and they are of like size: the largest
-    decides the memory. A carried prefix counts in each part, though it is computed once: beside each part it
-    is in memory.
+    Parts group samples that share a prefix if `is_shared`, else samples of similar length. The number of
+    parts is the smallest that fits, rounded up to a multiple of `num_ranks` if the samples allow it. Parts
+    are of similar size, because the largest one decides the memory. A carried prefix is computed once but
+    counts in every part, because it is in memory with each of them.
     """
     if tokens < 1:
         raise ValueError(f"tokens must be at least 1, not {tokens}")
@@ -41,7 +41,7 @@ def microbatches(
 
 
 def are_one(samples: Sequence[Sample], tokens: int, *, is_shared: bool) -> bool:
-    """Whether they fit into one part."""
+    """Return whether the samples fit into one part."""
     _, starts_of = _splitting(samples, is_shared=is_shared)
     return len(starts_of(tokens)) == 1
 
@@ -49,7 +49,7 @@ def are_one(samples: Sequence[Sample], tokens: int, *, is_shared: bool) -> bool:
 def _splitting(
     samples: Sequence[Sample], *, is_shared: bool, min_shared: int = MIN_SHARED, num_carried: int = 0
 ) -> tuple[list[int], Callable[[int], list[int]]]:
-    """The order that parts are cut out of, and where they begin in it if they have so many tokens at most."""
+    """Return the rows' order, and a function from a token budget to where parts begin in that order."""
     if not is_shared:
         lengths = [len(sample.token_ids) - num_carried for sample in samples]
         order = sorted(range(len(samples)), key=lambda number: (lengths[number], number))
@@ -61,7 +61,7 @@ def _splitting(
 
 
 def _starts(lengths: Sequence[int], budget: int) -> list[int]:
-    """Where padded parts begin, the lengths rising."""
+    """Return where padded parts begin; `lengths` is in ascending order."""
     starts: list[int] = []
     for number, length in enumerate(lengths):
         if not starts or (number - starts[-1] + 1) * length > budget:
@@ -70,11 +70,11 @@ def _starts(lengths: Sequence[int], budget: int) -> list[int]:
 
 
 def _shared_starts(lengths: Sequence[int], common: Sequence[int], min_shared: int, budget: int) -> list[int]:
-    """Where packed parts begin; `common` is what each sample shares with the one before it."""
+    """Return where packed parts begin; `common` counts what each sample shares with the one before it."""
     starts: list[int] = []
     builder = TreeBuilder(min_shared)
     for number, length in enumerate(lengths):
-        # what it takes is known once it is placed: past the budget it begins a part of its own
+        # a sample's cost is known once it is added; over the budget, it begins the next part
         builder.add(length, common[number])
         if not starts or builder.num_tokens > budget:
             builder = TreeBuilder(min_shared)

@@ -10,7 +10,7 @@ _CUT_OFF = (Stop.TRUNCATED, Stop.CONTEXT_FULL)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One trajectory as it is trained on.
+    """One trajectory as training data.
 
     tokens    [prompt..][completion 0][tool output][completion 1]
     loss_mask  0......0  1..........1  0.........0  1..........1
@@ -21,21 +21,21 @@ class Sample:
     loss_mask: tuple[int, ...]
     """1 where the model chose the token."""
     logprobs: tuple[float, ...]
-    """As sampled; 0 where the mask is 0."""
+    """The sampler's; 0 where the mask is 0."""
     turns: tuple[int, ...]
-    """The turn that each token was sampled in; -1 where none was."""
+    """The turn in which each token was sampled; -1 for a token that was not."""
     group: int
-    """Which group of the batch."""
+    """The number of its group in the batch."""
     task_id: str
     reward: float
     turn_rewards: tuple[float, ...]
-    """One a turn; they add up to the reward, of which the outcome is paid on the last turn."""
+    """One per turn, adding up to `reward`; `samples_of` puts all of it on the last turn."""
     is_truncated: bool
-    """Cut off by a limit: what would have come must be guessed by the value head."""
+    """Cut off by a limit: the value head must estimate the rest of the return."""
     policy_version: int
-    """The oldest that any of its tokens was sampled under."""
+    """The oldest version that any of its tokens was sampled with."""
     temperature: float = 1.0
-    """That its tokens were sampled at: every log-prob of them is taken at the same one."""
+    """The sampling temperature; every log-prob of its tokens is computed at it."""
 
     def __post_init__(self) -> None:
         lengths = {len(self.token_ids), len(self.loss_mask), len(self.logprobs), len(self.turns)}
@@ -47,7 +47,7 @@ class Sample:
 
 
 def samples_of(groups: Sequence[Group]) -> tuple[Sample, ...]:
-    """Every member of every group, in order; the groups are numbered from 0."""
+    """Return a sample for every member of every group, in order; groups are numbered from 0."""
     return tuple(
         _sample(trajectory, reward, number)
         for number, group in enumerate(groups)
@@ -56,7 +56,7 @@ def samples_of(groups: Sequence[Group]) -> tuple[Sample, ...]:
 
 
 def temperature_of(samples: Sequence[Sample]) -> float:
-    """The one that all were sampled at: prefixes that samples share have one distribution."""
+    """Return the samples' one temperature; it must not differ, because they share prefixes."""
     temperatures = sorted({sample.temperature for sample in samples})
     if len(temperatures) > 1:
         raise ValueError(f"temperature: samples of one pass were drawn at {temperatures}, expected one value")

@@ -1,7 +1,7 @@
 """Arrange samples as a tree in which shared prefixes appear once.
 
-Samples in the order of their ids, each without what it shares with the one before it, are the tree depth
-first: whatever follows a segment is one range.
+Samples are sorted by their token ids, and each drops what it shares with the one before it. The row is then
+the tree in depth-first order, and the descendants of a segment are one range.
 
     samples      packed row            segments  start end stop
     a b c d e    a b c d e f g h i     a b         0    2   9    seen in full by 2..8
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from turnwise.training.packing.samples import Sample
 
 MIN_SHARED = 16
-"""A shorter run of shared tokens is computed twice: a segment costs more than its tokens do."""
+"""A shorter shared run is computed twice: a segment of its own would cost more than its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TreeSegment:
-    """Tokens that follow each other, by place in the packed row."""
+    """A run of consecutive tokens, by index in the packed row."""
 
     start: int
     end: int
     stop: int
-    """Where the last of its descendants ends: all of end..stop sees all of start..end."""
+    """The end of its last descendant: all of end..stop sees all of start..end."""
 
     @property
     def length(self) -> int:
@@ -41,7 +41,7 @@ class Tree:
 
 
 class TreeBuilder:
-    """Takes sequences in the order of their ids, by length and what each shares with the one before it."""
+    """Builds segments from sequences added in the order of their ids."""
 
     def __init__(self, min_shared: int) -> None:
         self.num_tokens = 0
@@ -50,15 +50,18 @@ class TreeBuilder:
         self._done: list[TreeSegment] = []
 
     def add(self, length: int, num_shared: int) -> int:
-        """Append a sequence; gives the depth at which its fresh tokens begin."""
+        """Append a sequence that shares `num_shared` tokens with the one before it.
+
+        Returns the depth at which its new tokens begin.
+        """
         depth = self._cut(num_shared)
-        if depth < length:  # else it is the same as the one before it
+        if depth < length:  # else it equals the one before it
             self._path.append((depth, length, self.num_tokens))
             self.num_tokens += length - depth
         return depth
 
     def _cut(self, num_shared: int) -> int:
-        """Close what the next sequence does not go through; gives where it leaves the rest."""
+        """Close the segments that the next sequence does not share; return the depth where it branches."""
         while self._path and self._path[-1][0] >= num_shared:
             self._close(self._path.pop())
         if not self._path:
@@ -85,16 +88,16 @@ class TreeBuilder:
 
 
 def by_ids(samples: Sequence[Sample], num_carried: int) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Rows in the order of their ids, and the ids of each after those that all of them share."""
+    """Return row numbers in the order of their ids, and each row's ids after the first `num_carried`."""
     tails = [sample.token_ids[num_carried:] for sample in samples]
-    # what all begin with is of no use in comparing them, and may be long
+    # the prefix common to all does not affect the order, and may be long
     num_alike = count_shared(min(tails, default=()), max(tails, default=()))
     return sorted(range(len(samples)), key=lambda number: (tails[number][num_alike:], number)), tails
 
 
 def count_shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """How many tokens two sequences begin with alike."""
-    # compared by slices: whole runs at once, not token by token
+    """Return the length of the common prefix of two sequences."""
+    # slices are compared in one call, which is faster than token by token
     shorter = min(len(left), len(right))
     if left[:shorter] == right[:shorter]:
         return shorter

@@ -1,7 +1,7 @@
 """Shard a network over ranks by FSDP2.
 
-A layer's weights come together for its turn in the forward and in the backward pass and go again; gradients
-are added up over ranks and each keeps the part that it has the weights of.
+A layer's weights are gathered when it runs in the forward or backward pass, and released afterwards.
+Gradients are reduced over ranks, and each rank keeps the part that matches its weights.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from torch import nn
 
 
 class FullyShardedNetwork:
-    """Layers each by themselves, then all that is outside of them: embeddings, last norm, head."""
+    """A network sharded layer by layer; all that is outside of layers is one more unit."""
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
         from torch.distributed.device_mesh import init_device_mesh
@@ -21,7 +21,7 @@ class FullyShardedNetwork:
         from transformers.modeling_layers import GradientCheckpointingLayer
 
         mesh = init_device_mesh(device.type, (torch.distributed.get_world_size(),))
-        # the sum over ranks in fp32, whatever the gradients are
+        # gradients are reduced in fp32, whatever their dtype
         options: dict[str, Any] = {
             "mesh": mesh,
             "mp_policy": MixedPrecisionPolicy(reduce_dtype=torch.float32),
@@ -34,7 +34,7 @@ class FullyShardedNetwork:
             self._modules.append(module)
 
     def settle(self) -> None:
-        """A layer's weights go as soon as it has run."""
+        """Do nothing: a layer's weights are released as soon as it has run."""
 
     @contextmanager
     def gathered(self) -> Iterator[None]:

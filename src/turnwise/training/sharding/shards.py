@@ -1,7 +1,7 @@
 """A rank's part of a sharded parameter, and where it lies in the full tensor.
 
-A part is a run of the whole tensor's numbers in their order, so its start and its length say all: FSDP2 cuts
-between rows, ZeRO-3 anywhere. What is not spread is one part, the whole of it.
+A part is a contiguous range of the flattened tensor, described by its start and length: FSDP2 cuts between
+rows, ZeRO-3 anywhere. A parameter that is not sharded is a single part.
 """
 
 from contextlib import AbstractContextManager
@@ -14,14 +14,14 @@ from torch import Tensor
 
 
 class Shards(Protocol):
-    """What spreads the weights of a network over ranks and brings them together for each layer's turn."""
+    """A network whose weights are sharded over ranks, and gathered for each layer when it runs."""
 
     def gathered(self) -> AbstractContextManager[None]:
-        """All of them whole, to be read, while the block runs."""
+        """Gather all weights, for reading, while the block runs."""
         ...
 
     def settle(self) -> None:
-        """From now on the parts are all there is: they may be written to."""
+        """Release all gathered weights, so that the parts may be written."""
         ...
 
 
@@ -31,9 +31,9 @@ class Shard:
 
     tensor: Tensor
     start: int
-    """How many numbers of the whole stand before it."""
+    """The index of its first element in the flattened full tensor."""
     shape: tuple[int, ...]
-    """Of the whole."""
+    """The shape of the full tensor."""
 
 
 def is_spread(parameter: Tensor) -> bool:
@@ -41,7 +41,7 @@ def is_spread(parameter: Tensor) -> bool:
 
 
 def is_averaged(parameter: Tensor) -> bool:
-    """Whether its gradient is the mean of the ranks' and not their sum."""
+    """Return whether its gradient is the mean over ranks and not the sum."""
     return _by_fsdp(parameter)
 
 
@@ -56,11 +56,11 @@ def _by_zero(parameter: Tensor) -> bool:
 
 
 def local(parameter: Tensor) -> Tensor:
-    """This rank's part, in the very memory that the weights are in."""
+    """Return this rank's part, in the same memory as the weights."""
     spread = cast("Any", parameter)
     if _by_zero(parameter):
         size = min(spread.ds_tensor.numel(), max(prod(spread.ds_shape) - start_of(parameter), 0))
-        part: Tensor = spread.ds_tensor.detach()[:size]  # past it the last rank's is filled up
+        part: Tensor = spread.ds_tensor.detach()[:size]  # the rest is padding
         return part
     if _by_fsdp(parameter):
         with torch.no_grad():
@@ -70,7 +70,7 @@ def local(parameter: Tensor) -> Tensor:
 
 
 def taken_gradient(parameter: Tensor) -> Tensor | None:
-    """Of this rank's part, what backward passes have left; it is gone from there then."""
+    """Return the gradient that backward passes have accumulated for this rank's part, and clear it."""
     spread = cast("Any", parameter)
     if _by_zero(parameter):
         kept: Tensor | None = spread.__dict__.pop("kept_grad", None)
@@ -85,7 +85,7 @@ def whole_shape(parameter: Tensor) -> torch.Size:
 
 
 def start_of(parameter: Tensor) -> int:
-    """How many numbers of the whole stand before this rank's part."""
+    """Return the index of this rank's first element in the flattened full tensor."""
     spread = cast("Any", parameter)
     if _by_zero(parameter):
         return int(torch.distributed.get_rank() * spread.ds_tensor.numel())
@@ -99,7 +99,7 @@ def start_of(parameter: Tensor) -> int:
 
 
 def part_of(whole: Tensor, parameter: Tensor) -> Tensor:
-    """Of a tensor like the parameter's whole, what this rank has of it."""
+    """Return this rank's part of a full tensor of the parameter's shape."""
     if not is_spread(parameter):
         return whole
     own, start = local(parameter), start_of(parameter)
@@ -107,7 +107,7 @@ def part_of(whole: Tensor, parameter: Tensor) -> Tensor:
 
 
 def shard_of(tensor: Tensor, parameter: Tensor) -> Tensor | Shard:
-    """A tensor as large as the parameter's part, with its place; as it is where nothing is spread."""
+    """Return a tensor of the part's size with its place; unchanged if it is a scalar or not sharded."""
     if not is_spread(parameter) or tensor.ndim == 0:
         return tensor
     return Shard(tensor, start_of(parameter), tuple(whole_shape(parameter)))

@@ -1,8 +1,8 @@
 """Shard a network over ranks by DeepSpeed's ZeRO-3.
 
-DeepSpeed brings a module's weights together for its turn and lets them go. Gradients are added up here as
-they come, each rank keeping those of its own part, and steps are taken by the optimizer that takes all
-others: whether one may be taken is known only once its gradients are, and checkpoints are one kind for all.
+DeepSpeed gathers a module's weights when it runs and releases them afterwards. Gradients are reduced here,
+and each rank accumulates those of its own part. Steps are taken by our optimizer, not DeepSpeed's: whether a
+step may be taken is known only once its gradients are, and checkpoints have one format for all strategies.
 """
 
 import logging
@@ -20,7 +20,7 @@ _CONFIG: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 1,
     "zero_optimization": {
         "stage": 3,
-        # nothing stays whole, or is on its way, when a step changes the parts
+        # no weight stays gathered, or is being prefetched, when a step changes the parts
         "stage3_param_persistence_threshold": 0,
         "stage3_max_reuse_distance": 0,
         "stage3_prefetch_bucket_size": 0,
@@ -29,24 +29,24 @@ _CONFIG: dict[str, Any] = {
 
 
 class ZeroNetwork:
-    """Every parameter of the network, cut into as many runs of numbers as there are ranks."""
+    """A network with every parameter cut into one contiguous range per rank."""
 
     def __init__(self, network: nn.Module, device: torch.device) -> None:
-        # what it calls of torch goes by other names in newer ones, which is not the user's concern
+        # DeepSpeed calls torch functions that newer versions deprecate: the user cannot change that
         warnings.filterwarnings("ignore", category=FutureWarning, module=r"torch\.distributed\.")
         logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
-        os.environ.setdefault("DS_ACCELERATOR", device.type)  # it would look for one, and say so
-        os.environ.setdefault("LOCAL_RANK", "0")  # it asks for it also where there is one process
+        os.environ.setdefault("DS_ACCELERATOR", device.type)  # else it detects one, and logs that
+        os.environ.setdefault("LOCAL_RANK", "0")  # required even with a single process
         try:
             import deepspeed
         except ImportError:
             message = "hardware.strategy is 'zero3', and DeepSpeed is not installed: "
             raise ValueError(message + "pip install 'turnwise[deepspeed]'") from None
-        # on a CPU it would compile an operation for two minutes that only its own inference calls
+        # on a CPU it would spend two minutes compiling an op that only its inference engine uses
         deepspeed.ops.__compatible_ops__ = defaultdict(bool)
         dtype = next(network.parameters()).dtype
         config = {**_CONFIG, "bf16": {"enabled": dtype is torch.bfloat16}}
-        # one parameter after the other goes to the device and is cut there: all would not fit
+        # parameters are moved to the device and cut one by one: all of them would not fit
         deepspeed.zero.Init(module=network, config_dict_or_path=config, dtype=dtype)
         for module in network.modules():
             for name, buffer in module.named_buffers(recurse=False):
@@ -60,7 +60,7 @@ class ZeroNetwork:
                 parameter.register_post_accumulate_grad_hook(_keep_part)
 
     def settle(self) -> None:
-        """Let go of what a pass has left whole."""
+        """Release the weights that a pass has left gathered."""
         self._holder.partition_all_parameters()
 
     @contextmanager
@@ -71,7 +71,7 @@ class ZeroNetwork:
 
 
 def _keep_part(parameter: Any) -> None:
-    """Of the sum of all ranks' gradients this rank's part, in fp32, added to what it has."""
+    """Sum the gradient over ranks in fp32, and add this rank's part to what it has accumulated."""
     distributed: Any = torch.distributed
     size = parameter.ds_tensor.numel()
     whole = torch.zeros(size * distributed.get_world_size(), device=parameter.grad.device)

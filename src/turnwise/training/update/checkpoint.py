@@ -2,12 +2,12 @@
 
     checkpoints/
       step-000020/            tensors.safetensors  facts.json  manifest.json (the others' digests)
-      step-000030/            beside these, of several ranks: parts-00000.safetensors  parts-00001.safetensors
-      .step-000040.part       being written, or left by a crash: never read, swept away by the next save
+      step-000030/            if sharded, also parts-00000.safetensors  parts-00001.safetensors
+      .step-000040.part       being written, or left by a crash: never read, removed by the next save
 
-A checkpoint gets its name by one rename, after all of it is on the disk; it leaves by losing that name first.
-Where weights are spread over ranks each writes its parts, with their places in the whole; whoever reads them
-gets whole tensors, however many ranks there are now.
+A checkpoint gets its name by one rename, after all of it is on disk; it is renamed away before it is deleted.
+If weights are sharded, each rank writes its parts and their places in the full tensors. Readers get full
+tensors, whatever their number of ranks.
 """
 
 import contextlib
@@ -36,19 +36,19 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 _NAME = re.compile(r"step-(\d{6,})(?:-(\d+))?")
-"""A step that is saved once more gets a number after it: the first is not touched until the second stands."""
+"""A step that is saved again gets a number after it: the old one stays until the new one is complete."""
 _TENSORS, _FACTS, _MANIFEST = "tensors.safetensors", "facts.json", "manifest.json"
 _PARTS = "parts-{:05d}.safetensors"
 _PART_NAME = re.compile(r"parts-\d{5,}\.safetensors")
 
 
 class Unreadable(Exception):
-    """A checkpoint that is not as it was written."""
+    """A checkpoint that is damaged, or in another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was saved, as it was saved."""
+    """A checkpoint as read from disk."""
 
     path: Path
     step: int
@@ -63,10 +63,11 @@ def save(
     facts: Mapping[str, Any],
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Write a checkpoint; once this returns it survives a crash, and until then the ones before do.
+    """Write a checkpoint. It survives a crash once this returns; until then the previous ones are kept.
 
-    One run at a time may save to a folder; of several ranks all save, each its parts, and the first what is
-    whole. Checkpoints of later steps go: they are of a past that was gone back on.
+    Only one run at a time may save to a folder. All its ranks must call this: each writes its parts, and the
+    first also writes what is not sharded. Other checkpoints of this step or later ones are then removed: the
+    run went back to an earlier step.
     """
     part = folder / f".step-{step:06d}.part"
     with _together(ranks):
@@ -95,7 +96,7 @@ def save(
 
 @contextlib.contextmanager
 def _together(ranks: Ranks) -> Iterator[None]:
-    """No rank goes on before all are done; where one could not, none does."""
+    """Wait until the block is done on all ranks; if it fails on one, raise on all."""
     failure: OSError | None = None
     try:
         yield
@@ -112,7 +113,7 @@ def _together(ranks: Ranks) -> Iterator[None]:
 def _write(
     part: Path, tensors: Mapping[str, Tensor | Shard], facts: Mapping[str, Any], number: int
 ) -> dict[str, Any]:
-    """This rank's files, onto the disk; gives what the manifest says of them."""
+    """Write this rank's files to disk; return their manifest entries."""
     names = []
     shards = {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Shard)}
     if shards:
@@ -135,9 +136,9 @@ def _merged(files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
-    """A checkpoint whose every file is as its manifest says; Unreadable says what is not.
+    """Read a checkpoint and compare every file with its manifest; raise Unreadable if one differs.
 
-    is_checked: false where another rank has found that it is.
+    is_checked: False to skip the comparison, which another rank has made.
     """
     try:
         manifest = read_table(path / _MANIFEST)
@@ -159,7 +160,7 @@ def load(path: Path, *, is_checked: bool = True) -> Checkpoint:
 
 
 class _Joined(Mapping[str, Tensor]):
-    """Whole tensors of the parts that ranks wrote, each put together when it is asked for."""
+    """Full tensors from the parts that ranks wrote; a tensor is read and joined on access."""
 
     def __init__(self, whole: Mapping[str, Tensor], files: Sequence[Path]) -> None:
         self._whole = whole
@@ -173,7 +174,7 @@ class _Joined(Mapping[str, Tensor]):
         self._names = sorted(names)
 
     def _check(self, name: str) -> None:
-        """Every number of the whole is there once; ValueError if not."""
+        """Raise ValueError unless the parts cover every element of the tensor once."""
         end = 0
         for file, places in zip(self._files, self._places, strict=True):
             start, shape = places[name]
@@ -199,7 +200,7 @@ class _Joined(Mapping[str, Tensor]):
 
 
 class Chosen(Mapping[str, Tensor]):
-    """Tensors whose names begin so, each read only when it is asked for. is_short: by what follows that."""
+    """Tensors whose names begin with a prefix, read on access. is_short: names lack the prefix."""
 
     def __init__(self, tensors: Mapping[str, Tensor], *prefixes: str, is_short: bool = False) -> None:
         self._tensors = tensors
@@ -221,9 +222,9 @@ class Chosen(Mapping[str, Tensor]):
 
 
 def latest(folder: Path) -> Checkpoint | None:
-    """The last readable checkpoint, with a warning for each that is not; None if none was ever saved.
+    """Return the last readable checkpoint, with a warning for each later one; None if none was ever saved.
 
-    Unreadable if there are some and all are damaged: starting from nothing would be no resume.
+    Raises Unreadable if there are checkpoints and all are damaged: starting over would not be a resume.
     """
     found = next(readable(folder), None)
     if found is None and _paths(folder):
@@ -232,7 +233,7 @@ def latest(folder: Path) -> Checkpoint | None:
 
 
 def latest_of_all(folder: Path, ranks: Ranks) -> Checkpoint | None:
-    """The first rank's `latest`, read by all of them."""
+    """Return the first rank's `latest`, read by every rank."""
     found, message = None, ""
     if is_first(ranks):
         try:
@@ -246,7 +247,7 @@ def latest_of_all(folder: Path, ranks: Ranks) -> Checkpoint | None:
 
 
 def readable(folder: Path) -> Iterator[Checkpoint]:
-    """Those that can be read, the last one first, with a warning for each that cannot."""
+    """Yield the readable checkpoints, last one first, with a warning for each that is not."""
     for path in reversed(_paths(folder)):
         try:
             yield load(path)
@@ -255,12 +256,12 @@ def readable(folder: Path) -> Iterator[Checkpoint]:
 
 
 def at_step(folder: Path, step: int) -> Path | None:
-    """Where the checkpoint of that step is."""
+    """Return the path of that step's checkpoint; None without one."""
     return next((path for path in reversed(_paths(folder)) if _order(path)[0] == step), None)
 
 
 def prune(folder: Path, keep: int, best: int | None) -> None:
-    """Remove all but the last `keep` and that of step `best`."""
+    """Remove all checkpoints but the last `keep` and that of step `best`."""
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
     for path in _paths(folder)[:-keep]:
@@ -269,7 +270,7 @@ def prune(folder: Path, keep: int, best: int | None) -> None:
 
 
 def _paths(folder: Path) -> list[Path]:
-    """Every checkpoint, oldest first."""
+    """Return the path of every checkpoint, oldest first."""
     try:
         names = names_in(folder)
     except FileNotFoundError:
@@ -293,7 +294,7 @@ def _free_name(folder: Path, step: int) -> Path:
 
 
 def _storable(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """On the CPU, dense, and none in another's memory: the format knows of no views."""
+    """Return the tensors on the CPU, dense and without shared memory: safetensors cannot store views."""
     taken: set[int] = set()
     stored = {}
     for name, tensor in tensors.items():
@@ -307,7 +308,7 @@ def _storable(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 def _is_as_written(file: Path, entry: Mapping[str, Any]) -> bool:
-    with open_to_read(file) as content:  # its size first: a digest of gigabytes takes long
+    with open_to_read(file) as content:  # compare the size first: hashing gigabytes takes long
         if os.fstat(content.fileno()).st_size != entry["num_bytes"]:
             return False
     return entry == _entry(file)
@@ -320,7 +321,7 @@ def _entry(file: Path) -> dict[str, Any]:
 
 
 def _sync(path: Path) -> None:
-    """Onto the disk: the content of a file, the names in a folder."""
+    """Flush to disk: the content of a file, or the names in a folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -329,7 +330,7 @@ def _sync(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """First the name, so that no crash leaves half a checkpoint under it."""
+    """Rename before deleting, so that no crash leaves half a checkpoint under its name."""
     gone = path.with_name(f".{path.name}-gone.part")
     shutil.rmtree(gone, ignore_errors=True)
     path.rename(gone)

@@ -10,12 +10,12 @@ from turnwise.training.packing.samples import Sample
 
 
 def weight_at(config: ImitationConfig, step: int) -> float:
-    """In a straight line from the full weight at step 0 to 0 at `num_steps`, and 0 from there on."""
+    """Return the weight: linear from `config.weight` at step 0 to 0 at `num_steps`, then 0."""
     return config.weight * max(1 - step / config.num_steps, 0.0)
 
 
 def cross_entropy(logprobs_BT: Tensor, mask_BT: Tensor, num_tokens: int) -> Tensor:
-    """−log π over `num_tokens`, those of the whole minibatch: the shares of its micro-batches add up."""
+    """Return Σ −log π / `num_tokens`, counted over the minibatch, so that its micro-batches add up."""
     return -zero_where_masked(logprobs_BT, mask_BT).sum() / max(num_tokens, 1)
 
 

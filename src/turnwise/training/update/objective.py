@@ -35,15 +35,15 @@ class Minibatch:
 
     rows: tuple[int, ...]
     learnable_BT: Tensor
-    """Of the whole batch: own tokens less those that corrections and ratio bounds drop."""
+    """Over the whole batch: own tokens without those that corrections and ratio bounds drop."""
     whole: Denominators
     num_own_tokens: int
-    """For the value loss, which learns from every own token, dropped or not."""
+    """The denominator of the value loss, which learns from every own token, dropped or not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of the minibatch's loss, coefficients included."""
+    """Some rows' share of the minibatch's loss, by term, coefficients included."""
 
     policy: Tensor
     kl: Tensor
@@ -60,7 +60,7 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The shares of some rows, and how they came about."""
+    """The loss shares of some rows, and the values per token behind them."""
 
     shares: Shares
     loss: PolicyLoss
@@ -91,11 +91,14 @@ class Objective:
 
     @property
     def may_drop_tokens(self) -> bool:
-        """Whether the mask, and with it every denominator, depends on π_old or π_θ."""
+        """Whether the mask, and so every denominator, depends on π_old or π_θ."""
         return self.has_ratio_bounds or self._algorithm.correction in ("mask", "mask_sequence")
 
     def rows_with_gradient(self, lesson: Lesson, minibatch: Minibatch) -> list[int]:
-        """Where the loss is made of advantages alone, rows without any need no backward pass: it gives 0."""
+        """Return the rows that need a backward pass.
+
+        If the loss depends on advantages alone, rows whose advantages are all 0 have a gradient of 0.
+        """
         if (
             self._algorithm.kl.placement in _KL_LOSS
             or self._algorithm.entropy_bonus
@@ -107,12 +110,12 @@ class Objective:
         return [row for row in minibatch.rows if has_any_B[row]]
 
     def correct(self, sampler_logprobs_BT: Tensor, old_logprobs_BT: Tensor, mask_BT: Tensor) -> Correction:
-        """Each row by itself, so that a batch and its micro-batches come to the same."""
+        """Correct each row by itself, so that a batch and its micro-batches give the same result."""
         correction = CORRECTIONS[self._algorithm.correction]
         return correction(sampler_logprobs_BT, old_logprobs_BT, mask_BT, self._limits)
 
     def minibatch(self, lesson: Lesson, rows: Sequence[int], logprobs_BT: Tensor | None) -> Minibatch:
-        """Drop tokens, then count; `logprobs_BT` are π_θ's as this step begins, for ratio bounds."""
+        """Drop tokens, then count the rest; `logprobs_BT`, for ratio bounds, are π_θ's before this step."""
         batch = lesson.batch
         learnable_BT = batch.mask_BT
         if self.may_drop_tokens:
@@ -138,7 +141,7 @@ class Objective:
         )
 
     def shares(self, live: Scores, rows: Sequence[int], lesson: Lesson, minibatch: Minibatch) -> Found:
-        """Of these rows of the batch, in the order that `live` has them."""
+        """Return the loss shares of these rows of the batch, in the order of `live`."""
         here = _Window(list(rows), live.logprobs_BT.shape[1])
         mask_BT = here.of(minibatch.learnable_BT)
         before = lesson.before.old_logprobs_BT
@@ -176,7 +179,7 @@ class Objective:
         return with_entropy_bonus(nothing_BT, live.entropy_BT, mask_BT, self._algorithm.entropy_bonus)
 
     def _value_share(self, live: Scores, here: "_Window", lesson: Lesson) -> Tensor:
-        """Summed over own tokens."""
+        """Return the value loss, summed over own tokens."""
         if lesson.before.values is None or lesson.targets.returns_BT is None:
             return live.logprobs_BT.new_zeros(())
         assert live.values_BT is not None, "gae switches the value head on"
@@ -193,7 +196,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """Some rows of a batch, as wide as their micro-batch."""
+    """Some rows of a batch, cut to the width of their micro-batch."""
 
     rows: list[int]
     width: int

@@ -1,8 +1,7 @@
 """AdamW with fp32 states over gradients accumulated from micro-batches.
 
-Parameters of fewer than 32 bits have an fp32 twin here that gradients are added up in and steps are taken on:
-in bf16 an update of 1/500 of a weight's size is lost altogether. Of a parameter that is spread over ranks
-each rank has a part, and here everything is about that part.
+A parameter of fewer than 32 bits has an fp32 twin, which accumulates gradients and takes the steps: in bf16
+an update of 1/500 of a weight's size is rounded away. Of a sharded parameter, each rank optimizes its part.
 """
 
 import math
@@ -28,9 +27,9 @@ from turnwise.training.sharding.shards import (
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 HALF_SCALE = 4096.0
-"""What a loss is multiplied by where activations are fp16, and gradients divided by: a share of 1/10,000 of a
-mean over tokens, times a small weight, is below the 6e-8 at which fp16 ends. Too large shows as infinity, and
-the step is left out."""
+"""The loss scale for fp16 activations; gradients are divided by it. Unscaled, a share of 1/10,000 of a mean
+over tokens, times a small weight, is below 6e-8, the smallest fp16 number. A scale that is too large gives
+infinite gradients, and the step is skipped."""
 
 
 def learning_rate(
@@ -42,12 +41,12 @@ def learning_rate(
     num_steps: int,
     lowest: float = 0.0,
 ) -> float:
-    """Of this step, counted from 0: a straight rise, then down to `lowest` · peak at `num_steps`.
+    """Return the rate of a step, from 0 on: linear warm-up, then decay to `lowest` · peak at `num_steps`.
 
-    It depends on the step's number alone, so that nothing about it needs to be saved.
+    It depends on the step number alone, so a checkpoint need not save it.
     """
     if step < warmup_steps:
-        return peak * (step + 1) / warmup_steps  # never 0: a first step that does nothing is one wasted
+        return peak * (step + 1) / warmup_steps  # never 0, which would waste the first step
     if schedule == "constant":
         return peak
     progress = min((step - warmup_steps) / max(num_steps - warmup_steps, 1), 1.0)
@@ -56,13 +55,13 @@ def learning_rate(
 
 
 def scale_of(dtype: torch.dtype) -> float:
-    """For activations of this type."""
+    """Return the loss scale for activations of this dtype."""
     return HALF_SCALE if dtype is torch.float16 else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Norms:
-    """Of the gradients gathered, before clipping."""
+    """The norms of the accumulated gradients, before clipping."""
 
     policy: float
     value: float
@@ -74,10 +73,9 @@ class Norms:
 
 
 class Optimizer:
-    """AdamW over the policy and the value head; each is clipped by a norm of its own.
+    """AdamW over the policy and the value head, with gradients clipped separately.
 
-    One norm for both would let a value head that starts from nothing, with its large early errors, scale the
-    policy's gradient down.
+    With one norm for both, the large early errors of a new value head would scale down the policy's gradient.
     """
 
     def __init__(
@@ -93,7 +91,7 @@ class Optimizer:
         ranks: Ranks = ALONE,
         settle: Callable[[], None] = lambda: None,
     ) -> None:
-        """settle: called before parts of what is spread are written to."""
+        """settle: called before parts of sharded parameters are written."""
         self._settle = settle
         self._parameters: dict[str, Parameter] = {**policy, **value}
         assert len(self._parameters) == len(policy) + len(value), "a parameter is the policy's or the value's"
@@ -102,7 +100,7 @@ class Optimizer:
         self._scale = scale
         self._ranks = ranks
         self._spread = frozenset(name for name, parameter in self._parameters.items() if is_spread(parameter))
-        # where the mean is taken of the ranks' gradients: the loss is the sum of their shares
+        # FSDP2 takes the mean of the ranks' gradients, but the loss is the sum of their shares
         self._num_averaged = ranks.count if any(map(is_averaged, self._parameters.values())) else 1
         self._twins: dict[str, Tensor] = {
             name: _twin(parameter) for name, parameter in self._parameters.items()
@@ -111,7 +109,7 @@ class Optimizer:
         self._adamw = torch.optim.AdamW(groups, lr=0.0, betas=betas, eps=epsilon, foreach=True)
 
     def _groups(self, weight_decay: float) -> list[dict[str, object]]:
-        """Policy and value, each as matrices and the rest: norms and biases are not pulled to 0."""
+        """Return groups for policy and value, each split into matrices and the rest, which does not decay."""
         groups: list[dict[str, object]] = []
         for is_value in (False, True):
             for is_matrix in (False, True):
@@ -125,11 +123,11 @@ class Optimizer:
         return [group for group in groups if group["params"]]
 
     def learn(self, loss: Tensor) -> None:
-        """Run a micro-batch's share of the loss backward, and add its gradients to what was gathered."""
+        """Run a micro-batch's share of the loss backward, and accumulate its gradients."""
         self.gather((loss * (self._scale * self._num_averaged)).backward)
 
     def gather(self, backward: Callable[[], None]) -> None:
-        """The same by a backward pass that goes on from what `learn` left: scaled already."""
+        """Accumulate the gradients of a backward pass that continues one of `learn`: already scaled."""
         backward()
         for name, parameter in self._parameters.items():
             twin = self._twins[name]
@@ -138,11 +136,11 @@ class Optimizer:
                 twin.grad = given.float() if twin.grad is None else twin.grad.add_(given.float())
 
     def share(self) -> None:
-        """After the last micro-batch: what each rank has gathered becomes what all of them have."""
+        """Sum the accumulated gradients over ranks; call it after the last micro-batch."""
         if self._ranks.count == 1:
             return
         whole = [name for name in self._twins if name not in self._spread]
-        if self._num_averaged > 1:  # they never went through what shards the others
+        if self._num_averaged > 1:  # undo the factor of `learn`: FSDP2 does not average these
             for name in whole:
                 if (grad := self._twins[name].grad) is not None:
                     grad.div_(self._num_averaged)
@@ -154,7 +152,7 @@ class Optimizer:
         self._ranks.add_up([_given(self._twins[name].grad) for name in shared])
 
     def clear(self) -> None:
-        """Forget what was gathered."""
+        """Discard the accumulated gradients."""
         for name, parameter in self._parameters.items():
             taken_gradient(parameter)
             self._twins[name].grad = None
@@ -179,7 +177,7 @@ class Optimizer:
         ]
 
     def step(self, norms: Norms, *, policy_rate: float, value_rate: float = 0.0) -> None:
-        """Clip by `norms`, take one step, and forget the gradients."""
+        """Clip by `norms`, take one step, and discard the gradients."""
         for is_value, norm in ((False, norms.policy), (True, norms.value)):
             factor = min(self._max_norm / norm, 1.0) / self._scale if norm else 1.0
             if factor != 1.0:
@@ -195,7 +193,7 @@ class Optimizer:
         self.clear()
 
     def tensors(self) -> dict[str, Tensor | Shard]:
-        """Moments and fp32 twins, as `name/what`; not the parameters themselves."""
+        """Return moments and fp32 twins, as `name/what`; not the parameters themselves."""
         found: dict[str, Tensor | Shard] = {}
         for name, twin in self._twins.items():
             parameter = self._parameters[name]
@@ -207,7 +205,7 @@ class Optimizer:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `tensors` gave, bit for bit."""
+        """Restore what `tensors` returned, bit for bit."""
         self.clear()
         self._adamw.state.clear()
         for name, twin in self._twins.items():
@@ -218,12 +216,12 @@ class Optimizer:
                 continue  # it has never had a gradient
             *moments, count = (tensors[f"{name}/{moment}"] for moment in MOMENTS)
             parts = [part_of(moment, parameter).clone().to(twin.device) for moment in moments]
-            # torch keeps the count on the CPU, the moments beside the parameter
+            # torch keeps the count on the CPU, the moments on the parameter's device
             self._adamw.state[twin] = dict(zip(MOMENTS, [*parts, count.clone().cpu()], strict=True))
 
 
 def _twin(parameter: Parameter) -> Tensor:
-    """What steps are taken on: the parameter, its part in the same memory, or that in fp32."""
+    """Return what steps are taken on: the parameter, its part in the same memory, or an fp32 copy."""
     part = local(parameter)
     if part.dtype.itemsize < 4:
         return Parameter(part.detach().float())

@@ -1,6 +1,7 @@
 """Scores of any number of samples, in micro-batches within a token budget.
 
-With several ranks each runs its share of the micro-batches, and all get the figures of all of them.
+With several ranks, each runs its share of the micro-batches. Passes over a whole batch give every rank the
+scores of all samples.
 """
 
 import gc
@@ -22,10 +23,10 @@ from turnwise.training.packing.microbatches import are_one, microbatches
 from turnwise.training.packing.samples import Sample
 
 MIN_CARRIED = 64
-"""A shorter common prefix is computed in every micro-batch: carrying it costs each sample a token more."""
+"""A shorter common prefix is computed in every micro-batch: carrying it costs each sample one more token."""
 
 SHORT_TOKENS = 4096
-"""A pass over so few takes a GPU longer to be told of than to run."""
+"""Launching a pass over at most this many tokens takes longer than a GPU needs to run it."""
 
 Result = TypeVar("Result")
 
@@ -43,17 +44,17 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One micro-batch of this rank, while each of the others runs one of its own."""
+    """One micro-batch of this rank; meanwhile every other rank runs one of its own."""
 
     rows: Sequence[int]
     is_counted: bool = True
-    """False: only so that this rank runs as many as the others, whose weights pass through it."""
+    """False for a filler: with sharded weights, every rank must run the same number of rounds."""
 
 
 class Pass:
-    """Samples in micro-batches, under weights that stay as they are until it is over.
+    """A pass over samples in micro-batches; the weights must not change until it is over.
 
-    What all of them begin with was run beforehand, where that pays; its graph waits for their gradients.
+    If it pays, the samples' common prefix was run beforehand; its graph waits for their gradients.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Pass:
     ) -> None:
         self.rounds = rounds
         self.num_computed = 0 if carried is None else carried.num_tokens
-        """Tokens that the model went over so far, padding too."""
+        """Tokens that the model has computed so far, padding included."""
         self._samples = samples
         self._ask = ask
         self._carried = carried
@@ -76,11 +77,11 @@ class Pass:
         return [one_round.rows for one_round in self.rounds if one_round.is_counted]
 
     def score(self, part: Sequence[int]) -> Scores:
-        """One micro-batch, brought to the CPU, with gradients as the context has it."""
+        """Score one micro-batch and bring the scores to the CPU; gradients follow the context."""
         return self._begun(part).brought()
 
     def score_all(self) -> list[tuple[Round, Scores]]:
-        """Every micro-batch; a GPU is waited for once, when it has been told of them all."""
+        """Score every micro-batch; wait for the GPU only after all of them are launched."""
         begun = [(one_round, self._begun(one_round.rows)) for one_round in self.rounds]
         return [(one_round, scores.brought()) for one_round, scores in begun]
 
@@ -90,7 +91,7 @@ class Pass:
         return scores
 
     def backward(self) -> None:
-        """After the last micro-batch's own backward pass: the gradients that belong to what was carried."""
+        """Run the carried prefix backward; call it after the last micro-batch's own backward pass."""
         if self._carried is not None:
             self._carried.backward()
 
@@ -107,7 +108,7 @@ class Passes:
         ranks: Ranks = ALONE,
         short_tokens: int | None = None,
     ) -> None:
-        """`short_tokens`: by the policy's device if not given."""
+        """short_tokens: the limit of `are_short`; by default it depends on the policy's device."""
         self._policy = policy
         by_device = SHORT_TOKENS if policy.device.type == "cuda" else 0
         self._short_tokens = by_device if short_tokens is None else short_tokens
@@ -143,7 +144,7 @@ class Passes:
         self._tokens = tokens
 
     def are_short(self, samples: Sequence[Sample], rows: Sequence[int]) -> bool:
-        """Whether one pass over all of them is quicker than two over some each."""
+        """Return whether one pass over all rows is faster than two passes, each over some of them."""
         if not self._short_tokens or self._ranks.count > 1:
             return False
         tokens = min(self._short_tokens, self._tokens)
@@ -159,9 +160,9 @@ class Passes:
         with_values: bool = False,
         with_entropy: bool = True,
     ) -> Pass:
-        """Over all samples, or these rows of them; rows of two sets are never in one micro-batch.
+        """Begin a pass over all samples, or these rows; rows of two sets are never in one micro-batch.
 
-        Micro-batches are in an order that depends on the samples' tokens alone. Every rank asks for the same.
+        The order of micro-batches depends on the samples' tokens alone. Ranks must all pass the same samples.
         """
         row_sets = row_sets or (range(len(samples)),)
         prefix = self._to_carry([samples[row] for rows in row_sets for row in rows])
@@ -195,7 +196,7 @@ class Passes:
     def _rounds(
         self, samples: Sequence[Sample], parts: Sequence[Sequence[int]], num_rounds: int
     ) -> list[Round]:
-        """This rank's share of the parts; as long as the others' where weights are spread over ranks."""
+        """Return this rank's share of the parts; with sharded weights, filled up to `num_rounds`."""
         own = [Round(part) for part in parts[self._ranks.number :: self._ranks.count]]
         if self._policy.is_sharded and len(own) < num_rounds:
             rows = [row for part in parts for row in part]
@@ -204,7 +205,7 @@ class Passes:
         return own
 
     def _to_carry(self, samples: Sequence[Sample]) -> tuple[int, ...]:
-        """What is run once for all micro-batches, if there are many; else each runs all that it needs."""
+        """Return the common prefix to run once for several micro-batches; empty if that does not pay."""
         if not samples or not self._is_shared or not self._policy.can_carry:
             return ()
         prefix = common_prefix(samples)
@@ -222,11 +223,11 @@ class Passes:
         return [[rows[place] for place in part] for part in places]
 
     def measure(self, batch: Batch, *, with_values: bool = False) -> Measured:
-        """The policy as it is now."""
+        """Score the whole batch with the current policy."""
         return self._whole(batch, range(batch.num_rows), with_values=with_values)
 
     def logprobs_of(self, batch: Batch, rows: Sequence[int]) -> Tensor:
-        """The policy's as it is now; 0 in all other rows."""
+        """Return the current policy's log-probs of these rows; 0 in all other rows."""
         logprobs_BT = torch.zeros_like(batch.sampler_logprobs_BT)
         logprobs_BT[list(rows)] = self._whole(batch, rows).logprobs_BT.to(logprobs_BT.dtype)
         return logprobs_BT
@@ -240,7 +241,7 @@ class Passes:
 
     @torch.no_grad()
     def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
-        """Of these rows, in their order; options as `begin` takes them."""
+        """Score these rows, in their order; options are those of `begin`."""
         scored = self.within_memory(
             lambda: self.begin(batch.samples, rows, with_entropy=False, **options).score_all()
         )
@@ -257,6 +258,6 @@ class Passes:
                 values_BT[here] = widened(scores.values_BT, shape[1])
                 bootstrap_B[here] = scores.bootstrap_B
         has_values = options.get("with_values", False)
-        # every row is one rank's alone, and 0 on the others
+        # every row was scored by one rank, and is 0 on the others
         self._ranks.add_up([logprobs_BT, values_BT, bootstrap_B] if has_values else [logprobs_BT])
         return Measured(logprobs_BT, values_BT if has_values else None, bootstrap_B if has_values else None)

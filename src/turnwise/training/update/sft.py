@@ -14,24 +14,24 @@ from turnwise.training.update.optimizer import Optimizer, learning_rate, scale_o
 from turnwise.training.update.scoring import Passes
 
 LOWEST_RATE = 0.1
-"""Of the peak, where the cosine ends."""
+"""The cosine schedule ends at this fraction of the peak."""
 
 
 @dataclass(frozen=True, slots=True)
 class SftStep:
-    """One optimizer step."""
+    """The figures of one optimizer step."""
 
     step: int
-    """From 0."""
+    """Counted from 0."""
     num_steps: int
-    """In all."""
+    """The total number of steps."""
     loss: float
-    """Nats an own token, before the step."""
+    """Nats per own token, before the step."""
     gradient_norm: float
     """Before clipping."""
     learning_rate: float
     num_tokens: int
-    """Own ones."""
+    """Own tokens only."""
     seconds: float
 
 
@@ -44,10 +44,10 @@ def fine_tune(
     is_shared: bool = True,
     on_step: Callable[[SftStep], None] = lambda step: None,
 ) -> list[SftStep]:
-    """Epochs over the samples in an order that the seed sets; the loss is on own tokens alone.
+    """Train on the samples for `num_epochs`, in an order set by the seed; the loss is on own tokens only.
 
-    Every step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
-    FloatingPointError, before the step is taken, if that is not a finite number.
+    A step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
+    FloatingPointError, before the step is taken, if the gradient norm is not finite.
     """
     taught = [sample for sample in samples if sample.num_own_tokens]
     if not taught:

@@ -1,7 +1,7 @@
 """The metrics of an update, and the histogram of ratios.
 
-All figures are over learnable tokens unless they say otherwise, and over the whole batch: of each sample the
-last pass of the update counts.
+All metrics are over the learnable tokens of the whole batch unless they say otherwise. Every sample counts as
+the last pass of the update scored it.
 """
 
 import math
@@ -20,19 +20,19 @@ from turnwise.training.update.objective import Found, Minibatch
 from turnwise.training.update.targets import Lesson
 
 MAX_DISAGREEMENT = 1.0
-"""Nats: a sampled token whose log-prob the trainer puts this far off is taken to be another token.
+"""In nats. If sampler and trainer disagree by this much on a token's log-prob, it counts as misaligned.
 
-The ids themselves are the sampled ones by construction; what this finds is a score that belongs to another
-place or to other weights. A sample that is n versions old may be n + 1 times as far off.
+The ids themselves are the sampled ones by construction: this detects a score that belongs to another position
+or to other weights. A sample that is n versions old may be off by n + 1 times as much.
 """
 
 RATIO_EDGES = tuple(math.exp(0.1 * number - 2.05) for number in range(42))
-"""e^±2.05 in steps of a tenth, so that a ratio of exactly 1 falls into the middle of a bin."""
+"""From e^-2.05 to e^2.05 by factors of e^0.1, so that a ratio of exactly 1 is in the middle of a bin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Counts between edges; the first and the last are of what lies below and above all edges."""
+    """Counts between edges; the first and the last count what lies below and above all edges."""
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -40,12 +40,12 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class TokenMismatch:
-    """A sampled token whose log-prob the trainer puts more than MAX_DISAGREEMENT off."""
+    """A token on whose log-prob sampler and trainer disagree too far (see MAX_DISAGREEMENT)."""
 
     row: int
-    """Which of the batch's samples."""
+    """The index of its sample in the batch."""
     position: int
-    """Of the token among all tokens of its sample, prompt and tool results included, from 0."""
+    """The token's index in its sample, prompt and tool results included, from 0."""
     turn: int
     token_id: int
     sampler_logprob: float
@@ -53,7 +53,7 @@ class TokenMismatch:
 
 
 class Trace:
-    """What is kept of every token while an update runs; a later pass over a row replaces an earlier one."""
+    """Values per token, recorded while an update runs; a later pass over a row replaces an earlier one."""
 
     def __init__(self, batch: Batch) -> None:
         like = batch.sampler_logprobs_BT
@@ -66,10 +66,10 @@ class Trace:
         self.is_high_BT = torch.zeros_like(batch.mask_BT)
         self.is_dual_BT = torch.zeros_like(batch.mask_BT)
         self.is_late_BT = torch.zeros_like(batch.mask_BT)
-        """Seen after an optimizer step with a gradient: the ratio must have moved."""
+        """Scored after an optimizer step with a gradient: the ratio must have moved."""
         self.own_BT = batch.mask_BT
         self.seen_BT = torch.zeros_like(batch.mask_BT)
-        """Own tokens that a pass has gone over: past the KL cap there are others."""
+        """Own tokens that a pass has scored; if the KL cap ended the update, not all of them."""
 
     def keep(
         self, rows: Sequence[int], live: Scores, found: Found, minibatch: Minibatch, *, is_late: bool
@@ -90,7 +90,7 @@ class Trace:
         self.seen_BT[chosen] = self.own_BT[chosen]
 
     def add_up(self, rows: Sequence[int], own: Sequence[int], ranks: Ranks) -> None:
-        """Of these rows every rank went over its own: from now on each knows of all."""
+        """Combine these rows over ranks: each rank scored its `own` rows, and then has all of them."""
         if ranks.count == 1:
             return
         chosen = list(rows)
@@ -116,7 +116,7 @@ class Trace:
 
 
 def metrics_of(lesson: Lesson, trace: Trace, *, version: int, loss_name: str) -> dict[str, float]:
-    """Everything about tokens, advantages and groups."""
+    """Return the metrics of tokens, advantages and groups."""
     return {
         **_ratios(lesson, trace),
         **_clips(lesson, trace, loss_name),
@@ -138,7 +138,7 @@ def ratio_histogram(trace: Trace) -> Histogram:
 
 
 def divergence(logprobs_BT: Tensor, other_logprobs_BT: Tensor, mask_BT: Tensor) -> float:
-    """KL(π‖other) a token, by k3 on tokens drawn from π."""
+    """Return KL(π‖other) per token, by k3 on tokens drawn from π."""
     return _mean(k3(logprobs_BT, other_logprobs_BT, mask_BT)[mask_BT])
 
 
@@ -163,7 +163,7 @@ def _ratios(lesson: Lesson, trace: Trace) -> dict[str, float]:
 def _clips(lesson: Lesson, trace: Trace, loss_name: str) -> dict[str, float]:
     learnable_BT = trace.learnable_BT
     is_clipped_BT = trace.is_low_BT | trace.is_high_BT | trace.is_dual_BT
-    if loss_name == "cispo":  # what is clipped there is a weight: the token keeps its gradient
+    if loss_name == "cispo":  # it clips a weight only: the token keeps its gradient
         is_clipped_BT = torch.zeros_like(is_clipped_BT)
     counts_BT = learnable_BT & (lesson.targets.advantages_BT != 0)
     return {
@@ -175,7 +175,7 @@ def _clips(lesson: Lesson, trace: Trace, loss_name: str) -> dict[str, float]:
 
 
 def _divergences(lesson: Lesson, trace: Trace) -> dict[str, float]:
-    """Each over learnable tokens, and over all own tokens that can be told of as `_unmasked`."""
+    """Return KLs over learnable tokens and, as `_unmasked`, over all own tokens that were scored."""
     batch, old_BT = lesson.batch, _old_logprobs(lesson, trace)
     trios = {
         "kl/sampler": (batch.sampler_logprobs_BT, old_BT, batch.mask_BT),
@@ -191,13 +191,13 @@ def _divergences(lesson: Lesson, trace: Trace) -> dict[str, float]:
 
 
 def _old_logprobs(lesson: Lesson, trace: Trace) -> Tensor:
-    """π_old's of every own token; where the update is one step, that step has gone over them all."""
+    """Return π_old's log-probs of all own tokens; if the update is one step, that step recorded them."""
     before_BT = lesson.before.old_logprobs_BT
     return trace.old_logprobs_BT if before_BT is None else before_BT
 
 
 def first_mismatch(lesson: Lesson, trace: Trace, version: int) -> TokenMismatch | None:
-    """The first token, sample by sample, about which sampler and trainer disagree too far."""
+    """Return the first token, sample by sample, on which sampler and trainer disagree too far."""
     batch, old_BT = lesson.batch, _old_logprobs(lesson, trace)
     places = (batch.mask_BT & ~_is_near(lesson, _apart(lesson, trace), version)).nonzero()
     if not len(places):
@@ -216,7 +216,7 @@ def first_mismatch(lesson: Lesson, trace: Trace, version: int) -> TokenMismatch 
 
 
 def _apart(lesson: Lesson, trace: Trace) -> Tensor:
-    """Nats between sampler and trainer for every own token."""
+    """Return the distance between sampler and trainer for every own token, in nats."""
     return (_old_logprobs(lesson, trace) - lesson.batch.sampler_logprobs_BT).abs()
 
 
@@ -226,7 +226,7 @@ def _is_near(lesson: Lesson, apart_BT: Tensor, version: int) -> Tensor:
 
 
 def _agreement(lesson: Lesson, trace: Trace, version: int) -> dict[str, float]:
-    """Of sampler and trainer, over all own tokens."""
+    """Return how well sampler and trainer agree, over all own tokens."""
     batch, apart_BT = lesson.batch, _apart(lesson, trace)
     apart = apart_BT[batch.mask_BT]
     is_near_BT = _is_near(lesson, apart_BT, version)
@@ -238,7 +238,7 @@ def _agreement(lesson: Lesson, trace: Trace, version: int) -> dict[str, float]:
 
 
 def _masks(batch: Batch, trace: Trace) -> dict[str, float]:
-    """The share of sampled tokens that the update learns from; a correction or a cap drops the others."""
+    """Return the share of own tokens that the update learns from; a correction or a cap drops the others."""
     num_tokens = sum(len(sample.token_ids) for sample in batch.samples)
     num_own, num_learnable = int(batch.mask_BT.sum()), int(trace.learnable_BT.sum())
     return {
@@ -282,7 +282,7 @@ def _mean(values: Tensor, nothing: float = 0.0) -> float:
 
 
 def _std(values: Tensor) -> float:
-    """Of all there is, not of a sample of it; exactly 0 where all are equal."""
+    """Return the population standard deviation; exactly 0 if all values are equal."""
     if not values.numel() or bool((values == values[0]).all()):
         return 0.0
     return float(values.double().std(correction=0))

@@ -27,18 +27,18 @@ REASONS = {
     "kl_cap": "KL a token is above algorithm.kl.hard_cap",
     "empty": "there is no learnable token",
 }
-"""Why an optimizer step may be left out; weights and moments then stay as they are."""
+"""Why an optimizer step may be skipped; weights and moments then stay unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStep:
-    """One minibatch."""
+    """The optimizer step of one minibatch, taken or skipped."""
 
     losses: Mapping[str, float]
     norms: Norms
     num_microbatches: int
     num_computed: int
-    """Tokens that the model went over, padding too."""
+    """Tokens that the model computed, padding included."""
     skipped: str
     """Empty, or a key of REASONS."""
 
@@ -57,7 +57,7 @@ EMPTY = OptimizerStep({}, Norms(0.0, 0.0), 0, 0, "empty")
 
 
 class Steps:
-    """Everything between a lesson and the weights that came of it."""
+    """Takes the optimizer steps of a lesson."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Steps:
     def take(
         self, lesson: Lesson, trace: Trace, imitation: Sequence[Sample], step: int
     ) -> list[OptimizerStep]:
-        """All epochs and minibatches, demonstrations dealt out among these; past the KL cap nothing more."""
+        """Run all epochs and minibatches, demonstrations split among minibatches; stop at the KL cap."""
         update = self._recipe.update
         steps: list[OptimizerStep] = []
         for epoch in range(update.num_epochs):
@@ -96,7 +96,7 @@ class Steps:
     def _current(
         self, lesson: Lesson, rows: Sequence[int], earlier: Sequence[OptimizerStep]
     ) -> Tensor | None:
-        """π_θ's log-probs as a step begins, where ratio bounds need them; before the first step, π_old's."""
+        """Return π_θ's log-probs before a step, if ratio bounds need them; before the first step, π_old's."""
         if not self._objective.has_ratio_bounds:
             return None
         is_first = all(step.skipped for step in earlier)
@@ -141,7 +141,7 @@ class Steps:
         *,
         is_late: bool,
     ) -> _Gathered:
-        """Run every micro-batch of this rank forward and backward; the optimizer then has the gradients."""
+        """Run this rank's micro-batches forward and backward; the optimizer accumulates the gradients."""
         losses: dict[str, float] = defaultdict(float)
         taught = self._objective.rows_with_gradient(lesson, minibatch)
         has_gradient = set(taught)
@@ -163,13 +163,13 @@ class Steps:
         return _Gathered(losses, run.parts, run.num_computed + num_imitated)
 
     def _accompany(self, run: Pass, part: Sequence[int]) -> None:
-        """A pass that teaches nothing, where the other ranks have one left that does."""
+        """Run a filler pass with a loss of 0, while other ranks still have a micro-batch to run."""
         live = run.score(part)
         if torch.is_grad_enabled():
             self._optimizer.learn(_nothing(live))
 
     def _added_up(self, losses: Mapping[str, float], *counts: int) -> tuple[dict[str, float], int, int]:
-        """Over all ranks, in the order of their numbers."""
+        """Sum losses and counts over all ranks, in the order of their numbers."""
         total: dict[str, float] = defaultdict(float)
         num_parts = num_computed = 0
         for theirs, (parts, computed) in self._ranks.exchange((dict(losses), counts)):
@@ -187,7 +187,7 @@ class Steps:
         *,
         is_late: bool,
     ) -> dict[str, float]:
-        """One micro-batch, forward and, where gradients are on, backward."""
+        """Run one micro-batch forward and, if gradients are on, backward; return its loss by term."""
         live = run.score(part)
         found = self._objective.shares(live, part, lesson, minibatch)
         if torch.is_grad_enabled():
@@ -196,7 +196,7 @@ class Steps:
         return found.shares.figures()
 
     def _imitate(self, samples: Sequence[Sample], weight: float) -> tuple[dict[str, float], int]:
-        """The loss, and how many tokens were computed for it."""
+        """Run demonstrations forward and backward; return their loss and how many tokens were computed."""
         if not weight or not samples:
             return {}, 0
         num_tokens, loss = num_own_tokens(samples), 0.0
@@ -213,11 +213,11 @@ class Steps:
         return {"loss/imitation": loss}, run.num_computed
 
     def _refusal(self, lesson: Lesson, trace: Trace, minibatch: Minibatch, loss: float, norms: Norms) -> str:
-        """Why this step must not be taken, as a key of REASONS; empty if it may."""
+        """Return why this step must be skipped, as a key of REASONS; empty if it may be taken."""
         if not math.isfinite(loss) or not norms.is_finite:
             return "not_a_number"
         rows = list(minibatch.rows)
-        # over all own tokens: what corrections and bounds drop has drifted furthest
+        # over all own tokens: those that corrections and bounds drop have drifted furthest
         mask_BT, now_BT = lesson.batch.mask_BT[rows], trace.logprobs_BT[rows]
         if lesson.before.ref_logprobs_BT is not None:
             kl = divergence(now_BT, lesson.before.ref_logprobs_BT[rows], mask_BT)
@@ -226,7 +226,7 @@ class Steps:
         return "kl_cap" if is_over_cap(kl, self._recipe.algorithm.kl.hard_cap) else ""
 
     def rate(self, step: int) -> float:
-        """The policy's learning rate."""
+        """Return the policy's learning rate."""
         return self._scheduled(self._recipe.optimizer.learning_rate, step)
 
     def _value_rate(self, step: int) -> float:
@@ -244,7 +244,7 @@ class Steps:
 
 
 def _nothing(live: Scores) -> Tensor:
-    """A loss of 0 that goes through all that a loss goes through."""
+    """Return a loss of 0 whose backward pass runs through the same layers as a real one."""
     values = 0.0 if live.values_BT is None else live.values_BT.sum()
     return 0.0 * (live.logprobs_BT.sum() + values)
 

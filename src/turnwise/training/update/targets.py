@@ -15,19 +15,19 @@ from turnwise.training.packing.batch import Batch
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the value head said before the update."""
+    """The value head's output before the update."""
 
     values_BT: Tensor
     bootstrap_B: Tensor
-    """After the last own token; counts only in rows that were cut off."""
+    """The value after the last own token; used only for truncated rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the models say about a batch before the update; None for what nothing needs."""
+    """The models' scores of a batch before the update; None for scores that are not needed."""
 
     old_logprobs_BT: Tensor | None
-    """None where the update is one optimizer step: its own forward pass then gives the same."""
+    """None if the update is one optimizer step, whose own forward pass gives the same."""
     ref_logprobs_BT: Tensor | None
     values: Values | None
 
@@ -38,14 +38,14 @@ class Targets:
 
     advantages_BT: Tensor
     returns_BT: Tensor | None
-    """What the value head learns; from advantages not yet whitened."""
+    """The value head's targets, from advantages before whitening; None without a value head."""
     zero_variance_fraction: float
-    """Share of groups whose rewards are all equal."""
+    """The share of groups whose rewards are all equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """All that an update learns from, fixed before its first optimizer step."""
+    """Everything an update learns from, fixed before its first optimizer step."""
 
     batch: Batch
     before: Before
@@ -54,7 +54,7 @@ class Lesson:
 
 
 def estimate(batch: Batch, before: Before, config: AlgorithmConfig, kl_coefficient: float) -> Targets:
-    """Rewards, less the KL penalty where it is placed in them, to one advantage a token."""
+    """Return one advantage per token from rewards, less the KL penalty if it is placed in the reward."""
     penalty_BT = _penalty(batch, before, config, kl_coefficient)
     groups = batch.groups.values()
     num_flat = sum(not has_signal([batch.samples[row].reward for row in rows]) for rows in groups)
@@ -69,7 +69,7 @@ def estimate(batch: Batch, before: Before, config: AlgorithmConfig, kl_coefficie
 
 
 def _rewards_by_token(batch: Batch) -> Tensor:
-    """Each turn's reward on its last own token; of a turn without any, on the one before it."""
+    """Put each turn's reward on its last own token; if it has none, on the last one before the turn."""
     rewards_BT = torch.zeros_like(batch.sampler_logprobs_BT)
     for row, sample in enumerate(batch.samples):
         turn_T = batch.turn_BT[row][batch.mask_BT[row]].tolist()

@@ -1,7 +1,7 @@
 """What an update computed for every token, by sample, and the file it is written to.
 
-Columns have one entry an own token, in the order they were sampled. A column whose entries are all the same
-is that one number: so it is with the advantages of a group, and the ratios of a single optimizer step.
+Columns have one entry per own token, in the order they were sampled. A column of equal entries is stored as
+one number, such as a sample's group advantage, or the ratios of a single optimizer step.
 """
 
 import json
@@ -17,34 +17,34 @@ from turnwise.training.update.statistics import Trace
 from turnwise.training.update.targets import Lesson
 
 MAX_TOKENS = 65_536
-"""Of one step, whatever the recipe asks for: what is only looked at must not slow training down."""
+"""The limit of one step, whatever the recipe asks for: diagnostics must not slow training down."""
 
 _DIGITS = 4
 
 Column = float | None | list[float | None]
-"""None is a number that is none: JSON knows neither NaN nor infinity."""
+"""None stands for NaN or infinity, which JSON does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenFigures:
-    """One sample's own tokens, each as the last pass of the update saw it."""
+    """One sample's own tokens, as the last pass of the update scored them."""
 
     row: int
-    """Which of the batch's samples."""
+    """The index of its sample in the batch."""
     num_tokens: int
     old_logprobs: Column
-    """π_old: before the update."""
+    """π_old's, before the update."""
     logprobs: Column
-    """π_θ: in the last pass, before the optimizer step that it led to."""
+    """π_θ's in the last pass, before the optimizer step that followed."""
     ratios: Column
-    """As the loss had them; of GSPO the sequence's."""
+    """As the loss used them; with GSPO the sequence's ratio."""
     advantages: Column
     clips: str
-    """One sign a token: `.` active, clipped `l` low, `h` high or `d` dual, `x` dropped before the loss."""
+    """One sign per token: `.` active, clipped `l` low, `h` high or `d` dual, `x` dropped before the loss."""
 
 
 def token_figures(lesson: Lesson, trace: Trace, num_groups: int) -> tuple[TokenFigures, ...]:
-    """Of the first groups, as far as they fit; a sample that no pass went over is left out."""
+    """Return the figures of the first groups, up to MAX_TOKENS, without samples that no pass scored."""
     batch = lesson.batch
     first = {row for members in list(batch.groups.values())[:num_groups] for row in members}
     is_seen_B = trace.seen_BT.any(dim=1).tolist()
@@ -70,7 +70,7 @@ def token_figures(lesson: Lesson, trace: Trace, num_groups: int) -> tuple[TokenF
 
 
 def write_tokens(path: Path, step: int, episodes: Sequence[str], found: Sequence[TokenFigures]) -> None:
-    """One line a sample, named by its row's episode; the file is there whole or not at all."""
+    """Write one line per sample, named by its episode; the file appears complete or not at all."""
     lines = [
         {
             "kind": "tokens",
@@ -101,7 +101,7 @@ def _that_fit(rows: Sequence[int], mask_BT: Tensor) -> list[int]:
 
 
 def _signs(trace: Trace) -> Tensor:
-    """By the place of the sign in `.lhdx`; what was dropped is that, wherever its ratio lies."""
+    """Return indices into `.lhdx`; a dropped token is `x`, whatever its ratio."""
     signs_BT = torch.zeros_like(trace.ratio_BT)
     for sign, where_BT in enumerate((trace.is_low_BT, trace.is_high_BT, trace.is_dual_BT), start=1):
         signs_BT[where_BT] = sign
@@ -111,7 +111,7 @@ def _signs(trace: Trace) -> Tensor:
 
 def _column(values_T: Tensor) -> Column:
     scale = 10.0**_DIGITS
-    # whole ten-thousandths first: each quotient is then the double that prints with four digits; + 0: no -0
+    # integers divided by 10^4 print with at most four digits; adding 0.0 turns -0.0 into 0.0
     rounded_T = (values_T.double() * scale).round() / scale + 0.0
     values: list[float | None] = rounded_T.tolist()
     if not bool(rounded_T.isfinite().all()):

@@ -1,7 +1,7 @@
 """The trainer: one update of the policy from samples of whole groups, with its metrics.
 
-Three distributions, never confused: μ the sampler as it sampled, π_old the policy before the update, π_θ the
-policy while it is being updated; beside them π_ref, what it is held near.
+Four distributions are kept apart: μ, the sampler as it sampled; π_old, the policy before the update; π_θ, the
+policy during the update; π_ref, the reference that the KL term holds it near.
 """
 
 import logging
@@ -45,38 +45,38 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What an update came to."""
+    """The result of an update."""
 
     version: int
     metrics: dict[str, float]
     histograms: dict[str, Histogram]
     skipped: str
-    """Empty, or why no optimizer step was taken at all; `skipped/…` of the metrics count single ones too."""
+    """Why no optimizer step was taken; empty if one was. The metrics `skipped/…` count single steps too."""
     tokens: tuple[TokenFigures, ...] = ()
-    """Of the first groups, as many as `run.num_token_groups` says."""
+    """The figures of the first `run.num_token_groups` groups."""
     mismatch: TokenMismatch | None = None
-    """The first token about which engine and trainer disagree too far."""
+    """The first token on which engine and trainer disagree too far."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """What a resumed run goes on from, beside tensors."""
+    """The trainer's state that is not tensors, saved for a resume."""
 
     kl_coefficient: float
     version: int = 0
-    """Updates that changed the policy."""
+    """The number of updates that changed the policy."""
     num_not_a_number: int = 0
-    """Optimizer steps left out for each reason."""
+    """Optimizer steps skipped for this reason; the next two fields count the other reasons."""
     num_kl_cap: int = 0
     num_empty: int = 0
     num_not_a_number_in_a_row: int = 0
-    """Updates."""
+    """Consecutive updates with a step skipped for this reason."""
     num_kl_cap_in_a_row: int = 0
-    """Updates that the cap left nothing of."""
+    """Updates in which the KL cap left no step, since the last update that it did not stop."""
 
 
 class Trainer:
-    """Holds the policy, its optimizer and its reference, and moves all three."""
+    """Holds the policy, its optimizer and its reference, and updates all three."""
 
     def __init__(self, policy: Policy, recipe: Recipe, ranks: Ranks = ALONE) -> None:
         self.policy = policy
@@ -107,11 +107,11 @@ class Trainer:
 
     @property
     def version(self) -> int:
-        """Updates that changed the policy."""
+        """The number of updates that changed the policy."""
         return self._progress.version
 
     def update(self, samples: Sequence[Sample], *, step: int, imitation: Sequence[Sample] = ()) -> StepResult:
-        """Learn from whole groups; `step`, from 0, alone sets rate, shuffle and imitation's weight."""
+        """Learn from whole groups; `step`, from 0, alone sets learning rate, shuffle and imitation weight."""
         started = time.perf_counter()
         batch = batch_of(samples)
         if not batch.mask_BT.any():
@@ -147,7 +147,7 @@ class Trainer:
 
     @property
     def _needs_old_logprobs(self) -> bool:
-        """Whether π_old must be known before the update; if not, the one step's own forward pass gives it."""
+        """Whether π_old is needed before the update; if not, the single step's own forward pass gives it."""
         update, algorithm = self._recipe.update, self._recipe.algorithm
         return (
             update.num_epochs * update.num_minibatches > 1
@@ -172,7 +172,7 @@ class Trainer:
             metrics |= self._reference.follow(self.version)
             self._adapt(metrics)
         skipped = "" if taken else REASONS[steps[-1].skipped]
-        for one_step in steps if taken else ():  # where none was taken, the run says why itself
+        for one_step in steps if taken else ():  # if none was taken, the run logs why
             if one_step.skipped:
                 logger.info("step %d: an optimizer step was left out: %s", step, REASONS[one_step.skipped])
         metrics |= self._losses(steps) | self._counters(taken, steps, step)
@@ -200,7 +200,7 @@ class Trainer:
             self._progress = replace(self._progress, kl_coefficient=coefficient)
 
     def _losses(self, steps: Sequence[OptimizerStep]) -> dict[str, float]:
-        """Means over the optimizer steps, left out or taken, and the gradients' norms before clipping."""
+        """Return losses and unclipped gradient norms, averaged over optimizer steps, taken or skipped."""
         tried = [step for step in steps if step.losses]
         if not tried:
             return {}
@@ -234,7 +234,7 @@ class Trainer:
     # --- state ---------------------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor | Shard]:
-        """All that a bit-exact resume needs, as `part/name`; not copies. Of what is spread, its own part."""
+        """Return what a bit-exact resume needs, as `part/name`, not copied; if sharded, this rank's parts."""
         learning = {
             name: (local(parameter).detach(), parameter) for name, parameter in self.policy.learning.items()
         }
@@ -245,12 +245,12 @@ class Trainer:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What is not a tensor, ready for JSON."""
+        """Return the state that is not tensors, ready for JSON."""
         return asdict(self._progress)
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Go on from what `tensors` and `facts` gave, bit for bit; ValueError if the policy is another."""
+        """Restore what `tensors` and `facts` returned, bit for bit; ValueError if the policy differs."""
         self.policy.load_state(Chosen(tensors, "policy/", "value/"))
         self._progress = _Progress(**facts)
         self._optimizer.restore(Chosen(tensors, "optimizer/", is_short=True))
