@@ -89,7 +89,7 @@ class ArgumentNames:
         return next(iter(found)) if len(found) == 1 else ""
 
     def _only_one_left(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the only unknown name and the only missing parameter; empty if either is not the only one."""
+        """Return the only unknown name and the only missing parameter; both empty if either is not unique."""
         unknown, missing = self.unknown(arguments), self.missing(arguments)
         if len(unknown) != 1 or len(missing) != 1 or missing[0] not in self._known:
             return "", ""

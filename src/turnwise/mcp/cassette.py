@@ -92,7 +92,7 @@ class History:
         self._num_made: Counter[tuple[str, ...]] = Counter()
 
     def place(self, tool: Tool, arguments: Mapping[str, Any]) -> tuple[CallKey, int]:
-        """Return the call's key and its index in the episode; a call that may write changes the state digest."""
+        """Return the call's key and its index in the episode; a call that may write changes the state."""
         state = self._states.get(tool.server, "")
         key = CallKey(self._episode, tool.server, tool.server_tool, canonical(arguments), state)
         key = replace(key, occurrence=self._num_made[key.anywhere])

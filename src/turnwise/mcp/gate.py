@@ -64,7 +64,7 @@ class Breaker:
         if self._opened_at is None:
             is_opening = self._num_failures >= self._max_failures
         else:
-            # After the open period only the trial can fail; a failure before that is a call already in flight.
+            # After the open period only the trial can fail; an earlier failure is a call already in flight.
             is_opening = self._left_seconds(self._opened_at) <= 0
         if is_opening:
             self._opened_at = self._clock()
@@ -73,7 +73,7 @@ class Breaker:
         self._is_trying = False
 
     def _left_seconds(self, opened_at: float) -> float:
-        # The wait doubles at each reopening, up to 16 times: a server that stays dead costs one trial every few minutes.
+        # Doubles at each reopening, up to 16 times: a dead server costs one trial every few minutes.
         wait_seconds = self._open_seconds * float(2 ** min(self._num_openings_in_a_row - 1, 4))
         return opened_at + wait_seconds - self._clock()
 
@@ -130,8 +130,10 @@ class Gate:
 
     @contextlib.asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Hold a slot for one call; waits for an open breaker and a rest. Raises BreakerOpen if that takes longer
-        than `patience_seconds`."""
+        """Hold a slot for one call, after an open breaker and a rest.
+
+        Raises BreakerOpen if either takes longer than `patience_seconds`.
+        """
         until = time.monotonic() + self._patience_seconds
         is_made = False
         while not is_made:
@@ -160,7 +162,7 @@ class Gate:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _rested(self) -> None:
-        """Wait until the server's rest is over; raises BreakerOpen if it is longer than `patience_seconds`."""
+        """Wait until the server's rest is over; raises BreakerOpen if it exceeds `patience_seconds`."""
         until = time.monotonic() + self._patience_seconds
         while seconds := self.rest_seconds:
             if time.monotonic() + seconds > until:

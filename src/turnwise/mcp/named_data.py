@@ -88,7 +88,7 @@ def _texts(args: tuple[str, ...], env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _places(text: str, home: Path) -> Iterator[Path]:
-    """Yield the paths in one argument or value: the text itself, after a `--flag=`, in a URL, or in a list."""
+    """Yield the paths in an argument or value: the text itself, after a `--flag=`, in a URL, or in a list."""
     for candidate in _candidates(text):
         path = Path(candidate).expanduser()
         path = path if path.is_absolute() else home / path
