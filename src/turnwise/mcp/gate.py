@@ -73,7 +73,7 @@ class Breaker:
         self._is_trying = False
 
     def _left_seconds(self, opened_at: float) -> float:
-        # Doubles at each reopening, up to 16 times: a dead server costs one trial every few minutes.
+        # Doubles at each reopening, to at most 16-fold: a dead server costs one trial every few minutes.
         wait_seconds = self._open_seconds * float(2 ** min(self._num_openings_in_a_row - 1, 4))
         return opened_at + wait_seconds - self._clock()
 

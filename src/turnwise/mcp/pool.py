@@ -263,7 +263,7 @@ def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ..
 
 
 def qualified(tool: Tool) -> str:
-    """Return the tool's name if several servers have one of that name."""
+    """Return the name that the tool gets if several servers have one of that name."""
     return qualified_name(tool.server, tool.server_tool)
 
 

@@ -23,7 +23,7 @@ class Scratch:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        # Held while we live, and visible from other containers; the kernel releases it when we are killed.
+        # Held while we live; runs in other containers see it. The kernel releases it when we are killed.
         self._lock = os.open(self._root / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
@@ -67,7 +67,7 @@ def _safe(name: str) -> str:
 
 
 def _remove(directory: Path) -> None:
-    # Errors are ignored, so that one bad file does not keep the rest: two runs may sweep at once.
+    # Errors are ignored, so that one failure does not keep the other files: two runs may sweep at once.
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         _make_writable(directory)  # a server, or the kernel's overlay, made a folder without permissions

@@ -56,8 +56,8 @@ class ServerOptions(BaseModel):
 
     isolation: Isolation = Isolation.AUTO
     """shared (stateless) | keyed (state per episode id inside one server) | process (one process per
-    episode) | auto: keyed if the server says it is, shared if every tool is read-only or it is remote,
-    process otherwise."""
+    episode) | auto: keyed if the server says it is, shared if it says that it is stateless or if it is
+    remote, process otherwise."""
     data: Data = Data.PRIVATE
     """private: each episode has its own copy of the folders that the command names | real: episodes work on
     the real files, or on the real service behind the server."""

@@ -13,7 +13,7 @@ from turnwise.sandbox.inside.report import Reason, Report
 from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
 
 _CPU_SHARE = 0.5
-"""A SIGKILL past this share of the CPU limit counts as the limit's. The kernel charges whole ticks, so on a
+"""A SIGKILL past this share of the CPU limit is attributed to it. The kernel charges whole ticks, so on a
 busy machine a process is killed before it has used all of its seconds."""
 
 

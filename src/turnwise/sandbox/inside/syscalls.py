@@ -135,7 +135,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 
 DENIED_ON_HOST: dict[str, tuple[int | None, int | None]] = {
-    # without a pid namespace: no process may outlive the one that is killed, or signal another
+    # there is no pid namespace: no process may outlive the one that is killed, or signal another
     "fork": (57, None),
     "vfork": (58, None),
     "tkill": (200, 130),
