@@ -30,7 +30,7 @@ _MAX_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """Existing folders that a command names. A file counts as its folder: databases write next to their file."""
+    """Existing folders that a command names. A file counts as its folder: databases write next to it."""
 
     data: tuple[Path, ...] = ()
     """The user's data. Servers that name the same folder share one copy of it."""

@@ -69,7 +69,7 @@ class Stock:
         return is_enclosed(spec) and bool(self.enclosure.mounts) and not self.enclosure.leak
 
     def private_folders(self, spec: ServerSpec) -> list[str]:
-        """Return the server's data folders that are private to each set; copies are marked, for their cost."""
+        """Return the server's data folders that are private to each set; marks copies, for their cost."""
         copied = {mount.folder for mount in self.enclosure.mounts if mount.way is Way.COPY}
         if not self.enclosure.mounts:
             return []
@@ -99,7 +99,7 @@ class Stock:
         return made
 
     async def install(self, spec: ServerSpec, start: Callable[[ProcessSet], Awaitable[Session]]) -> None:
-        """Let `npx`, `uvx` and the like fill the real caches once: with private ones each set would install again.
+        """Let `npx`, `uvx` and the like fill the real caches once: else every set would install again.
 
         The command does this whenever it runs. No tool is called in this set.
         """
