@@ -24,17 +24,17 @@ SYNONYMS: tuple[frozenset[str], ...] = tuple(
         "end_date to_date date_to to end",
     )
 )
-"""Names with one meaning. No name is in two groups."""
+"""Groups of synonyms. No name is in two groups."""
 
 _GROUP_OF: Mapping[str, frozenset[str]] = {name: group for group in SYNONYMS for name in group}
 
 _NAMES_ELSEWHERE = frozenset(
     ("patternProperties", "allOf", "anyOf", "oneOf", "not", "if", "dependentSchemas", "$ref", "$dynamicRef")
 )
-"""Keywords of a schema that may accept names which `properties` does not list."""
+"""Schema keywords that may allow names which `properties` does not list."""
 
 ARROW = "->"
-"""Between the given and the used name of a repair."""
+"""Separates the given name from the used name in a recorded repair."""
 
 Fits = Callable[[str, Any], bool]
 """`fits(parameter, value)`: whether the parameter's own schema accepts the value."""
@@ -49,27 +49,27 @@ class ArgumentNames:
         self._known = frozenset(self.known)
         listed = required if isinstance(required, list | tuple) else ()
         self._required = tuple(name for name in listed if isinstance(name, str))
-        # Absent is read as "no others": servers leave it out and ignore or refuse a name they do not know.
+        # Absent counts as false: servers leave it out, and ignore or refuse unknown names.
         takes_any = schema.get("additionalProperties", False) is not False
         takes_more = schema.get("unevaluatedProperties", False) is not False
         self._is_closed = not (takes_any or takes_more or _NAMES_ELSEWHERE & schema.keys())
 
     def unknown(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Given names that the tool certainly does not have."""
+        """Return the given names that the schema certainly does not allow."""
         return [name for name in arguments if name not in self._known] if self._is_closed else []
 
     def missing(self, arguments: Mapping[str, Any]) -> list[str]:
         return [name for name in self._required if name not in arguments]
 
     def nearest(self, name: str) -> str | None:
-        """The parameter that a name was probably meant as: a synonym, else a similar spelling."""
+        """Return the parameter that a name probably means: a synonym, else a similar spelling, else None."""
         similar = difflib.get_close_matches(name[:100], self.known, n=1)
         return self._synonym(name) or next(iter(similar), None)
 
     def repaired(
         self, given: Mapping[str, Any], fits: Fits, *, may_guess: bool = True
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """The arguments under the tool's own names, and the repairs as `given->used`."""
+        """Return the arguments under the tool's own names, and the repairs as `given->used`."""
         renamed: dict[str, str] = {}
         for name in self.unknown(given):
             target = self._synonym(name)
@@ -84,16 +84,16 @@ class ArgumentNames:
         return arguments, tuple(f"{name}{ARROW}{used}" for name, used in renamed.items())
 
     def _synonym(self, name: str) -> str:
-        """The one parameter that has the name's meaning; empty if there are none or several."""
+        """Return the only parameter in the name's synonym group; empty if there are none or several."""
         found = self._known & _GROUP_OF.get(name, frozenset())
         return next(iter(found)) if len(found) == 1 else ""
 
     def _only_one_left(self, arguments: Mapping[str, Any]) -> tuple[str, str]:
-        """The only unknown name and the only missing parameter; empty where either is not the only one."""
+        """Return the only unknown name and the only missing parameter; both empty if either is not unique."""
         unknown, missing = self.unknown(arguments), self.missing(arguments)
         if len(unknown) != 1 or len(missing) != 1 or missing[0] not in self._known:
             return "", ""
         [name], [target] = unknown, missing
-        # A misspelled optional parameter is not the missing one. An arrow would make the record ambiguous.
+        # A name close to another parameter is a misspelling of that one. An arrow makes the record ambiguous.
         is_another = self.nearest(name) not in (None, target)
         return ("", "") if is_another or ARROW in name + target else (name, target)

@@ -10,10 +10,10 @@ from turnwise.mcp.schemas import Schema
 _MESSAGE_CHARS = 300
 
 _NAMES_SHOWN, _NAME_CHARS = 3, 50
-"""Of unknown names in a message: the parameter's name after them must not be cut off."""
+"""Limits on the unknown names in a message, so that the parameter's name after them is not cut off."""
 
 _MAX_DEPTH = 100
-"""Levels of nesting: pydantic stops writing JSON at about 250, Python's own json at about 1,000."""
+"""Levels of nesting: pydantic fails to write JSON past about 250, Python's own json past about 1,000."""
 
 
 class BadArguments(ValueError):
@@ -22,7 +22,7 @@ class BadArguments(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Arguments that fit, and which names were mended on the way."""
+    """Arguments that fit the schema, and the name repairs that were made."""
 
     arguments: dict[str, Any]
     repairs: tuple[str, ...]
@@ -34,8 +34,8 @@ class ArgumentChecker:
     def __init__(
         self, tool: str, schema: Mapping[str, Any], *, is_mending: bool = True, may_guess: bool = True
     ) -> None:
-        """is_mending: repair names that can only mean one parameter, and name the others in the error; if
-        not, the error is the schema's own. may_guess: also repair the only unknown name to the only missing
+        """is_mending: repair names that can only mean one parameter, and suggest names in errors; if False,
+        errors are the schema's own. may_guess: also rename the only unknown argument to the only missing
         parameter."""
         self._tool = tool
         self._names = ArgumentNames(schema)
@@ -84,7 +84,7 @@ class ArgumentChecker:
 
 
 def _unsendable(given: Mapping[str, Any]) -> str | None:
-    """What no server could be sent, whatever its schema: a loop, so that no depth can break it."""
+    """Return why no server can be sent these arguments, or None; a loop, so that no depth overflows it."""
     level: list[Any] = [given]
     for _ in range(_MAX_DEPTH):
         inner: list[Any] = []

@@ -1,9 +1,9 @@
 """Records every tool call to an append-only file, and answers calls from one without the servers.
 
 A call is found again by server, tool, canonical arguments and *state*: a digest of the calls that changed
-something on that server earlier in the episode. A recording therefore also serves another episode that got
-to the same state by the same steps, and never one that did not. Where the same call was made several times in
-the same state (a drifting API), the n-th asking gets the n-th answer; past the last, the last again.
+something on that server earlier in the episode. A recording therefore also serves another episode that
+reached the same state by the same steps, and no other one. If the same call was made several times in the
+same state (an API whose answers drift), the n-th call gets the n-th answer, and further calls get the last.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _KEY_FIELDS = ("episode", "server", "tool", "arguments", "state", "occurrence")
 
 
 class Mode(StrEnum):
-    """What a cassette does with a call."""
+    """How a cassette handles a call."""
 
     RECORD = "record"
     REPLAY = "replay"
@@ -35,7 +35,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CallKey:
-    """Which call this is, as far as its answer can depend on it."""
+    """Identifies a call by everything that its answer can depend on."""
 
     episode: str
     server: str
@@ -43,11 +43,11 @@ class CallKey:
     arguments: str
     state: str
     occurrence: int = 0
-    """How often this very call was made in this state before, in this episode."""
+    """How many times this episode has already made the same call in the same state."""
 
     @property
     def anywhere(self) -> tuple[str, ...]:
-        """The same call in any episode."""
+        """The key without episode and occurrence: the same call in any episode."""
         return self.server, self.tool, self.arguments, self.state
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class CallKey:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One answer: sanitised and redacted text, not yet cut to a token budget."""
+    """A recorded answer: sanitised and redacted text, not yet cut to a token budget."""
 
     content: str
     cause: Cause
@@ -68,7 +68,7 @@ class NotRecorded(LookupError):
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
-    """One spelling for equal arguments: sorted keys, no spaces, and 5.0 is 5."""
+    """Serialise arguments so that equal ones give the same text: sorted keys, no spaces, 5.0 as 5."""
     return json.dumps(_plain(arguments), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 
 class History:
-    """One episode's calls so far: numbers them, and keeps each server's state digest."""
+    """Numbers one episode's calls, and tracks the state digest of each server."""
 
     def __init__(self, episode: str) -> None:
         self._episode = episode
@@ -92,7 +92,7 @@ class History:
         self._num_made: Counter[tuple[str, ...]] = Counter()
 
     def place(self, tool: Tool, arguments: Mapping[str, Any]) -> tuple[CallKey, int]:
-        """The call's key and its index in the episode; a call that may change something moves the state."""
+        """Return the call's key and its index in the episode; a call that may write changes the state."""
         state = self._states.get(tool.server, "")
         key = CallKey(self._episode, tool.server, tool.server_tool, canonical(arguments), state)
         key = replace(key, occurrence=self._num_made[key.anywhere])
@@ -106,7 +106,7 @@ class History:
 
 
 class Cassette:
-    """An open recording. Lines: `{"kind": "tools" | "call", ...}`; a torn line is skipped and reported."""
+    """An open recording. Lines: `{"kind": "tools" | "call", ...}`; torn lines are skipped with a warning."""
 
     def __init__(self, path: Path, mode: Mode) -> None:
         self.path = path
@@ -114,7 +114,7 @@ class Cassette:
         self.num_torn = 0
         self.num_replayed = 0
         self._tools: dict[str, tuple[Tool, ...]] = {}
-        # By occurrence; an episode recorded again replaces what it recorded before.
+        # The inner key is the occurrence: re-recording an episode replaces its earlier answers.
         self._calls: dict[tuple[str, ...], dict[int, Recorded]] = defaultdict(dict)
         self._calls_anywhere: dict[tuple[str, ...], dict[int, Recorded]] = defaultdict(dict)
         if mode is Mode.REPLAY and not path.exists():
@@ -130,7 +130,7 @@ class Cassette:
 
     @property
     def tools(self) -> Mapping[str, tuple[Tool, ...]]:
-        """Each recorded server's tools, so that a replay needs no server at all."""
+        """The tools of each recorded server, so that a replay needs no server at all."""
         return self._tools
 
     def record_tools(self, server: str, tools: Sequence[Tool]) -> None:
@@ -143,10 +143,10 @@ class Cassette:
         self._keep(key, answer)
 
     def find(self, key: CallKey) -> Recorded:
-        """The recorded answer: this episode's own if it has one, else the same call in the same state."""
+        """Return the recorded answer: this episode's own, else any episode's for the same call and state."""
         answers = self._calls.get((key.episode, *key.anywhere)) or self._calls_anywhere.get(key.anywhere, {})
         if self.mode is Mode.REPLAY_OR_CALL:
-            # A fault of that day is no answer: call again instead of failing again.
+            # A recorded infrastructure fault is not an answer: make the call instead of replaying the fault.
             answers = {number: it for number, it in answers.items() if it.cause.fault is not Fault.INFRA}
         if not answers:
             raise NotRecorded(f"{key} (episode {key.episode!r}) is not in {self.path}")
@@ -165,7 +165,7 @@ class Cassette:
         with self.path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.isspace():
-                    continue  # two writers that both ended the same torn line
+                    continue  # two writers have ended the same torn line
                 try:
                     record = json.loads(line)
                 except ValueError:
@@ -182,7 +182,7 @@ class Cassette:
             logger.warning("cassette %s: skipped %d torn line(s)", self.path, self.num_torn)
 
     def _take(self, record: dict[str, Any]) -> None:
-        """Keep one line's record; raises KeyError, TypeError or ValueError if it is not one of ours."""
+        """Store one line's record; raises KeyError, TypeError or ValueError if it is not one of ours."""
         if record["v"] != FORMAT:
             raise ValueError(f"format {record['v']!r}")
         if record["kind"] == "tools":
@@ -203,5 +203,5 @@ def _open_for_append(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     size = os.lseek(file, 0, os.SEEK_END)
     if size and os.pread(file, 1, size - 1) != b"\n":
-        os.write(file, b"\n")  # ends the line a killed writer left torn, so that ours starts on its own
+        os.write(file, b"\n")  # end a killed writer's torn line, so that ours starts on a new one
     return file

@@ -1,13 +1,13 @@
 """The words client and server share about episodes: which meta key names one, how its state is dropped."""
 
 EXTENSION = "io.turnwise/episodes"
-"""Advertised by a server that keeps episodes apart by itself: the pool then shares one process for all."""
+"""Advertised by a server that keeps episodes apart itself: the pool then shares one process for all."""
 
 STATELESS = {"state": "none"}
-"""The extension's settings of a server that keeps nothing between calls: all episodes may share it."""
+"""Extension settings of a server that keeps no state between calls: all episodes may share it."""
 
 CONCURRENCY = "concurrency"
-"""The extension's setting for how many calls the server works on at once; a client then sends no more."""
+"""Extension setting: how many calls the server processes at once. Clients send no more than that."""
 
 EPISODE_KEY = "io.turnwise/episode"
 """`_meta` key of a tool call: the id of the episode that made it."""
@@ -16,7 +16,7 @@ DROP_METHOD = "turnwise/episodes/drop"
 """Request `{episode}`: forget all state of that episode."""
 
 FAULT_KEY = "io.turnwise/fault"
-"""`_meta` key of a result: `infra` when the provider behind the tool failed, not the call."""
+"""`_meta` key of a result: `infra` if the provider behind the tool failed, not the call."""
 
 INSTANCE_KEY = "io.turnwise/instance"
-"""`_meta` key of a result over HTTP: which start of a keyed server gave it."""
+"""`_meta` key of a result over HTTP: an id that a keyed server draws at each start."""

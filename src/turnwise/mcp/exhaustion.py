@@ -1,6 +1,6 @@
 """Tell an error about the server's machine (disk full, no memory left) from an error about the call.
 
-A server on a full disk answers every call with an error, and MCP has no word for whose fault that is. Scored
+A server on a full disk answers every call with an error, and MCP has no field for whose fault that is. Scored
 as the model's mistake, a full disk would teach the model not to use the tool.
 """
 
@@ -22,11 +22,11 @@ _MAX_PLAIN_CHARS = 300
 
 
 def is_exhausted(text: str, arguments: Mapping[str, Any], *, is_error: bool, is_read_only: bool) -> bool:
-    """Whether this answer to a call says that its server ran out of disk, memory or open files.
+    """Return whether an answer says that the server ran out of disk, memory or open files.
 
     Some servers report errors as plain results. Those count only if they are short, begin like an error, and
-    come from a tool that may write: what a tool reads may well be a log of someone else's full disk. A sign
-    that the call's own arguments hold is an echo of the model's words.
+    come from a tool that may write: what a tool reads may be a log of some other full disk. A message that
+    also occurs in the call's own arguments is an echo of the model's words.
     """
     sign = _SIGNS.search(text)
     if sign is None:

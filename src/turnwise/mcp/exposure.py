@@ -15,21 +15,21 @@ _SHOWN_TOOLS = 6
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """One server, as an episode meets it."""
+    """What an episode can change through one server."""
 
     server: str
     writers: tuple[str, ...]
-    """Tools that may write: those that are not marked read-only."""
+    """Tools that may write: those not marked read-only."""
     outside: tuple[str, ...] = ()
-    """What of the user's the writers could change, in words; empty if nothing."""
+    """What the writers could change outside the episode, in words; empty if nothing."""
     private: tuple[str, ...] = ()
     """Folders of which every episode has its own copy."""
     is_allowed: bool = False
-    """Whether the user has said that episodes may change it."""
+    """Whether the user lets episodes change it (`data` is `real`)."""
     is_enclosed: bool = False
     """Whether all folders that the server's process can reach are private or read-only."""
     leak: str = ""
-    """Why the server's process can write to folders that are not private, where it should not."""
+    """Why the server's process can write to folders that are not private; empty if it cannot."""
 
     @property
     def is_refused(self) -> bool:
@@ -60,7 +60,7 @@ def exposure(
     is_enclosed: bool = False,
     leak: str = "",
 ) -> Exposure:
-    """What a server's tools could change. `is_own`: it keeps episodes apart by itself, as our servers do."""
+    """Return what a server's tools could change. `is_own`: it keeps episodes apart itself, as ours do."""
     is_real = spec.options.data is Data.REAL
     outside = () if is_own else tuple(_outside(spec, not_private, is_real=is_real))
     return Exposure(
@@ -75,7 +75,7 @@ def exposure(
 
 
 def refusal(exposed: Exposure) -> str:
-    """Why a run does not start, and the lines of mcp.json that would let it."""
+    """Return why a run does not start, and the lines of mcp.json that would allow it."""
     shown = ", ".join(exposed.writers[:_SHOWN_TOOLS]) + (" …" if len(exposed.writers) > _SHOWN_TOOLS else "")
     deny = json.dumps(list(exposed.writers))
     return (
@@ -106,7 +106,7 @@ def _outside(spec: ServerSpec, not_private: str, *, is_real: bool) -> Iterator[s
 
 
 def _host(text: str) -> str:
-    """The host of a URL or a database address; empty where there is none."""
+    """Return the host of a URL or a database address; empty if there is none."""
     found = re.search(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s]+", text)
     try:
         return urlsplit(found[0]).hostname or "" if found else ""

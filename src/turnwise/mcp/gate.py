@@ -12,14 +12,14 @@ from aiolimiter import AsyncLimiter
 from turnwise.mcp.spec import ServerOptions
 
 _LOOK_SECONDS = 0.05
-"""Between looks at a breaker that is waited for."""
+"""Poll interval of calls and leases that wait."""
 
 _MAX_REST_SECONDS = 3600.0
-"""An hour's quota; a server that asks for more is tried again after it all the same."""
+"""Enough for an hourly quota to reset; a server that asks for a longer rest is still called after it."""
 
 
 class BreakerOpen(Exception):
-    """The server failed too often of late; nothing is sent to it until the breaker lets one call try."""
+    """The server may not be called now: its breaker is open, or its rest is longer than our patience."""
 
 
 class Breaker:
@@ -34,7 +34,7 @@ class Breaker:
         self._num_failures = 0
         self._num_openings_in_a_row = 0
         self.num_openings = 0
-        """In all."""
+        """Since the start; a success does not reset it."""
         self._opened_at: float | None = None
         self._is_trying = False
 
@@ -43,7 +43,7 @@ class Breaker:
         return self._opened_at is not None
 
     def admit(self) -> bool:
-        """Let the caller through, or raise BreakerOpen; True for the one call that tries an open breaker."""
+        """Admit a call or raise BreakerOpen; returns True for the one trial call of an open breaker."""
         if self._opened_at is None:
             return False
         left_seconds = self._left_seconds(self._opened_at)
@@ -64,7 +64,7 @@ class Breaker:
         if self._opened_at is None:
             is_opening = self._num_failures >= self._max_failures
         else:
-            # Past its time only a trial can fail; before, it is a call that was already under way.
+            # After the open period only the trial can fail; an earlier failure is a call already in flight.
             is_opening = self._left_seconds(self._opened_at) <= 0
         if is_opening:
             self._opened_at = self._clock()
@@ -73,24 +73,24 @@ class Breaker:
         self._is_trying = False
 
     def _left_seconds(self, opened_at: float) -> float:
-        # Doubling, to at most 16 times: a server that stays dead costs one trial every few minutes.
+        # Doubles at each reopening, to at most 16-fold: a dead server costs one trial every few minutes.
         wait_seconds = self._open_seconds * float(2 ** min(self._num_openings_in_a_row - 1, 4))
         return opened_at + wait_seconds - self._clock()
 
     @property
     def is_due(self) -> bool:
-        """Whether one call may try an open breaker now."""
+        """Whether the breaker is open and admits its trial call now."""
         return (
             self._opened_at is not None and not self._is_trying and self._left_seconds(self._opened_at) <= 0
         )
 
     def withdrawn(self) -> None:
-        """The trial left the gate; if it was cancelled, nobody will tell how it went."""
+        """Mark the trial as over: a cancelled one reports neither success nor failure."""
         self._is_trying = False
 
 
 class Gate:
-    """One per server, shared by every episode that uses it."""
+    """Limits the calls to one server; shared by every episode that uses it."""
 
     def __init__(self, options: ServerOptions) -> None:
         self.breaker = Breaker(options.breaker_failures, options.breaker_seconds)
@@ -103,18 +103,18 @@ class Gate:
 
     @property
     def rest_seconds(self) -> float:
-        """How long the server still wants no calls."""
+        """Seconds left of the rest that the server asked for."""
         return max(0.0, self._rests_until - time.monotonic())
 
     def rest(self, seconds: float) -> None:
-        """Send nothing for so long: the server asked for it."""
+        """Send no calls for `seconds` (at most an hour), as the server asked."""
         self._rests_until = max(self._rests_until, time.monotonic() + min(seconds, _MAX_REST_SECONDS))
 
     async def patient(self, *, for_breaker: bool = True) -> None:
-        """Before a lease: wait while the server wants no calls, as long as there is patience.
+        """Wait, before a lease, until the server's rest is over; at most `patience_seconds`.
 
-        `for_breaker`: also while its breaker is open, where the lease itself has to start a process. One of
-        those that wait goes ahead when the breaker lets a trial through. Other leases do not wait for a
+        `for_breaker`: also wait while its breaker is open, for a lease that has to start a process. When the
+        breaker is due for a trial, one of the waiting leases goes ahead. Other leases do not wait for the
         breaker, since the episode may never call this server; its calls do, in `entered`.
         """
         started = time.monotonic()
@@ -130,7 +130,10 @@ class Gate:
 
     @contextlib.asynccontextmanager
     async def entered(self) -> AsyncIterator[None]:
-        """Hold a slot for one call; waits for an open breaker. Raises BreakerOpen when patience ends."""
+        """Hold a slot for one call, after an open breaker and a rest.
+
+        Raises BreakerOpen if either takes longer than `patience_seconds`.
+        """
         until = time.monotonic() + self._patience_seconds
         is_made = False
         while not is_made:
@@ -149,7 +152,7 @@ class Gate:
                     self.breaker.withdrawn()
 
     async def _admitted(self, until: float) -> bool:
-        """Wait until the breaker lets this call through; True if it is the one that tries an open breaker."""
+        """Wait until the breaker admits the call; returns True if it is the trial of an open breaker."""
         while True:
             try:
                 return self.breaker.admit()
@@ -159,19 +162,19 @@ class Gate:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _rested(self) -> None:
-        """Wait until the server may be called again; raises BreakerOpen if that is past all patience."""
+        """Wait until the server's rest is over; raises BreakerOpen if it exceeds `patience_seconds`."""
         until = time.monotonic() + self._patience_seconds
         while seconds := self.rest_seconds:
             if time.monotonic() + seconds > until:
                 raise BreakerOpen(
                     f"it asks for a rest of {seconds:.0f} s, patience_seconds is {self._patience_seconds:g}"
                 )
-            # Jitter: calls that wait together must not come back together.
+            # Jitter: calls that wait together must not resume together.
             await asyncio.sleep(seconds * random.uniform(1.0, 1.1))  # noqa: S311
 
 
 def _limiter(rate_per_second: float | None) -> AsyncLimiter | None:
     if rate_per_second is None:
         return None
-    # One at a time, evenly spaced: providers count bursts against short windows.
+    # One call at a time, evenly spaced: providers limit bursts within short windows.
     return AsyncLimiter(1, 1.0 / rate_per_second)

@@ -1,7 +1,7 @@
 """Start a stdio server and read its JSON-RPC lines within bounds; kill its whole process group at the end.
 
 The SDK's own stdio transport joins chunks quadratically, takes lines of any length, logs a traceback per
-line of junk and cannot tell why a server went away; training meets all four, hence this one.
+line of junk and cannot tell why a server went away. Training runs into all four.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ from turnwise.runtime.line_splitter import BoundedLine, LineSplitter
 logger = logging.getLogger(__name__)
 
 INHERITED = ("PATH", "HOME")
-"""All a child gets of our environment: enough to find a program. Secrets come by its `env` block only."""
+"""The only variables that a child inherits: enough to find a program. Secrets come from its `env` block."""
 
 OWN_PROGRAM = "turnwise"
-"""Our own command, which need not be on the PATH."""
+"""Our own command; it need not be on the PATH."""
 
 TOO_LARGE_CODE = -32901
-"""JSON-RPC error code put in place of a reply that was over `max_message_bytes`."""
+"""JSON-RPC error code that replaces a reply larger than `max_message_bytes`."""
 
 UNREADABLE_CODE = -32902
-"""JSON-RPC error code put in place of a reply that was not JSON-RPC."""
+"""JSON-RPC error code that replaces a reply that cannot be read."""
 
 _CHUNK_BYTES = 1 << 16
 _STDERR_LINES = 20
@@ -47,15 +47,15 @@ _EXIT_POLL_SECONDS = 0.5
 _EXIT_GRACE_SECONDS = 1.0
 _TERM_GRACE_SECONDS = 0.5
 _FLOOD_MESSAGES = 16
-"""Junk worth this many largest messages, with no valid one in between, is a flood and ends the server."""
+"""Junk of this many times `max_message_bytes`, with no valid message in between, ends the server."""
 _JUNK_LINE_BYTES = 1_000
-"""A line of junk counts as at least this long: it takes as long (5 µs) as a kilobyte of a longer one."""
+"""A line of junk counts as at least this long: even a short one takes 5 µs, as does 1 kB of a long one."""
 
 _OBJECT = re.compile(rb"\s*\{")
-# The id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
+# Find the id of a reply that cannot be parsed: Python's SDK writes it first, TypeScript's last.
 _ID_FIRST = re.compile(rb'^\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d{1,18})\s*,')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,18})\s*\}\s*$')
-# A request of the server's own also has an id, of the server's own counting: it answers nothing.
+# A request from the server also has an id, but one that the server chose: it is not a reply to us.
 _REQUEST = re.compile(
     rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*[^,]{1,40},\s*)?"method"\s*:'
 )
@@ -66,7 +66,7 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], "_Stdin"]
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run, with every variable filled in."""
+    """A command line with every variable filled in."""
 
     program: str
     args: tuple[str, ...]
@@ -74,7 +74,7 @@ class Command:
     cwd: Path | None
     max_message_bytes: int
     namespace: Namespace | None = None
-    """Where its private folders are; None: it sees the file system as it is."""
+    """The namespace that has its private folders; None: it sees the real file system."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -82,7 +82,7 @@ class Command:
 
     @property
     def path(self) -> str | None:
-        """Where the program is, found as the user's shell would; `turnwise` is the one that runs now."""
+        """The program's path, looked up on the child's PATH; `turnwise` is the one that runs now."""
         own = Path(sys.executable).with_name(OWN_PROGRAM)
         if self.program == OWN_PROGRAM and own.is_file():
             return str(own)
@@ -91,7 +91,7 @@ class Command:
 
 @dataclass(slots=True)
 class Vitals:
-    """What is known of the process behind a connection, also after it is gone."""
+    """The state of a connection and its process, kept after both are gone."""
 
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     reason: str = ""
@@ -100,19 +100,19 @@ class Vitals:
     stderr_tail: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_LINES))
 
     def close(self, reason: str) -> None:
-        """Note the first reason; later ones are its consequences."""
+        """Record the first reason; later ones are its consequences."""
         if not self.closed.is_set():
             self.explain(reason)
 
     def explain(self, reason: str) -> None:
-        """Give a closing the reason that only the connection's owner knows, unless it has one already."""
+        """Close with a reason that only the connection's owner knows, unless one is recorded already."""
         self.reason = self.reason or reason
         self.closed.set()
 
 
 @contextlib.asynccontextmanager
 async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Streams]:
-    """Spawn the server and bridge its pipes; on exit the whole process group is gone."""
+    """Spawn the server and connect its pipes; on exit its whole process group is killed."""
     process = await _spawn(command)
     vitals.pid = process.pid
     inbox, received = anyio.create_memory_object_stream[SessionMessage | Exception](64)
@@ -123,7 +123,7 @@ async def stdio_transport(command: Command, vitals: Vitals) -> AsyncIterator[Str
         try:
             yield received, _Stdin(process, vitals)
         finally:
-            vitals.closed.set()  # what the pipes report from here on is our own doing
+            vitals.closed.set()  # from here on we cause the pipe errors ourselves
             with anyio.CancelScope(shield=True):
                 await _stop(process)
                 vitals.exit_code = process.returncode
@@ -139,7 +139,7 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
     argv = [program, *command.args]
     setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
     if setpriv:
-        # A hung server does not notice that our stdin pipe closed: have the kernel end it if we are killed.
+        # A hung server does not notice that its stdin closed: have the kernel kill it if we are killed.
         argv = [setpriv, "--pdeathsig", "KILL", *argv]
     if command.namespace is not None:
         argv = command.namespace.wrap(argv, command.cwd)
@@ -149,7 +149,7 @@ async def _spawn(command: Command) -> asyncio.subprocess.Process:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=command.environment,
-        cwd=command.cwd if command.namespace is None else None,  # else set inside
+        cwd=command.cwd if command.namespace is None else None,  # else `wrap` sets it
         start_new_session=True,
     )
 
@@ -178,8 +178,8 @@ async def _read_stdout(
 
 
 def _parse(line: BoundedLine) -> wire.JSONRPCMessage | None:
-    """The message, an error reply standing in for one that cannot be read, or None for junk."""
-    if not _OBJECT.match(line.data):  # cheap: in a flood of junk the parser would raise once a line
+    """Return the message, an error reply in place of an unreadable one, or None for junk."""
+    if not _OBJECT.match(line.data):  # cheap: the parser would raise on each line of a flood of junk
         return None
     if not line.is_cut:
         try:
@@ -198,7 +198,7 @@ def _parse(line: BoundedLine) -> wire.JSONRPCMessage | None:
 
 
 class _Stdin:
-    """The SDK's write stream, straight onto the pipe: a queue and a task between cost every call a hop."""
+    """The SDK's write stream, directly on the pipe: a queue and a task in between would slow every call."""
 
     def __init__(self, process: asyncio.subprocess.Process, vitals: Vitals) -> None:
         assert process.stdin is not None
@@ -214,7 +214,7 @@ class _Stdin:
                 async with self._draining:
                     await self._pipe.drain()
         except (ConnectionError, RuntimeError):
-            # RuntimeError: uvloop's and asyncio's word for a pipe that was closed under us.
+            # RuntimeError: uvloop and asyncio raise it for a pipe that is already closed.
             self._vitals.close("closed its stdin")
             raise anyio.BrokenResourceError from None
         if self._pipe.is_closing():
@@ -222,7 +222,7 @@ class _Stdin:
             raise anyio.BrokenResourceError
 
     async def aclose(self) -> None:
-        """The pipe is closed with its process."""
+        """Do nothing: the pipe is closed with its process."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -248,13 +248,13 @@ async def _watch_exit(process: asyncio.subprocess.Process, inbox: Inbox, vitals:
     while process.returncode is None:
         await asyncio.sleep(_EXIT_POLL_SECONDS)
     vitals.exit_code = process.returncode
-    await asyncio.sleep(_EXIT_POLL_SECONDS)  # what it had written may still be on its way through the reader
+    await asyncio.sleep(_EXIT_POLL_SECONDS)  # its last output may still be in the reader
     vitals.close(f"exited with code {process.returncode}")
     inbox.close()
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """Close stdin, as the protocol asks; then SIGTERM, then SIGKILL, to the whole group."""
+    """Close stdin, as the protocol asks; then send SIGTERM and SIGKILL to the whole group."""
     assert process.stdin is not None
     process.stdin.close()
     if not await _has_exited(process, _EXIT_GRACE_SECONDS):
@@ -262,7 +262,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await _has_exited(process, _TERM_GRACE_SECONDS)
     _signal_group(process.pid, signal.SIGKILL)
     await _has_exited(process, _EXIT_GRACE_SECONDS)
-    # The transport stays open, with its descriptors, while a survivor holds a pipe; nothing public closes it.
+    # While a surviving process holds a pipe, the transport stays open; no public method closes it.
     process._transport.close()  # type: ignore[attr-defined]
 
 

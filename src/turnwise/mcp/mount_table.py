@@ -6,7 +6,7 @@ from pathlib import Path
 
 _TABLE = Path("/proc/self/mountinfo")
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"), Path("/run"))
-"""Devices, sockets and settings: no user keeps files here."""
+"""Devices, sockets and kernel settings: users keep no files here."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -16,7 +16,7 @@ class MountPoint:
 
     folder: Path
     options: tuple[str, ...]
-    """Of this mount, such as rw, nosuid, relatime."""
+    """Mount options, such as rw, nosuid, relatime."""
 
     @property
     def is_read_only(self) -> bool:
@@ -24,13 +24,13 @@ class MountPoint:
 
 
 def mount_points() -> list[MountPoint]:
-    """Sorted by path, so that a parent comes before what is mounted below it."""
+    """Return the mount points sorted by path, so that a parent comes before what is mounted below it."""
     found: dict[Path, MountPoint] = {}
     for line in _TABLE.read_text("utf-8", "surrogateescape").splitlines():
         fields = line.split(" ")
         folder = Path(_ESCAPE.sub(lambda match: chr(int(match[1], 8)), fields[4]))
         if not is_kernel_folder(folder):
-            found[folder] = MountPoint(folder, tuple(fields[5].split(",")))  # the last one hides the others
+            found[folder] = MountPoint(folder, tuple(fields[5].split(",")))  # the last mount hides the others
     return [found[folder] for folder in sorted(found)]
 
 

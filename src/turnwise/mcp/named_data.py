@@ -18,24 +18,24 @@ _CODE_VARIABLES = {
     "LD_LIBRARY_PATH",
     "JAVA_HOME",
 }
-"""Variables that say where programs are; what they name is not the user's data."""
+"""Variables that say where programs are: the folders in them are not the user's data."""
 _KERNEL_FOLDERS = (Path("/proc"), Path("/sys"), Path("/dev"))
 _CONTAINER_PROGRAMS = {"docker", "podman", "nerdctl"}
 _VOLUME = re.compile(r"^(?:--volume=|-v=?)?([~/.][^:]*):/|(?:^|[=,])(?:source|src)=([^,]+)")
 """`-v /host:/inside` or `--mount type=bind,source=/host,target=/inside`."""
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*):(?://)?(?=/)")
 _MAX_CHARS = 4096
-"""Longer than any path: a text of this size is not one."""
+"""A longer text is not a path: Linux allows no longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedData:
-    """Existing folders that a command names. A file stands for its folder: databases write beside it."""
+    """Existing folders that a command names. A file counts as its folder: databases write next to it."""
 
     data: tuple[Path, ...] = ()
-    """The user's data. Two servers that name the same folder see the same copy of it."""
+    """The user's data. Servers that name the same folder share one copy of it."""
     code: tuple[Path, ...] = ()
-    """Folders of the scripts that are run; some servers write beside their own code."""
+    """Folders of the scripts that are run; some servers write next to their own code."""
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -43,7 +43,7 @@ class NamedData:
 
 
 def named_data(spec: ServerSpec) -> NamedData:
-    """The folders that this server could change because its command names them."""
+    """Return the folders that the server's command names: the server could change them."""
     if spec.command is None:
         return NamedData()
     home = spec.cwd if spec.cwd is not None and spec.cwd.is_dir() else Path.cwd()
@@ -62,7 +62,7 @@ def named_data(spec: ServerSpec) -> NamedData:
 
 
 def container_folders(spec: ServerSpec) -> tuple[str, ...]:
-    """Folders that the command mounts into a container; empty if it starts none."""
+    """Return the folders that the command mounts into a container; empty if it starts none."""
     if Path(spec.command or "").name not in _CONTAINER_PROGRAMS:
         return ()
     matches = (_VOLUME.search(argument) for argument in spec.args)
@@ -70,7 +70,7 @@ def container_folders(spec: ServerSpec) -> tuple[str, ...]:
 
 
 def outermost(folders: Iterable[Path]) -> tuple[Path, ...]:
-    """The folders that are in no other one of them, sorted."""
+    """Return the folders that are not inside another one, sorted."""
     kept: list[Path] = []
     for folder in sorted(set(folders)):  # a parent sorts before what is in it
         if not _is_within(folder, tuple(kept)):
@@ -88,7 +88,7 @@ def _texts(args: tuple[str, ...], env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _places(text: str, home: Path) -> Iterator[Path]:
-    """Paths in one argument or value: the text itself, after a `--flag=`, in a URL, or in a list."""
+    """Yield the paths in an argument or value: the text itself, after a `--flag=`, in a URL, or in a list."""
     for candidate in _candidates(text):
         path = Path(candidate).expanduser()
         path = path if path.is_absolute() else home / path
@@ -96,7 +96,7 @@ def _places(text: str, home: Path) -> Iterator[Path]:
             if path.exists():
                 yield path
             elif os.sep in candidate and path.parent.is_dir() and path.parent != Path(path.anchor):
-                yield path  # the server would create it there
+                yield path  # not there yet: the server would create it
         except (OSError, ValueError):  # a name too long, or with a NUL
             continue
 
@@ -117,9 +117,9 @@ def _paths_in(text: str) -> Iterator[str]:
             yield f".{os.sep}{rest.lstrip('/')}"
         return
     if re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://", text):
-        return  # a host elsewhere
+        return  # a remote host
     parts = re.split(r"[:,;]", text)
     if len(parts) > 1 and all(part.startswith(("/", "~")) for part in parts):
         yield from parts
-    elif text:  # a plain word counts only where a file or folder of that name is there
+    elif text:  # `_places` drops a plain word unless a file or folder of that name exists
         yield text

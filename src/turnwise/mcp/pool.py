@@ -50,14 +50,14 @@ class Pool:
         max_spawns: int | None = None,
         is_mending: bool = True,
     ) -> None:
-        """is_mending: whether argument names that can only mean one parameter are repaired."""
+        """is_mending: repair argument names that can only mean one parameter."""
         self._specs = {spec.name: spec for spec in specs}
         self._cassette = cassette
         self._is_mending = is_mending
         secrets = spellings_of(secret for spec in specs for secret in spec.secrets)
         self._sanitiser = Sanitiser(tuple(special_tokens), secrets)
         self._readability = Readability(self._sanitiser, max_result_tokens, count_tokens)
-        # Starting a server is CPU work; a few more than there are cores keeps them busy over disk reads.
+        # Starting a server is CPU-bound; two more than there are cores keep them busy during disk reads.
         self._max_spawns = max_spawns or (os.cpu_count() or 1) + 2
         self._stocks: list[Stock] = []
         self._supplies: dict[str, Supply] = {}
@@ -95,14 +95,14 @@ class Pool:
                 *(stock.close() for stock in self._stocks),
                 *(supply.close() for supply in self._supplies.values()),
             )
-            # Not given the caller's exception: it would come back wrapped in a group.
+            # Without the caller's exception: the task group would raise it again, wrapped in a group.
             await self._tasks.__aexit__(None, None, None)
         finally:
             if self._scratch is not None:
                 self._scratch.close()
 
     async def connect(self, servers: Sequence[str] | None = None) -> Mapping[str, ConnectFailed]:
-        """Start servers (all by default) in parallel and list their tools; gives those that failed."""
+        """Start servers (all by default) in parallel and list their tools; return those that failed."""
         names = [name for name in servers or self._supplies if name not in self._listed]
         outcomes = await asyncio.gather(*(self._connect(name) for name in names))
         listed = {
@@ -119,19 +119,19 @@ class Pool:
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """Every tool of every connected server, under the names leases use."""
+        """Every tool of every connected server, under the names that leases use."""
         return tuple(tool for tools in self._listed.values() for tool in tools)
 
     def isolation(self, server: str) -> Isolation:
-        """What a connected server's isolation is; settles what `auto` came to mean."""
+        """Return the isolation of a connected server, with `auto` resolved."""
         return self._supplies[server].isolation
 
     def is_connected(self, server: str) -> bool:
-        """Whether it was started or reached here; not where its calls are replayed."""
+        """Return whether the server was started or reached; False if its calls are replayed."""
         return server in self._listed and server in self._supplies
 
     def exposure(self, server: str) -> Exposure:
-        """What an episode could change through a connected server."""
+        """Return what an episode could change through a connected server."""
         supply = self._supplies[server]
         stock = supply.stock
         return exposure(
@@ -146,12 +146,12 @@ class Pool:
 
     @property
     def breakers(self) -> Mapping[str, Breaker]:
-        """Each server's, to be looked at; none where calls are replayed."""
+        """The breaker of each server, for monitoring; empty if calls are replayed."""
         return {name: supply.gate.breaker for name, supply in self._supplies.items()}
 
     @property
     def max_leases(self) -> int | None:
-        """Episodes that can hold every connected server at once; one more waits. None is without a limit."""
+        """How many episodes can hold every connected server at once; others wait. None: no limit."""
         limits = [
             supply.spec.options.max_processes
             for supply in self._supplies.values()
@@ -168,22 +168,22 @@ class Pool:
         allow: Sequence[str] | None = None,
         deny: Sequence[str] = (),
     ) -> AsyncIterator[LeasedToolbox]:
-        """An episode's own toolbox over these servers; what it leaves behind is gone when the lease ends.
+        """Lease these servers to one episode; the state it leaves behind is removed when the lease ends.
 
-        `allow` and `deny` are shell patterns over tool names, besides those of `mcp.json`. Raises
-        ConnectFailed when a server cannot be had.
+        `allow` and `deny` are shell patterns for tool names, in addition to those of `mcp.json`. Raises
+        ConnectFailed if a server cannot be started or reached.
         """
         await self._require(servers)
         if episode_id in self._leased:
             raise ValueError(f"episode id {episode_id!r} already has a lease: two would share their state")
         self._leased.add(episode_id)
-        # a server may be shared with other workers, which play episodes of the same ids
+        # a server may be shared with other workers, whose episodes have the same ids
         key = f"{episode_id}/{secrets.token_hex(8)}"
         losses: list[ServerLoss] = []
         holdings: dict[str, Holding] = {}
         sets: dict[Stock, ProcessSet] = {}
         try:
-            # One order for all: two leases can never each wait for a process that the other one holds.
+            # All leases take servers in the same order: two can never wait for each other's process.
             supplies = [self._supplies[server] for server in set(servers) & set(self._supplies)]
             for supply in sorted(supplies, key=lambda supply: (supply.stock.name, supply.spec.name)):
                 holdings[supply.spec.name] = await supply.acquire(key, losses, sets)
@@ -201,14 +201,14 @@ class Pool:
             for (
                 stock,
                 process_set,
-            ) in sets.items():  # first: a cancelled episode gets no further
+            ) in sets.items():  # first: if the episode is cancelled, the await below is interrupted
                 stock.recycle(process_set)
             await self._release(holdings.values())
 
     async def _release(self, holdings: Iterable[Holding]) -> None:
         releases = [holding.supply.release(holding) for holding in holdings]
         if releases:
-            # In a task of the pool's own, so that a cancelled episode still cleans up after itself.
+            # In a task of the pool, so that the state of a cancelled episode is still dropped.
             await asyncio.shield(self._tasks.create_task(_all(releases)))
 
     async def _require(self, servers: Sequence[str]) -> None:
@@ -232,7 +232,7 @@ class Pool:
         return tuple(tool for tool in tools if is_offered(tool, options.allow, options.deny))
 
     def _list(self, listed: Mapping[str, Sequence[Tool]]) -> None:
-        """Settle names over all servers, so that a tool's name never depends on the task."""
+        """Name the tools of all servers together, so that a tool's name never depends on the task."""
         self._listed = namespaced(listed)
         self._checkers = {
             tool.name: ArgumentChecker(
@@ -246,7 +246,7 @@ class Pool:
 
 
 def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ...]]:
-    """Plain names where only one server has them, `server__tool` where two clash."""
+    """Return the tools under their plain names, or as `server__tool` if several servers have the name."""
     counts = Counter(tool.server_tool for tools in listed.values() for tool in tools)
     named = {
         server: tuple(
@@ -263,17 +263,17 @@ def namespaced(listed: Mapping[str, Sequence[Tool]]) -> dict[str, tuple[Tool, ..
 
 
 def qualified(tool: Tool) -> str:
-    """The tool's name where several servers have one of that name."""
+    """Return the name that the tool gets if several servers have one of that name."""
     return qualified_name(tool.server, tool.server_tool)
 
 
 def qualified_name(server: str, tool: str) -> str:
-    """`server__tool`, with only the characters that models' APIs allow in a server's name."""
+    """Return `server__tool`; characters of the server that model APIs do not allow become `_`."""
     return f"{re.sub(r'[^A-Za-z0-9_-]', '_', server)}__{tool}"
 
 
 def _tool_of(server: str, tool: wire.Tool, sanitiser: Sanitiser) -> Tool:
-    """The tool as its server gave it, but that its prose cannot pass for structure or carry a secret."""
+    """Convert a server's tool, sanitised: its prose cannot imitate chat structure or leak a secret."""
     hints = tool.annotations
     return Tool(
         name=tool.name,
@@ -287,7 +287,7 @@ def _tool_of(server: str, tool: wire.Tool, sanitiser: Sanitiser) -> Tool:
 
 
 def _clean_schema(schema: Any, sanitiser: Sanitiser, key: str = "") -> Any:
-    """Titles and descriptions cleaned at any depth; from what validates (enums, defaults) secrets removed."""
+    """Sanitise titles and descriptions at any depth; only redact what validates (enums, defaults)."""
     if isinstance(schema, list):
         return [_clean_schema(item, sanitiser) for item in schema]
     if isinstance(schema, dict):
@@ -298,7 +298,7 @@ def _clean_schema(schema: Any, sanitiser: Sanitiser, key: str = "") -> Any:
 
 
 def is_offered(tool: Tool, allow: Sequence[str] | None, deny: Sequence[str] = ()) -> bool:
-    """Whether the shell patterns let a tool through, under any of its names; deny wins."""
+    """Return whether the shell patterns allow a tool, under any of its names; deny wins."""
     names = {tool.name, tool.server_tool, qualified(tool)}
 
     def matches(patterns: Sequence[str]) -> bool:

@@ -1,10 +1,10 @@
 """Private copies of folders at their own paths: a mount namespace that a set of server processes runs in.
 
-A short-lived process makes the namespace and mounts over each folder an overlay whose changes go to a scratch
-directory; where the kernel or the file system allows none, a copy is bound there. All other file systems are
-mounted read-only. We keep the namespace alive by a descriptor, and servers enter it with nsenter. The mounts
-are seen nowhere else and are gone when neither the descriptor nor a process is left, so also when we are
-killed.
+A short-lived process creates the namespace and mounts an overlay over each folder. Its changes go to scratch
+directories. If the kernel or the file system does not support that, a copy is bind-mounted instead. All other
+file systems are mounted read-only. We keep the namespace alive by a descriptor, and servers enter it with
+nsenter. The mounts are visible nowhere else. They are gone when neither the descriptor nor a process is left,
+so also when we are killed.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from turnwise.mcp.named_data import outermost
 from turnwise.mcp.scratch import Scratch, fill
 
 MAX_COPY_BYTES = 256 * 2**20
-"""Largest folder that is copied for every episode where there is no overlay."""
+"""Largest folder that is copied for every episode if it cannot have an overlay."""
 MAX_MEMORY_BYTES = 2**30
-"""Most that the processes of one episode may write to overlays in memory."""
+"""Most bytes that the processes of one episode may write to overlays in memory."""
 _START_SECONDS = 20.0
 
 _SCRIPT = """
@@ -76,42 +76,42 @@ class Way(StrEnum):
     OVERLAY = "overlay"
     """Reads come from the folder itself, changes go to a scratch directory: nothing is copied."""
     MEMORY = "memory"
-    """An overlay whose changes are kept in memory: where scratch directories are inside the folder, or on a
-    file system that cannot take an overlay's changes."""
+    """An overlay whose changes are kept in memory: if the scratch directories are inside the folder, or on a
+    file system that cannot hold an overlay's changes."""
     COPY = "copy"
     FRESH = "fresh"
-    """An episode's own directory, filled from a template, at a path that is the same in every episode."""
+    """The episode's own directory, filled from a template, at the same path in every episode."""
     READ_ONLY = "read_only"
-    """The folder itself, inside a private one, where it cannot be made private."""
+    """The real folder, read-only: it is inside a private one, but cannot be made private."""
     REAL = "real"
-    """The folder itself, inside a private one."""
+    """The real folder, writable, inside a private one."""
     SEALED = "sealed"
-    """A file system outside of all private folders, read-only."""
+    """A file system outside all private folders, remounted read-only."""
 
 
 _COVERING = (Way.OVERLAY, Way.MEMORY, Way.COPY)
-"""Ways after which what was mounted below the folder is out of reach."""
+"""These mounts hide what was mounted below the folder."""
 
 
 class NotPrivate(Exception):
-    """Folders that cannot be made private here, and why."""
+    """Folders cannot be made private on this machine; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder, and how it is made private."""
+    """A folder, and what is mounted there."""
 
     folder: Path
     way: Way
     template: Path | None = None
-    """For FRESH: what the directory begins with."""
+    """For FRESH: the initial content of the directory."""
     options: tuple[str, ...] = ()
-    """For READ_ONLY and SEALED: those of the mount that is there."""
+    """For READ_ONLY and SEALED: `ro`, and the options of the existing mount."""
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosure:
-    """What the processes of one set can change: private folders, and nothing else unless there is a leak."""
+    """What the processes of a set can change: private folders, and nothing else unless there is a leak."""
 
     mounts: tuple[Mount, ...] = ()
     leak: str = ""
@@ -119,7 +119,7 @@ class Enclosure:
 
 
 class Namespace:
-    """An open namespace; `wrap` gives the command line that runs a program inside."""
+    """An open namespace; `wrap` returns the command line that runs a program inside it."""
 
     def __init__(self, maker: int, directory: Path) -> None:
         self.directory = directory
@@ -129,7 +129,7 @@ class Namespace:
         }
 
     def wrap(self, argv: Sequence[str], cwd: Path | None) -> list[str]:
-        """Entering a mount namespace resets the working directory, so that is set again inside."""
+        """Return the command line that runs `argv` inside; `env` sets the directory that nsenter resets."""
         place = f"/proc/{os.getpid()}/fd"
         enter = [_program("nsenter"), f"--mount={place}/{self._descriptors['mnt']}"]
         if "user" in self._descriptors:
@@ -137,13 +137,13 @@ class Namespace:
         return [*enter, "--", _program("env"), "-C", str(cwd or Path.cwd()), *argv]
 
     def close(self) -> None:
-        """Let go of it; doing so again changes nothing."""
+        """Close the descriptors; safe to call again."""
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
 
 
 def _program(name: str) -> str:
-    """Found on our own PATH: a server's environment may name another."""
+    """Return the program's path on our own PATH: a server's environment may find another one."""
     found = shutil.which(name)
     if found is None:
         raise NotPrivate(f"{name} is not installed (util-linux, coreutils)")
@@ -153,13 +153,13 @@ def _program(name: str) -> str:
 async def find_enclosure(
     named: Sequence[Path], around: Sequence[Path], fresh: Sequence[Mount], scratch: Scratch
 ) -> Enclosure:
-    """How folders can be made private on this machine, and everything else read-only; nothing stays mounted.
+    """Find mounts that make folders private on this machine, and the rest read-only; nothing stays mounted.
 
-    Raises NotPrivate if that is impossible for a `named` folder; for those `around` it is only a leak.
+    Raises NotPrivate if a `named` folder cannot be made private; for a folder in `around` it is only a leak.
     """
     _check_possible(named)
     named = outermost(named)
-    # A named folder inside one of these is still a mount of its own: an unprivileged user's overlay cannot
+    # A named folder inside one of these still gets its own mount: an unprivileged user's overlay cannot
     # write below folders of other users.
     around = [
         folder
@@ -174,7 +174,7 @@ async def find_enclosure(
     ):
         private = _with_nested([Mount(folder, way) for folder in (*named, *around)], nested_way)
         enclosed = (*private, *fresh, *_sealed(private))
-        with contextlib.suppress(NotPrivate, OSError):  # the parts are tried below, with their reasons
+        with contextlib.suppress(NotPrivate, OSError):  # each folder is tried alone below, for its reason
             await try_mounts(enclosed, scratch)
             return Enclosure(enclosed)
     mounts = [Mount(folder, await _find_way(folder, scratch)) for folder in named]
@@ -192,16 +192,16 @@ async def _leak(around: Sequence[Path], scratch: Scratch) -> str:
 
 
 def with_real(enclosure: Enclosure, folders: Iterable[Path]) -> tuple[Mount, ...]:
-    """The enclosure's mounts, with these folders as they are where they would be private."""
+    """Return the enclosure's mounts, plus a REAL one for each of `folders` that would be private."""
     private = [mount.folder for mount in enclosure.mounts if mount.way in (Way.OVERLAY, Way.MEMORY)]
     real = [folder for folder in folders if any(folder.is_relative_to(other) for other in private)]
     return (*enclosure.mounts, *(Mount(folder, Way.REAL) for folder in real))
 
 
 def _with_nested(mounts: Sequence[Mount], way: Way) -> tuple[Mount, ...]:
-    """Also the file systems that are mounted below these folders: an overlay would show empty folders.
+    """Add the file systems that are mounted below these folders: an overlay would show empty folders.
 
-    In the order of mounting: a folder before what is in it.
+    The result is in mount order: a folder comes before what is in it.
     """
     found = {mount.folder: mount for mount in mounts}
     for point in mount_points():
@@ -213,7 +213,7 @@ def _with_nested(mounts: Sequence[Mount], way: Way) -> tuple[Mount, ...]:
 
 
 def _sealed(mounts: Sequence[Mount]) -> Iterator[Mount]:
-    """The other file systems that can be written to."""
+    """Yield read-only mounts of all other writable file systems."""
     private = [mount.folder for mount in mounts]
     for point in mount_points():
         is_private = any(point.folder.is_relative_to(folder) for folder in private)
@@ -222,12 +222,12 @@ def _sealed(mounts: Sequence[Mount]) -> Iterator[Mount]:
 
 
 def _kept(options: Sequence[str]) -> Iterator[str]:
-    """An unprivileged user may not take these away from a mount."""
+    """Yield the options that a remount must repeat: an unprivileged user may not remove them."""
     yield from (option for option in options if option not in ("rw", "ro"))
 
 
 async def open_namespace(mounts: Sequence[Mount], scratch: Scratch) -> Namespace:
-    """A namespace in which these folders are private; raises NotPrivate."""
+    """Create a namespace with these mounts; raises NotPrivate."""
     directory = await scratch.fresh("private", None)
     try:
         arguments = await asyncio.to_thread(_prepare, mounts, directory)
@@ -239,7 +239,7 @@ async def open_namespace(mounts: Sequence[Mount], scratch: Scratch) -> Namespace
 
 
 async def try_mounts(mounts: Sequence[Mount], scratch: Scratch) -> None:
-    """Raises NotPrivate if these cannot be mounted here; nothing stays mounted."""
+    """Raise NotPrivate if these cannot be mounted here; nothing stays mounted."""
     trial = await open_namespace(mounts, scratch)
     trial.close()
     await scratch.discard(trial.directory)
@@ -269,7 +269,7 @@ async def _find_way(folder: Path, scratch: Scratch) -> Way:
 
 
 def _prepare(mounts: Sequence[Mount], directory: Path) -> list[str]:
-    """Make the directories that the script mounts, and its arguments: five for every mount."""
+    """Create the directories that the script mounts; return its arguments: `directory`, then five a mount."""
     arguments = [str(directory)]
     for number, mount in enumerate(mounts):
         place = directory / str(number)
@@ -300,7 +300,7 @@ def _prepare(mounts: Sequence[Mount], directory: Path) -> list[str]:
 
 
 def _take_attributes(folder: Path, upper: Path) -> None:
-    """A mounted folder has the mode and the owner of its upper one."""
+    """Copy mode and owner to the upper directory: the mounted folder shows those of the upper one."""
     shutil.copystat(folder, upper)
     with contextlib.suppress(PermissionError):
         status = folder.stat()
@@ -340,7 +340,7 @@ async def _make(arguments: Sequence[str], directory: Path, *, is_hidden: bool) -
         _kill(maker)
         raise
     finally:
-        await maker.communicate(b"\n")  # ends the script, and closes the pipes
+        await maker.communicate(b"\n")  # ends the script and closes the pipes
     raise NotPrivate(words.partition("\n")[0] or f"unshare exited with code {maker.returncode}")
 
 
@@ -350,7 +350,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes below a folder, counted until there are too many to copy."""
+    """Return the bytes below a folder; stops counting above MAX_COPY_BYTES."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

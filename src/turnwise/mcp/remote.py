@@ -1,7 +1,7 @@
 """JSON-RPC streams over streamable HTTP, with every HTTP fault made a typed reply.
 
 The SDK folds every status into one message, and one refused connection ends the session for all calls in
-flight. Answering those requests ourselves keeps the reason, and keeps the fault to the call that met it.
+flight. Answering those requests ourselves keeps the reason, and only the failed call sees the fault.
 """
 
 import json
@@ -30,16 +30,16 @@ EXPIRED_CODE = -32913
 """The server no longer knows our session: connect again."""
 
 TURNED_AWAY_CODE = -32914
-"""HTTP 429: the request was not looked at, and the server wants a rest of as many seconds as the data say."""
+"""HTTP 429: the request was not processed. The error's data are the seconds that the server wants to rest."""
 
 BUSY_CODE = -32915
-"""HTTP 503 with Retry-After: the same, but that the request may have been begun with."""
+"""HTTP 503 with Retry-After: the same, but the server may have started on the request."""
 
 _UNSAID_SECONDS = 1.0
-"""The rest after a 429 that does not say how long."""
+"""The rest after a 429 without Retry-After."""
 
 _PLAIN = {"accept-encoding": "identity"}
-"""Sent with every request: a compressed reply can be a thousand times as large as what was received."""
+"""Sent with every request: a compressed reply can expand a thousandfold."""
 
 _INITIALIZE = re.compile(rb'"method"\s*:\s*"initialize"')
 _OUTAGES = {NOT_SENT_CODE, TURNED_AWAY_CODE, BUSY_CODE}
@@ -52,7 +52,7 @@ _JSON = {"content-type": "application/json"}
 async def http_transport(
     url: str, headers: Mapping[str, str], *, connect_seconds: float, max_message_bytes: int
 ) -> AsyncIterator[TransportStreams]:
-    """Open the streams; calls are timed by their callers, so reading has no limit of its own here."""
+    """Open the streams; there is no read timeout here, because callers time their calls."""
     timeout = httpx2.Timeout(connect_seconds, read=None)
     limits = httpx2.Limits(max_connections=256, max_keepalive_connections=64)
     transport = _TypedFaults(httpx2.AsyncHTTPTransport(limits=limits), max_message_bytes)
@@ -64,7 +64,7 @@ async def http_transport(
 
 
 class _TypedFaults(httpx2.AsyncBaseTransport):
-    """Passes requests on; answers a POST that failed with a JSON-RPC error that says how."""
+    """Forwards requests; a failed POST is answered with a JSON-RPC error that gives the reason."""
 
     def __init__(self, inner: httpx2.AsyncHTTPTransport, max_message_bytes: int) -> None:
         self._inner = inner
@@ -104,7 +104,7 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
         except _Unreadable as error:
             if status == 200:
                 return _fault(request, error.code, str(error))
-            body = b""  # an error's own words; its status is what counts
+            body = b""  # only the error's text is lost; its status counts
         finally:
             await response.aclose()
         if status in (202, 204):
@@ -113,12 +113,12 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
             return _refused(request, response, body)
         if not kind.startswith("application/json"):
             return _fault(request, UNREADABLE_CODE, f"the reply's content type is {kind[:80] or 'missing'}")
-        # As bytes: a header of another encoding than ASCII cannot be written back from text.
+        # As bytes: a header that is not ASCII cannot be written back from text.
         kept = [(name, value) for name, value in response.headers.raw if name.lower() not in _OF_THE_BODY]
         return httpx2.Response(200, headers=kept, content=body, request=request)
 
     async def _body(self, response: httpx2.Response) -> bytes:
-        """The decoded body, of bounded size; also of a server that compresses though it was asked not to."""
+        """Return the decoded body, of bounded size; some servers compress although asked not to."""
         decode, most = _decoder(response.headers.get("content-encoding", "")), self._max_message_bytes
         body = bytearray()
         async for chunk in response.stream:  # type: ignore[union-attr]  # the async transport streams async
@@ -135,7 +135,7 @@ class _TypedFaults(httpx2.AsyncBaseTransport):
 
 
 class _Unreadable(Exception):
-    """A body that is too large or cannot be decoded, with the code of the fault."""
+    """A body that is too large or cannot be decoded; `code` is the JSON-RPC error code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -143,7 +143,7 @@ class _Unreadable(Exception):
 
 
 def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
-    """A function of a chunk and the most bytes that may come of it."""
+    """Return `decode(chunk, max_bytes)`; `max_bytes` limits what decompression produces."""
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return lambda chunk, _: chunk
@@ -153,7 +153,7 @@ def _decoder(encoding: str) -> Callable[[bytes, int], bytes]:
 
 
 async def _uncompressed_stream(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-    """Pass a stream of events on; refuse a compressed one, whose size is known only after decompression."""
+    """Pass an event stream on; refuse a compressed one, whose size is known only after decompression."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding == "identity":
         return response
@@ -168,11 +168,11 @@ def _refused(request: httpx2.Request, response: httpx2.Response, body: bytes) ->
     if "mcp-session-id" in request.headers and (status == 404 or _denies_session(reply)):
         return _fault(request, EXPIRED_CODE, f"HTTP {status}: the server no longer knows this session")
     if reply is not None and status in (400, 404):
-        # Only these are about the request itself; a 401, 429 or 5xx with such a body is still no fault of it.
+        # Only these are about the request itself; a 401, 429 or 5xx is not, even with such a body.
         return _json(request, status, reply)
     message = f"HTTP {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
     if 300 <= status < 400:
-        # Not followed: its headers, and the keys in them, would go to an address that mcp.json does not name.
+        # Not followed: our headers, with keys in them, would go to an address that mcp.json does not name.
         message += f": it redirects to {_place(response)}; put that URL into mcp.json"
     if status == 429:
         return _fault(request, TURNED_AWAY_CODE, message, _UNSAID_SECONDS if asked is None else asked)
@@ -191,7 +191,7 @@ def _is_outage(response: httpx2.Response) -> bool:
 
 
 def _place(response: httpx2.Response) -> str:
-    """Where a redirect leads, without its query, which may hold a key."""
+    """Return the target of a redirect without its query, which may hold a key."""
     try:
         place = urlsplit(response.headers.get("location", ""))
     except ValueError:
@@ -200,7 +200,7 @@ def _place(response: httpx2.Response) -> str:
 
 
 def _fault(request: httpx2.Request, code: int, message: str, data: float | None = None) -> httpx2.Response:
-    # 400 makes the SDK look for a JSON-RPC error in the body; it puts the request's own id on it.
+    # 400 makes the SDK look for a JSON-RPC error in the body; the SDK sets the request's own id.
     error = {"code": code, "message": message, "data": data}
     return _json(request, 400, {"jsonrpc": "2.0", "id": 0, "error": error})
 
@@ -210,7 +210,7 @@ def _json(request: httpx2.Request, status: int, body: Mapping[str, Any]) -> http
 
 
 def _rpc_error(body: bytes) -> dict[str, Any] | None:
-    """The JSON-RPC error in an HTTP error's body, with an id: servers may leave it out, the SDK wants one."""
+    """Return the JSON-RPC error in an HTTP error's body; adds a null id if there is none, for the SDK."""
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):
@@ -225,7 +225,7 @@ def _rpc_error(body: bytes) -> dict[str, Any] | None:
 
 
 def _denies_session(reply: Mapping[str, Any] | None) -> bool:
-    """The much-copied TypeScript examples answer a session they do not know with this error, not with 404."""
+    """Return whether the session is unknown: the much-copied TypeScript examples send this, not a 404."""
     error = reply["error"] if reply else {}
     return error.get("code") == wire.CONNECTION_CLOSED and "session" in str(error.get("message")).lower()
 

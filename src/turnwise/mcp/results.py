@@ -14,17 +14,17 @@ TokenCounter = Callable[[str], int]
 
 DEFAULT_MAX_TOKENS = 2_000
 
-# Every control character but tab and newline, the C1 set, and the marks that reorder or hide text on screen.
+# Control characters except tab and newline, the C1 set, and characters that reorder or hide text on screen.
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     r"\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]"
     r"|[\ud800-\udfff\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Also unseen, but Persian, Hindi and emoji are spelled with them.
+# Also invisible, but Persian, Hindi and emoji are spelled with them.
 _JOINERS = re.compile(r"[\u200c\u200d\ufe00-\ufe0f]")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
-# What chat templates use as structure; a tool's output must never be able to open or close a turn.
+# Tags that chat templates use as structure: a tool's output must never be able to open or close a turn.
 _TEMPLATE_TAGS = re.compile(
     r"<(?=[|｜][^|｜<>\n]{1,64}[|｜]?>"  # Qwen, Llama, GPT-OSS; DeepSeek's wide bars; Gemma 4's <|turn>
     r"|[a-z_]{1,32}\|>"  # ... and its <turn|>
@@ -39,12 +39,13 @@ _SAFE_OPENERS = {"<": "‹", "[": "⁅"}
 
 
 def estimate_tokens(text: str) -> int:
-    """A bound for any tokenizer in use when none is given: 3 bytes of UTF-8 a token, rounded up."""
+    """Bound the number of tokens if no tokenizer is given: 3 bytes of UTF-8 a token, rounded up."""
     return -(-len(text.encode("utf-8", "replace")) // 3)
 
 
 def render(result: wire.CallToolResult) -> str:
-    """Text as it is; structured content only where no text says it; the rest as a marked placeholder."""
+    """Return a result as text: text as it is, structured content only if there is no text, the rest as a
+    placeholder."""
     parts = [_render_block(block) for block in result.content]
     if result.structured_content is not None and not any(_says_something(block) for block in result.content):
         parts.append(json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":")))
@@ -83,28 +84,28 @@ class Sanitiser:
     """Makes tool output safe for the prompt, the log and the terminal."""
 
     special_tokens: tuple[str, ...] = ()
-    """The tokenizer's own, besides the usual tags that are always defused."""
+    """The tokenizer's special tokens; the usual template tags are always defused."""
     secrets: tuple[str, ...] = ()
-    """Values that must never be seen, longest first."""
+    """Values that are redacted, longest first."""
 
     def clean(self, text: str) -> str:
         text = self.redact(text)
         text = _CONTROLS.sub("", _ANSI.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
-        # Hidden characters may have split a secret or a tag; both are looked for again in what is left.
+        # Hidden characters may have split a secret or a tag, so both are searched for again.
         text = self.redact(text)
         seen = _JOINERS.sub("", text)
         if len(seen) < len(text) and self._is_unsafe(seen):
             text = self.redact(seen)
         text = _TEMPLATE_TAGS.sub(lambda match: _SAFE_OPENERS[match.group(0)], text)
         for token in filter(None, self.special_tokens):
-            # Only the first character is matched, so that overlapping tokens are all found.
+            # Only the first character is consumed, so that overlapping tokens are all found.
             opener = re.escape(token[0]) + (f"(?={re.escape(token[1:])})" if len(token) > 1 else "")
             safe = _SAFE_OPENERS.get(token[0], f"{token[0]}\u00b7" if len(token) > 1 else "\u00b7")
             text = re.sub(opener, safe.replace("\\", r"\\"), text) if token in text else text
         return text
 
     def redact(self, text: str) -> str:
-        """The text without secrets, otherwise as it is."""
+        """Return the text with its secrets redacted, otherwise unchanged."""
         for secret in self.secrets:
             text = text.replace(secret, REDACTED)
         return text
@@ -115,15 +116,15 @@ class Sanitiser:
 
 
 def cut(text: str, max_tokens: int, count_tokens: TokenCounter = estimate_tokens) -> str:
-    """The text if it fits, else its beginning and end around a mark that says how much is missing.
+    """Return the text if it fits, else its beginning and end around a mark that says how much is missing.
 
     The end matters: a traceback's last line says what went wrong.
     """
-    # A token is at most a few dozen characters long: never tokenise megabytes to learn they are too many.
+    # A token has at most a few dozen characters: never tokenise megabytes to learn that they are too many.
     if len(text) <= max_tokens * 64 and count_tokens(text) <= max_tokens:
         return text
     if count_tokens(_cut_to(text, 0)) > max_tokens:
-        # A budget below a sentence: what matters is to see that something is missing.
+        # Too small a budget for the full mark: only show that something is missing.
         return next((mark for mark in ("[cut]", "…") if count_tokens(mark) <= max_tokens), "")
     low, high = 0, min(len(text) - 1, max_tokens * 64)
     while low < high:

@@ -2,7 +2,7 @@
 
 A schema comes from a server that may be careless or hostile: it may be no schema at all, refer to itself
 without end, double with every `$ref`, or hold a pattern that takes for ever. What cannot be checked safely is
-not checked: the server judges its own arguments anyway.
+not checked: the server checks its own arguments anyway.
 """
 
 import json
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 MAX_SCHEMA_BYTES = 200_000
 """A larger schema is not checked; it would not fit into a prompt either."""
 _MAX_STEPS = 50_000
-"""Keywords looked at for one value; a usual call takes a few dozen."""
+"""Most keywords evaluated for one value; a usual call takes a few dozen."""
 _MAX_DEPTH = 60
-"""Keywords inside one another; each takes a handful of Python's frames."""
+"""Most nested keywords; each takes a handful of Python stack frames."""
 _LEFT_TO_THE_SERVER = ("pattern", "patternProperties", "propertyNames", "format")
-"""Regular expressions of a server: one can take for ever, and its dialect need not be Python's."""
+"""Not checked here: a server's regular expression can take for ever, and its dialect need not be Python's."""
 
 
 class _Spent(Exception):
@@ -33,7 +33,7 @@ class _Spent(Exception):
 
 
 class Schema:
-    """One schema; compiled when it is first used, since of thousands of tools few are called."""
+    """One schema, compiled when it is first used: of thousands of tools few are called."""
 
     def __init__(self, owner: str, schema: Mapping[str, Any]) -> None:
         self._owner = owner
@@ -42,12 +42,12 @@ class Schema:
         self._depth = 0
 
     def first_error(self, value: Any) -> ValidationError | None:
-        """What is wrong with a value; None if nothing is, or if the schema cannot be checked."""
+        """Return the most relevant error; None if the value is valid or the schema cannot be checked."""
         validator = self._validator
         return None if validator is None else self._checked(lambda: best_match(validator.iter_errors(value)))
 
     def fits(self, name: str, value: Any) -> bool:
-        """Whether a value fits the property of that name; False if the schema cannot be checked."""
+        """Return whether a value fits the property `name`; False if the schema cannot be checked."""
         validator = self._validator
         if validator is None:
             return False
@@ -61,7 +61,7 @@ class Schema:
         except _Spent:
             logger.warning("%s: its schema takes too long to check; the server decides alone", self._owner)
         except BaseException as error:
-            # A schema can make the library raise anything, also a Rust panic that is no Exception.
+            # A schema can make the library raise anything, even a Rust panic, which is not an Exception.
             if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             logger.warning("%s: its schema cannot be checked: %s", self._owner, _reason(error))
@@ -76,13 +76,13 @@ class Schema:
         num_bytes = len(json.dumps(schema, default=str))
         if num_bytes > MAX_SCHEMA_BYTES:
             raise ValueError(f"{num_bytes:,} bytes are too many")
-        # MCP's own default, also for a dialect jsonschema has never heard of.
+        # MCP's default dialect; also used for one that jsonschema does not know.
         kind = validator_for(schema, default=Draft202012Validator)
         try:
             _budgeted(kind, self._step, keep_all=True)(kind.META_SCHEMA).validate(schema)
         except ValidationError as error:
             raise SchemaError(error.message) from None
-        # An empty registry: a schema's $ref is never fetched from anywhere.
+        # An empty registry: no $ref is ever fetched.
         return _budgeted(kind, self._step)(schema, registry=Registry())
 
     def _step(self, num_levels: int, num_steps: int) -> None:
@@ -93,7 +93,7 @@ class Schema:
 
 
 def _budgeted(kind: Any, step: Callable[[int, int], None], *, keep_all: bool = False) -> Any:
-    """The validator class with every keyword counted, and those that may take for ever left out."""
+    """Return the validator class with every keyword counted; unless `keep_all`, some are not checked."""
     keywords = {
         name: _counted(_OWN_KEYWORDS.get(name, function), step)
         for name, function in kind.VALIDATORS.items()
@@ -115,7 +115,7 @@ Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError] | None]
 
 def _counted(function: Keyword, step: Callable[[int, int], None]) -> Keyword:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-        # A long enum or list of properties is walked for every instance; eight entries cost about a step.
+        # A long enum or list of properties is walked for every instance; eight entries cost about one step.
         step(1, 1 + len(value) // 8 if isinstance(value, list | dict) else 1)
         try:
             yield from function(validator, value, instance, schema) or ()
@@ -128,14 +128,14 @@ def _counted(function: Keyword, step: Callable[[int, int], None]) -> Keyword:
 def _unique_items(
     validator: Any, is_asked: Any, instance: Any, schema: Any
 ) -> Iterator[ValidationError] | None:
-    """jsonschema compares every two objects of an array, which takes quadratic time."""
+    """Check uniqueItems by hashing: jsonschema compares every two objects, which takes quadratic time."""
     if not is_asked or not isinstance(instance, list) or len(set(map(_hashable, instance))) == len(instance):
         return None
     return iter([ValidationError(f"{instance!r} has non-unique elements")])
 
 
 def _hashable(value: Any) -> Any:
-    """Equal for values that JSON Schema calls equal: 1 and 1.0 are, 1 and true are not."""
+    """Return a key that is equal for values equal in JSON Schema: 1 and 1.0 are, 1 and true are not."""
     match value:
         case bool():
             return "bool", value
@@ -151,7 +151,7 @@ _OWN_KEYWORDS: Mapping[str, Keyword] = {"uniqueItems": _unique_items}
 
 
 def _unless_patterned(function: Keyword) -> Keyword:
-    """Which properties are additional is known only with the patterns, which are left to the server."""
+    """Skip a schema with patternProperties, which decides what is additional and is not checked here."""
 
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError] | None:
         return None if "patternProperties" in schema else function(validator, value, instance, schema)
@@ -160,7 +160,7 @@ def _unless_patterned(function: Keyword) -> Keyword:
 
 
 def _nothing(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    """A keyword that is not checked here."""
+    """Accept any value: the server checks this keyword."""
 
 
 def _reason(error: BaseException) -> str:

@@ -18,17 +18,17 @@ _LOCK = ".lock"
 
 
 class Scratch:
-    """One directory per run of ours; what a killed run left behind is swept when the next one starts."""
+    """One directory per run; the directories of killed runs are removed when the next run starts."""
 
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self._root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        # Held as long as we live, in whatever container: the kernel lets go of it when we are killed.
+        # Held while we live; runs in other containers see it. The kernel releases it when we are killed.
         self._lock = os.open(self._root / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     async def fresh(self, name: str, template: Path | None) -> Path:
-        """A new directory, with the template's contents (or the template file itself) in it."""
+        """Create a directory that holds the template's contents, or the template file itself."""
         return await asyncio.to_thread(self._fresh, name, template)
 
     def _fresh(self, name: str, template: Path | None) -> Path:
@@ -53,7 +53,7 @@ def fill(directory: Path, template: Path | None) -> None:
 
 
 def episode_path(name: str) -> Path:
-    """Where a server sees its `${EPISODE_DIR}`: one path for all episodes and runs, empty outside of them."""
+    """Return where a server sees `${EPISODE_DIR}`: one path for all episodes and runs, empty outside them."""
     root = Path(tempfile.gettempdir()) / f"turnwise-episodes-{os.getuid()}"
     for folder in (root, root / _safe(name)):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -67,10 +67,10 @@ def _safe(name: str) -> str:
 
 
 def _remove(directory: Path) -> None:
-    # Errors are passed over, so that one file in the way keeps no others: two runs may sweep at once.
+    # Errors are ignored, so that one failure does not keep the other files: two runs may sweep at once.
     shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
-        _make_writable(directory)  # a server, or the kernel for an overlay, made a folder nobody may enter
+        _make_writable(directory)  # a server, or the kernel's overlay, made a folder without permissions
         shutil.rmtree(directory, ignore_errors=True)
     if directory.exists():
         logger.warning("could not remove all of %s", directory)
@@ -87,7 +87,7 @@ def _make_writable(directory: Path) -> None:
 def _sweep(parent: Path) -> None:
     for left in parent.glob(f"{_PREFIX}[0-9]*-*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        # The pid tells of a run that is just being made, the lock of one in another container.
+        # The pid protects a run that is just starting, the lock protects one in another container.
         if pid.isdigit() and not _is_alive(int(pid)) and _is_own_folder(left) and not _is_locked(left):
             _remove(left)
 

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 JsonValue = Any
 Handler = Callable[[Mapping[str, Any], str], Awaitable[JsonValue]]
-"""`handler(arguments, episode_id)`: a string is sent as it is, anything else as compact JSON."""
+"""`handler(arguments, episode_id)`: a string is sent unchanged, anything else as compact JSON."""
 
 
 class ToolError(Exception):
@@ -42,7 +42,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServedTool:
-    """One tool as a client sees it, and what runs when it is called."""
+    """One tool as clients see it, and the handler of its calls."""
 
     name: str
     description: str
@@ -54,22 +54,22 @@ class ServedTool:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A server's tools; `drop(episode_id)` forgets one episode's state, None when there is none to forget."""
+    """A server's tools; `drop(episode_id)` forgets one episode's state, None if the server keeps no state."""
 
     name: str
     tools: Sequence[ServedTool]
     drop: Callable[[str], Awaitable[None]] | None = None
     concurrency: int | None = None
-    """Calls that it works on at once, where more would wait for each other; clients then queue them."""
+    """Calls that it processes at once: clients queue the others. None: clients use their own limit."""
     instructions: str | None = None
-    """What a client is told about the server as a whole when it connects."""
+    """Description of the whole server, sent to clients when they connect."""
 
 
 TOKEN_VARIABLE = "TURNWISE_SERVE_TOKEN"  # noqa: S105 (its name, not its value)
-"""What clients must send, where others than this machine can reach the server."""
+"""Environment variable of the token that clients must send if other machines can reach the server."""
 
 SILENT_SECONDS = 6 * 3600.0
-"""Without a call, after which an episode's state is dropped: far longer than any lasts."""
+"""An episode's state is dropped after this time without a call: far longer than any episode lasts."""
 
 
 class _DropParams(wire.RequestParams):
@@ -77,7 +77,7 @@ class _DropParams(wire.RequestParams):
 
 
 class _Known:
-    """The episodes that a server keeps something of; a worker that dies never says that its own are over."""
+    """The episodes that a server keeps state of: a worker that dies never drops its own."""
 
     def __init__(
         self, drop: Callable[[str], Awaitable[None]] | None, clock: Callable[[], float] = time.monotonic
@@ -87,7 +87,7 @@ class _Known:
         self._heard_at: OrderedDict[str, float] = OrderedDict()
 
     async def heard_of(self, episode: str) -> None:
-        """It has made a call; those of which nothing was heard for long are dropped."""
+        """Record a call of the episode, and drop the episodes without a call for SILENT_SECONDS."""
         if self._drop is None or not episode:
             return
         now = self._clock()
@@ -103,7 +103,10 @@ class _Known:
 
 
 def build(service: Service, *, instance: str = "") -> Server[Any]:
-    """The SDK server for a service; both protocol eras. `instance`, if given, goes with every result."""
+    """Return the SDK server of a service, for both protocol eras.
+
+    `instance`, if given, is sent with every result of a service that keeps state.
+    """
     by_name = {tool.name: tool for tool in service.tools}
     known = _Known(service.drop)
     listing = [_describe(tool) for tool in service.tools]
@@ -130,7 +133,7 @@ def build(service: Service, *, instance: str = "") -> Server[Any]:
         except Unavailable as error:
             return _answer(str(error), {**stamp, FAULT_KEY: "infra"}, is_error=True)
         except Exception as error:
-            # A bug of ours is not the model's doing: flag it as infrastructure and keep the traceback.
+            # A bug of ours is not the model's fault: flag it as infrastructure and keep the traceback.
             logger.exception("%s failed", params.name)
             text = f"{type(error).__name__} in {params.name}"
             return _answer(text, {**stamp, FAULT_KEY: "infra"}, is_error=True)
@@ -169,14 +172,15 @@ async def serve_stdio(service: Service) -> None:
 async def serve_http(service: Service, *, host: str, port: int, token: str = "") -> None:
     """Serve streamable HTTP at /mcp until interrupted; prints the address, since port 0 picks a free one.
 
-    ValueError without a token where others can reach it: clients send it as `Authorization: Bearer TOKEN`.
+    Raises ValueError if other machines can reach it and there is no token. Clients send the token as
+    `Authorization: Bearer TOKEN`.
     """
     import uvicorn
 
     from turnwise.runtime.admission import Admission
 
     admission = Admission(host, token)
-    # without sessions nothing else tells a client that this server was restarted
+    # without sessions only the instance tells a client that this server was restarted
     server = build(service, instance=secrets.token_hex(8))
     app = server.streamable_http_app(host=host, stateless_http=True, json_response=True)
     config = uvicorn.Config(admission.over(app), host=host, port=port, log_level="warning")
@@ -198,7 +202,7 @@ def _describe(tool: ServedTool) -> wire.Tool:
 
 
 def _answer(text: str, meta: dict[str, str], *, is_error: bool = False) -> wire.CallToolResult:
-    # Half characters cannot be sent: the SDK's writer would die of them, and the server with it.
+    # Lone surrogates cannot be encoded: they would crash the SDK's writer, and the server with it.
     text = text.encode("utf-8", "replace").decode()
     return wire.CallToolResult(
         content=[wire.TextContent(type="text", text=text)], is_error=is_error, _meta=meta or None

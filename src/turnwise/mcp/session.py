@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_PAGES = 100
 _MAX_TOOLS = 1_000
-"""No prompt holds more."""
+"""No prompt holds more tools."""
 _CHECK_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 3.0
 _CLIENT_INFO = wire.Implementation(name="turnwise", version=turnwise.__version__)
@@ -59,9 +59,9 @@ _CAUSES = {
 
 
 class CallFailed(Exception):
-    """A call that gave no result; `cause` says how, `was_sent` whether the server may have acted on it.
+    """A call without a result; `cause` is the reason, `was_sent` whether the server may have acted on it.
 
-    `rest_seconds` is how long the server then wants no calls, if it said so.
+    `rest_seconds` is how long the server wants no calls; None if it did not ask for a rest.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CallFailed(Exception):
 
 
 class ConnectFailed(Exception):
-    """A server that could not be started or reached; `loss` has its exit code and last words."""
+    """A server that could not be started or reached; `loss` has its exit code and its last stderr lines."""
 
     def __init__(self, loss: ServerLoss, rest_seconds: float | None = None) -> None:
         super().__init__(describe(loss))
@@ -83,14 +83,14 @@ class ConnectFailed(Exception):
 
 
 def describe(loss: ServerLoss) -> str:
-    """One readable message with the last lines of stderr under it."""
+    """Return a readable message, with the last lines of stderr below it."""
     ended = "" if loss.exit_code is None else f" (exit code {loss.exit_code})"
     tail = "".join(f"\n    {line}" for line in loss.stderr_tail)
     return f"server {loss.server!r} {loss.message}{ended}" + (f"; its stderr ends:{tail}" if tail else "")
 
 
 class Session:
-    """One connection; `run` holds it open in a task of its own, since the SDK's scopes belong to one task."""
+    """One connection; `run` holds it open in its own task: the SDK's cancel scopes belong to one task."""
 
     def __init__(
         self,
@@ -110,10 +110,10 @@ class Session:
         self.is_stateless = False
         """Whether the server promises to keep nothing from one call to the next."""
         self._slots = asyncio.Semaphore(spec.options.max_concurrency)
-        """For the calls that the server works on at once; the others wait here."""
+        """Limits the calls in flight at the server; the others wait here."""
         self.protocol_version = ""
         self._instance: str | None = None
-        """The start of a keyed HTTP server that answered first."""
+        """The id of a keyed HTTP server's start, from its first result."""
         self._vitals = Vitals()
         self._rest_seconds: float | None = None
         self._client: Client | None = None
@@ -137,13 +137,13 @@ class Session:
 
     @property
     def loss(self) -> ServerLoss:
-        """What became of a connection that is gone."""
+        """How a closed connection ended."""
         vitals = self._vitals
         stderr_tail = tuple(self._clean(line) for line in vitals.stderr_tail)
         return ServerLoss(self.spec.name, self._clean(vitals.reason), vitals.exit_code, stderr_tail)
 
     async def run(self) -> None:
-        """Connect, stay until `close` or the server's end, leave nothing behind; raises only if cancelled."""
+        """Connect, stay connected until `close` or the server's end, clean up; raises only if cancelled."""
         self._task = asyncio.current_task()
         try:
             if self._vitals.closed.is_set():
@@ -159,7 +159,7 @@ class Session:
             self._vitals.explain(f"could not be reached: {_reason(error)}")
             self._rest_seconds = _rest_seconds(error)
         except BaseExceptionGroup as group:
-            # A failure inside the SDK's transport tasks arrives as a group; cancellation must stay one.
+            # A failure in the SDK's transport tasks arrives as a group; cancellation must stay cancellation.
             cancelled, failed = group.split(asyncio.CancelledError)
             if failed is not None:
                 first = _first(failed)
@@ -173,7 +173,7 @@ class Session:
             self._ended.set()
             if not self._opened.done():
                 self._opened.set_exception(ConnectFailed(self.loss, self._rest_seconds))
-                self._opened.exception()  # retrieved here: nobody may be waiting any more
+                self._opened.exception()  # mark as retrieved: perhaps nobody waits for it
 
     async def opened(self) -> None:
         """Wait until connected; raises ConnectFailed."""
@@ -187,15 +187,15 @@ class Session:
         await self._ended.wait()
 
     def abandon(self, reason: str) -> None:
-        """End the connection without waiting: a hung or broken server is of no use to the next call."""
+        """End the connection without waiting, so that the next call gets another one."""
         self._vitals.close(reason)
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], *, episode: str
     ) -> tuple[wire.CallToolResult, Cause]:
-        """One call; raises CallFailed for everything that is not the tool's own answer.
+        """Make one call; raises CallFailed for everything that is not the tool's own answer.
 
-        The time-out is about the server: while a call waits for others of ours, its clock does not run.
+        The time-out measures the server: it does not run while the call waits for a free slot.
         """
         async with self._slots:
             return await self._call_now(tool, arguments, episode)
@@ -225,7 +225,7 @@ class Session:
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
 
     async def drop(self, episode: str) -> None:
-        """Have a keyed server forget an episode; a server that cannot has lost its state anyway."""
+        """Have a keyed server forget an episode; a closed one has lost its state anyway."""
         if self._client is None or not self.is_open:
             return
         params = {"episode": episode}
@@ -238,7 +238,7 @@ class Session:
             logger.warning("server %s did not drop episode %s: %s", self.spec.name, episode, reason)
 
     def _meta(self, episode: str) -> wire.RequestParamsMeta | None:
-        # The meta map is open: any key of ours travels beside the protocol's own.
+        # The meta map is open: it may hold our keys as well as the protocol's.
         return cast(wire.RequestParamsMeta, {EPISODE_KEY: episode}) if self.is_keyed else None
 
     def _transport(self) -> Transport:
@@ -253,7 +253,7 @@ class Session:
         return stdio_transport(command_of(spec, self.directory, self._namespace), self._vitals)
 
     async def _introduce(self, client: Client) -> None:
-        """Learn what the server is and has."""
+        """Read the server's tools, protocol version, isolation promise and concurrency."""
         tools: list[wire.Tool] = []
         cursor: str | None = None
         for _ in range(_MAX_PAGES):
@@ -272,7 +272,7 @@ class Session:
             for tool in self.tools
             if tool.output_schema is not None
         }
-        # The SDK would check output without a limit of time; ours has one.
+        # The SDK's check of the output has no time limit; ours has a budget.
         client.session.validate_tool_result = _accept  # type: ignore[method-assign]
         self.protocol_version = client.protocol_version
         promise = (client.server_capabilities.extensions or {}).get(EXTENSION)
@@ -281,14 +281,14 @@ class Session:
         self._slots = asyncio.Semaphore(_concurrency(promise or {}, self.spec.options.max_concurrency))
 
     def _check_instance(self, instance: str | None) -> None:
-        """A keyed HTTP server that was restarted lost every episode's state; nothing else shows it."""
+        """Raise CallFailed if a keyed HTTP server was restarted, because it lost every episode's state."""
         self._instance = self._instance or instance
         if instance != self._instance:
             self.abandon("was restarted: what episodes kept there is gone")
             raise CallFailed(Cause.CLOSED, describe(self.loss))
 
     def _check_output(self, tool: str, result: wire.CallToolResult) -> None:
-        """Structured content that breaks the tool's own output schema is a bad reply."""
+        """Raise CallFailed if structured content is missing or breaks the tool's own output schema."""
         schema = self._output_schemas.get(tool)
         if schema is None or result.is_error:
             return
@@ -300,7 +300,7 @@ class Session:
             raise CallFailed(Cause.BAD_REPLY, message)
 
     def _can_call(self, tool: wire.Tool) -> bool:
-        """False for a tool that runs only as a task: its server refuses plain calls, all we make."""
+        """Return False for a tool that runs only as a task: its server refuses plain calls like ours."""
         if tool.execution is None or tool.execution.task_support != "required":
             return True
         name = self._clean(tool.name)
@@ -317,21 +317,21 @@ class Session:
             tasks.cancel_scope.cancel()
 
     async def _check_when_suspected(self, client: Client) -> None:
-        """After a time-out: a tool may be slow on a healthy server, but a hung server must be replaced."""
+        """Check the server after a time-out: a tool may just be slow, but a hung server must be replaced."""
         while True:
             await self._suspected.wait()
             try:
                 async with asyncio.timeout(_CHECK_SECONDS):
                     await client.list_tools()
             except (TimeoutError, MCPError, ValidationError) as error:
-                if _rest_seconds(error) is None:  # else it is there, and busy
+                if _rest_seconds(error) is None:  # else it is alive but busy
                     self.abandon(f"hung: no answer to tools/list after a time-out ({_reason(error)})")
             self._suspected.clear()
 
     async def _call_failed(self, error: MCPError) -> CallFailed:
         if self._vitals.closed.is_set():
             with contextlib.suppress(TimeoutError):
-                # Its exit code and last words are known once its process is cleared away.
+                # Its exit code and last stderr lines are known once its process has ended.
                 await asyncio.wait_for(self._ended.wait(), _LAST_WORDS_SECONDS)
             return CallFailed(Cause.CLOSED, describe(self.loss))
         if error.code == EXPIRED_CODE:
@@ -347,12 +347,12 @@ class Session:
             return CallFailed(Cause.CLOSED, error.message)
         if error.code == wire.METHOD_NOT_FOUND:
             return CallFailed(Cause.UNKNOWN_TOOL, error.message)
-        # The server is there and answered: its error is about this call.
+        # The server answered, so its error is about this call.
         return CallFailed(Cause.TOOL_ERROR, error.message)
 
 
 def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | None = None) -> Command:
-    """The command with `${EPISODE_DIR}` filled in; a process of its own also works in that directory."""
+    """Return the command with `${EPISODE_DIR}` filled in; without a `cwd` it runs in that directory."""
     assert spec.command is not None
 
     def fill(text: str) -> str:
@@ -369,13 +369,13 @@ def command_of(spec: ServerSpec, directory: Path | None, namespace: Namespace | 
 
 
 def _concurrency(promise: Mapping[str, Any], most: int) -> int:
-    """Calls to have in flight: what the server says that it works on at once, within our own limit."""
+    """Return how many calls may be in flight: the number that the server advertises, at most `most`."""
     said = promise.get(CONCURRENCY)
     return min(said, most) if isinstance(said, int) and said >= 1 else most
 
 
 async def _accept(name: str, result: wire.CallToolResult) -> None:
-    """In place of the SDK's own check of a result."""
+    """Replaces the SDK's own check of a result."""
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -22,12 +22,12 @@ EPISODE_DIR = "EPISODE_DIR"
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _INPUT = re.compile(r"\$\{input:([^}]*)\}")
-# A string that never ends is taken to the end of the text: else every quote in it is tried as a beginning.
+# An unterminated string extends to the end of the text: otherwise every quote in it is tried as a start.
 _STRING = r'("(?:\\.|[^"\\])*+(?:"|\Z))'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _KEY = re.compile(r'"([^"\\]*)"\s{0,20}:')
-"""A key of an object. One with an escape is not found: its server is then named without a line."""
+"""A key of an object. A key with an escape is not found: messages then name its server without a line."""
 _IGNORED_KEYS = {"type", "transport", "disabled", "description", "autoApprove", "alwaysAllow", "timeout"}
 
 
@@ -41,12 +41,12 @@ class Isolation(StrEnum):
 
 
 class Data(StrEnum):
-    """What an episode's changes to files and services happen to."""
+    """What an episode changes: private copies, or the real files and services."""
 
     PRIVATE = "private"
-    """Existing folders that the command names: a private copy, at the same path."""
+    """A private copy of the existing folders that the command names, at the same path."""
     REAL = "real"
-    """The real thing: the user has said that episodes may change it."""
+    """The real files and services: the user allows episodes to change them."""
 
 
 class ServerOptions(BaseModel):
@@ -56,8 +56,8 @@ class ServerOptions(BaseModel):
 
     isolation: Isolation = Isolation.AUTO
     """shared (stateless) | keyed (state per episode id inside one server) | process (one process per
-    episode) | auto: keyed if the server says it is, shared if every tool is read-only or it is remote,
-    process otherwise."""
+    episode) | auto: keyed if the server says it is, shared if it says that it is stateless or if it is
+    remote, process otherwise."""
     data: Data = Data.PRIVATE
     """private: each episode has its own copy of the folders that the command names | real: episodes work on
     the real files, or on the real service behind the server."""
@@ -66,41 +66,41 @@ class ServerOptions(BaseModel):
     num_warm: int = Field(default=2, ge=0)
     """Processes kept ready ahead of demand; process isolation only. 2 hides a spawn of about 1 s."""
     max_processes: int = Field(default=64, ge=1)
-    """Most processes alive at once; a lease past that waits. Process isolation only."""
+    """Most processes alive at once; further leases wait. Process isolation only."""
     allow: tuple[str, ...] | None = None
-    """Only these tools (shell patterns); every tool when absent."""
+    """Only these tools (shell patterns); every tool if absent."""
     deny: tuple[str, ...] = ()
     """Never these tools (shell patterns); wins over allow."""
     timeout_seconds: float = Field(default=30.0, gt=0)
-    """One call, from sent to answered; the call is then cancelled and counts as an infrastructure fault."""
+    """Time limit of one call; past it the call is cancelled and counts as an infrastructure fault."""
     connect_seconds: float = Field(default=60.0, gt=0)
-    """From spawn to listed tools. npx may have to unpack a package first, so it is long."""
+    """Time limit from spawn to listed tools; long, because npx may have to unpack a package first."""
     max_concurrency: int = Field(default=64, ge=1)
-    """Calls in flight at this server, over all episodes; of a remote one also over all workers of a run."""
+    """Most calls in flight at this server, over all episodes; if it is remote, over all workers of a run."""
     rate_per_second: float | None = Field(default=None, gt=0)
-    """Calls started per second, over all episodes and workers of a run; no limit when absent."""
+    """Most calls started per second, over all episodes and workers of a run; no limit if absent."""
     num_retries: int = Field(default=2, ge=0)
-    """Further tries of a call that is safe to repeat."""
+    """Most retries of a call that is safe to repeat."""
     breaker_failures: int = Field(default=5, ge=1)
     """Infrastructure faults in a row that open the breaker."""
     breaker_seconds: float = Field(default=10.0, gt=0)
-    """How long an open breaker refuses before it lets one call try."""
+    """How long an open breaker refuses calls before it admits one trial."""
     patience_seconds: float = Field(default=60.0, ge=0)
     """How long a call waits while the breaker is open or the server asks for a rest (HTTP 429, Retry-After),
-    before its episode is lost; so does a lease that has to start a process. A minute outlasts a restart, and
-    most trouble of a network."""
+    before its episode is lost. A lease that has to start a process waits as long. A minute outlasts a restart
+    and most network failures."""
     secret: tuple[str, ...] = ()
-    """Variables, headers or flags whose value is a secret though neither its name nor its look says so."""
+    """Variables, headers or flags whose value is a secret, although neither name nor value looks like one."""
     public: tuple[str, ...] = ()
-    """Variables, headers or flags whose value may be seen, whatever its name or look says."""
+    """Variables, headers or flags whose value may be shown, although name or value looks like a secret."""
     fault_rate: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Share of calls that are made to fail as infrastructure does, to rehearse a run under faults."""
+    """Share of calls that fail on purpose with an infrastructure fault, to rehearse a run under faults."""
     max_message_bytes: int = Field(default=8_000_000, ge=1_000)
-    """Largest reply taken; a larger one becomes an error the model reads. 8 MB parses in about 50 ms."""
+    """Largest reply accepted; a larger one becomes an error for the model. 8 MB parse in about 50 ms."""
 
 
 class ServerSpec(BaseModel):
-    """One server: how it is reached, and how training uses it. Variables are expanded already."""
+    """One server: how to reach it, and how training uses it. Variables are already expanded."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -109,7 +109,7 @@ class ServerSpec(BaseModel):
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = Field(default_factory=dict, repr=False)  # secrets: no log may print them
     cwd: Path | None = None
-    url: str | None = Field(default=None, repr=False)  # hosted servers take keys in its query
+    url: str | None = Field(default=None, repr=False)  # hosted servers take keys in the query
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
     options: ServerOptions = ServerOptions()
 
@@ -118,7 +118,7 @@ class ServerSpec(BaseModel):
         if (self.command is None) == (self.url is None):
             raise ValueError("give either `command` (stdio) or `url` (streamable HTTP), not both or neither")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
-            # Without the value: a variable put in the wrong place would print its secret.
+            # The value is not printed: with a variable in the wrong place it would be a secret.
             raise ValueError("url must start with http:// or https://")
         if self.url is not None and self.options.isolation is Isolation.PROCESS:
             raise ValueError("isolation 'process' needs a `command`: a remote server cannot be spawned")
@@ -129,9 +129,10 @@ class ServerSpec(BaseModel):
         return self.url is not None
 
     def shared_by(self, num_workers: int) -> "ServerSpec":
-        """What one of so many workers may ask of it: together they stay within its limits.
+        """Return the spec for one of `num_workers` workers: together they stay within the server's limits.
 
-        A server with a command is each worker's own; only what is behind it, and has a rate, is everyone's.
+        A server with a command runs once per worker, so only its rate is divided: all of its processes call
+        the same service.
         """
         options, share = self.options, dict[str, float]()
         if self.is_remote:
@@ -147,7 +148,7 @@ class ServerSpec(BaseModel):
 
     @property
     def secrets(self) -> set[str]:
-        """Values of its env, headers, URL and arguments that must not be seen."""
+        """Values in its env, headers, URL and arguments that must not be shown."""
         given = {"url": self.url or "", **self.headers, **self.env}
         for number, (argument, following) in enumerate(itertools.pairwise((*self.args, ""))):
             name, is_assigned, value = argument.partition("=")
@@ -161,20 +162,20 @@ class ServerSpec(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ServerFile:
-    """The servers of an `mcp.json`, and why the other entries cannot be used."""
+    """The usable servers of an `mcp.json`, and why the other entries cannot be used."""
 
     specs: tuple[ServerSpec, ...]
     mistakes: Mapping[str, str]
-    """By server: the file, its line and the reason."""
+    """For each unusable server: the file, its line and the reason."""
 
 
 def load(path: Path, variables: Mapping[str, str] | None = None) -> tuple[ServerSpec, ...]:
-    """The servers of the file. A bad entry costs a warning; ValueError if the file has no good one."""
+    """Return the servers of the file. A bad entry is skipped with a warning; ValueError if all are bad."""
     return read_file(path, variables).specs
 
 
 def read_file(path: Path, variables: Mapping[str, str] | None = None) -> ServerFile:
-    """Read the file; ValueError, with the file and the reason, if it has no server that can be used."""
+    """Read the file; ValueError, with the file and the reason, if it is unreadable or all entries are bad."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -192,7 +193,7 @@ def read_file(path: Path, variables: Mapping[str, str] | None = None) -> ServerF
 
 
 def _places(path: Path, text: str, servers: Iterable[str]) -> dict[str, str]:
-    """The file and line of each server's entry; the file alone if its name is a key more than once."""
+    """Return the file and line of each server's entry; only the file if its key is not on just one line."""
     lines: dict[str, list[int]] = {name: [] for name in servers}
     for number, line in enumerate(text.splitlines(), 1):
         for name in {key for key in _KEY.findall(line) if key in lines}:
@@ -201,7 +202,7 @@ def _places(path: Path, text: str, servers: Iterable[str]) -> dict[str, str]:
 
 
 def blocks_of(content: bytes, where: str) -> dict[str, Any]:
-    """The servers of a file by name, as written: nothing is expanded or checked yet."""
+    """Return the servers of a file by name, as written: nothing is expanded or checked yet."""
     try:
         parsed = _parse_jsonc(content.decode("utf-8-sig"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -215,10 +216,10 @@ def blocks_of(content: bytes, where: str) -> dict[str, Any]:
 def parse(
     servers: Mapping[str, Any], variables: Mapping[str, str], *, directory: Path, where: str = "mcpServers"
 ) -> tuple[ServerSpec, ...]:
-    """Expand variables and check each block; relative `template` and `cwd` are seen from `directory`.
+    """Expand variables and check each block; relative `template` and `cwd` start at `directory`.
 
-    A block with a mistake is left out with a warning, so that it costs only the tasks that need its server;
-    ValueError if no server is left.
+    A bad block is skipped with a warning, so that it affects only the tasks that need its server. Raises
+    ValueError if all blocks are bad.
     """
     return _parse_all(servers, variables, directory, dict.fromkeys(servers, where)).specs
 
@@ -250,7 +251,7 @@ def _parse_all(
 
 
 def _parse_jsonc(text: str) -> Any:
-    """JSON as editors write it: with comments and trailing commas."""
+    """Parse JSON as editors write it: with comments and trailing commas."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -281,14 +282,14 @@ def _parse_server(
 
 
 def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
-    """`${VAR}` and `${VAR:-default}` everywhere in a block; an unset variable is an error that names it."""
+    """Expand `${VAR}` and `${VAR:-default}` everywhere in a block; ValueError names an unset variable."""
     if isinstance(value, dict):
         return {key: _expand(item, variables, f"{field}.{key}".lstrip(".")) for key, item in value.items()}
     if isinstance(value, list):
         return [_expand(item, variables, f"{field}[{index}]") for index, item in enumerate(value)]
     if not isinstance(value, str):
         return value
-    # Past the last brace no variable ends. Left out, every opening is closed, and no search is in vain.
+    # Search only up to the last brace: after it, every unclosed `${` would be scanned to the end in vain.
     end = value.rfind("}") + 1
     if asked := _INPUT.search(value, 0, end):
         raise ValueError(
@@ -309,7 +310,7 @@ def _expand(value: Any, variables: Mapping[str, str], field: str = "") -> Any:
 
 
 def _readable(error: ValueError, block: Mapping[str, Any]) -> str:
-    """Field and reason; the value only from the `turnwise` block, where no secret has a place."""
+    """Return field and reason; the value only from the `turnwise` block, which has no secrets."""
     if not isinstance(error, ValidationError):
         return str(error)
     issues = []
@@ -325,5 +326,5 @@ def _readable(error: ValueError, block: Mapping[str, Any]) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, not what it holds: it may hold a secret."""
+    """Return the name of a value's type: the value itself may be a secret."""
     return "null" if value is None else type(value).__name__

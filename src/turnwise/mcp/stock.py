@@ -29,14 +29,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class ProcessSet:
-    """What one episode has to itself: a process of each server, all seeing the same private folders."""
+    """One episode's own processes: one of each server, all with the same private folders."""
 
     namespace: Namespace | None = None
     sessions: dict[str, Session] = field(default_factory=dict)
 
 
 class Stock:
-    """Sets of processes for the servers of one group: those that name the same data, or one server alone."""
+    """Process sets for one group of servers: those that name the same data, or one server alone."""
 
     def __init__(
         self, name: str, specs: Sequence[ServerSpec], *, tasks: asyncio.TaskGroup, scratch: Scratch
@@ -61,15 +61,15 @@ class Stock:
 
     @property
     def enclosure(self) -> Enclosure:
-        """What the processes of a set can change; empty before the first set was made."""
+        """What the processes of a set can change; empty before the first set is made."""
         return self._enclosure or Enclosure()
 
     def encloses(self, spec: ServerSpec) -> bool:
-        """Whether all folders that the server can reach are private or read-only."""
+        """Return whether all folders that the server can reach are private or read-only."""
         return is_enclosed(spec) and bool(self.enclosure.mounts) and not self.enclosure.leak
 
     def private_folders(self, spec: ServerSpec) -> list[str]:
-        """The server's data folders that are private to every set; a copy is said to be one, for its cost."""
+        """Return the server's data folders that are private to each set; marks copies, for their cost."""
         copied = {mount.folder for mount in self.enclosure.mounts if mount.way is Way.COPY}
         if not self.enclosure.mounts:
             return []
@@ -79,14 +79,14 @@ class Stock:
         ]
 
     def add(self, member: "StockedServer", first: ProcessSet) -> None:
-        """From now on sets have a process of this server; the one that listed its tools is in `first`."""
+        """Put a process of this server into every new set; `first` has the one that listed its tools."""
         self._members[member.name] = member
         self._num_alive += 1
         self._ready.put_nowait(first)
         self._top_up()
 
     async def new_set(self, real: Sequence[Path] = ()) -> ProcessSet:
-        """Private folders, but for those that are to be `real`, and no process yet. Raises ConnectFailed."""
+        """Create a set without processes; its folders are private, except `real`. Raises ConnectFailed."""
         mounts = with_real(await self._found_enclosure(), real)
         made = ProcessSet()
         if mounts:
@@ -99,13 +99,13 @@ class Stock:
         return made
 
     async def install(self, spec: ServerSpec, start: Callable[[ProcessSet], Awaitable[Session]]) -> None:
-        """Let `npx`, `uvx` and the like fill their caches once: in private ones they would do so every time.
+        """Let `npx`, `uvx` and the like fill the real caches once: else every set would install again.
 
-        This is what the command does whenever it is run. No tool is called in this set.
+        The command does this whenever it runs. No tool is called in this set.
         """
         enclosure = await self._found_enclosure()
         if with_real(enclosure, caches(spec)) == enclosure.mounts:
-            return  # the caches are real anyway
+            return  # the caches are not private
         made = await self.new_set(real=caches(spec))
         try:
             await start(made)
@@ -113,7 +113,7 @@ class Stock:
             await self.discard(made)
 
     async def take(self) -> ProcessSet:
-        """The next fresh set; waits for one to be spawned, or to be given back when all are out."""
+        """Return the next fresh set; waits until one is spawned, or given back if all are in use."""
         self._num_waiting += 1
         try:
             while True:
@@ -129,12 +129,12 @@ class Stock:
             self._top_up()
 
     def recycle(self, used: ProcessSet) -> None:
-        """Close a set in the background and let another be spawned."""
+        """Close a set in the background; then another may be spawned."""
         if not self._is_closing:
             self._tasks.create_task(self._retire(used), name=f"mcp retire {self.name}")
 
     async def discard(self, used: ProcessSet) -> None:
-        """End a set's processes, then its private folders."""
+        """End a set's processes, then remove its private folders."""
         await asyncio.gather(*(session.close() for session in used.sessions.values()))
         self._sets.discard(used)
         if used.namespace is not None:
@@ -171,7 +171,7 @@ class Stock:
             return Enclosure(leak=str(error) if enclosed else "")
 
     def _top_up(self) -> None:
-        """Start as many spawns as waiting episodes and the warm stock ask for, up to the limit."""
+        """Start as many spawns as waiting episodes and the warm stock need, up to `max_processes`."""
         if self._is_closing:
             return
         wanted = self._num_waiting + self._num_warm - self._ready.qsize() - self._num_spawning
@@ -198,7 +198,10 @@ class Stock:
             self._num_spawning -= 1
 
     async def _start_all(self, made: ProcessSet) -> None:
-        """Start every member's process; fails only if none starts: an episode may not need the others."""
+        """Start every member's process; a failure is only logged: an episode may not need that server.
+
+        Raises ConnectFailed if none starts or the pool is closing.
+        """
         members = tuple(self._members.values())
         outcomes = await asyncio.gather(*(_started(member, made) for member in members))
         failures = [outcome for outcome in outcomes if isinstance(outcome, ConnectFailed)]
@@ -216,7 +219,7 @@ class Stock:
 
 @dataclass(frozen=True, slots=True)
 class StockedServer:
-    """A server of a stock: how its process is started in a set, and whether that is failing now."""
+    """A server of a stock: how to start its process in a set, and whether that fails at present."""
 
     name: str
     start: Callable[[ProcessSet], Awaitable[Session]]
@@ -231,7 +234,7 @@ async def _started(member: StockedServer, made: ProcessSet) -> Session | Connect
 
 
 def grouped(specs: Sequence[ServerSpec]) -> list[list[ServerSpec]]:
-    """Servers whose data folders overlap, together; each other server alone."""
+    """Group the servers whose data folders overlap; every other server is a group of its own."""
     groups: list[tuple[list[ServerSpec], list[Path]]] = []
     for spec in specs:
         folders = list(named_data(spec).data) if spec.options.data is Data.PRIVATE else []
@@ -247,6 +250,6 @@ def _overlap(left: Sequence[Path], right: Sequence[Path]) -> bool:
 
 
 def uses_scratch(spec: ServerSpec) -> bool:
-    """Whether the server has a directory of its own in every episode."""
+    """Return whether the server has a directory of its own in every episode."""
     texts = (spec.command or "", *spec.args, *spec.env.values(), str(spec.cwd or ""))
     return spec.options.template is not None or any(f"${{{EPISODE_DIR}}}" in text for text in texts)

@@ -26,16 +26,16 @@ class Holding:
     episode: str
     session: Session
     losses: list[ServerLoss]
-    """The lease's own list: every death noticed through this hold is told there."""
+    """The lease's own list: a lost connection is appended once."""
     was_used: bool = False
     is_lost: bool = False
     mourned: Session | None = None
-    """The last session whose death the lease was told of."""
+    """The last session whose loss was appended."""
     process_set: ProcessSet | None = None
-    """What the episode has to itself, with process isolation."""
+    """The episode's own processes; None without process isolation."""
 
     async def usable(self) -> Session:
-        """The session to call now: a dead one is replaced, unless the episode's state died with it."""
+        """Return the session to call; replaces a closed one. CallFailed if it held the episode's state."""
         self.note_death()
         if self.is_lost:
             raise CallFailed(Cause.CLOSED, describe(self.losses[-1]), was_sent=False)
@@ -45,7 +45,7 @@ class Holding:
         return self.session
 
     def note_death(self) -> None:
-        """Tell the lease, once, that the server behind it is gone."""
+        """Append the loss of a closed session to `losses`, once."""
         if self.session.is_open or self.mourned is self.session:
             return
         self.mourned = self.session
@@ -80,10 +80,10 @@ class Supply:
         self._is_closing = False
 
     async def connect(self) -> Session:
-        """Open the first connection, learn the tools, settle what `auto` means; returns that session."""
+        """Open the first connection, list the tools, resolve `auto` isolation; return the session."""
         async with self._connecting:
             if self._first is not None and (self._first.is_open or self.isolation is Isolation.PROCESS):
-                return self._first  # leases that came together: one of them was here before
+                return self._first  # another lease connected while we waited for the lock
             if self._first is None:
                 await self.stock.install(self.spec, self._open)
             first = await self.stock.new_set()
@@ -101,9 +101,9 @@ class Supply:
             return session
 
     async def acquire(self, episode: str, losses: list[ServerLoss], sets: dict[Stock, ProcessSet]) -> Holding:
-        """A hold for one episode; raises ConnectFailed when the server cannot be had.
+        """Return a hold for one episode; raises ConnectFailed if the server cannot be started or reached.
 
-        `sets` has the episode's set of processes of each stock, shared by all servers that it holds.
+        `sets` has the episode's process set of each stock; all servers of a stock share it.
         """
         await self.gate.patient(for_breaker=self.isolation is Isolation.PROCESS)
         if self.isolation is not Isolation.PROCESS:
@@ -112,14 +112,14 @@ class Supply:
         return Holding(self, episode, session, losses, process_set=sets[self.stock])
 
     async def replacement(self, process_set: ProcessSet | None) -> Session:
-        """A live session in place of a dead one that holds nothing of the episode's."""
+        """Return a live session in place of a closed one that held no state of the episode."""
         if process_set is None:
             return await self._current()
-        # the call that asks has been admitted by the breaker already
+        # the breaker has already admitted the call that asks
         return await self._open(process_set)
 
     async def release(self, holding: Holding) -> None:
-        """Have a keyed server drop what the episode left behind; processes go with their set."""
+        """Have a keyed server drop the episode's state; processes end with their set."""
         if self.isolation is Isolation.KEYED and holding.was_used:
             await holding.session.drop(holding.episode)
 
@@ -128,10 +128,10 @@ class Supply:
         await asyncio.gather(*(session.close() for session in self._live))
 
     def _require_keyed_still(self, session: Session) -> None:
-        """A server that kept episodes apart must still do so when it is connected again.
+        """Raise ConnectFailed if a server that kept episodes apart no longer does after a reconnect.
 
-        A fault while the protocol version was negotiated can hide that promise: all episodes would then share
-        one state.
+        A fault during the negotiation of the protocol version can hide that promise: all episodes would then
+        share one state.
         """
         if self.keeps_episodes_apart and not (session.is_keyed or session.is_stateless):
             self.gate.breaker.failed()
@@ -155,7 +155,7 @@ class Supply:
 
     @property
     def keeps_episodes_apart(self) -> bool:
-        """Whether the server itself promises that no episode meets another one's changes."""
+        """Whether the server itself promises that no episode sees the changes of another."""
         return self._first is not None and (self._first.is_keyed or self._first.is_stateless)
 
     async def _current(self) -> Session:
@@ -163,13 +163,13 @@ class Supply:
         return session if session is not None and session.is_open else await self.connect()
 
     def rest(self, seconds: float) -> None:
-        """Leave the server alone for so long, as it asks."""
+        """Send the server no calls for `seconds`, as it asked."""
         if not self.gate.rest_seconds:
             logger.warning("server %s asks for a rest of %.3g s", self.spec.name, seconds)
         self.gate.rest(seconds)
 
     async def _open(self, process_set: ProcessSet) -> Session:
-        """Spawn or reach the server; one that asks for a rest is given it, as long as there is patience."""
+        """Spawn or reach the server; if it asks for a rest, try again after it, within `patience_seconds`."""
         until = time.monotonic() + self.spec.options.patience_seconds
         while True:
             try:
@@ -183,12 +183,12 @@ class Supply:
             await asyncio.sleep(self.gate.rest_seconds)
 
     async def _open_once(self, process_set: ProcessSet) -> Session:
-        """Spawn or reach the server, within the pool's bound on spawns at once."""
+        """Spawn or reach the server, within the pool's limit on concurrent spawns."""
         spec, namespace = self.spec, process_set.namespace
         async with self._spawn_slots:
             directory, is_own = None, False
             if uses_scratch(spec):
-                is_own = namespace is None  # else it is among the set's private folders
+                is_own = namespace is None  # else it is one of the set's private folders
                 directory = await self._directory(namespace)
             if self._is_closing:
                 raise ConnectFailed(ServerLoss(spec.name, "was not started: the pool is closing"))
@@ -214,7 +214,7 @@ class Supply:
                 await self._scratch.discard(directory)
 
     async def _take(self, sets: dict[Stock, ProcessSet]) -> Session:
-        """A fresh process for a lease, if the breaker lets us have one."""
+        """Return a fresh process for a lease; raises ConnectFailed if the breaker is open."""
         try:
             is_trial = self.gate.breaker.admit()
         except BreakerOpen as error:

@@ -14,24 +14,24 @@ _CACHES = {
     "uv": (".cache/uv", ".local/share/uv"),
     "pipx": (".cache/pipx", ".local/share/pipx", ".local/pipx"),
 }
-"""Where programs that install a server before they start it keep it, below the home folder."""
+"""Where commands that install a server before they start it put it, below the home folder."""
 
 
 def is_enclosed(spec: ServerSpec) -> bool:
-    """Whether its process gets private folders. Our own servers keep no files, remote ones are not ours."""
+    """Return whether it runs with private folders. Our servers keep no files; remote ones run elsewhere."""
     is_own = Path(spec.command or "").name == OWN_PROGRAM
     return spec.command is not None and not is_own and spec.options.data is Data.PRIVATE
 
 
 def surroundings(spec: ServerSpec) -> tuple[Path, ...]:
-    """Existing folders where programs put files by themselves."""
+    """Return the existing folders where programs write by default: home, working and temporary folders."""
     temporary = (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 (made private)
     places = (_home(spec), spec.cwd or Path.cwd(), *temporary)
     return tuple(place.resolve() for place in places if place.is_dir())
 
 
 def caches(spec: ServerSpec) -> tuple[Path, ...]:
-    """The folders into which its command installs the server; empty if it installs nothing."""
+    """Return the folders into which the command installs the server; empty if it installs nothing."""
     names = _CACHES.get(Path(spec.command or "").name, ())
     return tuple(_home(spec).resolve() / name for name in names)
 

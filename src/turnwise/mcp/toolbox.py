@@ -22,7 +22,7 @@ from turnwise.types import Cause, Fault, ServerLoss, Tool, ToolCall, ToolResult
 logger = logging.getLogger(__name__)
 
 _RETRIED = {Cause.CLOSED, Cause.SPAWN_FAILED, Cause.BAD_REPLY}
-"""Not TIMEOUT: each try would cost the whole time-out again. Not UPSTREAM: our servers retry providers."""
+"""Not TIMEOUT: each retry would cost the whole time-out. Not UPSTREAM: our servers retry providers."""
 
 _INJECTED = (Cause.TIMEOUT, Cause.CLOSED, Cause.BAD_REPLY, Cause.UPSTREAM)
 
@@ -31,7 +31,7 @@ _BACKOFF_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Readability:
-    """How results become text the model reads."""
+    """How results become the text that the model reads."""
 
     sanitiser: Sanitiser
     max_tokens: int
@@ -43,7 +43,7 @@ class Readability:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A call that may be made: its tool, its checked arguments, its place in the episode."""
+    """A call that may be made: its tool, its checked arguments, its key and index in the episode."""
 
     call: ToolCall
     tool: Tool
@@ -54,7 +54,7 @@ class _Placed:
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What came of a call: its text, how it ended, whether it may be made again, what rest is asked for."""
+    """The outcome of a call: text, cause, whether it may be repeated, and the rest that the server wants."""
 
     text: str
     cause: Cause
@@ -64,7 +64,7 @@ class _Tried:
 
 
 def injected_fault(key: CallKey, index: int, attempt: int, rate: float) -> Cause | None:
-    """A fault for that share of calls, the same ones in every run; None for the others."""
+    """Return a fault for a share `rate` of the calls, the same ones in every run; None for the others."""
     if rate <= 0.0:
         return None
     draw = random.Random(f"{key.episode}\x00{index}\x00{attempt}\x00{key.tool}")  # noqa: S311 (a rehearsal)
@@ -72,7 +72,7 @@ def injected_fault(key: CallKey, index: int, attempt: int, rate: float) -> Cause
 
 
 class LeasedToolbox:
-    """One episode's tools while its lease lasts; see `protocols.Toolbox`."""
+    """One episode's tools for the duration of its lease; see `protocols.Toolbox`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class LeasedToolbox:
         return tuple(self._losses)
 
     async def call(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
-        """All calls of a turn at once; on one server, what may change something keeps its order."""
+        """Make all calls of a turn concurrently; on one server, calls that may write keep their order."""
         results: dict[int, ToolResult] = {}
         lanes: dict[str, list[tuple[int, _Placed]]] = {}
         for position, call in enumerate(calls):
@@ -126,7 +126,7 @@ class LeasedToolbox:
                         await run(position, placed)
 
         if len(calls) == 1 and lanes:
-            # The usual turn has one call: no tasks for it.
+            # The usual turn has one call, which needs no task.
             [[(position, placed)]] = lanes.values()
             await run(position, placed)
         else:
@@ -197,9 +197,9 @@ class LeasedToolbox:
         return answer, num_retries, False
 
     async def _catch_up(self, server: str) -> Recorded | None:
-        """Make the changes so far that were only replayed: a live call must find the state they left.
+        """Make the writing calls that were only replayed so far: a live call needs the state they left.
 
-        Gives the first that infrastructure kept from being made: what follows would be about another state.
+        Returns the first answer that is an infrastructure fault: later calls would find another state.
         """
         waiting = self._only_replayed.pop(server, [])
         for position, earlier in enumerate(waiting):
@@ -210,7 +210,7 @@ class LeasedToolbox:
         return None
 
     async def _call(self, placed: _Placed) -> tuple[Recorded, int]:
-        """Call the server, again where that is safe; whatever happens becomes a recorded answer."""
+        """Call the server, with retries if they are safe; every outcome becomes a recorded answer."""
         holding = self._holdings[placed.tool.server]
         started = time.perf_counter()
         options = holding.supply.spec.options
@@ -225,7 +225,7 @@ class LeasedToolbox:
             is_last = num_retries == options.num_retries
             if is_last or tried.cause not in _RETRIED or holding.is_lost or not tried.may_repeat:
                 break
-            # Jitter: episodes that failed together must not come back together.
+            # Jitter: episodes that failed together must not retry together.
             await asyncio.sleep(_BACKOFF_SECONDS * 2**num_retries * random.uniform(0.5, 1.5))  # noqa: S311
         text = tried.text
         if tried.cause is not Cause.OK and not text.lower().startswith("error"):
@@ -234,13 +234,13 @@ class LeasedToolbox:
         return Recorded(text, tried.cause, time.perf_counter() - started), num_retries + num_rests
 
     async def _try(self, placed: _Placed, holding: Holding) -> _Tried:
-        """One try, made again after each rest that the server asks for, as long as there is patience."""
+        """Make one try; repeat it after each rest that the server asks for, within `patience_seconds`."""
         supply = holding.supply
         until, num_rests = math.inf, 0
         while True:
             tried = await self._try_once(placed, holding)
             if tried.rest_seconds is not None:
-                # Longer each time: what says "at once" for ever is not asked without end.
+                # The shortest rest grows: a server that always asks for 0 s is not called in a tight loop.
                 supply.rest(max(tried.rest_seconds, _BACKOFF_SECONDS * 2 ** min(num_rests, 6)))
                 until = min(until, time.monotonic() + supply.spec.options.patience_seconds)
                 if tried.may_repeat and time.monotonic() + supply.gate.rest_seconds < until:
@@ -248,7 +248,7 @@ class LeasedToolbox:
                     continue
             if tried.cause.fault is not Fault.INFRA:
                 supply.gate.breaker.succeeded()
-            elif tried.cause not in (Cause.BREAKER_OPEN, Cause.SPAWN_FAILED):  # nothing sent; told already
+            elif tried.cause not in (Cause.BREAKER_OPEN, Cause.SPAWN_FAILED):  # not sent; already counted
                 supply.gate.breaker.failed()
             may_repeat = tried.may_repeat and tried.rest_seconds is None
             return replace(tried, may_repeat=may_repeat, num_rests=num_rests)
@@ -277,7 +277,7 @@ class LeasedToolbox:
             return _Tried(str(error), cause, may_repeat, error.rest_seconds)
 
     def _is_exhausted(self, placed: _Placed, session: Session, text: str, cause: Cause) -> bool:
-        """Whether a server says that its machine ran out of something; ours mark such faults themselves."""
+        """Return whether the server ran out of a resource; our servers mark such faults themselves."""
         if session.reports_faults or cause not in (Cause.OK, Cause.TOOL_ERROR):
             return False
         return is_exhausted(

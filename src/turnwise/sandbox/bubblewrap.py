@@ -8,29 +8,29 @@ from turnwise.sandbox.launch import ENVIRONMENT, Launch, python_arguments
 from turnwise.sandbox.layout import PythonLayout
 
 _HOME = Path("/python")
-"""Where an interpreter from someone's home directory appears, so that no home directory does."""
+"""Where an interpreter from outside /usr is mounted, so that no home directory is visible."""
 _PACKAGES = Path("/python/packages")
 _INSIDE = Path("/sandbox")
 
 _CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL")
-"""What the zygote needs to put each child in its own namespaces and to end it; the child keeps none."""
+"""What the zygote needs to put each child into its own namespaces and to kill it; the child keeps none."""
 
 _DEVICES = ("null", "full", "random", "urandom")
-"""Not zero: a shared mapping of it is memory that no limit counts."""
+"""Not /dev/zero: a shared mapping of it is memory that no limit counts."""
 
 
 def find_bubblewrap() -> str | None:
-    """Where bwrap is, if it is installed."""
+    """Return the path of bwrap, or None if it is not installed."""
     return shutil.which("bwrap")
 
 
 def bubblewrap_launch(bwrap: str, layout: PythonLayout) -> Launch:
-    """Own pid, net, ipc, uts and mount namespaces over a root of read-only binds."""
+    """Return a launch in its own pid, net, ipc, uts and mount namespaces, with a root of read-only binds."""
     home = layout.prefix if layout.prefix.is_relative_to("/usr") else _HOME
     executable = home / "bin" / layout.executable.name
     line = [bwrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() != 0:
-        line += ["--unshare-user"]  # root needs none, and keeps the other user ids to drop to
+        line += ["--unshare-user"]  # root needs none, and without one can drop to other user ids
     line += ["--hostname", "sandbox", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     for capability in _CAPABILITIES:
         line += ["--cap-add", capability]
@@ -57,7 +57,7 @@ def _binds(layout: PythonLayout, home: Path, executable: Path) -> list[str]:
     devices = [Path("/dev") / name for name in _DEVICES]
     line: list[str] = []
     parents = {parent for path in (*sources, *devices) for parent in path.parents} - {Path("/")}
-    for parent in sorted(parents):  # bubblewrap's own would be closed to every other user id
+    for parent in sorted(parents):  # bubblewrap would make them closed to other user ids
         line += ["--perms", "0755", "--dir", str(parent)]
     for target, source in links.items():
         line += ["--symlink", str(source), str(target)]

@@ -1,7 +1,7 @@
 """What became of an execution: its `Execution`, from the zygote's report and what the code wrote.
 
-Everything the code can bring about becomes an `Execution` here, and never an exception: an exception would
-count as the sandbox's own fault.
+Everything that the code can cause becomes an `Execution` here, never an exception: an exception would count
+as the sandbox's own fault.
 """
 
 import json
@@ -13,8 +13,8 @@ from turnwise.sandbox.inside.report import Reason, Report
 from turnwise.sandbox.json_depth import MAX_DEPTH, is_deeper
 
 _CPU_SHARE = 0.5
-"""Of the CPU limit, past which a SIGKILL is the limit's. The kernel counts whole ticks, so on a busy machine
-a process gets fewer seconds than are counted."""
+"""A SIGKILL past this share of the CPU limit is attributed to it. The kernel charges whole ticks, so on a
+busy machine a process is killed before it has used all of its seconds."""
 
 
 def execution_of(
@@ -26,7 +26,7 @@ def execution_of(
     *,
     is_output_full: bool,
 ) -> Execution:
-    """`result` is what came through the result pipe; the code can write to that pipe as well."""
+    """Return how the execution ended. `result` is untrusted: the code can write to the result pipe too."""
     stdout = output.decode("utf-8", "replace")
     stopped, error = _stopped(report, limits, is_output_full=is_output_full)
     outcome = _parse_outcome(result) if stopped is ExecutionStop.NONE else None
@@ -48,7 +48,7 @@ def execution_of(
 
 
 def _stopped(report: Report, limits: SandboxLimits, *, is_output_full: bool) -> tuple[ExecutionStop, str]:
-    # first: the code may print its last byte too many and end before the order to kill it arrives
+    # first: the code may print too much and end before the order to kill it arrives
     if is_output_full:
         return ExecutionStop.OUTPUT, f"stopped: printed more than {limits.output_bytes} bytes"
     reasons = {
@@ -69,7 +69,7 @@ def _stopped(report: Report, limits: SandboxLimits, *, is_output_full: bool) -> 
 
 
 def _signal_name(number: int) -> str:
-    """Python names no signal between SIGRTMIN and SIGRTMAX, nor the two that glibc keeps for itself."""
+    """Return a signal's name, or its number if Python has no name for it (real-time and glibc's own)."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -85,7 +85,7 @@ def _parse_outcome(data: bytes) -> dict[str, Any] | None:
 
 
 def _text(value: object) -> str:
-    """Without lone surrogates, which cannot be sent on."""
+    """Return a string without lone surrogates, which cannot be encoded; empty if it is not a string."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 

@@ -6,15 +6,15 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one execution may use; the defaults leave room for numpy and pandas on tables of a few MB."""
+    """Limits of one execution; the defaults leave room for numpy and pandas on tables of a few MB."""
 
     wall_seconds: float = 10
     cpu_seconds: int = 10
     """Per process."""
     memory_bytes: int = 512 << 20
-    """Beyond the interpreter's own; enforced per process by the kernel, for all together by sampling."""
+    """Beyond the interpreter's own; the kernel enforces it per process, sampling for all together."""
     output_bytes: int = 64 << 10
-    """Of stdout and stderr together; also cuts the shown value."""
+    """Of stdout and stderr together; the shown value is cut to it as well."""
     value_bytes: int = 1 << 20
     """Of the value as JSON; a larger one is left out."""
     file_bytes: int = 16 << 20
@@ -31,7 +31,7 @@ class SandboxLimits:
 
 
 class ExecutionStop(StrEnum):
-    """Why code did not come to its own end; every one of them is the code's doing."""
+    """Why code was ended early; the code is the cause of each of these."""
 
     NONE = "none"
     TIMEOUT = "timeout"
@@ -39,23 +39,23 @@ class ExecutionStop(StrEnum):
     MEMORY = "memory"
     OUTPUT = "output"
     KILLED = "killed"
-    """By a signal: a crash, or the machine's OOM killer."""
+    """By a signal (a crash, or the machine's OOM killer), or because its result was too large."""
     EXITED = "exited"
-    """It ended its own process before there was a result."""
+    """The code ended its own process before there was a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What code printed, gave and did wrong. All of it was written by the code: hostile text."""
+    """What code printed, returned and raised. The code wrote all of it: it is hostile text."""
 
     stdout: str
-    """stdout and stderr as they came."""
+    """stdout and stderr, in the order of writing."""
     value: str
-    """repr of the last expression, empty when there is none."""
+    """repr of the last expression, or of a result variable; empty if there is none."""
     value_json: str | None
-    """The same as JSON, when it can be."""
+    """The value as JSON; None if it cannot be converted or is too large."""
     error: str
-    """Traceback, or why it was stopped; empty when all went well."""
+    """Traceback, or why the code was stopped; empty if it succeeded."""
     stopped: ExecutionStop
     seconds: float
 

@@ -13,10 +13,10 @@ _DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 @contextlib.contextmanager
 def landlock_launch(layout: PythonLayout) -> Iterator[Launch]:
-    """The interpreter sees its library through open directories.
+    """Yield a launch whose interpreter reads its library through open directories.
 
-    A child that has dropped root may not walk through /root to an interpreter installed there, but it may
-    go on from a directory that is already open.
+    A child that has dropped root may not traverse /root to an interpreter installed there, but it may start
+    from a directory that is already open.
     """
     home = layout.prefix
     parents = list(dict.fromkeys(path.parent for path in layout.packages.values()))

@@ -21,7 +21,7 @@ _ADVICE = "install bubblewrap (`apt install bubblewrap`), or run on Linux 5.13 o
 
 
 class Kind(StrEnum):
-    """The walls code runs behind, best first."""
+    """The kinds of isolation, strongest first."""
 
     BUBBLEWRAP = "bubblewrap"
     LANDLOCK = "landlock"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SandboxIsolation:
-    """What works here, and a sentence about it: why not the better one, what to install."""
+    """The isolation that works here, and a sentence about it: why no stronger one works, what to install."""
 
     kind: Kind
     detail: str
@@ -38,7 +38,7 @@ class SandboxIsolation:
 
 @functools.cache
 def isolation() -> SandboxIsolation:
-    """Run a harmless line behind each wall, best first, until one holds."""
+    """Try each kind with a harmless line, strongest first; return the first that works."""
     if sys.platform != "linux":
         return SandboxIsolation(Kind.NONE, f"{sys.platform} has neither bubblewrap nor Landlock: use Linux")
     failures: list[str] = []
@@ -60,14 +60,14 @@ _DESCRIPTIONS = {
 
 @contextlib.contextmanager
 def launch_behind(kind: Kind) -> Iterator[Launch]:
-    """How to start a zygote behind that wall; what the launch holds open is closed afterwards."""
+    """Yield how to start a zygote in this isolation; descriptors that the launch holds are closed on exit."""
     if kind is Kind.BUBBLEWRAP:
         bwrap = find_bubblewrap()
         if bwrap is None:
             raise NoIsolation("bwrap is not installed")
         yield bubblewrap_launch(bwrap, find_layout())
     elif kind is Kind.LANDLOCK:
-        from turnwise.sandbox.inside import landlock  # touches libc calls that only Linux has
+        from turnwise.sandbox.inside import landlock  # uses libc calls that only Linux has
 
         if landlock.abi() < 1:
             raise NoIsolation("this kernel has no Landlock")
@@ -78,7 +78,7 @@ def launch_behind(kind: Kind) -> Iterator[Launch]:
 
 
 def trial(kind: Kind) -> str:
-    """Empty when a line of code really runs behind that wall, otherwise why it does not."""
+    """Return why a line of code does not run in this isolation; empty if it does."""
     try:
         with launch_behind(kind) as launch:
             zygote = start(launch, SandboxLimits(), packages=())

@@ -3,11 +3,11 @@
 from typing import Any
 
 MAX_DEPTH = 100
-"""Levels. Python's json fails past some 900, at a depth that depends on its caller's; data has a dozen."""
+"""Levels. Python's json fails at about 900, less the stack depth of its caller; data has a dozen."""
 
 
 def is_deeper(value: Any, levels: int) -> bool:
-    """Whether lists and objects are nested more than `levels` deep; a loop, so that no depth can break it."""
+    """Return whether lists and objects nest deeper than `levels`; a loop, so that no depth overflows it."""
     inner = [value]
     for _ in range(levels + 1):
         containers = [item for item in inner if isinstance(item, list | dict)]

@@ -14,26 +14,26 @@ from turnwise.sandbox.inside.settings import Settings
 from turnwise.sandbox.layout import PACKAGES, spare_uids
 
 ENVIRONMENT = {
-    "PYTHONHASHSEED": "0",  # the order of sets is the same in every worker, so runs can be repeated
-    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MiB of the address space that is limited
+    "PYTHONHASHSEED": "0",  # sets have the same order in every worker, so runs are reproducible
+    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MiB of the limited address space
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "TZ": "UTC",
 }
-"""Of the zygote; code sees an empty one."""
+"""The zygote's environment; that of the code is empty."""
 
 _START = "import sys; sys.path.insert(0, {!r}); from inside.zygote import main; del sys.path[0]; main()"
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A command whose standard input is to be the control socket, and what its zygote must be told."""
+    """The command of a zygote, whose standard input is the control socket, and parts of its settings."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
     fds: tuple[int, ...]
-    """Directories to inherit; owned by the caller."""
+    """Open directories that the process inherits; the caller closes them."""
     shares_host: bool
     import_path: tuple[str, ...]
     readable: tuple[str, ...]
@@ -48,12 +48,12 @@ class Zygote:
     errors: IO[bytes]
 
     def last_words(self) -> str:
-        """The end of its stderr, for the reason of a death."""
+        """Return the end of its stderr, which explains why it died."""
         self.errors.seek(0)
         return self.errors.read()[-2000:].decode("utf-8", "replace").strip()
 
     def end(self, patience_seconds: float = 0.0) -> None:
-        """Close the control socket, at which it leaves by itself, then make sure."""
+        """Close the control socket, at which the zygote exits; kill it after `patience_seconds`."""
         self.control.close()
         try:
             if patience_seconds:
@@ -67,13 +67,13 @@ class Zygote:
 
 
 def python_arguments(inside: str) -> list[str]:
-    """No site, no user directory, no working directory on the path, nothing written."""
+    """Return arguments for: no site, no user or working directory on the path, no bytecode written."""
     return ["-s", "-S", "-P", "-B", "-X", "utf8", "-c", _START.format(inside)]
 
 
 def start(launch: Launch, limits: SandboxLimits, packages: Sequence[str] = PACKAGES) -> Zygote:
-    """Start the process and send it its settings; it answers when it is warm."""
-    # packets: an order is whole or absent, whatever the sizes
+    """Start the process and send its settings; it answers once its packages are imported."""
+    # packets: a message arrives whole or not at all, whatever its size
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the zygote)
     with theirs:
@@ -100,14 +100,14 @@ def start(launch: Launch, limits: SandboxLimits, packages: Sequence[str] = PACKA
     try:
         ours.send(json.dumps(asdict(settings)).encode())
     except OSError as error:
-        reason = zygote.last_words() or str(error)  # it is already gone, and has said why
+        reason = zygote.last_words() or str(error)  # it has exited, and wrote the reason
         zygote.end()
         raise OSError(error.errno, reason) from error
     return zygote
 
 
 def send_run(control: socket.socket, request: bytes, output_fd: int, result_fd: int) -> None:
-    """Order an execution: the request travels in a sealed memory file, the answers through the pipes."""
+    """Order an execution: the request is in a sealed memory file, the answers come through the pipes."""
     import fcntl
 
     memory = os.memfd_create("request", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -121,5 +121,5 @@ def send_run(control: socket.socket, request: bytes, output_fd: int, result_fd: 
 
 
 def send_kill(control: socket.socket) -> None:
-    """Order the end of the execution; without effect once it is over, since orders keep their sequence."""
+    """Order the zygote to kill the execution; it ignores an order that comes after the end."""
     control.send(b"kill")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("numpy", "pandas", "dateutil", "six", "pytz", "tzdata")
-"""Imported before the code, where installed: the `data` extra and what it stands on."""
+"""Imported before the code, if installed: the `data` extra and its dependencies."""
 
 _LIBRARY_DIRECTORIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _FIRST_UID, _NUM_UIDS = 0x70000000, 1 << 24
-"""User ids that no system hands out."""
+"""User ids that no system assigns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,13 @@ class PythonLayout:
     prefix: Path
     libraries: tuple[Path, ...]
     packages: Mapping[str, Path]
-    """By the name each has in its site-packages."""
+    """Paths by their names in site-packages."""
     inside: Path
     """The directory that holds the `inside` package."""
 
 
 def find_layout() -> PythonLayout:
-    """The interpreter beneath this one's virtual environment, and the packages of that environment."""
+    """Return the base interpreter of this virtual environment, and the environment's packages."""
     executable = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     libraries = [Path(name) for name in _LIBRARY_DIRECTORIES if Path(name).is_dir()]
     if executable.is_relative_to("/nix/store"):
@@ -60,13 +60,13 @@ def _find_packages() -> dict[str, Path]:
 
 
 def spare_uids() -> tuple[int, int]:
-    """First and number of the user ids that code may run under; none unless we are root with ids to spare."""
+    """Return the first and the number of user ids for code; (0, 0) unless we are root with ids to spare."""
     if os.geteuid() != 0:
         return 0, 0
     entries = [line.split() for line in Path("/proc/self/uid_map").read_text("ascii").splitlines()]
     start, length = max((int(inner), int(count)) for inner, _, count in entries)
     if start + length > _FIRST_UID + _NUM_UIDS:
         return _FIRST_UID, _NUM_UIDS
-    # a container's own range: the upper quarter, less nobody and what follows
+    # a container's smaller range: its upper quarter, less the last ids (nobody is 65534)
     spare = length // 4 - 4
     return (start + length - length // 4, spare) if spare > 0 else (0, 0)

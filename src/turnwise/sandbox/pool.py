@@ -22,7 +22,7 @@ class Sandbox:
         walls: SandboxIsolation | None = None,
         packages: Sequence[str] = PACKAGES,
     ) -> None:
-        """`walls` default to the best that works here; `packages` are what code finds beside the stdlib."""
+        """walls: default is the strongest isolation that works; packages: importable besides the stdlib."""
         if num_workers < 1:
             raise ValueError(f"num_workers must be at least 1, not {num_workers}")
         self._limits = limits or SandboxLimits()
@@ -31,11 +31,11 @@ class Sandbox:
         self._packages = packages
         self._kind = Kind.NONE
         self._idle: asyncio.Queue[Worker | None] = asyncio.Queue()
-        """None is a place whose worker was lost and could not be replaced yet."""
+        """None stands for a lost worker that could not be replaced yet."""
 
     @property
     def num_workers(self) -> int:
-        """Executions at once; one more waits."""
+        """How many executions run at once; further ones wait."""
         return self._num_workers
 
     async def __aenter__(self) -> Self:
@@ -56,14 +56,14 @@ class Sandbox:
     async def run(
         self, code: str, variables: Mapping[str, Any] | None = None, *, result_names: Sequence[str] = ()
     ) -> Execution:
-        """Run code that sees `variables` (JSON values). Raises SandboxDown when the sandbox itself failed.
+        """Run code that sees `variables` (JSON values). Raises SandboxDown if the sandbox itself failed.
 
-        Where the last expression gives nothing, the value is that of the first of `result_names` that is set.
+        If the last expression has no value, the value is that of the first of `result_names` that is set.
         """
         return await self._run([code], variables or {}, result_names)
 
     async def run_steps(self, steps: Sequence[str], variables: Mapping[str, Any] | None = None) -> Execution:
-        """Run several pieces in one execution; each finds the last one's value, or `result`, in `data`."""
+        """Run several steps in one execution; `data` is the previous one's last expression, or `result`."""
         return await self._run(steps, variables or {}, ("result", "data"))
 
     async def _run(
@@ -75,7 +75,7 @@ class Sandbox:
                 worker = self._replace(worker)
             return await worker.run(sources, variables, result_names)
         except BaseException:
-            # a cancelled or failed worker may still be at it: end it, its successor starts clean
+            # a cancelled or failed worker may still run the code: kill it and start a new one
             worker = self._try_replace(worker)
             raise
         finally:

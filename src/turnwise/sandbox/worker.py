@@ -15,11 +15,11 @@ from turnwise.sandbox.launch import Zygote, send_kill, send_run, start
 
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
-"""How long past the wall limit a zygote may take to report before it is given up."""
+"""How long past the wall limit a zygote may take to report before it counts as failed."""
 
 
 class Worker:
-    """A warm zygote. Any exception of `run` but ValueError leaves it unusable: end it and start another."""
+    """A warm zygote. Any exception of `run` except ValueError makes it unusable: end it and start another."""
 
     def __init__(self, kind: Kind, limits: SandboxLimits, packages: Sequence[str]) -> None:
         self._limits = limits
@@ -33,7 +33,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started: bubblewrap's own, or the zygote."""
+        """The pid of the process that was started: bubblewrap, or the zygote itself."""
         return self._zygote.process.pid
 
     @property
@@ -44,13 +44,13 @@ class Worker:
         self._zygote.end()
 
     async def close(self) -> None:
-        """Let it leave by itself, so that nothing of it is left when this returns."""
+        """Let the zygote exit by itself, for at most 2 s, so that none of its processes is left."""
         await asyncio.to_thread(self._zygote.end, 2.0)
 
     async def run(
         self, sources: Sequence[str], variables: Mapping[str, Any], result_names: Sequence[str]
     ) -> Execution:
-        """Raises SandboxDown when the zygote, not the code, failed."""
+        """Run one execution; raises SandboxDown if the zygote, not the code, failed."""
         request = json.dumps(
             {"sources": list(sources), "variables": variables, "result_names": list(result_names)}
         ).encode()
@@ -61,7 +61,7 @@ class Worker:
         result_fd, result_end = os.pipe()
         limits = self._limits
         output = _Drain(output_fd, limits.output_bytes, self._order_kill)
-        # every byte of a value can become two in JSON, and a shown character takes up to four
+        # a byte of the value can become two in JSON, and a shown character takes up to four bytes
         result = _Drain(result_fd, 2 * limits.value_bytes + 8 * limits.output_bytes + 65536, self._order_kill)
         started = time.perf_counter()
         try:
@@ -101,7 +101,7 @@ class Worker:
 
 
 class _Drain:
-    """Reads a pipe as it fills, and stops at `limit` bytes: what is behind it is hostile."""
+    """Reads a pipe as it fills, and stops at `limit` bytes: the writer is hostile."""
 
     def __init__(self, fd: int, limit: int, on_overflow: Callable[[], None]) -> None:
         self._fd, self._limit, self._on_overflow = fd, limit, on_overflow
@@ -113,7 +113,7 @@ class _Drain:
         self._loop.add_reader(fd, self._read)
 
     def _read(self) -> bool:
-        """False when there is nothing more for now."""
+        """Read once; returns False if there is nothing more to read now."""
         try:
             chunk = os.read(self._fd, 65536)
         except BlockingIOError:
@@ -129,7 +129,7 @@ class _Drain:
         return True
 
     def finish(self) -> None:
-        """Take what is left: every writer is dead, so this ends."""
+        """Read the rest; every writer is dead, so this ends."""
         while not self.overflowed and self._read():
             pass
 

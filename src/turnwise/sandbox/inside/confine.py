@@ -27,13 +27,13 @@ _WRITABLE_DEVICE = "/dev/null"
 
 
 def confine(settings: Settings, *, base_bytes: int) -> None:
-    """Enter the cage for good; `base_bytes` of address space are there before the code's own.
+    """Confine this process for good; `base_bytes` is its address space before the code's own.
 
-    In the order the kernel demands: mounts need capabilities, dropping capabilities needs one, Landlock
-    must still be able to open the paths it allows, and the filter comes last because it refuses the rest.
+    The kernel demands this order: mounts need capabilities, dropping capabilities needs one, Landlock must
+    still be able to open the paths it allows, and the seccomp filter comes last because it refuses the rest.
     """
     _offer_to_the_oom_killer()
-    # random, so that concurrent executions do not share the count of RLIMIT_NPROC
+    # random, so that concurrent executions do not share one count of RLIMIT_NPROC
     uid = settings.first_uid + random.randrange(settings.num_uids) if settings.num_uids else os.getuid()  # noqa: S311
     gid = uid if settings.num_uids else os.getgid()
     if not settings.shares_host:
@@ -55,14 +55,14 @@ def confine(settings: Settings, *, base_bytes: int) -> None:
 
 def _enter_fresh_mounts(settings: Settings, uid: int, gid: int) -> None:
     unshare(NEWNS | NEWIPC)
-    # 4 KiB a file is what the smallest one costs a tmpfs, so inodes run out no earlier than bytes
+    # the smallest file takes 4 KiB of a tmpfs, so inodes run out no earlier than bytes
     inodes = max(64, settings.tmp_bytes // 4096)
     mount_tmpfs(
         "/tmp",  # noqa: S108 (this execution's own)
         MS_NOSUID | MS_NODEV | MS_NOEXEC,
         f"size={settings.tmp_bytes},nr_inodes={inodes},mode=0700,uid={uid},gid={gid}",
     )
-    # the zygote's /proc shows the zygote; without capabilities this cover cannot be lifted
+    # hides the zygote's /proc, which shows the zygote; without capabilities it cannot be unmounted
     mount_tmpfs("/proc", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,nr_inodes=1,mode=0555")
 
 

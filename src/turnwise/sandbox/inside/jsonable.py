@@ -12,7 +12,7 @@ _MAX_DEPTH = 64
 
 
 def to_json(value: Any, depth: int = 0) -> Any:  # noqa: PLR0911 (one per kind of value)
-    """NaN and infinities become null, since JSON has no word for them."""
+    """Return the value as JSON types; NaN and infinities become null, since JSON has neither."""
     if depth > _MAX_DEPTH:
         raise TypeError("nested too deeply")
     if value is None or isinstance(value, bool | str):

@@ -39,7 +39,7 @@ def wait4(pid: int, status_address: int, usage_address: int) -> None:
 
 
 def syscall(number: int, *arguments: int | bytes) -> int:
-    """A system call by number, every argument passed as a machine word or a pointer."""
+    """Make a system call by number; every argument is passed as a machine word or a pointer."""
     words = [
         ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_long(value) for value in arguments
     ]
@@ -47,7 +47,7 @@ def syscall(number: int, *arguments: int | bytes) -> int:
 
 
 def empty_bounding_set() -> None:
-    """No later exec can gain a capability; needs CAP_SETPCAP, without which there is none to lose."""
+    """Keep later execs from gaining a capability; without CAP_SETPCAP there is none to drop."""
     try:
         for capability in range(64):  # EINVAL past the kernel's last capability
             prctl(PR_CAPBSET_DROP, capability)

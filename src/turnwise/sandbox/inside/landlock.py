@@ -11,13 +11,13 @@ _RULE_PATH_BENEATH = 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""How many file rights each ABI knows: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5."""
+"""The number of file rights in each ABI: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5."""
 _NET_RIGHTS = 0b11  # bind and connect TCP, ABI 4
 _SCOPES = 0b11  # abstract unix sockets and signals, ABI 6
 
 
 def abi() -> int:
-    """The kernel's Landlock version, 0 when it has none."""
+    """Return the kernel's Landlock version; 0 if it has none."""
     try:
         return syscall(_CREATE_RULESET, 0, 0, _VERSION_FLAG)
     except OSError:
@@ -25,7 +25,7 @@ def abi() -> int:
 
 
 def restrict(readable: list[str], writable: list[str]) -> None:
-    """Needs no_new_privs; holds for this process and all it starts, and cannot be undone."""
+    """Restrict this process and all it starts to these paths, for good; needs no_new_privs."""
     version = abi()
     if version < 1:
         raise OSError("Landlock is not available")

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MINOR_FAULTS = 9 - 2
-"""Of the fields of /proc/PID/stat behind the command's name, which is the second."""
+"""Index among the fields of /proc/PID/stat that follow the command's name, which is the second field."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessMemory:
-    """One process's memory."""
+    """The memory of one process."""
 
     total_bytes: int
-    """Of its address space."""
+    """The size of its address space."""
     private_bytes: int
-    """Resident and not of a file; after a fork also what it still shares with its parent."""
+    """Resident and not backed by a file; after a fork it includes what is still shared with the parent."""
 
 
 def memory_of(pid: int | str) -> ProcessMemory:
-    """Zero for a process that has ended."""
+    """Return the memory of a process; zero if it has ended."""
     words = _read(f"/proc/{pid}/statm").split()
     if not words:
         return ProcessMemory(0, 0)
@@ -28,10 +28,11 @@ def memory_of(pid: int | str) -> ProcessMemory:
 
 
 def bytes_together(pids: list[str], base: ProcessMemory) -> int:
-    """What these processes, all forked from one of size `base`, have allocated beyond it.
+    """Return the bytes that these processes, all forked from one of size `base`, have allocated beyond it.
 
     A process that writes to a page of the base gets a copy of it, which its size does not show. Its page
-    faults bound the number of copies. The base is left out once, for the first process.
+    faults bound the number of copies. Copies up to the size of one base do not count: the first process may
+    have them.
     """
     found = sum(max(0, memory_of(pid).private_bytes - base.private_bytes) for pid in pids)
     if len(pids) < 2:
@@ -50,4 +51,4 @@ def _read(path: str) -> str:
         with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (called every tick)
             return file.read()
     except (FileNotFoundError, ProcessLookupError):
-        return ""  # it ended between the listing and now
+        return ""  # it has ended since it was listed

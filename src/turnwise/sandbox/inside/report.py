@@ -1,8 +1,8 @@
 """The record of how an execution ended, which the zygote fills and sends without reading it.
 
-The next execution's process is forked from the zygote and can search the zygote's memory. So what the last
-one did never becomes a Python object there: the kernel writes the wait status into a buffer, which is sent to
-the host and cleared.
+The next execution's process is forked from the zygote and can search the zygote's memory. So the
+outcome of the last one never becomes a Python object there: the kernel writes the wait status into a buffer,
+which is sent to the host and cleared.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ class Reason(IntEnum):
     """Why the zygote ended an execution."""
 
     NONE = 0
-    """It did not: the code ended by itself, or a signal ended it."""
+    """The zygote did not end it: the code ended by itself, or a signal ended it."""
     TIMEOUT = 1
     MEMORY = 2
     ORDERED = 3
@@ -40,25 +40,25 @@ class Report:
     reason: Reason
     exit_code: int
     signal: int
-    """0 when no signal ended it."""
+    """0 if no signal ended it."""
     cpu_seconds: float
-    """Of the first process and of those it waited for."""
+    """CPU time of the first process and of the children that it waited for."""
 
 
 class ReportBuffer:
-    """The zygote's one record, used for every execution in turn."""
+    """The zygote's only record, reused for every execution."""
 
     def __init__(self) -> None:
         self._record = _Record()
 
     def reap(self, pid: int) -> None:
-        """Wait until the process is gone; the kernel writes how it ended."""
+        """Wait until the process has ended; the kernel writes how into the record."""
         status, usage = _Record.status.offset, _Record.usage.offset
         address = ctypes.addressof(self._record)
         wait4(pid, address + status, address + usage)
 
     def send(self, control: socket.socket, reason: Reason) -> None:
-        """Send the record to the host, and clear it."""
+        """Send the record to the host and clear it."""
         self._record.reason = reason
         control.send(self._record)
         ctypes.memset(ctypes.addressof(self._record), 0, ctypes.sizeof(self._record))

@@ -10,21 +10,21 @@ from .kernel import prctl
 from .syscalls import DENIED, DENIED_ON_HOST, JUDGED, LAST_KNOWN
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Column of the syscall tables, and AUDIT_ARCH."""
+"""By machine: the column of the syscall tables, and the value of AUDIT_ARCH."""
 
 _LOAD, _EQUAL, _GREATER, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16
 
 _X32_BIT = 0x40000000
-_CLONE_NEW = 0x7E020000  # every CLONE_NEW* that clone takes
+_CLONE_NEW = 0x7E020000  # all CLONE_NEW* flags that clone takes
 _CLONE_THREAD = 0x00010000
 _IOCTLS = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TCGETS2, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: all that interpreters use. Others change
-a file's attributes or push keys into a terminal."""
+a file's attributes or send keystrokes to a terminal."""
 _F_GETLK, _F_SETLK, _F_SETLKW, _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 5, 6, 7, 8, 10, 15
 _FCNTLS_ON_SHARED_FILES = (
-    *(_F_GETLK, 36, 37, 38),  # the F_OFD_ locks: on a read-only file any lock is only a signal to others
+    *(_F_GETLK, 36, 37, 38),  # the F_OFD_ locks: on a read-only file a lock can only signal others
     *(1024, 1025, 1026),  # F_SETLEASE, F_GETLEASE, F_NOTIFY
     *(1035, 1036, 1037, 1038),  # the F_(GET|SET)_(FILE_)RW_HINT, which the kernel keeps with the file
 )
@@ -35,7 +35,7 @@ _AF_UNIX, _NOT_STREAM = 1, 0b1110  # SOCK_STREAM is 1, its flags lie above the l
 
 @dataclass(frozen=True, slots=True)
 class _Refuse:
-    """Refuse when argument number `arg` (its low 32 bits) stands in `relation` to `value`."""
+    """Refuse if argument number `arg` (its low 32 bits) is in `relation` to `value`."""
 
     arg: int
     relation: str
@@ -52,7 +52,7 @@ class _Only:
 
 
 def build(machine: str, *, shares_host: bool, pid: int) -> bytes:
-    """The filter; `shares_host` (no namespaces) also refuses processes, and signals to any but `pid`."""
+    """Return the filter; `shares_host` (no namespaces) also refuses forks, and signals to any but `pid`."""
     if machine not in _MACHINES:
         raise OSError(errno.ENOSYS, f"no seccomp table for {machine}")
     column, _ = _MACHINES[machine]
@@ -63,12 +63,12 @@ def build(machine: str, *, shares_host: bool, pid: int) -> bytes:
 
 @functools.cache
 def _fixed_part(machine: str, *, shares_host: bool) -> bytes:
-    """What is the same for every process; the zygote builds it once, and its children inherit it."""
+    """Return the part that is the same for every process: built once, in the zygote, for all children."""
     column, arch = _MACHINES[machine]
     program = [
         _op(_LOAD, _ARCH_OFFSET),
         _op(_EQUAL, arch, 1, 0),
-        _op(_RETURN, _KILL_PROCESS),  # a 32-bit call would be read by the wrong table
+        _op(_RETURN, _KILL_PROCESS),  # 32-bit calls have other numbers
         _op(_LOAD, _NUMBER_OFFSET),
     ]
     if machine == "x86_64":
@@ -85,7 +85,7 @@ def _fixed_part(machine: str, *, shares_host: bool) -> bytes:
 
 
 def load(program: bytes) -> None:
-    """Bind this process and all it starts; needs no_new_privs."""
+    """Apply the filter to this process and all it starts; needs no_new_privs."""
     import ctypes
 
     buffer = ctypes.create_string_buffer(program, len(program))
@@ -95,7 +95,7 @@ def load(program: bytes) -> None:
 
 
 def build_here(*, shares_host: bool) -> bytes:
-    """The filter for this machine and this process."""
+    """Return the filter for this machine and this process."""
     return build(os.uname().machine, shares_host=shares_host, pid=os.getpid())
 
 
@@ -103,18 +103,18 @@ def _judgements(*, shares_host: bool, pid: int) -> dict[str, list[_Refuse | _Onl
     fcntls = [_Refuse(1, "is", command) for command in _FCNTLS_ON_SHARED_FILES]
     judgements: dict[str, list[_Refuse | _Only]] = {
         "clone": [_Refuse(0, "has", _CLONE_NEW)],
-        # only streams: a datagram socket can be aimed at any address with each message
+        # only streams: a datagram socket can send each message to any address
         "socketpair": [_Refuse(0, "is not", _AF_UNIX), _Refuse(1, "has", _NOT_STREAM)],
         "ioctl": [_Only(1, _IOCTLS)],
         "fcntl": [*fcntls],
-        # huge pages are the machine's own stock, and no count of a process's memory has them
+        # huge pages come from a pool of the whole machine, and no memory limit of a process counts them
         "mmap": [_Refuse(3, "has", _MAP_HUGETLB)],
     }
     if not shares_host:
-        # memory that processes share is in /tmp, whose size is limited; in one process RLIMIT_AS counts it
+        # processes may share memory only in /tmp, whose size is limited; within one, RLIMIT_AS counts it
         judgements["mmap"].append(_Refuse(3, "has all", _MAP_SHARED_ANONYMOUS))
         return judgements
-    # without a /tmp there is no file to lock
+    # there is no /tmp, so no file to lock
     on_host = (_F_SETLK, _F_SETLKW, _F_SETOWN, _F_SETSIG, _F_SETOWN_EX)
     return {
         **judgements,
@@ -123,7 +123,7 @@ def _judgements(*, shares_host: bool, pid: int) -> dict[str, list[_Refuse | _Onl
         "tgkill": [_Refuse(0, "is not", pid)],
         "prlimit64": [_Refuse(0, "is not", 0)],
         "fcntl": [*fcntls, *(_Refuse(1, "is", command) for command in on_host)],
-        # the zygote's death must stay this process's death
+        # this process must still die with the zygote
         "prctl": [_Refuse(0, "is", _PR_SET_PDEATHSIG)],
     }
 

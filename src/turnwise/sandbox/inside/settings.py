@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a zygote needs to know: the walls, the limits, and what to have imported beforehand."""
+    """Settings of a zygote: its isolation, the limits, and the packages to import in advance."""
 
     shares_host: bool
-    """True for the Landlock fallback, false inside bubblewrap's namespaces."""
+    """True for the Landlock fallback, False inside bubblewrap's namespaces."""
     wall_seconds: float
     cpu_seconds: int
     memory_bytes: int
@@ -20,9 +20,9 @@ class Settings:
     tmp_bytes: int
     first_uid: int
     num_uids: int
-    """Each execution takes one of these user ids; 0 of them where only the own id is mapped."""
+    """Each execution runs under one of these user ids; if 0, it keeps the zygote's own."""
     import_path: tuple[str, ...]
-    """Where the packages below lie."""
+    """Directories of the packages below."""
     packages: tuple[str, ...]
     readable: tuple[str, ...]
-    """All that the fallback lets code read."""
+    """All paths that the fallback lets code read."""

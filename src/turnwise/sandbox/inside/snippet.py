@@ -14,7 +14,7 @@ from typing import Any
 from .jsonable import to_json
 
 _FILENAMES = ("<code>", "<step")
-"""How the code's own lines are named in a traceback."""
+"""Prefixes of the file names that the code's own lines have in a traceback."""
 _ERROR_BYTES = 8192
 _CUT = "… [cut]"
 
@@ -26,9 +26,9 @@ def execute(
     value_bytes: int,
     shown_bytes: int,
 ) -> dict[str, Any]:
-    """Run one source, or several steps of which each finds the last one's value in `data`.
+    """Run one source, or several steps; each step finds the value of the previous one in `data`.
 
-    `result_names` are variables to take for the value when the last expression has none.
+    If the last expression has no value, the value is that of the first of `result_names` that is set.
     """
     main = types.ModuleType("__main__")
     main.__dict__.update(variables, __builtins__=builtins)
@@ -38,9 +38,9 @@ def execute(
         value = _run_all(sources, main.__dict__, result_names)
         outcome["value"] = "" if value is None else _cut(repr(value), shown_bytes)
         outcome["value_json"] = _as_json(value, value_bytes)
-        threading._shutdown()  # type: ignore[attr-defined]  # as an interpreter does: threads finish first
+        threading._shutdown()  # type: ignore[attr-defined]  # wait for threads, as an interpreter does
     except SystemExit as stop:
-        # `exit()` at the end of a script is an ordinary end
+        # `exit()` at the end of a script is a normal end
         outcome["error"] = "" if stop.code in (None, 0) else f"SystemExit: {stop.code}"
     except MemoryError:
         outcome.update(error="MemoryError: the code used more memory than it may", is_memory=True)
@@ -86,7 +86,7 @@ def _as_json(value: Any, limit: int) -> str | None:
 
 
 def _explain(error: BaseException) -> str:
-    """The traceback with only the code's own lines: library frames and paths mean nothing to a model."""
+    """Return the traceback of the code's own frames: library frames and paths mean nothing to a model."""
     try:
         told = traceback.TracebackException.from_exception(error, limit=-40, compact=True)
         _keep_own_frames(told, 0)

@@ -1,10 +1,10 @@
 """The numbers of the system calls that model-written code may not make, on x86_64 and aarch64."""
 
 LAST_KNOWN = 450
-"""set_mempolicy_home_node (Linux 5.17), numbered alike on both machines; whatever came later is refused."""
+"""set_mempolicy_home_node (Linux 5.17), the same number on both machines; later calls are refused."""
 
 DENIED: dict[str, tuple[int | None, int | None]] = {
-    # namespaces and mounts: the walls themselves
+    # namespaces and mounts: the isolation itself
     "unshare": (272, 97),
     "setns": (308, 268),
     "mount": (165, 40),
@@ -26,7 +26,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "process_mrelease": (448, 448),
     "kcmp": (312, 272),
     "pidfd_getfd": (438, 438),
-    # kernel subsystems with a long history of holes, none of any use to a calculation
+    # kernel subsystems with a long history of vulnerabilities, none needed for a calculation
     "add_key": (248, 217),
     "request_key": (249, 218),
     "keyctl": (250, 219),
@@ -45,8 +45,8 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "lookup_dcookie": (212, 18),
     "open_by_handle_at": (304, 265),
     "name_to_handle_at": (303, 264),
-    # what passes between executions, or lasts: events and locks on files that all of them see, system-wide
-    # counts, the disks' queues
+    # communicates between executions, or outlives one: events and locks on files that all of them see,
+    # system-wide counts, disk queues
     "inotify_init": (253, None),
     "inotify_init1": (294, 26),
     "inotify_add_watch": (254, 27),
@@ -60,13 +60,13 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "io_pgetevents": (333, 292),
     "sync": (162, 81),
     "syncfs": (306, 267),
-    # a process of low priority takes long to die on a busy machine, and its end is waited for
+    # a process of low priority takes long to die on a busy machine, and we wait for its end
     "setpriority": (141, 140),
     "sched_setscheduler": (144, 119),
     "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
     "ioprio_set": (251, 30),
-    # the machine
+    # administration of the machine
     "kexec_load": (246, 104),
     "kexec_file_load": (320, 294),
     "init_module": (175, 105),
@@ -123,7 +123,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "set_mempolicy": (238, 237),
     "set_mempolicy_home_node": (450, 450),
     "get_mempolicy": (239, 236),
-    # no other program, and no network even within the namespace, whose state would outlive an execution
+    # no other program, and no network even within the namespace: its state would outlive an execution
     "execve": (59, 221),
     "execveat": (322, 281),
     "socket": (41, 198),
@@ -135,7 +135,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 
 DENIED_ON_HOST: dict[str, tuple[int | None, int | None]] = {
-    # without a pid namespace nothing may outlive the process that is killed, and no other may be signalled
+    # there is no pid namespace: no process may outlive the one that is killed, or signal another
     "fork": (57, None),
     "vfork": (58, None),
     "tkill": (200, 130),
@@ -144,7 +144,7 @@ DENIED_ON_HOST: dict[str, tuple[int | None, int | None]] = {
     "pidfd_open": (434, 434),
     "pidfd_send_signal": (424, 424),
     "sched_setaffinity": (203, 122),
-    # what Landlock leaves open on files that belong to the same user
+    # changes to files of the same user that Landlock does not prevent
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
@@ -177,4 +177,4 @@ JUDGED: dict[str, tuple[int, int]] = {
     "prctl": (157, 167),
     "mmap": (9, 222),
 }
-"""Allowed or not by their arguments (seccomp.py says how)."""
+"""Allowed or refused by their arguments; seccomp.py has the rules."""

@@ -1,6 +1,6 @@
 """The zygote: forks a confined child for each execution that the host orders, and reports how it ended.
 
-The child is forked and confined before its code arrives, so that the wait for a result is the code's own.
+The child is forked and confined before its code arrives, so that the time to a result is the code's own.
 The zygote itself never reads a byte that a child wrote: code goes in and results come out through
 descriptors that the host made and that only pass through here.
 """
@@ -39,9 +39,9 @@ class _Child:
 
 @dataclass(frozen=True, slots=True)
 class _Packages:
-    """Finds the named packages and nothing else that is installed beside them.
+    """Finds the named packages, and no others that are installed next to them.
 
-    With all of site-packages in reach pandas would load pyarrow, whose allocator starts a thread: a zygote
+    With all of site-packages importable, pandas would load pyarrow, whose allocator starts a thread: a zygote
     with threads cannot fork safely.
     """
 
@@ -53,7 +53,7 @@ class _Packages:
 
 
 def main() -> None:
-    """Serve until the host closes the socket that came as standard input."""
+    """Serve until the host closes the socket on standard input."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     control = socket.socket(fileno=os.dup(0))
     null = os.open("/dev/null", os.O_RDWR)
@@ -77,9 +77,9 @@ def _serve_one(
     kept: frozenset[int],
     buffer: ReportBuffer,
 ) -> bool:
-    """Run one execution; False when the host has closed the socket.
+    """Run one execution; returns False if the host has closed the socket.
 
-    The next child inherits every live frame, so what belongs to one execution is local to this call.
+    The next child inherits every live frame, so the data of one execution is local to this call.
     """
     child = _spawn(settings, own_pids, base, kept)
     fds = _next_run(control)
@@ -88,7 +88,7 @@ def _serve_one(
     for _ in range(_NUM_HAND_OVERS):
         if _hand_over(child, fds):
             break
-        os.waitpid(child.pid, 0)  # killed while it waited, by the OOM killer for one: it had no code yet
+        os.waitpid(child.pid, 0)  # killed while it waited, perhaps by the OOM killer: it had no code yet
         os.close(child.pidfd)
         child = _spawn(settings, own_pids, base, kept)
     else:
@@ -97,7 +97,7 @@ def _serve_one(
         os.close(fd)
     reason = _watch(settings, control, child, base)
     if reason is not Reason.NONE:
-        # the first process of its pid namespace: the kernel takes every other with it
+        # it is the first process of its pid namespace: the kernel kills all others with it
         os.kill(child.pid, signal.SIGKILL)
     buffer.reap(child.pid)
     os.close(child.pidfd)
@@ -107,7 +107,7 @@ def _serve_one(
 
 def _read_settings(control: socket.socket) -> Settings:
     raw: dict[str, Any] = json.loads(control.recv(1 << 16))
-    # JSON knows lists only
+    # JSON has no tuples
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()
     }
@@ -122,17 +122,17 @@ def _warm_up(settings: Settings) -> list[str]:
             importlib.import_module(name)
             found.append(name)
         except ImportError:
-            continue  # numpy and pandas are an extra
+            continue  # numpy and pandas are an optional extra
     import _sitebuiltins
 
-    # site is not loaded, for its paths; models still end scripts with exit()
+    # site, which defines these, is not loaded, for its paths; models end scripts with exit()
     for word in ("exit", "quit"):
         setattr(builtins, word, _sitebuiltins.Quitter(word, "Ctrl-D"))
     sys.argv = [""]
     os.environ.clear()
-    seccomp.build_here(shares_host=settings.shares_host)  # its larger part is then there for every child
+    seccomp.build_here(shares_host=settings.shares_host)  # caches the larger part for every child
     for stream in (sys.stdout, sys.stderr):
-        # whole lines, so that what was printed before a timeout is known
+        # line-buffered, so that what was printed before a timeout is not lost
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     gc.collect()
     gc.freeze()  # collecting in a child would touch, and so copy, the shared pages
@@ -140,7 +140,7 @@ def _warm_up(settings: Settings) -> list[str]:
 
 
 def _open_directories(settings: Settings) -> frozenset[int]:
-    """The fallback's library directories, which the host opened: code imports through them."""
+    """Return the fallback's library directories, which the host opened: code imports through them."""
     kept = set()
     for entry in (*sys.path, *settings.import_path):
         if entry.startswith("/proc/self/fd/"):
@@ -149,16 +149,16 @@ def _open_directories(settings: Settings) -> frozenset[int]:
 
 
 def _next_run(control: socket.socket) -> list[int]:
-    """The descriptors of the next execution; none when the host is gone."""
+    """Return the descriptors of the next execution; empty if the host is gone."""
     while True:
         order, fds, _, _ = socket.recv_fds(control, 64, 3)
         if order != b"kill":
             return list(fds)
-        # it crossed our report on its way: that execution is over
+        # the order was sent before our report arrived: that execution is over
 
 
 def _spawn(settings: Settings, own_pids: int, base: ProcessMemory, kept: frozenset[int]) -> _Child:
-    """A child that is confined and waits for its code."""
+    """Fork a child, which confines itself and waits for its code."""
     status = 0
     for _ in range(_NUM_HAND_OVERS):
         ours, theirs = socket.socketpair()
@@ -174,14 +174,14 @@ def _spawn(settings: Settings, own_pids: int, base: ProcessMemory, kept: frozens
         ours.close()
         _, status = os.waitpid(pid, 0)
         if os.WIFEXITED(status):
-            break  # it said why on stderr; running code outside the cage is never the answer
+            break  # it wrote the reason to stderr; code must never run unconfined
     sys.exit(f"the child could not be confined (wait status {status})")
 
 
 def _be_the_child(
     settings: Settings, channel: socket.socket, base: ProcessMemory, kept: frozenset[int]
 ) -> None:
-    """Confine, take one piece of code, run it, send the outcome, end. Never returns."""
+    """Confine this process, receive code, run it, send the outcome, exit. Never returns."""
     status = 70  # EX_SOFTWARE
     try:
         _close_all_but({channel.fileno(), *kept})
@@ -208,8 +208,8 @@ def _be_the_child(
         )
         sys.stdout.flush()
         if os.getpid() != own_pid:
-            os._exit(0)  # a fork of the code came to its end: the result is the first process's to give
-        # a lone surrogate becomes the escape that JSON knows it by
+            os._exit(0)  # a process that the code forked: only the first one sends the result
+        # a lone surrogate becomes its JSON escape
         text = json.dumps(outcome, ensure_ascii=False).encode("utf-8", "backslashreplace")
         _write_all(result_fd, text)
         status = 0
@@ -220,7 +220,7 @@ def _be_the_child(
 
 
 def _close_all_but(kept: set[int]) -> None:
-    """Past the standard three."""
+    """Close all descriptors except `kept` and the standard three."""
     first = 3
     for fd in [*sorted(kept), os.sysconf("SC_OPEN_MAX")]:
         if fd > first:  # an empty range from 0 would close everything
@@ -229,7 +229,7 @@ def _close_all_but(kept: set[int]) -> None:
 
 
 def _reseed() -> None:
-    """`random` reseeds itself after a fork; numpy's global generator would repeat itself."""
+    """Reseed numpy's global generator, which every child inherits; `random` reseeds itself after a fork."""
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
@@ -242,7 +242,7 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _hand_over(child: _Child, fds: list[int]) -> bool:
-    """False when it died before it had the code: then another may have it."""
+    """Pass the descriptors on; returns False if the child died before: then another one may run the code."""
     with child.channel:
         try:
             socket.send_fds(child.channel, [b"!"], fds)
@@ -266,13 +266,13 @@ def _watch(settings: Settings, control: socket.socket, child: _Child, base: Proc
             return Reason.NONE
         if control.fileno() in ready:
             control.recv(64)
-            return Reason.ORDERED  # the only order there is now; without a host its end is the same
+            return Reason.ORDERED  # a kill order, or the host is gone: both end it
         if bytes_together(_pids_of(settings, child), base) > settings.memory_bytes:
             return Reason.MEMORY
 
 
 def _pids_of(settings: Settings, child: _Child) -> list[str]:
-    """The execution's processes; RLIMIT_AS bounds one process, and memory is bounded for all together."""
+    """Return the execution's processes: RLIMIT_AS limits one, `memory_bytes` limits all together."""
     if settings.shares_host:
         return [str(child.pid)]
     ours = {"1", str(os.getpid())}
