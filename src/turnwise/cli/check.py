@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 def doctor(
     recipe: Annotated[
         Path | None,
-        typer.Argument(
-            help="A recipe (TOML), the defaults when absent; or an mcp.json, for its servers alone."
-        ),
+        typer.Argument(help="A recipe (TOML; defaults if absent), or an mcp.json to check its servers only."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Only plan the memory of a run, without loading any weights.")
     ] = False,
     memory: Annotated[
-        float | None, typer.Option(help="With --plan: GB of the device to plan for, if it is another's.")
+        float | None,
+        typer.Option(help="With --plan: GB of the device to plan for; this machine's if absent."),
     ] = None,
-    disk: Annotated[float, typer.Option(help="GB that must be free where runs are kept.")] = 2.0,
+    disk: Annotated[float, typer.Option(help="GB that must be free where runs are stored.")] = 2.0,
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:

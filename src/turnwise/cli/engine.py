@@ -13,14 +13,15 @@ from turnwise.cli.trust import Trust
 
 def engine(
     recipe: Annotated[
-        Path | None, typer.Argument(help="The recipe (TOML) of the run that will ask, or a run's folder.")
+        Path | None,
+        typer.Argument(help="The recipe (TOML) of the run that will use the engine, or a run's folder."),
     ] = None,
-    port: Annotated[int, typer.Option(help="0 takes any free one.", min=0, max=65535)] = 8100,
+    port: Annotated[int, typer.Option(help="0 picks a free one.", min=0, max=65535)] = 8100,
     host: Annotated[
-        str, typer.Option(help="Where to listen; elsewhere than on this machine a token is needed.")
+        str, typer.Option(help="Address to listen on; one that others can reach needs a token.")
     ] = "127.0.0.1",
     max_weights_gb: Annotated[
-        float, typer.Option(help="Most that a publication may hold.", min=0.001)
+        float, typer.Option(help="Largest publication of weights to accept.", min=0.001)
     ] = 16.0,
     best: Best = False,
     step: Step = None,

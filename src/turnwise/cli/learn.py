@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 def train(
     recipe: Annotated[Path | None, typer.Argument(help="A recipe (TOML).")] = None,
     resume: Annotated[
-        Path | None, typer.Option(help="A run's folder: go on from its last checkpoint.")
+        Path | None, typer.Option(help="A run's folder: resume from its last checkpoint.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Alarms and the end alone.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print only alarms, evaluations and the summary.")
+    ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="For programs: an object a line on stdout, the rest on stderr.")
+        bool, typer.Option("--json", help="For programs: one JSON object per line on stdout.")
     ] = False,
     dry: Annotated[
-        bool, typer.Option("--dry-run", help="Check recipe, tasks, tools and memory, say what would be done.")
+        bool, typer.Option("--dry-run", help="Check recipe, tasks, tools and memory; play nothing.")
     ] = False,
     processes: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes of this machine, a GPU each, in the place of the recipe's."),
+        typer.Option(min=1, help="Processes on this machine, one GPU each; overrides the recipe."),
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="skyrl: the recipe's episodes in SkyRL's trainer on Ray; see docs/scaling.md.")
-    ] = "",
+    engine: Annotated[str, typer.Option(help="skyrl: train with SkyRL on Ray; see docs/scaling.md.")] = "",
     trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Train a policy by playing tasks with real tools: GRPO, PPO or a variant, as the recipe says.
 
-    Ctrl-C finishes the step, saves and says how to go on; a second one stops at once.
+    Ctrl-C finishes the step, saves and says how to resume; a second one stops at once.
 
     Several processes: `--processes N`, or under torchrun or accelerate launch; see docs/scaling.md.
 
@@ -124,16 +124,17 @@ def _train_elsewhere(
 
 def sft(
     recipe: Annotated[Path, typer.Argument(help="A recipe (TOML); its tasks.train have demonstrations.")],
-    out: Annotated[Path, typer.Option(help="Where the model goes: a folder that is not there yet.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to; it must not exist yet.")],
     run: Annotated[
         Path | None,
-        typer.Option("--from", help="A run's folder: learn from its successes, not from tasks.train."),
+        typer.Option("--from", help="A run's folder: learn from its successes instead of tasks.train."),
     ] = None,
     verify: Annotated[
         bool, typer.Option(help="Play each demonstration with its real tools and drop those that fail.")
     ] = True,
     adapter: Annotated[
-        bool, typer.Option("--adapter", help="The LoRA adapter alone, in peft's format; merged by default.")
+        bool,
+        typer.Option("--adapter", help="Write only the LoRA adapter, in peft's format; merged by default."),
     ] = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:

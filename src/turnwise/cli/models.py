@@ -12,9 +12,10 @@ from turnwise.cli.trust import Trust
 
 def export(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    out: Annotated[Path, typer.Option(help="Where the model goes: a folder that is not there yet.")],
+    out: Annotated[Path, typer.Option(help="Folder to write the model to; it must not exist yet.")],
     adapter: Annotated[
-        bool, typer.Option("--adapter", help="The LoRA adapter alone, in peft's format; merged by default.")
+        bool,
+        typer.Option("--adapter", help="Write only the LoRA adapter, in peft's format; merged by default."),
     ] = False,
     best: Best = False,
     step: Step = None,
@@ -37,11 +38,11 @@ def export(
 
 
 def chat(
-    path: Annotated[Path, typer.Argument(help="A run's folder, or a recipe (TOML) for its model as it is.")],
+    path: Annotated[Path, typer.Argument(help="A run's folder, or a recipe (TOML) for its untrained model.")],
     best: Best = False,
     step: Step = None,
     trust: Trust = False,
-    temperature: Annotated[float, typer.Option(help="0 is greedy: always the likeliest token.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0 is greedy: always the most likely token.")] = 0.0,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
     """Talk to a trained agent: it calls its real tools, and you see what it does.

@@ -13,12 +13,14 @@ from turnwise.cli.trust import Trust
 if TYPE_CHECKING:
     from turnwise.types import Task
 
-RecipeFile = Annotated[Path | None, typer.Argument(help="A recipe (TOML); the defaults when absent.")]
+RecipeFile = Annotated[Path | None, typer.Argument(help="A recipe (TOML); defaults if absent.")]
 
 
 def rollout(
     recipe: RecipeFile = None,
-    tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's training ones else.")] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(help="Task file; the recipe's training tasks by default.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where trajectories are appended, as JSON lines.")] = Path(
         "runs/rollout/trajectories.jsonl"
     ),
@@ -45,14 +47,15 @@ def evaluate(
         Path | None, typer.Argument(help="A recipe (TOML), or a run's folder for what it has learned.")
     ] = None,
     tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's test tasks by default.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the figures go.")] = Path("runs/eval/eval.json"),
-    samples: Annotated[int, typer.Option("--samples", "-k", help="Episodes of each task.")] = 4,
-    temperature: Annotated[float, typer.Option(help="0 is greedy, and then one sample says it all.")] = 1.0,
+    out: Annotated[Path, typer.Option(help="File to write the figures to.")] = Path("runs/eval/eval.json"),
+    samples: Annotated[int, typer.Option("--samples", "-k", help="Episodes per task.")] = 4,
+    temperature: Annotated[float, typer.Option(help="0 is greedy; one sample is then enough.")] = 1.0,
     script: Annotated[bool, typer.Option("--script", help="Play each task's own demonstration.")] = False,
     endpoint: Annotated[str, typer.Option(help="URL of an OpenAI-compatible endpoint to evaluate.")] = "",
     model: Annotated[str, typer.Option(help="The model's name at that endpoint.")] = "",
     prices: Annotated[
-        tuple[float, float], typer.Option(help="Dollars a million tokens, read and sampled, for the cost.")
+        tuple[float, float],
+        typer.Option(help="Dollars per million tokens, read and sampled, to report the cost."),
     ] = (0.0, 0.0),
     compare: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Two eval.json files: print paired differences instead.")

@@ -17,8 +17,10 @@ from turnwise.cli.trust import require_trust
 if TYPE_CHECKING:
     from turnwise.config import Recipe
 
-Best = Annotated[bool, typer.Option("--best", help="The run's checkpoint that did best on validation.")]
-Step = Annotated[int | None, typer.Option(help="The run's checkpoint after that many steps; else its last.")]
+Best = Annotated[bool, typer.Option("--best", help="Use the run's checkpoint with the best validation.")]
+Step = Annotated[
+    int | None, typer.Option(help="Use the run's checkpoint after this many steps; the last by default.")
+]
 
 Result = TypeVar("Result")
 

@@ -40,7 +40,7 @@ def call(
     arguments: Annotated[str, typer.Argument(help="Its arguments, a JSON object.")] = "{}",
     mcp: McpOption = None,
     live: Annotated[
-        list[str], typer.Option(help="A server of ours that calls its real provider; embedded else.")
+        list[str], typer.Option(help="A built-in server that calls its real provider; embedded by default.")
     ] = [],  # noqa: B006 (typer reads it once, nobody changes it)
     allow_writes: Annotated[
         bool, typer.Option("--allow-writes", help="With --live: its tools may write to the provider.")

@@ -19,13 +19,15 @@ app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=Tr
 
 @app.command()
 def make(
-    folder: Annotated[Path, typer.Argument(help="Where the three .jsonl files go.")] = Path("tasks"),
+    folder: Annotated[Path, typer.Argument(help="Folder to write the three .jsonl files to.")] = Path(
+        "tasks"
+    ),
     train: Annotated[int, typer.Option(help="Tasks of each family for training.")] = 20,
     validation: Annotated[int, typer.Option(help="Tasks of each family for validation.")] = 4,
     test: Annotated[int, typer.Option(help="Tasks of each family held out for testing.")] = 4,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
-    world_seed: Annotated[int, typer.Option(help="Of the embedded world.")] = 0,
+    world_seed: Annotated[int, typer.Option(help="Seed of the embedded world.")] = 0,
 ) -> None:
     """Make verified tasks over the embedded world: every reference plan is run twice on real servers.
 
@@ -83,7 +85,8 @@ def check(
     files: Annotated[list[Path], typer.Argument(help="Task files; splits must be disjoint.")],
     mcp: McpOption = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="Check for this recipe's reward and servers; else for `outcome`.")
+        Path | None,
+        typer.Option(help="Check against this recipe's rewards and servers; against `outcome` by default."),
     ] = None,
     fill: Annotated[
         Path | None,
@@ -164,7 +167,7 @@ def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> Non
 @app.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, in any known layout.")],
-    target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its ending.")],
+    target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its file name.")],
     mcp: McpOption = None,
     demonstrations: Annotated[
         bool,

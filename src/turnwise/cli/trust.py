@@ -19,7 +19,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Start what the recipe of a run from elsewhere names (commands, modules) without asking.",
+        help="Start the commands and modules that a foreign run's recipe names, without asking.",
     ),
 ]
 

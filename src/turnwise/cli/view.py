@@ -11,23 +11,21 @@ from turnwise.cli.options import fail
 def view(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Runs' folders, or folders of such; ./runs when absent.", show_default=False),
+        typer.Argument(help="Run folders, or folders of run folders; ./runs if absent.", show_default=False),
     ] = None,
-    port: Annotated[int, typer.Option(help="0 takes any free one.", min=0, max=65535)] = 8080,
+    port: Annotated[int, typer.Option(help="0 picks a free one.", min=0, max=65535)] = 8080,
     host: Annotated[
-        str, typer.Option(help="Where to listen; elsewhere than on this machine a token is needed.")
+        str, typer.Option(help="Address to listen on; one that others can reach needs a token.")
     ] = "127.0.0.1",
     token: Annotated[
         str,
         typer.Option(
             envvar="TURNWISE_VIEW_TOKEN",
-            help="What a browser must know; made up where one is needed and none is given.",
+            help="Token a browser must send; generated if one is needed and none is given.",
             show_default=False,
         ),
     ] = "",
-    export: Annotated[
-        Path | None, typer.Option(help="Write one self-contained HTML file instead, and end.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file and exit.")] = None,
 ) -> None:
     """Look at runs in a browser, live or afterwards: figures, health, episodes, tools, evaluations.
 

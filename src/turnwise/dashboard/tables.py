@@ -1,4 +1,4 @@
-"""The tables of a run's index: opened, made anew where they are of another version, and emptied by file."""
+"""The SQLite tables of a run's index; recreated if they have another version."""
 
 import contextlib
 import logging

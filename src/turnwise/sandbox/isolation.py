@@ -1,4 +1,4 @@
-"""Tries what this machine can do, gives the `SandboxIsolation` that works and the launches that use it."""
+"""Find out which isolation works on this machine: bubblewrap, Landlock or none."""
 
 import contextlib
 import functools

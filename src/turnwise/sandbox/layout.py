@@ -1,4 +1,4 @@
-"""Looks at the running interpreter, gives what of this machine code must be able to read, and as which id."""
+"""The files of the running interpreter that sandboxed code must be able to read, and its user id."""
 
 import importlib.util
 import os
