@@ -354,7 +354,8 @@ def test_an_unknown_tool_is_wrong_usage_with_the_nearest_name_and_all_others(fol
 
 def marked(path: Path) -> dict[str, Any]:
     """A server that leaves a file behind when it is started, and never works."""
-    return {"command": sys.executable, "args": ["-c", f"open({str(path)!r}, 'w')"]}
+    command = ["-c", f"open({str(path)!r}, 'w')"]
+    return {"command": sys.executable, "args": command, "turnwise": {"data": "real"}}
 
 
 def own_server(name: str) -> dict[str, Any]:

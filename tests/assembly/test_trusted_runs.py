@@ -38,7 +38,8 @@ def foreign_run(place: Path, **sections: Any) -> Path:
     folder = place / "from elsewhere"
     folder.mkdir()
     words = ["-c", f"touch {place / 'started'}"]
-    block = {"command": "sh", "args": words, "env": {"KEY": "${HOME}"}}
+    block: dict[str, Any] = {"command": "sh", "args": words, "env": {"KEY": "${HOME}"}}
+    block["turnwise"] = {"data": "real"}  # else nobody outside could see the file
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"evil": block}}))
     (place / "evil_reward.py").write_text(
         f"open({str(place / 'imported')!r}, 'w')\ndef score(_): return 1.0\n"

@@ -20,6 +20,7 @@ from turnwise.mcp.spec import ServerSpec, load
 from turnwise.servers.services import DEFAULT_FILE
 
 HERE = Path(__file__).parent
+SHARED_MEMORY = Path("/dev/shm")
 LIGHT = (
     "turnwise.cli",
     "turnwise.commands.tools",
@@ -46,7 +47,9 @@ HEAVY = (
 @functools.cache
 def python(*modules: str) -> str:
     """The path of such a `python`, one for all in this process; `turnwise` and `mcp.json` are beside it."""
-    folder = Path(tempfile.mkdtemp(prefix="warm-"))
+    # Not in /tmp: that folder is private to a server of an episode, and no socket can be reached through it.
+    place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
+    folder = Path(tempfile.mkdtemp(prefix="warm-", dir=place))
     address = folder / "socket"
     with (folder / "errors").open("w") as errors:
         server = subprocess.Popen(

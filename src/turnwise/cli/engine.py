@@ -41,6 +41,7 @@ def engine(
     agent = read_agent(recipe, best=best, step=step, trust=trust, overrides=overrides)
     from turnwise.commands.engine import serve_engine
     from turnwise.engines.remote import TOKEN_VARIABLE
+    from turnwise.runtime.admission import TokenRequired
 
     token = os.environ.get(TOKEN_VARIABLE, "")
     serving = serve_engine(
@@ -55,7 +56,7 @@ def engine(
     try:
         asyncio.run(serving)
     except ValueError as error:
-        hint = f" (set {TOKEN_VARIABLE})" if not token and "token is needed" in str(error) else ""
+        hint = f" (set {TOKEN_VARIABLE})" if isinstance(error, TokenRequired) else ""
         fail(f"{error}{hint}")
     except OSError as error:  # transformers raises it for a model that does not exist
         fail(f"model.path: {error}")

@@ -98,6 +98,7 @@ def serve(
     Example: turnwise serve fmp --http --port 8001
     """
     from turnwise.mcp.serve import TOKEN_VARIABLE, serve_http, serve_stdio
+    from turnwise.runtime.admission import TokenRequired
     from turnwise.runtime.environment import environment
     from turnwise.servers.services import SERVERS, Backend, check_backend, open_service
 
@@ -119,7 +120,7 @@ def serve(
         check_backend(name, chosen, variables, may_write=allow_writes)
         asyncio.run(run())
     except ValueError as error:
-        hint = f" (set {TOKEN_VARIABLE})" if "token is needed" in str(error) else ""
+        hint = f" (set {TOKEN_VARIABLE})" if isinstance(error, TokenRequired) else ""
         fail(f"{error}{hint}")
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -9,12 +9,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from turnwise.runtime.addresses import check_token, host_of, is_loopback
 
 
+class TokenRequired(ValueError):
+    """A server that others can reach was given no token."""
+
+
 class Admission:
     """Refuses requests from browsers and, if a token is set, requests without it."""
 
     def __init__(self, host: str, token: str) -> None:
         if not token and not is_loopback(host):
-            raise ValueError(f"host {host!r} is reachable from other machines: a token is required")
+            raise TokenRequired(f"host {host!r} is reachable from other machines: a token is required")
         check_token(token)
         self._token = token.encode()
         self._is_local = is_loopback(host)
