@@ -205,5 +205,5 @@ def test_an_empty_evaluation_is_rejected_and_an_invalid_file_is_named(tmp_path: 
         write_report(EvaluationReport("m", 1, 1.0, 1.0, 1, 3, ()), tmp_path / "eval.json")
     assert not (tmp_path / "eval.json").exists()
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"other\.json: not an eval\.json"):
+    with pytest.raises(ValueError, match=r"other\.json: is not an eval\.json"):
         read_report(tmp_path / "other.json")

@@ -20,7 +20,6 @@ from turnwise.chat import hermes
 from turnwise.chat.guard import TextGuard
 from turnwise.commands import replay, unknown_tickers
 from turnwise.config import load_recipe
-from turnwise.dashboard.appended_file import lines_from
 from turnwise.engines import remote, replies, wire
 from turnwise.mcp import arguments, launch, named_data, results, spec
 from turnwise.mcp.cassette import Cassette, Mode
@@ -32,6 +31,7 @@ from turnwise.rewards.judge import read_verdict
 from turnwise.runtime import environment, secret_values
 from turnwise.runtime.addresses import host_of
 from turnwise.runtime.line_splitter import LineSplitter
+from turnwise.runtime.regular_files import lines_from
 from turnwise.runtime.retry_after import retry_after_seconds
 from turnwise.runtime.terminal import printable
 from turnwise.tasks import load, recording

@@ -105,7 +105,7 @@ def test_a_read_only_call_is_retried_on_a_new_process(tmp_path: Path) -> None:
             assert (result.cause, result.num_retries) == (Cause.OK, 1)
             assert len(toolbox.losses) == 1
 
-    run_episode(faulty(isolation="shared"), episode)
+    run_episode(faulty(isolation="shared", data="real"), episode)  # its marker must outlive the process
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)

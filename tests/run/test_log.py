@@ -12,7 +12,8 @@ import pytest
 
 from tests.run.stage import write_recipe
 from tests.run.test_signals import read_until, training
-from turnwise.dashboard.runs import DIED, ListedRun
+from turnwise.dashboard.run_facts import DIED
+from turnwise.dashboard.runs import ListedRun
 from turnwise.tracking.ending import read_ending
 
 TIMED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} (INFO|WARNING|ERROR) (.*)")

@@ -259,9 +259,9 @@ def test_everything_dies_with_a_host_that_is_killed(kind: Kind) -> None:
         pytest.skip(failure)
     host = textwrap.dedent(f"""
         import asyncio
-        from turnwise.sandbox import Isolation, Kind, Sandbox
+        from turnwise.sandbox import Kind, Sandbox, SandboxIsolation
         async def main():
-            walls = Isolation(Kind({str(kind)!r}), "")
+            walls = SandboxIsolation(Kind({str(kind)!r}), "")
             async with Sandbox(num_workers=1, packages=(), walls=walls) as sandbox:
                 await sandbox.run("1")
                 print("warm", flush=True)
@@ -356,7 +356,7 @@ def test_a_bubblewrap_that_fails_is_not_trusted(monkeypatch: pytest.MonkeyPatch,
 
 NOT_ROOT = """
 import asyncio
-from turnwise.sandbox import Isolation, Kind, Limits, Sandbox
+from turnwise.sandbox import Kind, Sandbox, SandboxIsolation, SandboxLimits
 from turnwise.sandbox.isolation import trial
 from turnwise.sandbox.layout import PACKAGES
 CODE = '''
@@ -379,7 +379,8 @@ async def main():
         if failure := trial(kind):
             print(kind, "does not work:", failure)
             continue
-        async with Sandbox(Limits(num_processes=16), num_workers=1, walls=Isolation(kind, "")) as sandbox:
+        walls = SandboxIsolation(kind, "")
+        async with Sandbox(SandboxLimits(num_processes=16), num_workers=1, walls=walls) as sandbox:
             print(kind, (await sandbox.run(CODE)).stdout.split(chr(10)), (await sandbox.run("6 * 7")).value)
 asyncio.run(main())
 """

@@ -19,11 +19,11 @@ from turnwise.types import Cause, Fault, ToolCall
 QUICK_PYTHON = """
 import asyncio
 from turnwise.mcp.serve import serve_stdio
-from turnwise.sandbox import Limits, Sandbox
+from turnwise.sandbox import Sandbox, SandboxLimits
 from turnwise.servers.python import serve_python
 
 async def main():
-    async with serve_python(Sandbox(Limits(wall_seconds=1), num_workers=1, packages=())) as service:
+    async with serve_python(Sandbox(SandboxLimits(wall_seconds=1), num_workers=1, packages=())) as service:
         await serve_stdio(service)
 
 asyncio.run(main())
