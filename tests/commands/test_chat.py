@@ -196,7 +196,7 @@ def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
     for args, words in [
         (["recipe.toml", "--best"], "choose a checkpoint of a run"),
         ([str(tmp_path)], "not a run's folder"),
-        ([str(folder.path), "--step", "7"], "no checkpoint of step 7"),
+        ([str(folder.path), "--trust", "--step", "7"], "no checkpoint of step 7"),
     ]:
         ran = chat(tmp_path, *args, lines=[])
         assert ran.code == 2
