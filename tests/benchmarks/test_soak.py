@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import warm
 from tests.benchmarks.loading import loaded
 from tests.third_party.installed import NODE_MODULES, TOOLS, require
@@ -12,6 +14,7 @@ from tests.third_party.installed import NODE_MODULES, TOOLS, require
 soak = loaded("soak")
 
 
+@pytest.mark.slow  # half a minute to a minute
 def test_a_hundred_episodes_on_failing_servers_lose_double_and_mis_score_nothing(tmp_path: Path) -> None:
     require(TOOLS / "sqlite" / "bin" / "mcp-server-sqlite")
     require(NODE_MODULES / "@modelcontextprotocol" / "server-memory")
