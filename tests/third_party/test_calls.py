@@ -32,7 +32,7 @@ def play(server: ServerSpec, *turns: list[tuple[str, dict[str, Any]]]) -> list[l
 
 def tapped(tap: Path, **options: Any) -> ServerSpec:
     """The everything server, with a copy of every byte we send it written to `tap`."""
-    plain = block("everything", **options)
+    plain = block("everything", data="real", **options)  # the copy is read from outside
     server = shlex.join([plain["command"], *plain["args"]])
     command = {"command": "sh", "args": ["-c", f"tee {shlex.quote(str(tap))} | {server}"]}
     [wrapped] = parse({"everything": {**plain, **command}}, {}, directory=tap.parent)
