@@ -240,8 +240,9 @@ def test_an_adapter_is_added_to_the_weights_without_the_one_before() -> None:
                 assert worst_gap(policy.model, prompt, after) <= CLOSE
                 assert worst_gap(policy.model, prompt, before) > 0.5
             await engine.publish(qwen3(1).state_dict(), 3)
+            nowhere = {f"nowhere.lora_{name}": torch.zeros(4, 4) for name in "AB"}
             with pytest.raises(ValueError, match=r"the adapter changes 'nowhere\.weight'"):
-                await engine.publish(Adapter({"nowhere.lora_A": torch.zeros(4, 4)}, 4, 8.0), 4)
+                await engine.publish(Adapter(nowhere, 4, 8.0), 4)
             await engine.publish(policy.adapter(), 5)
             other = Policy(qwen3(1), PolicyConfig(lora_rank=4, lora_alpha=12.0), seed=0)
             other.load_state(policy.state())
