@@ -132,7 +132,8 @@ def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tmp_path
     assert echo.content == "Echo: still here"
     [call_id] = [message["id"] for message in sent(tap) if message.get("params", {}).get("name") == LONG[0]]
     cancelled = [message for message in sent(tap) if message["method"] == "notifications/cancelled"]
-    assert [message["params"]["requestId"] for message in cancelled] == [call_id]
+    # a ping after the time-out may be cancelled too, on a machine that is slow to answer it
+    assert call_id in [message["params"]["requestId"] for message in cancelled]
 
 
 def test_an_abandoned_episode_cancels_its_call_and_the_next_one_is_served(tmp_path: Path) -> None:
