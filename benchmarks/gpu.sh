@@ -27,10 +27,11 @@ if has vllm; then
   measure vllm_engine.py --adapters
   measure gpu_idle.py
 else
-  for name in vllm_engine.py gpu_idle.py versus_trl.py; do skip $name "$python -m pip install -e '.[vllm]'"; done
+  for name in vllm_engine.py gpu_idle.py versus_trl.py long_steps.py; do skip $name "$python -m pip install -e '.[vllm]'"; done
 fi
 if has vllm && { has trl || [ -d .tools/trl ]; }; then
   measure versus_trl.py --device cuda --model qwen3-0.6b
+  measure long_steps.py --device cuda --model qwen3-0.6b --sides raw,turnwise,turnwise-async,trl,trl-async
 elif has vllm; then
   skip versus_trl.py "pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash"
 fi

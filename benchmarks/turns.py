@@ -4,8 +4,8 @@
 
 torch lets go of the interpreter's lock with every operation and then waits for it, as long as the switch
 interval says and Linux's timers are late by. Asynchronous runs have an update in one thread and all episodes
-in another: `run/command.py` and `beside.py` say what they are given. It wants two cores with nothing else to
-do: on busy ones the other thread is slower to take the lock.
+in another; `run/command.py` and `runtime/detached_thread.py` set both. It needs two idle cores: on busy ones
+the other thread is slower to take the lock.
 """
 
 import asyncio

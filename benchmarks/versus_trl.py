@@ -13,7 +13,7 @@ synchronous and take no refills. TRL is set up as its users would at its best, s
 it samples by `generate` and by continuous batching, and the better one counts; on a GPU by vLLM, colocated,
 with a cache as large (its supported range, 0.22 to 0.31, has the GPU host's 0.22.1); there, all sides start
 at once, which takes minutes, and are timed one after the other. Its
-experimental AsyncGRPOTrainer is not raced: it wants a vLLM server beside it, and learns from stale samples.
+experimental AsyncGRPOTrainer is raced in long_steps.py.
 
 `--latencies` holds every tool result back for so long, at the server, for all sides; a side's steps take
 turns at them. What is finished stays in --out, and the same command goes on where it was broken off. With

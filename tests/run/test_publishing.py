@@ -45,7 +45,7 @@ async def soon(hands: Hands) -> None:
 
 def test_before_the_next_update_it_is_waited_for() -> None:
     async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_beside=False)
+        publishing = Publishing(hands.publish, is_concurrent=False)
         ending = asyncio.create_task(soon(hands))
         async with publishing.going_on():
             assert await publishing.begin() > 0.005
@@ -59,7 +59,7 @@ def test_before_the_next_update_it_is_waited_for() -> None:
 
 def test_beside_the_next_update_only_collections_wait_for_it() -> None:
     async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_beside=True)
+        publishing = Publishing(hands.publish, is_concurrent=True)
         async with publishing.going_on():
             await publishing.begin()
             publishing.then(hands.note("collect"))
@@ -76,7 +76,7 @@ def test_beside_the_next_update_only_collections_wait_for_it() -> None:
 
 def test_leaving_waits_for_what_is_under_way_and_for_what_follows_it() -> None:
     async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_beside=True)
+        publishing = Publishing(hands.publish, is_concurrent=True)
         ending = asyncio.create_task(soon(hands))
         async with publishing.going_on():
             await publishing.begin()
@@ -97,7 +97,7 @@ def test_a_failure_is_raised_where_it_is_next_waited_for(place: str) -> None:
             raise RuntimeError("the engine is down")
 
         is_early = place == "the hand-over"
-        publishing = Publishing(fail if is_early else hands.publish, is_beside=True)
+        publishing = Publishing(fail if is_early else hands.publish, is_concurrent=True)
         hands.may_end.set()
         async with publishing.going_on():
             await publishing.begin()
@@ -116,7 +116,7 @@ def test_a_failure_is_raised_where_it_is_next_waited_for(place: str) -> None:
 
 def test_an_error_elsewhere_leaves_nothing_running() -> None:
     async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_beside=True)
+        publishing = Publishing(hands.publish, is_concurrent=True)
         try:
             async with publishing.going_on():
                 await publishing.begin()

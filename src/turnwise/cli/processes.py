@@ -116,5 +116,5 @@ def one_folder(ranks: "Ranks", open_it: "Callable[[], RunFolder]") -> "Iterator[
     path = first_rank_value(ranks, None if folder is None else folder.path)
     if path is None:
         raise ended or typer.Exit(2)
-    with folder or RunFolder.beside(path) as opened:
+    with folder or RunFolder.of_other_rank(path) as opened:
         yield opened

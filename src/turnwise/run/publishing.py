@@ -12,12 +12,12 @@ from typing import Any
 
 
 class Publishing:
-    """Publishes weights, one publication at a time; with `is_beside`, `begin` does not wait for it."""
+    """Publishes weights, one publication at a time; with `is_concurrent`, `begin` does not wait for it."""
 
-    def __init__(self, publish: Callable[[], Coroutine[Any, Any, None]], *, is_beside: bool) -> None:
+    def __init__(self, publish: Callable[[], Coroutine[Any, Any, None]], *, is_concurrent: bool) -> None:
         """`publish` returns a coroutine that publishes the weights as they are at the time of the call."""
         self._publish = publish
-        self._is_beside = is_beside
+        self._is_concurrent = is_concurrent
         self._under_way: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
@@ -37,7 +37,7 @@ class Publishing:
         started = time.perf_counter()
         await self.finish()
         self._under_way = asyncio.create_task(self._publish(), name="publishing")
-        if not self._is_beside:
+        if not self._is_concurrent:
             await self.finish()
         return time.perf_counter() - started
 

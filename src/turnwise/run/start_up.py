@@ -25,7 +25,7 @@ class Phases:
         self._screen.say(words, is_shown=self._is_shown)
 
 
-async def load_beside(engine: Engine, recipe: Recipe, phases: Phases) -> Any:
+async def load_during_start(engine: Engine, recipe: Recipe, phases: Phases) -> Any:
     """Load the policy's model while an engine with a process of its own starts.
 
     The weights stay in the CPU's memory until the engine runs, because vLLM measures during its start how

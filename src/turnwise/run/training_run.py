@@ -31,7 +31,7 @@ from turnwise.run.figures import breaker_figures, evaluation_figures, of_all_ran
 from turnwise.run.progress import RunProgress, progress_of
 from turnwise.run.publishing import Publishing
 from turnwise.run.screen import Screen
-from turnwise.run.start_up import Phases, load_beside
+from turnwise.run.start_up import Phases, load_during_start
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.detached_thread import run_detached
 from turnwise.runtime.garbage import frozen_garbage
@@ -78,7 +78,7 @@ class TrainingRun:
         self.train_tasks = train_tasks
         self.lessons = lessons
         self.screen = screen
-        self.publishing = Publishing(self._publish, is_beside=self._publishes_beside)
+        self.publishing = Publishing(self._publish, is_concurrent=self._publishes_concurrently)
         self._writers: dict[int, TrajectoryWriter] = {}
         self._num_openings: dict[str, int] = {}
 
@@ -170,7 +170,7 @@ class TrainingRun:
     def _publish(self) -> Coroutine[Any, Any, None]:
         """A coroutine that publishes the current weights, copied if the next update runs meanwhile."""
         policy, version = self.trainer.policy, self.trainer.version
-        if self._publishes_beside:
+        if self._publishes_concurrently:
             return self.bench.engine.publish(policy.adapter().copy(), version)
         return self._publish_gathered(version)
 
@@ -181,7 +181,7 @@ class TrainingRun:
             await self.bench.engine.publish(weights, version)
 
     @property
-    def _publishes_beside(self) -> bool:
+    def _publishes_concurrently(self) -> bool:
         """Whether the next update may run during a publication: only adapters are small enough to copy."""
         recipe = self.recipe
         return recipe.run.mode == "async" and recipe.publishes_adapters and self.ranks.count == 1
@@ -342,7 +342,7 @@ async def open_run(
             write_atomically(folder.tokenizer, tokenizer.encode())
         phases.ended(f"servers, {len(bench.pool.tools)} tools")
         check_device_limits(recipe)
-        model = await load_beside(bench.engine, recipe, phases) if base is None else twin(base)
+        model = await load_during_start(bench.engine, recipe, phases) if base is None else twin(base)
         trainer = new_trainer(recipe, model, ranks)
         phases.ended("trainer")
         with GpuMonitor(cuda_reader()) as gpu:

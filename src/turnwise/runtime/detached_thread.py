@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-_NAME = "turnwise-beside"
+_NAME = "turnwise-detached"
 _PR_SET_TIMERSLACK = 29
 
 Arguments = ParamSpec("Arguments")

@@ -46,10 +46,10 @@ _STEP = re.compile(r"step-(\d{6,})\.(?!.*\.part$)")
 class RunFolder:
     """One run on disk. `create` and `open` lock it for writing until `close`; `read` takes no lock."""
 
-    def __init__(self, path: Path, lock: Lock | None, *, is_beside: bool = False) -> None:
+    def __init__(self, path: Path, lock: Lock | None, *, is_other_rank: bool = False) -> None:
         self.path = path
         self._lock = lock
-        self._is_beside = is_beside
+        self._is_other_rank = is_other_rank
         self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
         self._log = RunLog(path / "training.log", known_secrets()) if lock is not None else None
         self.trackers = NO_TRACKERS
@@ -89,18 +89,18 @@ class RunFolder:
         return cls(path, None)
 
     @classmethod
-    def beside(cls, path: Path) -> Self:
+    def of_other_rank(cls, path: Path) -> Self:
         """The run's folder for a rank that does not write it.
 
         What this process logs is dropped, since the writing process logs the same.
         """
         _check_run(path)
-        return cls(path, None, is_beside=True)
+        return cls(path, None, is_other_rank=True)
 
     @property
     def is_written_here(self) -> bool:
         """False for a rank other than the one that writes the run."""
-        return not self._is_beside
+        return not self._is_other_rank
 
     def close(self, *, is_hasty: bool = False) -> None:
         """Close the files and release the lock; idempotent. `is_hasty` gives trackers at most 3 s."""
@@ -169,17 +169,17 @@ class RunFolder:
 
     def start_trackers(self) -> None:
         """Start the recipe's trackers; `log` sends to them too. ValueError if a library is missing."""
-        if not self._is_beside:
+        if not self._is_other_rank:
             self.trackers = start_trackers(self.recipe, self.path)
 
     def begin(self) -> None:
         """Remove ended.json: the run starts or resumes."""
-        if not self._is_beside:
+        if not self._is_other_rank:
             self._ended.unlink(missing_ok=True)
 
     def end(self, ending: Ending) -> None:
         """Record how the run ended. A rank that does not write the run keeps an existing record."""
-        if self._is_beside and self._ended.exists():
+        if self._is_other_rank and self._ended.exists():
             return
         why, trace = (printable(redacted(text, known_secrets())) for text in (ending.why, ending.traceback))
         write_ending(self._ended, replace(ending, why=why, traceback=trace))
@@ -210,7 +210,7 @@ class RunFolder:
 
         Values that are not finite are written as null: JSON has neither NaN nor infinity.
         """
-        if self._is_beside:
+        if self._is_other_rank:
             return
         assert self._lines is not None, "opened to be read only"
         self._lines.append(step, kind, metrics, histograms or {}, alarms)
@@ -221,7 +221,7 @@ class RunFolder:
 
         The summary and the `after` evaluation are deleted too: the resumed run makes them again.
         """
-        if self._is_beside:
+        if self._is_other_rank:
             return
         assert self._lines is not None, "opened to be read only"
         self._lines.cut(num_steps)

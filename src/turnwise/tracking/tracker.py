@@ -70,7 +70,7 @@ def check(trackers: Sequence[TrackerConfig]) -> None:
             hint = (
                 f"install it with: pip install 'turnwise[{tracker.kind}]'"
                 if tracker.kind in TRACKERS
-                else "it is looked for beside where the command is run"
+                else "it is looked for in the folder where the command is run"
             )
             raise ValueError(f"trackers: {tracker.kind} needs the package {module!r}, not found; {hint}")
 
