@@ -46,3 +46,9 @@ def pytest_collection_finish() -> None:
     """What was imported stays: looked through at each collection, it took more than most tests do."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Async tests run on asyncio; the plugin would also try trio."""
+    return "asyncio"

@@ -78,13 +78,13 @@ def listing() -> ToolListing:
 
 
 @pytest.mark.parametrize("file", RECIPES, ids=lambda file: file.stem)
-def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lacks(
+async def test_a_recipe_plans_and_dry_runs_without_a_problem_but_what_this_machine_lacks(
     file: Path, hub: Path, listing: ToolListing
 ) -> None:
     if file.stem == "smollm2" and smollm2_file() is None:
         pytest.skip("its weights are not installed")
     recipe = offline(file, hub)
-    found = asyncio.run(dry_run(recipe, None if recipe.tools.mcp else listing))
+    found = await dry_run(recipe, None if recipe.tools.mcp else listing)
     lacking = (
         "torch finds none",
         "vLLM is not installed",
@@ -126,7 +126,7 @@ def test_only_the_strategy_differs_between_the_recipes_for_several_gpus() -> Non
 
 
 @pytest.mark.parametrize("name", MULTI_GPU)
-def test_each_process_of_several_holds_its_share_and_says_so(
+async def test_each_process_of_several_holds_its_share_and_says_so(
     name: str, hub: Path, listing: ToolListing
 ) -> None:
     memory = Memory(24 * 2**30, 24 * 2**30)
@@ -140,7 +140,7 @@ def test_each_process_of_several_holds_its_share_and_says_so(
         assert after[part] == pytest.approx(before[part] / 4, rel=1e-6)
     assert after["engine: weights"] == before["engine: weights"], "every process samples from all of them"
     assert spread.num_bytes < whole.num_bytes
-    shares = asyncio.run(dry_run(offline(by_name(name), hub), listing)).lines[3]
+    shares = (await dry_run(offline(by_name(name), hub), listing)).lines[3]
     assert "processes: 4" in shares
     assert "plays 8 of 32 groups" in shares
 

@@ -26,40 +26,37 @@ def model() -> Any:
     return load_model(ModelConfig(path=SMOLLM2)).eval()
 
 
-def test_it_agrees_with_its_plain_forward_pass_before_and_after_a_publication(model: Any) -> None:
-    async def scenario() -> None:
-        source = random.Random(0)
-        prefix = some_ids(source, 120)
-        played = []
-        changing = copy.deepcopy(model)
-        async with running(changing, cache_tokens=4096) as engine:
+async def test_it_agrees_with_its_plain_forward_pass_before_and_after_a_publication(model: Any) -> None:
+    source = random.Random(0)
+    prefix = some_ids(source, 120)
+    played = []
+    changing = copy.deepcopy(model)
+    async with running(changing, cache_tokens=4096) as engine:
 
-            async def play(number: int) -> None:
-                prompt = [*prefix, *some_ids(source, 5 + number)]
-                for _ in range(2):
-                    completion = await engine.complete(prompt, Sampling(max_tokens=8), number)
-                    played.append((prompt, completion))
-                    prompt = [*prompt, *completion.token_ids, *some_ids(source, 10)]
+        async def play(number: int) -> None:
+            prompt = [*prefix, *some_ids(source, 5 + number)]
+            for _ in range(2):
+                completion = await engine.complete(prompt, Sampling(max_tokens=8), number)
+                played.append((prompt, completion))
+                prompt = [*prompt, *completion.token_ids, *some_ids(source, 10)]
 
-            await asyncio.gather(*(play(number) for number in range(4)))
-            assert len(played) == 8
-            assert max(worst_gap(changing, *episode) for episode in played) <= CLOSE
-            prompt, _ = played[0]
-            await engine.publish({name: value * 1.1 for name, value in changing.named_parameters()}, 1)
-            changed = await engine.complete(prompt, Sampling(max_tokens=8), 0)
-            assert worst_gap(changing, prompt, changed) <= CLOSE
-            assert worst_gap(changing, *played[0]) > 0.01  # recorded before, it belongs to the old weights
-
-    asyncio.run(scenario())
+        await asyncio.gather(*(play(number) for number in range(4)))
+        assert len(played) == 8
+        assert max(worst_gap(changing, *episode) for episode in played) <= CLOSE
+        prompt, _ = played[0]
+        await engine.publish({name: value * 1.1 for name, value in changing.named_parameters()}, 1)
+        changed = await engine.complete(prompt, Sampling(max_tokens=8), 0)
+        assert worst_gap(changing, prompt, changed) <= CLOSE
+        assert worst_gap(changing, *played[0]) > 0.01  # recorded before, it belongs to the old weights
 
 
-def test_it_is_exact_over_episodes_with_real_tools(model: Any) -> None:
+async def test_it_is_exact_over_episodes_with_real_tools(model: Any) -> None:
     chat = open_chat(smollm2(), system_prompt="Use the tools.")
 
     async def main() -> list[Trajectory]:
         async with running(copy.deepcopy(model), max_batch=4) as engine:
             return await collected(engine, chat, EpisodeLimits(tokens_per_turn=12), 1)
 
-    trajectories = asyncio.run(main())
+    trajectories = await main()
     assert {len(trajectory.turns) for trajectory in trajectories} == {3}
     check_exact(model, trajectories)

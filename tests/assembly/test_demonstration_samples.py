@@ -102,7 +102,7 @@ def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_the_reas
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the Python server's sandbox needs Linux")
-def test_lessons_of_built_in_families_are_what_the_servers_say_when_played(tmp_path: Path) -> None:
+async def test_lessons_of_built_in_families_are_what_the_servers_say_when_played(tmp_path: Path) -> None:
     from turnwise.config import load_recipe
     from turnwise.mcp.pool import Pool
     from turnwise.servers.embedded.world import open_world
@@ -128,7 +128,7 @@ def test_lessons_of_built_in_families_are_what_the_servers_say_when_played(tmp_p
             collector = bench.collector(group_size=1)
             return lessons_of(bench, made.tasks), await verified_lessons(collector, made.tasks)
 
-    recorded, played = asyncio.run(run())
+    recorded, played = await run()
     assert len(recorded) == 2 * len(names)
     assert played.dropped == {}
     assert [lesson.token_ids for lesson in recorded] == [lesson.token_ids for lesson in played.lessons]

@@ -1,6 +1,5 @@
 """Rejection sampling: a run's own successes, token for token, whatever else its folder holds."""
 
-import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -128,11 +127,11 @@ def test_a_run_of_other_token_ids_or_without_successes_is_refused(tmp_path: Path
         found(tmp_path)
 
 
-def test_what_succeeded_is_learned_without_playing_anything(tmp_path: Path) -> None:
+async def test_what_succeeded_is_learned_without_playing_anything(tmp_path: Path) -> None:
     folder = sound_setup(tmp_path)
     (folder / "mcp.json").unlink()
     run = write_run(tmp_path / "run", [episode("a"), episode("a", number=1), episode("b", "no")])
-    warm = asyncio.run(warm_up(recipe_in(folder, *QUICK), tmp_path / "warm", run=run))
+    warm = await warm_up(recipe_in(folder, *QUICK), tmp_path / "warm", run=run)
     assert warm.num_lessons == 1
     assert warm.steps[-1].loss < warm.steps[0].loss / 3
     kept = json.loads((tmp_path / "warm" / METRICS).read_text())["from"]

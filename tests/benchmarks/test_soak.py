@@ -1,6 +1,5 @@
 """A short soak holds, and the audit of a soak sees what must not happen."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,13 @@ soak = loaded("soak")
 
 
 @pytest.mark.slow  # half a minute to a minute
-def test_a_hundred_episodes_on_failing_servers_lose_double_and_mis_score_nothing(tmp_path: Path) -> None:
+async def test_a_hundred_episodes_on_failing_servers_lose_double_and_mis_score_nothing(
+    tmp_path: Path,
+) -> None:
     require(TOOLS / "sqlite" / "bin" / "mcp-server-sqlite")
     require(NODE_MODULES / "@modelcontextprotocol" / "server-memory")
     turnwise = str(Path(warm.light()).with_name("turnwise"))
-    done = asyncio.run(soak.soak(tmp_path, 100, seed=1, num_points=3, turnwise=turnwise))
+    done = await soak.soak(tmp_path, 100, seed=1, num_points=3, turnwise=turnwise)
     assert done.problems == ()
     assert done.audit.num_episodes == 100
     num_faults = sum(ended.total() for ended in done.audit.faults.values())

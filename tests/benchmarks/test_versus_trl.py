@@ -1,6 +1,5 @@
 """The race's own arithmetic, on rows made by hand, and the delay that all of its sides get alike."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -83,23 +82,20 @@ def test_rows_of_other_options_never_stand_in_one_table(tmp_path: Path) -> None:
     assert "rows of other options" in refused.value.stderr
 
 
-def test_delayed_results_wait_beside_one_another_and_are_the_servers_own(tmp_path: Path) -> None:
+async def test_delayed_results_wait_beside_one_another_and_are_the_servers_own(tmp_path: Path) -> None:
     delay = tmp_path / "delay"
     delay.write_text("600")
     server = [sys.executable, str(BENCHMARKS / "servers" / "sleeper.py")]
     arguments = [str(BENCHMARKS / "servers" / "delayed.py"), str(delay), *server]
     specs = parse({"sleeper": {"command": sys.executable, "args": arguments}}, {}, directory=Path.cwd())
 
-    async def main() -> None:
-        async with nothing_leaks(), Pool(specs) as pool:
-            assert not await pool.connect()
-            async with pool.lease(["sleeper"], "one") as toolbox:
-                calls = [ToolCall(str(number), "echo", {"text": f"text {number}"}) for number in range(8)]
-                started = time.perf_counter()
-                results = await toolbox.call(calls)
-                seconds = time.perf_counter() - started
-            assert [result.content for result in results] == [f"text {number}" for number in range(8)]
-            assert all(result.seconds >= 0.6 for result in results)
-            assert seconds < 8 * 0.6
-
-    asyncio.run(main())
+    async with nothing_leaks(), Pool(specs) as pool:
+        assert not await pool.connect()
+        async with pool.lease(["sleeper"], "one") as toolbox:
+            calls = [ToolCall(str(number), "echo", {"text": f"text {number}"}) for number in range(8)]
+            started = time.perf_counter()
+            results = await toolbox.call(calls)
+            seconds = time.perf_counter() - started
+        assert [result.content for result in results] == [f"text {number}" for number in range(8)]
+        assert all(result.seconds >= 0.6 for result in results)
+        assert seconds < 8 * 0.6

@@ -1,6 +1,5 @@
 """Talking to an agent: real tools while it talks, what others wrote stays text, and ways to leave."""
 
-import asyncio
 import io
 import os
 import pty
@@ -73,89 +72,72 @@ def results(found: Sequence[Event]) -> list[str]:
     return [event.result.content for event in found if isinstance(event, FinishedCall)]
 
 
-def test_a_conversation_goes_on_with_the_tools_state_and_all_that_was_said(folder: Path) -> None:
-    async def run() -> None:
-        turns = ([call("write", text="a")], "Kept.", [call("write", text="b"), call("read")], "Two.")
-        async with scripted_talk(folder, *turns) as (talking, bench):
-            first = await events(talking, "Keep a.")
-            assert results(first) == ["written"]
-            assert isinstance(first[-1], Parsed)
-            assert first[-1].text == "Kept."
-            second = await events(talking, "Keep b too. How many?")
-            assert results(second) == ["written", '["a","b"]']
-            ids = tuple(talking._ids)
-            opening = bench.chat.open([Message("user", "Keep a.")], bench.pool.tools)
-            assert ids[: len(opening)] == opening
-            follow = bench.chat.follow(ids, "Keep b too. How many?")
-            starts = [at for at in range(len(ids)) if ids[at : at + len(follow)] == follow]
-            assert len(starts) == 1, "the second message stands in the ids once, said by the user"
-            assert ids[starts[0] - 1] in bench.chat.stop_ids
-
-    asyncio.run(run())
+async def test_a_conversation_goes_on_with_the_tools_state_and_all_that_was_said(folder: Path) -> None:
+    turns = ([call("write", text="a")], "Kept.", [call("write", text="b"), call("read")], "Two.")
+    async with scripted_talk(folder, *turns) as (talking, bench):
+        first = await events(talking, "Keep a.")
+        assert results(first) == ["written"]
+        assert isinstance(first[-1], Parsed)
+        assert first[-1].text == "Kept."
+        second = await events(talking, "Keep b too. How many?")
+        assert results(second) == ["written", '["a","b"]']
+        ids = tuple(talking._ids)
+        opening = bench.chat.open([Message("user", "Keep a.")], bench.pool.tools)
+        assert ids[: len(opening)] == opening
+        follow = bench.chat.follow(ids, "Keep b too. How many?")
+        starts = [at for at in range(len(ids)) if ids[at : at + len(follow)] == follow]
+        assert len(starts) == 1, "the second message stands in the ids once, said by the user"
+        assert ids[starts[0] - 1] in bench.chat.stop_ids
 
 
-def test_an_agent_that_never_answers_is_halted_and_can_be_spoken_to_again(folder: Path) -> None:
-    async def run() -> None:
-        turns = [[call("read")]] * MAX_TURNS
-        async with scripted_talk(folder, *turns, "Now I answer.") as (talking, _):
-            found = await events(talking, "Go.")
-            assert isinstance(found[-1], Halted)
-            assert len(results(found)) == MAX_TURNS
-            again = await events(talking, "Stop and answer.")
-            assert [event.text for event in again if isinstance(event, Parsed)] == ["Now I answer."]
-
-    asyncio.run(run())
+async def test_an_agent_that_never_answers_is_halted_and_can_be_spoken_to_again(folder: Path) -> None:
+    turns = [[call("read")]] * MAX_TURNS
+    async with scripted_talk(folder, *turns, "Now I answer.") as (talking, _):
+        found = await events(talking, "Go.")
+        assert isinstance(found[-1], Halted)
+        assert len(results(found)) == MAX_TURNS
+        again = await events(talking, "Stop and answer.")
+        assert [event.text for event in again if isinstance(event, Parsed)] == ["Now I answer."]
 
 
-def test_a_turn_that_is_cut_off_and_a_conversation_too_long_are_said_so(folder: Path) -> None:
-    async def run() -> None:
-        long = "word " * 200
-        async with scripted_talk(folder, long, "Short.", overrides=["rollout.tokens_per_turn=20"]) as (
-            talking,
-            _,
-        ):
-            found = await events(talking, "Tell me.")
-            assert found[-1] == Halted("cut off after 20 tokens")
-            assert isinstance((await events(talking, "Shorter."))[-1], Parsed)
-        async with scripted_talk(folder, "x", overrides=["rollout.tokens_per_episode=64"]) as (talking, _):
-            [halted] = await events(talking, "Tell me.")
-            assert isinstance(halted, Halted)
-            assert "64 tokens" in halted.reason
-
-    asyncio.run(run())
+async def test_a_turn_that_is_cut_off_and_a_conversation_too_long_are_said_so(folder: Path) -> None:
+    long = "word " * 200
+    async with scripted_talk(folder, long, "Short.", overrides=["rollout.tokens_per_turn=20"]) as (
+        talking,
+        _,
+    ):
+        found = await events(talking, "Tell me.")
+        assert found[-1] == Halted("cut off after 20 tokens")
+        assert isinstance((await events(talking, "Shorter."))[-1], Parsed)
+    async with scripted_talk(folder, "x", overrides=["rollout.tokens_per_episode=64"]) as (talking, _):
+        [halted] = await events(talking, "Tell me.")
+        assert isinstance(halted, Halted)
+        assert "64 tokens" in halted.reason
 
 
-def test_a_malformed_call_is_told_to_the_model_which_may_mend_it(folder: Path) -> None:
-    async def run() -> None:
-        async with scripted_talk(folder, "x", "Better.") as (talking, bench):
-            broken = bench.chat.say("", [call("read")])
-            bench.engine._sequence = iter(
-                [broken[: len(broken) // 2] + broken[-1:], bench.chat.say("Better.")]
-            )
-            found = await events(talking, "Go.")
-            assert isinstance(found[0], Parsed)
-            assert found[0].error is not None
-            assert isinstance(found[-1], Parsed)
-            assert found[-1].text == "Better."
-
-    asyncio.run(run())
+async def test_a_malformed_call_is_told_to_the_model_which_may_mend_it(folder: Path) -> None:
+    async with scripted_talk(folder, "x", "Better.") as (talking, bench):
+        broken = bench.chat.say("", [call("read")])
+        bench.engine._sequence = iter([broken[: len(broken) // 2] + broken[-1:], bench.chat.say("Better.")])
+        found = await events(talking, "Go.")
+        assert isinstance(found[0], Parsed)
+        assert found[0].error is not None
+        assert isinstance(found[-1], Parsed)
+        assert found[-1].text == "Better."
 
 
-def test_what_models_and_tools_say_stays_text_on_the_terminal(folder: Path) -> None:
+async def test_what_models_and_tools_say_stays_text_on_the_terminal(folder: Path) -> None:
     out = io.StringIO()
     lines = iter(["say it", None])
 
     async def ask() -> str | None:
         return next(lines)
 
-    async def run() -> None:
-        hostile = "[bold]x[/] \x1b[31m \u202e"
-        turns = ([call("write", text=hostile), call("read")], f"done {hostile}")
-        async with scripted_talk(folder, *turns) as (talking, _):
-            console = Console(file=out, emoji=False, highlight=False, width=200)
-            assert await _converse(talking, console, ask)
-
-    asyncio.run(run())
+    hostile = "[bold]x[/] \x1b[31m \u202e"
+    turns = ([call("write", text=hostile), call("read")], f"done {hostile}")
+    async with scripted_talk(folder, *turns) as (talking, _):
+        console = Console(file=out, emoji=False, highlight=False, width=200)
+        assert await _converse(talking, console, ask)
     assert is_plain(out.getvalue())
     assert "\u202e" not in out.getvalue()
     assert "done [bold]x[/]" in out.getvalue()
@@ -175,9 +157,9 @@ def test_piped_lines_are_answered_with_real_tools_and_new_starts_over(folder: Pa
     assert "never read" not in ran.out
 
 
-def test_a_model_that_was_taught_uses_its_tools_in_conversation(folder: Path, tmp_path: Path) -> None:
+async def test_a_model_that_was_taught_uses_its_tools_in_conversation(folder: Path, tmp_path: Path) -> None:
     taught = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60", "sft.warmup_steps=2")
-    asyncio.run(warm_up(recipe_in(folder, *taught), tmp_path / "warm"))
+    await warm_up(recipe_in(folder, *taught), tmp_path / "warm")
     ran = chat(folder, "recipe.toml", "--set", "model.path=warm", lines=[QUESTION])
     assert ran.code == 0, ran
     assert 'calls write {"text": "a"}' in ran.out
@@ -236,7 +218,7 @@ def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
     assert b"Traceback" not in seen
 
 
-def test_talk_without_tasks_offers_every_tool(folder: Path) -> None:
+async def test_talk_without_tasks_offers_every_tool(folder: Path) -> None:
     out = io.StringIO()
 
     async def ask() -> str | None:
@@ -245,5 +227,5 @@ def test_talk_without_tasks_offers_every_tool(folder: Path) -> None:
     settings = recipe_in(folder)
     bare = settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"train": None})})
     console = Console(file=out, width=200)
-    asyncio.run(talk(bare, None, temperature=0.0, console=console, ask=ask))
+    await talk(bare, None, temperature=0.0, console=console, ask=ask)
     assert "tools: write, read" in out.getvalue()

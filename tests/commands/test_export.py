@@ -1,6 +1,5 @@
 """An exported model is the trained one, and what others load: transformers, peft, and turnwise again."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -134,7 +133,7 @@ def sampled(folder: Path) -> list[tuple[int, ...]]:
     ]
 
 
-def test_a_run_is_evaluated_as_what_it_has_learned(run: Path, tmp_path: Path) -> None:
+async def test_a_run_is_evaluated_as_what_it_has_learned(run: Path, tmp_path: Path) -> None:
     export_run(run, tmp_path / "model")
     # The reward of the run is a module of the tests, so they must be found.
     environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -147,7 +146,7 @@ def test_a_run_is_evaluated_as_what_it_has_learned(run: Path, tmp_path: Path) ->
     for name, path in (("exported", str(tmp_path / "model")), ("base", settings.model.path)):
         other = changed_recipe(settings, [f"model.path={path}", "rollout.tokens_per_turn=12"])
         out = tmp_path / name / "eval.json"
-        asyncio.run(evaluate_recipe(other, tasks, out=out, num_samples=1, temperature=0.0))
+        await evaluate_recipe(other, tasks, out=out, num_samples=1, temperature=0.0)
     assert sampled(tmp_path / "trained") == sampled(tmp_path / "exported")
     assert sampled(tmp_path / "trained") != sampled(tmp_path / "base")
 

@@ -51,30 +51,32 @@ def test_what_was_shown_is_learned_and_the_folder_is_a_model_for_every_command(
     assert len(figures["steps"]) == 60
 
 
-def test_without_verifying_the_recorded_results_are_believed(folder: Path, tmp_path: Path) -> None:
+async def test_without_verifying_the_recorded_results_are_believed(folder: Path, tmp_path: Path) -> None:
     save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
     recipe = recipe_in(folder, "sft.num_epochs=1")
-    warm = asyncio.run(warm_up(recipe, tmp_path / "warm", is_verified=False, is_adapter=True))
+    warm = await warm_up(recipe, tmp_path / "warm", is_verified=False, is_adapter=True)
     assert (warm.num_lessons, dict(warm.dropped)) == (2, {})
     assert (tmp_path / "warm" / "adapter_config.json").exists()
 
 
-def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:
+async def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Path, tmp_path: Path) -> None:
     save([shown_task("wrong")], folder / "train.jsonl")
     with pytest.raises(
         ValueError, match="none of the 1 demonstrations earned its outcome: answered, without"
     ):
-        asyncio.run(warm_up(recipe_in(folder), tmp_path / "warm"))
+        await warm_up(recipe_in(folder), tmp_path / "warm")
     save([task("bare")], folder / "train.jsonl")
     with pytest.raises(ValueError, match=r"no task of .*train.jsonl has a demonstration"):
-        asyncio.run(warm_up(recipe_in(folder), tmp_path / "warm"))
+        await warm_up(recipe_in(folder), tmp_path / "warm")
     assert not (tmp_path / "warm").exists()
 
 
-def test_a_device_that_is_not_there_is_told_before_anything_is_played(folder: Path, tmp_path: Path) -> None:
+async def test_a_device_that_is_not_there_is_told_before_anything_is_played(
+    folder: Path, tmp_path: Path
+) -> None:
     write_servers(folder, notebook={"command": "no-such-command"})
     with pytest.raises(ValueError, match=r"model\.device is 'mps', and torch finds none"):
-        asyncio.run(warm_up(recipe_in(folder, "model.device=mps"), tmp_path / "warm"))
+        await warm_up(recipe_in(folder, "model.device=mps"), tmp_path / "warm")
 
 
 def test_the_command_says_what_it_learned_and_dropped(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """`doctor` and `train --dry-run` ask for the same optional packages, each by the setting that needs it."""
 
-import asyncio
 from importlib.metadata import version
 from pathlib import Path
 
@@ -64,11 +63,11 @@ def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) ->
         assert "pip install" in finding.advice
 
 
-def test_a_package_that_is_missing_is_told_by_the_doctor_and_by_a_dry_run(tmp_path: Path) -> None:
+async def test_a_package_that_is_missing_is_told_by_the_doctor_and_by_a_dry_run(tmp_path: Path) -> None:
     recipe = changed_recipe(small_recipe(tmp_path), [ABSENT])
     [finding] = check_requirements(recipe)
     assert (finding.level, finding.what) == (FindingLevel.BAD, "no_such_module")
-    [problem] = asyncio.run(dry_run(recipe)).problems
+    [problem] = (await dry_run(recipe)).problems
     assert "[[trackers]] has 'no_such_module:Tracker', and no_such_module is not installed" in problem
 
 

@@ -90,7 +90,7 @@ def test_a_server_that_cannot_start_is_bad_and_nothing_is_blamed_on_its_tasks(fo
     assert SECRET not in repr(findings)
 
 
-def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_task_uses_it(
+async def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_task_uses_it(
     folder: Path,
 ) -> None:
     servers = json.loads((folder / "mcp.json").read_text())["mcpServers"]
@@ -100,7 +100,7 @@ def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_ta
     loaded = load_servers(folder / "mcp.json", variables={})
     used = needed_servers(recipe_in(folder), loaded)
     for needed, level in ((None, FindingLevel.BAD), (used, FindingLevel.WARNING)):
-        findings = asyncio.run(reach_servers(loaded, needed)).findings
+        findings = (await reach_servers(loaded, needed)).findings
         [tickets], [far] = of([*findings], "server tickets"), of([*findings], "server far")
         assert (tickets.level, far.level) == (level, level)
         line = (folder / "mcp.json").read_text().splitlines().index('  "tickets": {') + 1
@@ -108,7 +108,7 @@ def test_a_bad_entry_of_mcp_json_is_a_finding_with_its_line_and_bad_only_if_a_ta
         assert "'sse' is the retired HTTP+SSE transport" in far.detail
 
 
-def test_a_server_that_is_refused_and_that_no_task_uses_only_warns(folder: Path) -> None:
+async def test_a_server_that_is_refused_and_that_no_task_uses_only_warns(folder: Path) -> None:
     servers = json.loads((folder / "mcp.json").read_text())["mcpServers"]
     other = {"command": sys.executable, "args": [SCRIBE], "env": {"OTHER_TOKEN": "x"}}
     write_servers(folder, **servers, other=other)
@@ -117,24 +117,24 @@ def test_a_server_that_is_refused_and_that_no_task_uses_only_warns(folder: Path)
         (None, FindingLevel.BAD),
         (needed_servers(recipe_in(folder), loaded), FindingLevel.WARNING),
     ):
-        findings = asyncio.run(reach_servers(loaded, needed)).findings
+        findings = (await reach_servers(loaded, needed)).findings
         [other] = of([*findings], "server other")
         assert other.level is level
         assert "what OTHER_TOKEN gives access to" in other.detail
 
 
-def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(folder: Path) -> None:
+async def test_a_task_that_names_a_missing_tool_is_bad_with_its_file_row_and_field(folder: Path) -> None:
     save([shown_task(), task("t2", tools=("wriet",))], folder / "train.jsonl")
-    reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
+    reached = await reach_servers(load_servers(folder / "mcp.json", variables={}))
     [finding] = check_tasks(recipe_in(folder), reached)
     assert finding.level is FindingLevel.BAD
     assert "train.jsonl: row 2: tools.0" in finding.detail
     assert "did you mean 'write'" in finding.detail
 
 
-def test_many_task_problems_are_counted_and_a_recipe_without_tasks_is_told_so(folder: Path) -> None:
+async def test_many_task_problems_are_counted_and_a_recipe_without_tasks_is_told_so(folder: Path) -> None:
     save([task(f"t{number}", tools=("no",)) for number in range(9)], folder / "train.jsonl")
-    reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
+    reached = await reach_servers(load_servers(folder / "mcp.json", variables={}))
     findings = list(check_tasks(recipe_in(folder), reached))
     assert len(findings) == 6
     assert findings[-1].detail == "and 4 more problems"
@@ -188,14 +188,14 @@ def test_a_prompt_that_leaves_no_room_is_bad(folder: Path) -> None:
     assert "rollout.tokens_per_episode is 16: raise it" in finding.detail
 
 
-def test_a_demonstration_that_no_longer_earns_its_outcome_is_bad(folder: Path) -> None:
-    finding = asyncio.run(check_rollout(recipe_in(folder), shown_task("something else")))
+async def test_a_demonstration_that_no_longer_earns_its_outcome_is_bad(folder: Path) -> None:
+    finding = await check_rollout(recipe_in(folder), shown_task("something else"))
     assert finding.level is FindingLevel.BAD
     assert "without success" in finding.detail
 
 
-def test_a_demonstration_that_does_not_fit_the_limits_is_bad_and_names_them(folder: Path) -> None:
-    finding = asyncio.run(check_rollout(recipe_in(folder, "rollout.tokens_per_turn=8"), shown_task()))
+async def test_a_demonstration_that_does_not_fit_the_limits_is_bad_and_names_them(folder: Path) -> None:
+    finding = await check_rollout(recipe_in(folder, "rollout.tokens_per_turn=8"), shown_task())
     assert finding.level is FindingLevel.BAD
     assert "truncated" in finding.detail
     assert "rollout.tokens_per_turn" in finding.advice
@@ -230,18 +230,20 @@ def test_adapters_that_a_model_cannot_have_are_bad(folder: Path) -> None:
     assert "policy.lora_targets: adapters on MixtralExperts" in finding.detail
 
 
-def test_without_a_demonstration_the_model_itself_plays_and_its_silence_is_a_warning(folder: Path) -> None:
-    finding = asyncio.run(check_rollout(recipe_in(folder), task("bare")))
+async def test_without_a_demonstration_the_model_itself_plays_and_its_silence_is_a_warning(
+    folder: Path,
+) -> None:
+    finding = await check_rollout(recipe_in(folder), task("bare"))
     assert finding.level is FindingLevel.WARNING
     assert "played by the model: 0 tool calls" in finding.detail
     assert "turnwise sft" in finding.advice
 
 
-def test_a_tool_that_is_down_during_the_episode_is_bad(folder: Path) -> None:
+async def test_a_tool_that_is_down_during_the_episode_is_bad(folder: Path) -> None:
     down = ToolCall("1", "fail", {"how": "provider"})
     result = ToolResult("1", "", Cause.OK, 0.0)
     broken = task("down", demonstration=(DemoTurn("", (down,), (result,)), DemoTurn("done")))
-    finding = asyncio.run(check_rollout(recipe_in(folder), broken))
+    finding = await check_rollout(recipe_in(folder), broken)
     assert finding.level is FindingLevel.BAD
     assert "503" in finding.detail
 
@@ -314,9 +316,9 @@ def test_wrong_usage_of_the_doctor_is_one_line(folder: Path, args: list[str]) ->
     assert ran.err.count("\n") == 1
 
 
-def test_an_engine_elsewhere_that_does_not_answer_is_found_at_once(folder: Path) -> None:
+async def test_an_engine_elsewhere_that_does_not_answer_is_found_at_once(folder: Path) -> None:
     recipe = recipe_in(folder, "engine.kind=remote", "engine.remote.url=http://127.0.0.1:9")
-    finding = asyncio.run(check_remote(recipe))
+    finding = await check_remote(recipe)
     assert finding.level is FindingLevel.BAD
     assert "http://127.0.0.1:9 is not there" in finding.detail
     assert "turnwise engine" in finding.advice

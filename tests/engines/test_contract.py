@@ -71,91 +71,71 @@ def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_completion_is_as_long_as_asked_and_has_a_logprob_for_each_token(name: str) -> None:
-    async def scenario() -> None:
-        engine = MAKERS[name]()
-        completion = await engine.complete(PROMPT, Sampling(max_tokens=7), 0)
-        assert len(completion.token_ids) == len(completion.logprobs) == 7
-        assert all(logprob <= 0 for logprob in completion.logprobs)
-        assert completion.finish is Finish.LENGTH
-        assert completion.policy_version == 0
-        await engine.close()
-
-    asyncio.run(scenario())
+async def test_a_completion_is_as_long_as_asked_and_has_a_logprob_for_each_token(name: str) -> None:
+    engine = MAKERS[name]()
+    completion = await engine.complete(PROMPT, Sampling(max_tokens=7), 0)
+    assert len(completion.token_ids) == len(completion.logprobs) == 7
+    assert all(logprob <= 0 for logprob in completion.logprobs)
+    assert completion.finish is Finish.LENGTH
+    assert completion.policy_version == 0
+    await engine.close()
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_completions_after_a_publication_carry_its_version(name: str) -> None:
-    async def scenario() -> None:
-        engine = MAKERS[name]()
-        for version in (3, 4):
-            await engine.publish(qwen3(version).state_dict(), version)
-            completion = await engine.complete(PROMPT, Sampling(max_tokens=2), 0)
-            assert completion.policy_version == version
-        await engine.close()
-
-    asyncio.run(scenario())
+async def test_completions_after_a_publication_carry_its_version(name: str) -> None:
+    engine = MAKERS[name]()
+    for version in (3, 4):
+        await engine.publish(qwen3(version).state_dict(), version)
+        completion = await engine.complete(PROMPT, Sampling(max_tokens=2), 0)
+        assert completion.policy_version == version
+    await engine.close()
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_closed_engine_is_down_and_may_be_closed_again(name: str) -> None:
-    async def scenario() -> None:
-        engine = MAKERS[name]()
-        await engine.close()
-        await engine.close()
-        with pytest.raises(EngineDown):
-            await engine.complete(PROMPT, Sampling(max_tokens=1), 0)
-        with pytest.raises(EngineDown):
-            await engine.publish(qwen3().state_dict(), 1)
-
-    asyncio.run(scenario())
+async def test_a_closed_engine_is_down_and_may_be_closed_again(name: str) -> None:
+    engine = MAKERS[name]()
+    await engine.close()
+    await engine.close()
+    with pytest.raises(EngineDown):
+        await engine.complete(PROMPT, Sampling(max_tokens=1), 0)
+    with pytest.raises(EngineDown):
+        await engine.publish(qwen3().state_dict(), 1)
 
 
 @pytest.mark.parametrize("name", MAKERS)
 @pytest.mark.parametrize(("prompt", "max_tokens"), [([], 5), ([1], 0)])
-def test_an_empty_request_is_the_callers_mistake(name: str, prompt: list[int], max_tokens: int) -> None:
-    async def scenario() -> None:
-        engine = MAKERS[name]()
-        with pytest.raises(ValueError, match=r"prompt_ids|max_tokens"):
-            await engine.complete(prompt, Sampling(max_tokens=max_tokens), 0)
-        await engine.close()
-
-    asyncio.run(scenario())
+async def test_an_empty_request_is_the_callers_mistake(name: str, prompt: list[int], max_tokens: int) -> None:
+    engine = MAKERS[name]()
+    with pytest.raises(ValueError, match=r"prompt_ids|max_tokens"):
+        await engine.complete(prompt, Sampling(max_tokens=max_tokens), 0)
+    await engine.close()
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_batch_is_answered_one_by_one_and_a_bad_request_spoils_no_other(name: str) -> None:
-    async def scenario() -> None:
-        engine: Any = MAKERS[name]()
-        assert isinstance(engine, BatchEngine)
-        sampling = Sampling(max_tokens=4)
-        prompts = [tuple(PROMPT), (), (2, 7), tuple(PROMPT)]
-        asked = engine.submit([Ask(prompt, sampling, seed) for seed, prompt in enumerate(prompts)])
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        assert isinstance(answers[1], ValueError)
-        other = MAKERS[name]()
-        alone = [await other.complete(prompts[seed], sampling, seed) for seed in (0, 2, 3)]
-        await other.close()
-        assert [answers[seed].token_ids for seed in (0, 2, 3)] == [
-            completion.token_ids for completion in alone
-        ]
-        await engine.forget()
-        assert (await engine.complete(PROMPT, sampling, 0)).token_ids == alone[0].token_ids
-        await engine.close()
-        with pytest.raises(EngineDown):
-            await asyncio.gather(*engine.submit([Ask(tuple(PROMPT), sampling, 0)]))
-
-    asyncio.run(scenario())
+async def test_a_batch_is_answered_one_by_one_and_a_bad_request_spoils_no_other(name: str) -> None:
+    engine: Any = MAKERS[name]()
+    assert isinstance(engine, BatchEngine)
+    sampling = Sampling(max_tokens=4)
+    prompts = [tuple(PROMPT), (), (2, 7), tuple(PROMPT)]
+    asked = engine.submit([Ask(prompt, sampling, seed) for seed, prompt in enumerate(prompts)])
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(answers[1], ValueError)
+    other = MAKERS[name]()
+    alone = [await other.complete(prompts[seed], sampling, seed) for seed in (0, 2, 3)]
+    await other.close()
+    assert [answers[seed].token_ids for seed in (0, 2, 3)] == [completion.token_ids for completion in alone]
+    await engine.forget()
+    assert (await engine.complete(PROMPT, sampling, 0)).token_ids == alone[0].token_ids
+    await engine.close()
+    with pytest.raises(EngineDown):
+        await asyncio.gather(*engine.submit([Ask(tuple(PROMPT), sampling, 0)]))
 
 
-def test_an_endpoint_says_that_it_cannot_be_trained() -> None:
-    async def scenario() -> None:
-        endpoint: Any = OpenAIEndpoint("http://127.0.0.1:9/v1", "some-model")
-        with pytest.raises(ValueError, match="never be trained"):
-            await endpoint.complete(PROMPT, Sampling(), 0)
-        with pytest.raises(ValueError, match="takes no weights"):
-            await endpoint.publish({}, 1)
-        assert "log-probs" in NOT_FOR_TRAINING
-        await endpoint.close()
-
-    asyncio.run(scenario())
+async def test_an_endpoint_says_that_it_cannot_be_trained() -> None:
+    endpoint: Any = OpenAIEndpoint("http://127.0.0.1:9/v1", "some-model")
+    with pytest.raises(ValueError, match="never be trained"):
+        await endpoint.complete(PROMPT, Sampling(), 0)
+    with pytest.raises(ValueError, match="takes no weights"):
+        await endpoint.publish({}, 1)
+    assert "log-probs" in NOT_FOR_TRAINING
+    await endpoint.close()

@@ -1,6 +1,5 @@
 """The engine's server refuses weights and requests that make no sense, says why, and goes on as before."""
 
-import asyncio
 import json
 import math
 import random
@@ -76,56 +75,49 @@ NUMBERS: dict[str, tuple[Adapter, str]] = {
 
 
 @pytest.mark.parametrize("kind", [*SHAPES, *NUMBERS])
-def test_a_server_refuses_a_nonsense_adapter_and_keeps_the_version_it_has(server: Serving, kind: str) -> None:
+async def test_a_server_refuses_a_nonsense_adapter_and_keeps_the_version_it_has(
+    server: Serving, kind: str
+) -> None:
     nonsense, words = (SHAPES | NUMBERS)[kind]
 
-    async def scenario() -> None:
-        async with asking(server.url) as engine:
-            await engine.publish(qwen3(1).state_dict(), 1)
-            await engine.publish(adapter(5), 2)
-            before = await engine.complete(PROMPT, Sampling(max_tokens=4), 0)
-            state = server.health()
-            with pytest.raises(ValueError, match=words):
-                await engine.publish(nonsense, 3)
-            assert server.health() == state
-            assert await engine.complete(PROMPT, Sampling(max_tokens=4), 0) == before
-
-    asyncio.run(scenario())
+    async with asking(server.url) as engine:
+        await engine.publish(qwen3(1).state_dict(), 1)
+        await engine.publish(adapter(5), 2)
+        before = await engine.complete(PROMPT, Sampling(max_tokens=4), 0)
+        state = server.health()
+        with pytest.raises(ValueError, match=words):
+            await engine.publish(nonsense, 3)
+        assert server.health() == state
+        assert await engine.complete(PROMPT, Sampling(max_tokens=4), 0) == before
 
 
-def test_a_server_refuses_whole_weights_that_are_not_numbers(server: Serving) -> None:
-    async def scenario() -> None:
-        async with asking(server.url) as engine:
-            await engine.publish(qwen3(1).state_dict(), 1)
-            state = server.health()
-            for value, words in ((math.nan, "holds NaN or infinity"), (math.inf, "holds NaN or infinity")):
-                broken = dict(qwen3(2).state_dict())
-                broken["model.norm.weight"] = broken["model.norm.weight"] * value
-                with pytest.raises(ValueError, match=f"'model.norm.weight' {words}"):
-                    await engine.publish(broken, 2)
-            wide = dict(qwen3(2).state_dict())
-            wide["model.norm.weight"] = torch.full_like(wide["model.norm.weight"], 1e300, dtype=torch.float64)
-            with pytest.raises(ValueError, match=r"too large for the model's torch\.float32"):
-                await engine.publish(wide, 2)
-            assert server.health() == state
-
-    asyncio.run(scenario())
-
-
-def test_refused_whole_weights_leave_the_base_under_an_adapter_as_it_was() -> None:
-    async def scenario() -> None:
-        async with running(qwen3(1)) as engine:
-            await engine.publish(adapter(5), 1)
-            once = await engine.complete(PROMPT, Sampling(max_tokens=6), 0)
+async def test_a_server_refuses_whole_weights_that_are_not_numbers(server: Serving) -> None:
+    async with asking(server.url) as engine:
+        await engine.publish(qwen3(1).state_dict(), 1)
+        state = server.health()
+        for value, words in ((math.nan, "holds NaN or infinity"), (math.inf, "holds NaN or infinity")):
             broken = dict(qwen3(2).state_dict())
-            del broken["model.norm.weight"]
-            with pytest.raises(ValueError, match="is missing"):
+            broken["model.norm.weight"] = broken["model.norm.weight"] * value
+            with pytest.raises(ValueError, match=f"'model.norm.weight' {words}"):
                 await engine.publish(broken, 2)
-            await engine.publish(adapter(5), 3)
-            again = await engine.complete(PROMPT, Sampling(max_tokens=6), 0)
-            assert (again.token_ids, again.logprobs) == (once.token_ids, once.logprobs)
+        wide = dict(qwen3(2).state_dict())
+        wide["model.norm.weight"] = torch.full_like(wide["model.norm.weight"], 1e300, dtype=torch.float64)
+        with pytest.raises(ValueError, match=r"too large for the model's torch\.float32"):
+            await engine.publish(wide, 2)
+        assert server.health() == state
 
-    asyncio.run(scenario())
+
+async def test_refused_whole_weights_leave_the_base_under_an_adapter_as_it_was() -> None:
+    async with running(qwen3(1)) as engine:
+        await engine.publish(adapter(5), 1)
+        once = await engine.complete(PROMPT, Sampling(max_tokens=6), 0)
+        broken = dict(qwen3(2).state_dict())
+        del broken["model.norm.weight"]
+        with pytest.raises(ValueError, match="is missing"):
+            await engine.publish(broken, 2)
+        await engine.publish(adapter(5), 3)
+        again = await engine.complete(PROMPT, Sampling(max_tokens=6), 0)
+        assert (again.token_ids, again.logprobs) == (once.token_ids, once.logprobs)
 
 
 @pytest.mark.parametrize("kind", SHAPES)
@@ -207,17 +199,14 @@ def test_a_sampling_parameter_out_of_range_is_status_400_with_field_and_value(
     assert (answer.status_code, answer.text.startswith(f"asks.1.{words}")) == (400, True), answer.text
 
 
-def test_the_least_temperature_and_top_p_that_are_allowed_can_be_sampled_at() -> None:
-    async def scenario() -> None:
-        async with running(qwen3()) as engine:
-            for sampling in (Sampling(3, 0.01), Sampling(3, 100.0), Sampling(3, 1.0, 1e-6)):
-                completion = await engine.complete(PROMPT, sampling, 0)
-                assert all(map(math.isfinite, completion.logprobs))
-            greedy = await engine.complete(PROMPT, Sampling(3, 0.0), 0)
-            assert completion.token_ids == greedy.token_ids
-            assert worst_gap(qwen3(), PROMPT, greedy) < 1e-4
-
-    asyncio.run(scenario())
+async def test_the_least_temperature_and_top_p_that_are_allowed_can_be_sampled_at() -> None:
+    async with running(qwen3()) as engine:
+        for sampling in (Sampling(3, 0.01), Sampling(3, 100.0), Sampling(3, 1.0, 1e-6)):
+            completion = await engine.complete(PROMPT, sampling, 0)
+            assert all(map(math.isfinite, completion.logprobs))
+        greedy = await engine.complete(PROMPT, Sampling(3, 0.0), 0)
+        assert completion.token_ids == greedy.token_ids
+        assert worst_gap(qwen3(), PROMPT, greedy) < 1e-4
 
 
 def test_a_publication_of_another_file_is_never_taken_for_one(server: Serving, tmp_path: Path) -> None:

@@ -222,12 +222,9 @@ def test_an_endpoint_that_is_not_there_is_engine_down() -> None:
         ask(served, num_retries=1)
 
 
-def test_tools_whose_names_cannot_be_told_apart_are_refused() -> None:
-    async def scenario() -> None:
-        endpoint = OpenAIEndpoint("http://127.0.0.1:9/v1", "m")
-        twin = Tool("fmp_price", "", {}, "fmp", "p")
-        with pytest.raises(ValueError, match="not different enough"):
-            await endpoint.chat([ChatMessage("user", "x")], [PRICE, twin])
-        await endpoint.close()
-
-    asyncio.run(scenario())
+async def test_tools_whose_names_cannot_be_told_apart_are_refused() -> None:
+    endpoint = OpenAIEndpoint("http://127.0.0.1:9/v1", "m")
+    twin = Tool("fmp_price", "", {}, "fmp", "p")
+    with pytest.raises(ValueError, match="not different enough"):
+        await endpoint.chat([ChatMessage("user", "x")], [PRICE, twin])
+    await endpoint.close()

@@ -60,105 +60,95 @@ def test_asks_and_weights_cross_exactly() -> None:
     assert (again.weights.rank, again.weights.alpha, again.over) == (3, 0.1, "base")
 
 
-def test_ids_and_logprobs_are_those_of_the_engine_in_process(server: Serving) -> None:
-    async def scenario() -> None:
-        stop = frozenset(range(0, VOCAB, 7))
-        asks = [
-            Ask(tuple(PROMPT[:10]), Sampling(max_tokens=20), 1),
-            Ask(tuple(PROMPT), Sampling(max_tokens=40, stop_ids=stop), 2**62 + 1),
-            Ask(tuple(PROMPT[:30]), Sampling(max_tokens=20, temperature=0.7), 3),
-            Ask(tuple(PROMPT[:31]), Sampling(max_tokens=9, temperature=0), 3),
-            Ask(tuple(PROMPT[:5]), Sampling(max_tokens=9, top_p=0.5), 4),
-        ]
-        async with asking(server.url, token=TOKEN) as there, running(qwen3(), max_batch=4) as here:
-            published: list[Any] = [qwen3(1).state_dict(), adapter(0), adapter(1), qwen3(2).state_dict()]
-            for version, weights in enumerate(published, 1):
-                for engine in (there, here):
-                    await engine.publish(weights, version)
-                for ask in asks:
-                    mine = await here.complete(ask.prompt_ids, ask.sampling, ask.seed)
-                    assert await there.complete(ask.prompt_ids, ask.sampling, ask.seed) == mine
-                    assert mine.policy_version == version
-                for engine in (there, here):
-                    await engine.forget()
-                batch = [await asyncio.gather(*engine.submit(asks)) for engine in (there, here)]
-                assert batch[0] == batch[1]
-            last = await there.complete(PROMPT, Sampling(max_tokens=20), 9)
-            assert worst_gap(qwen3(2), PROMPT, last) < 1e-4
-            assert worst_gap(qwen3(1), PROMPT, last) > 0.5
-
-    asyncio.run(scenario())
+async def test_ids_and_logprobs_are_those_of_the_engine_in_process(server: Serving) -> None:
+    stop = frozenset(range(0, VOCAB, 7))
+    asks = [
+        Ask(tuple(PROMPT[:10]), Sampling(max_tokens=20), 1),
+        Ask(tuple(PROMPT), Sampling(max_tokens=40, stop_ids=stop), 2**62 + 1),
+        Ask(tuple(PROMPT[:30]), Sampling(max_tokens=20, temperature=0.7), 3),
+        Ask(tuple(PROMPT[:31]), Sampling(max_tokens=9, temperature=0), 3),
+        Ask(tuple(PROMPT[:5]), Sampling(max_tokens=9, top_p=0.5), 4),
+    ]
+    async with asking(server.url, token=TOKEN) as there, running(qwen3(), max_batch=4) as here:
+        published: list[Any] = [qwen3(1).state_dict(), adapter(0), adapter(1), qwen3(2).state_dict()]
+        for version, weights in enumerate(published, 1):
+            for engine in (there, here):
+                await engine.publish(weights, version)
+            for ask in asks:
+                mine = await here.complete(ask.prompt_ids, ask.sampling, ask.seed)
+                assert await there.complete(ask.prompt_ids, ask.sampling, ask.seed) == mine
+                assert mine.policy_version == version
+            for engine in (there, here):
+                await engine.forget()
+            batch = [await asyncio.gather(*engine.submit(asks)) for engine in (there, here)]
+            assert batch[0] == batch[1]
+        last = await there.complete(PROMPT, Sampling(max_tokens=20), 9)
+        assert worst_gap(qwen3(2), PROMPT, last) < 1e-4
+        assert worst_gap(qwen3(1), PROMPT, last) > 0.5
 
 
-def test_the_callers_mistakes_are_named_as_in_process(server: Serving) -> None:
-    async def scenario() -> None:
-        async with asking(server.url, token=TOKEN) as engine:
-            await engine.publish(qwen3().state_dict(), 1)
-            for prompt, sampling, words in [
-                ([], Sampling(max_tokens=1), "empty"),
-                ([1] * 1000, Sampling(max_tokens=25), "1000 tokens and 25 new ones.*context of 1024"),
-                ([1, VOCAB], Sampling(max_tokens=1), f"{VOCAB}"),
-                ([1, -1], Sampling(max_tokens=1), "prompt_ids.1.*greater than or equal to 0"),
-                ([1], Sampling(temperature=float("nan")), "temperature.*finite"),
-                ([1], Sampling(top_p=0), "top_p"),
-            ]:
-                await refused(engine.complete(prompt, sampling, 0), ValueError, words)
-            whole = dict(qwen3(1).state_dict())
-            del whole["model.norm.weight"]
-            await refused(engine.publish(whole, 2), ValueError, "'model.norm.weight' is missing")
-            await refused(engine.publish({"x": 1.0}, 2), ValueError, "'x' is a float")
-            completion = await engine.complete(PROMPT, Sampling(max_tokens=5), 0)
-            assert completion.policy_version == 1
-            assert worst_gap(qwen3(), PROMPT, completion) < 1e-4
-
-    asyncio.run(scenario())
+async def test_the_callers_mistakes_are_named_as_in_process(server: Serving) -> None:
+    async with asking(server.url, token=TOKEN) as engine:
+        await engine.publish(qwen3().state_dict(), 1)
+        for prompt, sampling, words in [
+            ([], Sampling(max_tokens=1), "empty"),
+            ([1] * 1000, Sampling(max_tokens=25), "1000 tokens and 25 new ones.*context of 1024"),
+            ([1, VOCAB], Sampling(max_tokens=1), f"{VOCAB}"),
+            ([1, -1], Sampling(max_tokens=1), "prompt_ids.1.*greater than or equal to 0"),
+            ([1], Sampling(temperature=float("nan")), "temperature.*finite"),
+            ([1], Sampling(top_p=0), "top_p"),
+        ]:
+            await refused(engine.complete(prompt, sampling, 0), ValueError, words)
+        whole = dict(qwen3(1).state_dict())
+        del whole["model.norm.weight"]
+        await refused(engine.publish(whole, 2), ValueError, "'model.norm.weight' is missing")
+        await refused(engine.publish({"x": 1.0}, 2), ValueError, "'x' is a float")
+        completion = await engine.complete(PROMPT, Sampling(max_tokens=5), 0)
+        assert completion.policy_version == 1
+        assert worst_gap(qwen3(), PROMPT, completion) < 1e-4
 
 
-def test_what_is_asked_for_while_weights_are_published_has_one_version_or_the_other(server: Serving) -> None:
-    async def scenario() -> None:
-        async with asking(server.url, token=TOKEN) as engine:
-            await engine.publish(qwen3(0).state_dict(), 0)
-            jobs = []
-            for version in range(1, 5):
-                jobs += [
-                    asyncio.ensure_future(engine.complete(PROMPT[:20], Sampling(max_tokens=20), seed))
-                    for seed in range(3)
-                ]
-                await asyncio.sleep(0.02)
-                await engine.publish(qwen3(version).state_dict(), version)
-                after = await engine.complete(PROMPT, Sampling(max_tokens=3), 0)
-                assert after.policy_version == version
-            for completion in await asyncio.gather(*jobs):
-                version = completion.policy_version
-                assert worst_gap(qwen3(version), PROMPT[:20], completion) < 1e-4
-
-    asyncio.run(scenario())
-
-
-def test_a_client_that_goes_away_gives_back_its_place(server: Serving) -> None:
-    async def scenario() -> None:
-        async with asking(server.url, token=TOKEN) as engine:
-            await engine.publish(qwen3().state_dict(), 1)
-            started = time.perf_counter()
-            await engine.complete([1, 2, 3], Sampling(max_tokens=300), 0)
-            seconds = time.perf_counter() - started
-            long = [
-                asyncio.ensure_future(engine.complete([1, 2, n], Sampling(max_tokens=1000), n))
-                for n in range(120)
+async def test_what_is_asked_for_while_weights_are_published_has_one_version_or_the_other(
+    server: Serving,
+) -> None:
+    async with asking(server.url, token=TOKEN) as engine:
+        await engine.publish(qwen3(0).state_dict(), 0)
+        jobs = []
+        for version in range(1, 5):
+            jobs += [
+                asyncio.ensure_future(engine.complete(PROMPT[:20], Sampling(max_tokens=20), seed))
+                for seed in range(3)
             ]
-            await asyncio.sleep(0.5)
-            for completion in long:
-                completion.cancel()
-            await asyncio.gather(*long, return_exceptions=True)
-            started = time.perf_counter()
-            await engine.complete([1, 2, 3], Sampling(max_tokens=300), 0)
-            # four rows at once: left to themselves, those before it would take thirty times as long as that
-            assert time.perf_counter() - started < 10 * seconds
-
-    asyncio.run(scenario())
+            await asyncio.sleep(0.02)
+            await engine.publish(qwen3(version).state_dict(), version)
+            after = await engine.complete(PROMPT, Sampling(max_tokens=3), 0)
+            assert after.policy_version == version
+        for completion in await asyncio.gather(*jobs):
+            version = completion.policy_version
+            assert worst_gap(qwen3(version), PROMPT[:20], completion) < 1e-4
 
 
-def test_a_model_of_ones_own_is_published_where_a_recipe_is_opened(
+async def test_a_client_that_goes_away_gives_back_its_place(server: Serving) -> None:
+    async with asking(server.url, token=TOKEN) as engine:
+        await engine.publish(qwen3().state_dict(), 1)
+        started = time.perf_counter()
+        await engine.complete([1, 2, 3], Sampling(max_tokens=300), 0)
+        seconds = time.perf_counter() - started
+        long = [
+            asyncio.ensure_future(engine.complete([1, 2, n], Sampling(max_tokens=1000), n))
+            for n in range(120)
+        ]
+        await asyncio.sleep(0.5)
+        for completion in long:
+            completion.cancel()
+        await asyncio.gather(*long, return_exceptions=True)
+        started = time.perf_counter()
+        await engine.complete([1, 2, 3], Sampling(max_tokens=300), 0)
+        # four rows at once: left to themselves, those before it would take thirty times as long as that
+        assert time.perf_counter() - started < 10 * seconds
+
+
+async def test_a_model_of_ones_own_is_published_where_a_recipe_is_opened(
     server: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -169,70 +159,57 @@ def test_a_model_of_ones_own_is_published_where_a_recipe_is_opened(
             assert worst_gap(qwen3(3), PROMPT, completion) < 1e-4
 
     monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
-    asyncio.run(scenario())
+    await scenario()
 
 
 # --- whose weights -----------------------------------------------------------------------------------------
 
 
-def test_two_runs_never_sample_from_one_anothers_weights(server: Serving) -> None:
-    async def scenario() -> None:
-        async with (
-            asking(server.url, token=TOKEN) as one,
-            asking(server.url, token=TOKEN) as two,
-            asking(server.url, token=TOKEN) as none,
-        ):
-            await one.publish(qwen3(1).state_dict(), 5)
-            await one.publish(adapter(3), 6)
-            expected = await one.complete(PROMPT, Sampling(max_tokens=8), 0)
-            await two.publish(qwen3(2).state_dict(), 6)  # the same number, other weights
-            completion = await two.complete(PROMPT, Sampling(max_tokens=8), 0)
-            assert worst_gap(qwen3(2), PROMPT, completion) < 1e-4
-            assert await one.complete(PROMPT, Sampling(max_tokens=8), 0) == expected
-            await refused(
-                none.complete(PROMPT, Sampling(max_tokens=1), 0), ValueError, "version 6 that another"
-            )
-            await refused(none.publish(adapter(1), 1), ValueError, "over other whole weights")
-
-    asyncio.run(scenario())
+async def test_two_runs_never_sample_from_one_anothers_weights(server: Serving) -> None:
+    async with (
+        asking(server.url, token=TOKEN) as one,
+        asking(server.url, token=TOKEN) as two,
+        asking(server.url, token=TOKEN) as none,
+    ):
+        await one.publish(qwen3(1).state_dict(), 5)
+        await one.publish(adapter(3), 6)
+        expected = await one.complete(PROMPT, Sampling(max_tokens=8), 0)
+        await two.publish(qwen3(2).state_dict(), 6)  # the same number, other weights
+        completion = await two.complete(PROMPT, Sampling(max_tokens=8), 0)
+        assert worst_gap(qwen3(2), PROMPT, completion) < 1e-4
+        assert await one.complete(PROMPT, Sampling(max_tokens=8), 0) == expected
+        await refused(none.complete(PROMPT, Sampling(max_tokens=1), 0), ValueError, "version 6 that another")
+        await refused(none.publish(adapter(1), 1), ValueError, "over other whole weights")
 
 
-def test_weights_that_arrive_changed_are_not_taken(server: Serving) -> None:
-    async def scenario() -> None:
-        async with asking(server.url, token=TOKEN) as engine:
-            await engine.publish(qwen3(1).state_dict(), 1)
-            before = await engine.connect()
-            content = bytearray(pack(qwen3(2).state_dict(), 2).content)
-            digest = digest_of(content)
-            content[-1] ^= 1
-            headers = {"Authorization": f"Bearer {TOKEN}", "Content-Digest": content_digest(digest)}
-            url = f"{server.url}/publish"
-            client = httpx.AsyncClient()
-            assert (await client.post(url, content=bytes(content), headers=headers)).status_code == 422
-            del headers["Content-Digest"]
-            assert (await client.post(url, content=bytes(content), headers=headers)).status_code == 422
-            for rubbish in (b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}"):
-                headers["Content-Digest"] = content_digest(digest_of(rubbish))
-                answer = await client.post(url, content=rubbish, headers=headers)
-                assert "weights: not safetensors" in answer.json()["wrong"]
-            await client.aclose()
-            assert await engine.connect() == before
-
-    asyncio.run(scenario())
+async def test_weights_that_arrive_changed_are_not_taken(server: Serving) -> None:
+    async with asking(server.url, token=TOKEN) as engine:
+        await engine.publish(qwen3(1).state_dict(), 1)
+        before = await engine.connect()
+        content = bytearray(pack(qwen3(2).state_dict(), 2).content)
+        digest = digest_of(content)
+        content[-1] ^= 1
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Digest": content_digest(digest)}
+        url = f"{server.url}/publish"
+        client = httpx.AsyncClient()
+        assert (await client.post(url, content=bytes(content), headers=headers)).status_code == 422
+        del headers["Content-Digest"]
+        assert (await client.post(url, content=bytes(content), headers=headers)).status_code == 422
+        for rubbish in (b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}"):
+            headers["Content-Digest"] = content_digest(digest_of(rubbish))
+            answer = await client.post(url, content=rubbish, headers=headers)
+            assert "weights: not safetensors" in answer.json()["wrong"]
+        await client.aclose()
+        assert await engine.connect() == before
 
 
-def test_a_body_beyond_the_limit_is_refused(server: Serving) -> None:
-    async def scenario() -> None:
-        async with asking(server.url, token=TOKEN) as engine:
-            await engine.publish(qwen3(1).state_dict(), 1)
-            twice = {name: torch.cat([tensor] * 3) for name, tensor in qwen3(1).state_dict().items()}
-            await refused(
-                engine.publish(twice, 2), ValueError, r"GB, the server takes 0\.001 \(--max-weights"
-            )
-            completion = await engine.complete(PROMPT, Sampling(max_tokens=3), 0)
-            assert completion.policy_version == 1
-
-    asyncio.run(scenario())
+async def test_a_body_beyond_the_limit_is_refused(server: Serving) -> None:
+    async with asking(server.url, token=TOKEN) as engine:
+        await engine.publish(qwen3(1).state_dict(), 1)
+        twice = {name: torch.cat([tensor] * 3) for name, tensor in qwen3(1).state_dict().items()}
+        await refused(engine.publish(twice, 2), ValueError, r"GB, the server takes 0\.001 \(--max-weights")
+        completion = await engine.complete(PROMPT, Sampling(max_tokens=3), 0)
+        assert completion.policy_version == 1
     headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def pieces() -> Iterator[bytes]:
@@ -248,17 +225,14 @@ def test_a_body_beyond_the_limit_is_refused(server: Serving) -> None:
 # --- who may ask -------------------------------------------------------------------------------------------
 
 
-def test_only_programs_with_the_token_are_let_in(server: Serving) -> None:
-    async def scenario() -> None:
-        for wrong in ("", "wrong", TOKEN[:-1]):
-            async with asking(server.url, token=wrong) as engine:
-                await refused(engine.connect(), EngineDown, "TURNWISE_ENGINE_TOKEN")
-                await refused(engine.complete(PROMPT, Sampling(), 0), EngineDown, "TURNWISE_ENGINE_TOKEN")
-                await refused(engine.publish(qwen3().state_dict(), 1), EngineDown, "TURNWISE_ENGINE_TOKEN")
-                await refused(engine.forget(), EngineDown, "TURNWISE_ENGINE_TOKEN")
-                await refused(engine.sleep(), EngineDown, "TURNWISE_ENGINE_TOKEN")
-
-    asyncio.run(scenario())
+async def test_only_programs_with_the_token_are_let_in(server: Serving) -> None:
+    for wrong in ("", "wrong", TOKEN[:-1]):
+        async with asking(server.url, token=wrong) as engine:
+            await refused(engine.connect(), EngineDown, "TURNWISE_ENGINE_TOKEN")
+            await refused(engine.complete(PROMPT, Sampling(), 0), EngineDown, "TURNWISE_ENGINE_TOKEN")
+            await refused(engine.publish(qwen3().state_dict(), 1), EngineDown, "TURNWISE_ENGINE_TOKEN")
+            await refused(engine.forget(), EngineDown, "TURNWISE_ENGINE_TOKEN")
+            await refused(engine.sleep(), EngineDown, "TURNWISE_ENGINE_TOKEN")
     for headers, status in [
         ({}, 401),
         ({"Authorization": f"Bearer {TOKEN}", "Origin": "http://evil.example"}, 403),

@@ -42,7 +42,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model_recipe(tmp_path_factory.mktemp("served"))
 
 
-def test_a_server_that_died_gets_what_was_published_before_and_since(recipe: Path) -> None:
+async def test_a_server_that_died_gets_what_was_published_before_and_since(recipe: Path) -> None:
     async def scenario(server: Serving, exits: contextlib.ExitStack) -> None:
         wanted = Sampling(max_tokens=20)
         async with running(qwen3()) as here:
@@ -66,11 +66,13 @@ def test_a_server_that_died_gets_what_was_published_before_and_since(recipe: Pat
             assert given_up.cancelled()
 
     with serving(recipe) as server, contextlib.ExitStack() as exits:
-        asyncio.run(scenario(server, exits))
+        await scenario(server, exits)
 
 
 @pytest.mark.slow
-def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_begun(tmp_path: Path) -> None:
+async def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_begun(
+    tmp_path: Path,
+) -> None:
     tasks = [task(f"t{number}", max_turns=3) for number in range(8)]
 
     async def scenario(server: Serving, recipe: Path, exits: contextlib.ExitStack) -> None:
@@ -107,20 +109,17 @@ def test_a_server_killed_in_the_middle_of_a_collection_costs_only_what_it_had_be
 
     recipe = model_recipe(tmp_path, tiny_model(1))
     with serving(recipe) as server, contextlib.ExitStack() as exits:
-        asyncio.run(scenario(server, recipe, exits))
+        await scenario(server, recipe, exits)
 
 
-def test_a_port_where_nobody_listens_is_engine_down_in_time() -> None:
-    async def scenario() -> None:
-        async with asking(f"http://127.0.0.1:{free_port()}", wait_seconds=0.7) as engine:
-            for waiting in (engine.connect(), engine.complete(PROMPT, Sampling(), 0), engine.forget()):
-                started = time.perf_counter()
-                await refused(waiting, EngineDown, "not there: ConnectError")
-                assert 0.6 < time.perf_counter() - started < 10
-            await engine.sleep()  # nobody, so nothing is held
-            await engine.publish(qwen3(1).state_dict(), 1)  # kept until somebody is
-
-    asyncio.run(scenario())
+async def test_a_port_where_nobody_listens_is_engine_down_in_time() -> None:
+    async with asking(f"http://127.0.0.1:{free_port()}", wait_seconds=0.7) as engine:
+        for waiting in (engine.connect(), engine.complete(PROMPT, Sampling(), 0), engine.forget()):
+            started = time.perf_counter()
+            await refused(waiting, EngineDown, "not there: ConnectError")
+            assert 0.6 < time.perf_counter() - started < 10
+        await engine.sleep()  # nobody, so nothing is held
+        await engine.publish(qwen3(1).state_dict(), 1)  # kept until somebody is
 
 
 HEALTH = (
@@ -156,39 +155,36 @@ def whole(body: bytes, status: bytes = b"200 OK", *, more: int = 0) -> bytes:
         (b"silence", "gone: ReadTimeout"),
     ],
 )
-def test_half_an_answer_is_engine_down(answer: bytes, words: str) -> None:
+async def test_half_an_answer_is_engine_down(answer: bytes, words: str) -> None:
     async def scenario(url: str) -> None:
         async with asking(url, silence_seconds=0.5) as engine:
             await refused(engine.complete([1, 2, 3], Sampling(max_tokens=2), 0), EngineDown, words)
 
     with listening(answer) as url:
-        asyncio.run(scenario(url))
+        await scenario(url)
 
 
-def test_signs_of_life_are_waited_for() -> None:
+async def test_signs_of_life_are_waited_for() -> None:
     async def scenario(url: str) -> None:
         async with asking(url, silence_seconds=1.0) as engine:
             completion = await engine.complete([1, 2, 3], Sampling(max_tokens=2), 0)
             assert completion == Completion((1, 2), (-0.5, -0.25), Finish.STOP, 3)
 
     with listening(b"slowly") as url:
-        asyncio.run(scenario(url))
+        await scenario(url)
 
 
-def test_a_server_gives_signs_of_life_until_it_has_an_answer() -> None:
-    async def scenario() -> None:
-        sent: list[Any] = []
+async def test_a_server_gives_signs_of_life_until_it_has_an_answer() -> None:
+    sent: list[Any] = []
 
-        async def send(message: Any) -> None:
-            sent.append(message)
+    async def send(message: Any) -> None:
+        sent.append(message)
 
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(1.5 * BEAT_SECONDS, future.set_result, None)
-        answer = Streamed({future: 0}, lambda number, _: AnswerLine(number=number, policy_version=5))
-        await answer({}, asyncio.Future, send)  # a client that stays
-        assert [body.get("body") for body in sent] == [None, b"\n", b'{"policy_version": 5}\n', b""]
-
-    asyncio.run(scenario())
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(1.5 * BEAT_SECONDS, future.set_result, None)
+    answer = Streamed({future: 0}, lambda number, _: AnswerLine(number=number, policy_version=5))
+    await answer({}, asyncio.Future, send)  # a client that stays
+    assert [body.get("body") for body in sent] == [None, b"\n", b'{"policy_version": 5}\n', b""]
 
 
 @contextlib.contextmanager

@@ -15,51 +15,42 @@ def encode(text: str) -> list[int]:
     return [ord(letter) for letter in text]
 
 
-def test_a_sequence_is_played_in_order_with_the_stop_token_then_runs_out() -> None:
-    async def scenario() -> None:
-        engine = ScriptedEngine(encode, STOP, sequence=["ab", (7, 8)])
-        first = await engine.complete([1], LONG, 0)
-        assert first.token_ids == (97, 98, STOP)
-        assert first.logprobs == (0.0, 0.0, 0.0)
-        assert first.finish is Finish.STOP
-        second = await engine.complete([1], LONG, 0)
-        assert second.token_ids == (7, 8)
-        assert second.finish is Finish.LENGTH  # ids are played as they are, without a stop token
-        with pytest.raises(LookupError, match="no completion"):
-            await engine.complete([1], LONG, 0)
-
-    asyncio.run(scenario())
+async def test_a_sequence_is_played_in_order_with_the_stop_token_then_runs_out() -> None:
+    engine = ScriptedEngine(encode, STOP, sequence=["ab", (7, 8)])
+    first = await engine.complete([1], LONG, 0)
+    assert first.token_ids == (97, 98, STOP)
+    assert first.logprobs == (0.0, 0.0, 0.0)
+    assert first.finish is Finish.STOP
+    second = await engine.complete([1], LONG, 0)
+    assert second.token_ids == (7, 8)
+    assert second.finish is Finish.LENGTH  # ids are played as they are, without a stop token
+    with pytest.raises(LookupError, match="no completion"):
+        await engine.complete([1], LONG, 0)
 
 
-def test_a_completion_longer_than_asked_is_cut() -> None:
-    async def scenario() -> None:
-        engine = ScriptedEngine(encode, STOP, sequence=["abc", "abc", "abc"])
-        cut = await engine.complete([1], Sampling(max_tokens=3), 0)
-        assert (cut.token_ids, cut.finish) == ((97, 98, 99), Finish.LENGTH)
-        whole = await engine.complete([1], Sampling(max_tokens=4), 0)
-        assert (whole.token_ids[-1], whole.finish) == (STOP, Finish.STOP)
-
-    asyncio.run(scenario())
+async def test_a_completion_longer_than_asked_is_cut() -> None:
+    engine = ScriptedEngine(encode, STOP, sequence=["abc", "abc", "abc"])
+    cut = await engine.complete([1], Sampling(max_tokens=3), 0)
+    assert (cut.token_ids, cut.finish) == ((97, 98, 99), Finish.LENGTH)
+    whole = await engine.complete([1], Sampling(max_tokens=4), 0)
+    assert (whole.token_ids[-1], whole.finish) == (STOP, Finish.STOP)
 
 
-def test_scripts_by_prompt_are_played_side_by_side_and_again() -> None:
-    async def scenario() -> None:
-        scripts = {(1, 2): ["x", "x", "y"], (1, 3): ["p", "q"], (1, 2, 9): ["longer"]}
-        engine = ScriptedEngine(encode, STOP, by_prompt=scripts)
+async def test_scripts_by_prompt_are_played_side_by_side_and_again() -> None:
+    scripts = {(1, 2): ["x", "x", "y"], (1, 3): ["p", "q"], (1, 2, 9): ["longer"]}
+    engine = ScriptedEngine(encode, STOP, by_prompt=scripts)
 
-        async def play(opening: tuple[int, ...], expected: list[str]) -> None:
-            ids = list(opening)
-            for text in expected:
-                completion = await engine.complete(ids, LONG, 0)
-                assert completion.token_ids == (*encode(text), STOP)
-                ids += [*completion.token_ids, 55, 66]
-                await asyncio.sleep(0)
+    async def play(opening: tuple[int, ...], expected: list[str]) -> None:
+        ids = list(opening)
+        for text in expected:
+            completion = await engine.complete(ids, LONG, 0)
+            assert completion.token_ids == (*encode(text), STOP)
+            ids += [*completion.token_ids, 55, 66]
+            await asyncio.sleep(0)
 
-        plays = [play((1, 2), ["x", "x", "y"]), play((1, 3), ["p", "q"]), play((1, 2), ["x", "x", "y"])]
-        await asyncio.gather(*plays, play((1, 2, 9), ["longer"]))
-        with pytest.raises(LookupError):
-            await engine.complete([4, 5], LONG, 0)
-        with pytest.raises(LookupError):
-            await engine.complete([1, 3, *encode("p"), STOP, 5, *encode("q"), STOP, 5], LONG, 0)
-
-    asyncio.run(scenario())
+    plays = [play((1, 2), ["x", "x", "y"]), play((1, 3), ["p", "q"]), play((1, 2), ["x", "x", "y"])]
+    await asyncio.gather(*plays, play((1, 2, 9), ["longer"]))
+    with pytest.raises(LookupError):
+        await engine.complete([4, 5], LONG, 0)
+    with pytest.raises(LookupError):
+        await engine.complete([1, 3, *encode("p"), STOP, 5, *encode("q"), STOP, 5], LONG, 0)

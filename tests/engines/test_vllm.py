@@ -82,7 +82,7 @@ def alive(processes: list[int]) -> list[int]:
 
 
 @pytest.mark.slow  # three more starts
-def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_path: Path) -> None:
+async def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_path: Path) -> None:
     recipe = model_recipe(
         tmp_path,
         model(),
@@ -119,4 +119,4 @@ def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died(tmp_p
             assert code == 0
 
     with serving(recipe, python=PYTHON) as server, contextlib.ExitStack() as exits:
-        asyncio.run(scenario(server, exits))
+        await scenario(server, exits)

@@ -1,6 +1,5 @@
 """Evaluations over real servers: demonstrations, an endpoint on loopback, reports and comparisons."""
 
-import asyncio
 import json
 import sys
 import threading
@@ -55,9 +54,9 @@ def demonstrated(name: str, answer: str, family: str) -> Task:
 TASKS = (demonstrated("a", "done", "good"), demonstrated("b", "nonsense", "bad"))
 
 
-def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) -> None:
+async def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "eval.json"
-    report = asyncio.run(evaluate_recipe(recipe, TASKS, out=out, num_samples=2, temperature=1.0))
+    report = await evaluate_recipe(recipe, TASKS, out=out, num_samples=2, temperature=1.0)
     assert read_report(out) == report
     found = json.loads(out.read_text())["figures"]
     assert found["all"]["success"]["value"] == 0.5
@@ -67,11 +66,11 @@ def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) 
     assert len(list(read_episodes(out.with_name("trajectories.jsonl")))) == 4
 
 
-def test_a_rollout_keeps_every_episode_and_prints_some(
+async def test_a_rollout_keeps_every_episode_and_prints_some(
     recipe: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "trajectories.jsonl"
-    asyncio.run(play_groups(recipe, TASKS, out=out, num_shown=1))
+    await play_groups(recipe, TASKS, out=out, num_shown=1)
     assert len(list(read_episodes(out))) == 4
     printed = capsys.readouterr().out
     assert printed.count("· reward") == 1, "num_shown is 1"
@@ -120,19 +119,19 @@ def endpoint() -> Iterator[str]:
         thread.join()
 
 
-def test_an_endpoint_is_evaluated_with_its_own_token_counts_and_cost(recipe: Recipe, tmp_path: Path) -> None:
+async def test_an_endpoint_is_evaluated_with_its_own_token_counts_and_cost(
+    recipe: Recipe, tmp_path: Path
+) -> None:
     with endpoint() as url:
-        report = asyncio.run(
-            evaluate_recipe(
-                recipe,
-                TASKS,
-                out=tmp_path / "eval.json",
-                num_samples=2,
-                temperature=0.0,
-                endpoint=url,
-                endpoint_model="teacher",
-                prices=(1.0, 10.0),
-            )
+        report = await evaluate_recipe(
+            recipe,
+            TASKS,
+            out=tmp_path / "eval.json",
+            num_samples=2,
+            temperature=0.0,
+            endpoint=url,
+            endpoint_model="teacher",
+            prices=(1.0, 10.0),
         )
     assert report.model == "teacher"
     assert all(episode.is_success for episode in report.episodes)
@@ -142,7 +141,7 @@ def test_an_endpoint_is_evaluated_with_its_own_token_counts_and_cost(recipe: Rec
     assert report.cost == pytest.approx(4 * (200 * 1.0 + 20 * 10.0) / 1e6)
 
 
-def test_the_key_of_an_endpoint_is_read_from_dotenv(
+async def test_the_key_of_an_endpoint_is_read_from_dotenv(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -153,16 +152,14 @@ def test_the_key_of_an_endpoint_is_read_from_dotenv(
     reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
     with LoopbackProvider() as provider:
         provider.play("chat/completions", Reply(reply))
-        asyncio.run(
-            evaluate_recipe(
-                recipe,
-                TASKS[:1],
-                out=tmp_path / "eval.json",
-                num_samples=1,
-                temperature=0.0,
-                endpoint=provider.url,
-                endpoint_model="teacher",
-            )
+        await evaluate_recipe(
+            recipe,
+            TASKS[:1],
+            out=tmp_path / "eval.json",
+            num_samples=1,
+            temperature=0.0,
+            endpoint=provider.url,
+            endpoint_model="teacher",
         )
     assert provider.requests[0].headers["authorization"] == "Bearer sk-from-dotenv"
 

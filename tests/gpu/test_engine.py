@@ -19,7 +19,7 @@ CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.6}
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 @pytest.mark.parametrize("make", [qwen3, llama])
-def test_turns_of_many_episodes_at_once_have_the_models_logprobs(make: Any, dtype: torch.dtype) -> None:
+async def test_turns_of_many_episodes_at_once_have_the_models_logprobs(make: Any, dtype: torch.dtype) -> None:
     async def turns(engine: Any, prompt: list[int], seed: int) -> float:
         source, worst = random.Random(seed), 0.0
         for _ in range(3):
@@ -28,37 +28,31 @@ def test_turns_of_many_episodes_at_once_have_the_models_logprobs(make: Any, dtyp
             prompt = [*prompt, *completion.token_ids, *some_ids(source, 20)]
         return worst
 
-    async def scenario() -> None:
-        source = random.Random(3)
-        tools = some_ids(source, 150)
-        async with running(make(), device=DEVICE, dtype=dtype, prefill_chunk=64, max_batch=6) as engine:
-            prompts = [tools + some_ids(source, 1 + 3 * number) for number in range(8)]
-            gaps = await asyncio.gather(*(turns(engine, prompt, n) for n, prompt in enumerate(prompts)))
-            assert max(gaps) <= CLOSE[dtype]
-            assert engine.counts.num_reused > 8 * 140, "the common prompt is computed once"
-
-    asyncio.run(scenario())
+    source = random.Random(3)
+    tools = some_ids(source, 150)
+    async with running(make(), device=DEVICE, dtype=dtype, prefill_chunk=64, max_batch=6) as engine:
+        prompts = [tools + some_ids(source, 1 + 3 * number) for number in range(8)]
+        gaps = await asyncio.gather(*(turns(engine, prompt, n) for n, prompt in enumerate(prompts)))
+        assert max(gaps) <= CLOSE[dtype]
+        assert engine.counts.num_reused > 8 * 140, "the common prompt is computed once"
 
 
 @pytest.mark.parametrize("kind", ["weights", "adapter"])
-def test_a_publication_brings_the_trainers_logprobs(kind: str) -> None:
+async def test_a_publication_brings_the_trainers_logprobs(kind: str) -> None:
     """The trainer is on the same device, as in a run."""
 
-    async def scenario() -> None:
-        prompt = some_ids(random.Random(4), 120)
-        policy = Policy(qwen3(), LORA, device="cpu")
-        stir(policy, 0.3)
-        learned = qwen3()
-        learned.load_state_dict(policy.weights(), strict=False)
-        policy.model.to(DEVICE)
-        published = policy.weights() if kind == "weights" else policy.adapter()
-        async with running(qwen3(), device=DEVICE) as engine:
-            before = await engine.complete(prompt, Sampling(max_tokens=12), 1)
-            assert worst_gap(qwen3(), prompt, before) <= CLOSE[torch.float32]
-            await engine.publish(published, 1)
-            after = await engine.complete(prompt, Sampling(max_tokens=12), 1)
-        assert after.policy_version == 1
-        assert worst_gap(learned, prompt, after) <= CLOSE[torch.float32]
-        assert worst_gap(qwen3(), prompt, after) > 0.1, "what was published differs"
-
-    asyncio.run(scenario())
+    prompt = some_ids(random.Random(4), 120)
+    policy = Policy(qwen3(), LORA, device="cpu")
+    stir(policy, 0.3)
+    learned = qwen3()
+    learned.load_state_dict(policy.weights(), strict=False)
+    policy.model.to(DEVICE)
+    published = policy.weights() if kind == "weights" else policy.adapter()
+    async with running(qwen3(), device=DEVICE) as engine:
+        before = await engine.complete(prompt, Sampling(max_tokens=12), 1)
+        assert worst_gap(qwen3(), prompt, before) <= CLOSE[torch.float32]
+        await engine.publish(published, 1)
+        after = await engine.complete(prompt, Sampling(max_tokens=12), 1)
+    assert after.policy_version == 1
+    assert worst_gap(learned, prompt, after) <= CLOSE[torch.float32]
+    assert worst_gap(qwen3(), prompt, after) > 0.1, "what was published differs"

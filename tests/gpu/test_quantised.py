@@ -1,6 +1,5 @@
 """QLoRA on a GPU: updates on a base of 4 bits a weight, and an engine on the same base."""
 
-import asyncio
 import random
 from pathlib import Path
 
@@ -24,7 +23,9 @@ pytestmark = pytest.mark.skipif(bool(quantised.why_not()), reason=quantised.why_
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "padded"])
-def test_adapters_learn_on_a_packed_base_and_the_engine_follows(tmp_path: Path, is_shared: bool) -> None:
+async def test_adapters_learn_on_a_packed_base_and_the_engine_follows(
+    tmp_path: Path, is_shared: bool
+) -> None:
     qwen3(head_dim=32).save_pretrained(tmp_path / "model")
     settings = ModelConfig(path=str(tmp_path / "model"), quantisation="nf4", device=DEVICE)
     base = load_model(settings)
@@ -59,4 +60,4 @@ def test_adapters_learn_on_a_packed_base_and_the_engine_follows(tmp_path: Path, 
         return max(abs(a - b) for a, b in zip(expected, completion.logprobs, strict=True))
 
     with torch.no_grad():
-        assert asyncio.run(after()) < 5e-2
+        assert (await after()) < 5e-2

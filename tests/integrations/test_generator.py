@@ -55,18 +55,15 @@ def joined(output: Any, row: int) -> list[int]:
     return output["prompt_token_ids"][row] + output["response_ids"][row]
 
 
-def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: Path) -> None:
+async def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     tasks = tasks_of(recipe)[:3]
 
-    async def scenario() -> tuple[Any, list[Group], ModelClient]:
-        client = ModelClient(recipe)
-        async with nothing_leaks():
-            async with generating(recipe, client) as generator:
-                output = await generator.generate(batch(tasks, 2, step=5))
-        return output, await own_groups(recipe, tasks, step_seed(recipe.seed, 4)), client
-
-    output, groups, client = asyncio.run(scenario())
+    client = ModelClient(recipe)
+    async with nothing_leaks():
+        async with generating(recipe, client) as generator:
+            output = await generator.generate(batch(tasks, 2, step=5))
+    groups = await own_groups(recipe, tasks, step_seed(recipe.seed, 4))
     validate_generator_output(6, output)
     pairs = [pair for group in groups for pair in zip(group.trajectories, group.rewards, strict=True)]
     for row, (trajectory, reward) in enumerate(pairs):
@@ -85,7 +82,7 @@ def test_ids_masks_logprobs_and_rewards_are_those_of_our_own_rollout(tmp_path: P
     assert output["rollout_metrics"]["turnwise/num_groups_masked"] == 0
 
 
-def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_task(tmp_path: Path) -> None:
+async def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_task(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=4)
     tasks = tasks_of(recipe)
     lost = tasks[0]
@@ -95,7 +92,7 @@ def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_task(tm
         async with generating(recipe, client) as generator:
             return await generator.generate(batch(tasks[:2], 2))
 
-    output = asyncio.run(scenario())
+    output = await scenario()
     validate_generator_output(4, output)
     figures = output["rollout_metrics"]
     assert figures["turnwise/num_groups_refilled"] == 1
@@ -107,7 +104,7 @@ def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_task(tm
     assert all(any(mask) for mask in output["loss_masks"])
 
 
-def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(
+async def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(
     tmp_path: Path,
 ) -> None:
     recipe = write_recipe(tmp_path, num_tasks=4)
@@ -119,7 +116,7 @@ def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(
         async with generating(recipe, client) as generator:
             return await generator.generate(batch(tasks, 2, phase="eval"))
 
-    output = asyncio.run(scenario())
+    output = await scenario()
     validate_generator_output(6, output)
     uids = [task.id for task in tasks for _ in range(2)]
     assert output["rollout_metrics"]["turnwise/num_groups_masked"] == 1
@@ -139,7 +136,7 @@ def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(
     assert both["rollout_metrics"]["turnwise/num_groups_masked"] == 2
 
 
-def test_losing_all_groups_raises_an_error(tmp_path: Path) -> None:
+async def test_losing_all_groups_raises_an_error(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     tasks = tasks_of(recipe)
 
@@ -152,10 +149,10 @@ def test_losing_all_groups_raises_an_error(tmp_path: Path) -> None:
             await generator.generate(batch(tasks, 2, step=8))
 
     with pytest.raises(CollectionFailed, match=r"16 groups in a row .* episode .* engine_down"):
-        asyncio.run(scenario())
+        await scenario()
 
 
-def test_concurrent_calls_do_not_affect_each_other(tmp_path: Path) -> None:
+async def test_concurrent_calls_do_not_affect_each_other(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     [task, _] = tasks_of(recipe)
 
@@ -164,12 +161,12 @@ def test_concurrent_calls_do_not_affect_each_other(tmp_path: Path) -> None:
             calls = [generator.generate(batch([task], 2, step=step)) for step in (1, 1, 2)]
             return list(await asyncio.gather(*calls))
 
-    first, again, later = asyncio.run(scenario())
+    first, again, later = await scenario()
     assert first["response_ids"] == again["response_ids"]
     assert first["response_ids"] != later["response_ids"], "every step has its own seed"
 
 
-def test_a_users_mistake_is_raised_unwrapped(tmp_path: Path) -> None:
+async def test_a_users_mistake_is_raised_unwrapped(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
 
@@ -178,4 +175,4 @@ def test_a_users_mistake_is_raised_unwrapped(tmp_path: Path) -> None:
             await generator.generate(batch(tasks_of(recipe), 2))
 
     with pytest.raises(ValueError, match="no-such-program"):
-        asyncio.run(scenario())
+        await scenario()

@@ -102,16 +102,16 @@ def gone(pids: set[int], seconds: float = 20.0) -> bool:
     return not any(map(is_alive, pids))
 
 
-def test_a_killed_worker_loses_no_group_and_leaves_no_process(tmp_path: Path) -> None:
+async def test_a_killed_worker_loses_no_group_and_leaves_no_process(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=6, num_parallel_episodes=2)
     orders = orders_of(recipe)
     workers = Workers(recipe, ModelClient(recipe, seconds=0.3), MODEL, 2)
 
-    outcomes, theirs, others = asyncio.run(played_there(workers, orders))
+    outcomes, theirs, others = await played_there(workers, orders)
     # nothing lost or duplicated: for every order the same complete group as without the kill
     tasks = [outcome.group.task.id for outcome in outcomes if outcome.group is not None]
     assert tasks == [order.task.id for order in orders]
-    assert ids_of(outcomes) == ids_of(asyncio.run(played_here(recipe, orders)))
+    assert ids_of(outcomes) == ids_of(await played_here(recipe, orders))
     assert sum(outcome.num_resent for outcome in outcomes) >= 1
     assert all(not outcome.failures for outcome in outcomes)
     # nothing leaked: the servers of the killed worker and of the others
@@ -121,9 +121,9 @@ def test_a_killed_worker_loses_no_group_and_leaves_no_process(tmp_path: Path) ->
     assert gone(others)
 
 
-def test_a_mistake_is_raised_from_a_worker_unwrapped(tmp_path: Path) -> None:
+async def test_a_mistake_is_raised_from_a_worker_unwrapped(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
     workers = Workers(recipe, ModelClient(recipe), MODEL, 1)
     with pytest.raises(ValueError, match="no-such-program"):
-        asyncio.run(workers.play(orders_of(recipe)[0]))
+        await workers.play(orders_of(recipe)[0])

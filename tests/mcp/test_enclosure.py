@@ -59,39 +59,35 @@ def elsewhere() -> Iterator[Path]:
     folder.rmdir()
 
 
-def test_what_a_server_writes_by_itself_is_gone_with_the_episode(home: Path, elsewhere: Path) -> None:
+async def test_what_a_server_writes_by_itself_is_gone_with_the_episode(home: Path, elsewhere: Path) -> None:
     places = [home / "kept.txt", Path("/var/tmp/turnwise-scribe"), Path.cwd() / "turnwise-scribe.txt"]
 
-    async def main() -> None:
-        async with nothing_leaks(), Pool([scribe(home)]) as pool:
-            for number in range(2):
-                async with pool.lease(["scribe"], f"episode-{number}") as toolbox:
-                    assert await call(toolbox, "read", path="~/kept.txt") == "as it was"
-                    for place in places:
-                        assert await call(toolbox, "write", path=str(place), text="changed") == "written"
-                        assert await call(toolbox, "read", path=str(place)) == "changed"
-                    outside = str(elsewhere / "new.txt")
-                    said = await call(toolbox, "write", path=outside, text="changed")
-                    assert said == "failed: Read-only file system"
-            assert not pool.exposure("scribe").is_refused
-            assert pool.exposure("scribe").leak == ""
-
-    asyncio.run(main())
+    async with nothing_leaks(), Pool([scribe(home)]) as pool:
+        for number in range(2):
+            async with pool.lease(["scribe"], f"episode-{number}") as toolbox:
+                assert await call(toolbox, "read", path="~/kept.txt") == "as it was"
+                for place in places:
+                    assert await call(toolbox, "write", path=str(place), text="changed") == "written"
+                    assert await call(toolbox, "read", path=str(place)) == "changed"
+                outside = str(elsewhere / "new.txt")
+                said = await call(toolbox, "write", path=outside, text="changed")
+                assert said == "failed: Read-only file system"
+        assert not pool.exposure("scribe").is_refused
+        assert pool.exposure("scribe").leak == ""
     assert places[0].read_text() == "as it was"
     assert [place.exists() for place in places[1:]] == [False, False]
     assert list(elsewhere.iterdir()) == []
 
 
-def test_with_real_data_a_server_writes_where_it_wants(home: Path) -> None:
-    async def main() -> None:
-        async with Pool([scribe(home, data="real")]) as pool, pool.lease(["scribe"], "1") as toolbox:
-            assert await call(toolbox, "write", path="~/kept.txt", text="changed") == "written"
-
-    asyncio.run(main())
+async def test_with_real_data_a_server_writes_where_it_wants(home: Path) -> None:
+    async with Pool([scribe(home, data="real")]) as pool, pool.lease(["scribe"], "1") as toolbox:
+        assert await call(toolbox, "write", path="~/kept.txt", text="changed") == "written"
     assert (home / "kept.txt").read_text() == "changed"
 
 
-def test_a_program_that_installs_its_server_fills_its_real_cache_once(home: Path, tmp_path: Path) -> None:
+async def test_a_program_that_installs_its_server_fills_its_real_cache_once(
+    home: Path, tmp_path: Path
+) -> None:
     npx = tmp_path / "bin" / "npx"
     npx.parent.mkdir()
     # as npx does: what is in the cache is not fetched again
@@ -101,14 +97,11 @@ def test_a_program_that_installs_its_server_fills_its_real_cache_once(home: Path
     )
     npx.chmod(0o755)
 
-    async def main() -> None:
-        async with Pool([scribe(home, str(npx))]) as pool:
-            for number in range(2):
-                async with pool.lease(["scribe"], str(number)) as toolbox:
-                    assert await call(toolbox, "read", path="~/.npm/package") == "fetched\n"
-                    await call(toolbox, "write", path="~/.npm/package", text="by the model")
-
-    asyncio.run(main())
+    async with Pool([scribe(home, str(npx))]) as pool:
+        for number in range(2):
+            async with pool.lease(["scribe"], str(number)) as toolbox:
+                assert await call(toolbox, "read", path="~/.npm/package") == "fetched\n"
+                await call(toolbox, "write", path="~/.npm/package", text="by the model")
     assert (home / ".npm" / "package").read_text() == "fetched\n"
     assert caches(scribe(home)) == ()
 

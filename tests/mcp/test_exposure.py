@@ -1,6 +1,5 @@
 """What an episode could change outside of itself, and when a run is refused for it."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -84,19 +83,19 @@ def test_our_own_servers_keep_episodes_apart_whatever_their_env_holds() -> None:
     assert not found({"env": {"FMP_API_KEY": "x"}}, is_own=True).is_refused
 
 
-def test_a_remote_server_that_may_write_is_refused_unless_it_keeps_episodes_apart() -> None:
+async def test_a_remote_server_that_may_write_is_refused_unless_it_keeps_episodes_apart() -> None:
     async def check(*specs: ServerSpec) -> None:
         async with Pool(specs) as pool:
             await pool.connect()
             require_harmless(pool, [spec.name for spec in specs])
 
     with notes_over_http() as keyed, http_server() as url:
-        asyncio.run(check(http_spec(keyed)))
+        await check(http_spec(keyed))
         with pytest.raises(ValueError, match=r"what the server at 127\.0\.0\.1 keeps") as caught:
-            asyncio.run(check(*remote(url)))
+            await check(*remote(url))
         assert '"data": "real"' in str(caught.value)
-        asyncio.run(check(*remote(url, data="real")))
-        asyncio.run(check(*remote(url, deny=["do"])))
+        await check(*remote(url, data="real"))
+        await check(*remote(url, deny=["do"]))
 
 
 def test_a_server_that_no_task_uses_is_not_asked_about() -> None:

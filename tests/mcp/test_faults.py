@@ -278,17 +278,14 @@ def test_the_breaker_opens_after_failures_in_a_row_and_closes_again() -> None:
     run_episode(faulty(isolation="shared", **options), episode)
 
 
-def test_a_broken_server_does_not_hold_up_episodes_that_do_not_call_it() -> None:
-    async def main() -> None:
-        options = {"breaker_failures": 1, "breaker_seconds": 600, "patience_seconds": 600, "num_retries": 0}
-        async with Pool([*faulty(isolation="shared", **options), notes_spec()]) as pool:
-            async with pool.lease(["faulty"], "breaks it") as toolbox:
-                assert (await do(toolbox, what="broken_reply")).cause is Cause.BAD_REPLY
-            assert pool.breakers["faulty"].is_open
-            async with asyncio.timeout(60), pool.lease(["faulty", "notes"], "other") as toolbox:
-                assert (await do(toolbox, "say", text="served")).content == "served"
-
-    asyncio.run(main())
+async def test_a_broken_server_does_not_hold_up_episodes_that_do_not_call_it() -> None:
+    options = {"breaker_failures": 1, "breaker_seconds": 600, "patience_seconds": 600, "num_retries": 0}
+    async with Pool([*faulty(isolation="shared", **options), notes_spec()]) as pool:
+        async with pool.lease(["faulty"], "breaks it") as toolbox:
+            assert (await do(toolbox, what="broken_reply")).cause is Cause.BAD_REPLY
+        assert pool.breakers["faulty"].is_open
+        async with asyncio.timeout(60), pool.lease(["faulty", "notes"], "other") as toolbox:
+            assert (await do(toolbox, "say", text="served")).content == "served"
 
 
 def test_a_tools_own_errors_never_open_the_breaker() -> None:
@@ -315,28 +312,24 @@ def test_a_cancelled_episode_cleans_up_after_itself() -> None:
     run_episode(faulty(isolation="process"), episode)
 
 
-def test_a_pool_that_is_closed_while_servers_start_leaves_nothing() -> None:
-    async def main() -> None:
-        async with nothing_leaks():
-            async with Pool(faulty("silent", isolation="process", num_warm=4)) as pool:
-                connecting = asyncio.create_task(pool.connect())
-                await asyncio.sleep(0.3)
-            assert "faulty" in await connecting
-
-    asyncio.run(main())
+async def test_a_pool_that_is_closed_while_servers_start_leaves_nothing() -> None:
+    async with nothing_leaks():
+        async with Pool(faulty("silent", isolation="process", num_warm=4)) as pool:
+            connecting = asyncio.create_task(pool.connect())
+            await asyncio.sleep(0.3)
+        assert "faulty" in await connecting
 
 
-def test_an_error_in_the_body_comes_out_as_it_is() -> None:
-    async def main() -> None:
-        async with nothing_leaks():
-            with pytest.raises(KeyError):
-                async with Pool(faulty(isolation="process")) as pool, pool.lease(["faulty"], "a"):
-                    raise KeyError("the caller's own")
-
-    asyncio.run(main())
+async def test_an_error_in_the_body_comes_out_as_it_is() -> None:
+    async with nothing_leaks():
+        with pytest.raises(KeyError):
+            async with Pool(faulty(isolation="process")) as pool, pool.lease(["faulty"], "a"):
+                raise KeyError("the caller's own")
 
 
-def test_a_child_gets_nothing_of_our_environment_but_path_and_home(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_child_gets_nothing_of_our_environment_but_path_and_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-not-for-servers")
     block = {"command": sys.executable, "args": [FAULTY], "env": {"ITS_OWN": "given"}}
 
@@ -345,29 +338,26 @@ def test_a_child_gets_nothing_of_our_environment_but_path_and_home(monkeypatch: 
         async with Pool(specs) as pool, pool.lease(["faulty"], "a") as toolbox:
             return (await do(toolbox, what="environment")).content
 
-    environment = asyncio.run(main())
+    environment = await main()
     assert set(json.loads(environment)) - {"LC_CTYPE"} == {"PATH", "HOME", "ITS_OWN"}
 
 
-def test_a_replayed_change_that_cannot_be_made_live_fails_what_follows_it(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "calls.jsonl"
-        options = {"isolation": "shared", "num_retries": 0}
-        async with Pool(faulty(**options), cassette=Cassette(path, Mode.RECORD)) as pool:
-            await pool.connect()
-        cassette = Cassette(path, Mode.REPLAY_OR_CALL)
-        write = next(tool for tool in cassette.tools["faulty"] if tool.name == "write")
-        key, index = History("a").place(write, {"what": "die"})
-        cassette.record(key, index, Recorded("written", Cause.OK, 0.0))
-        async with nothing_leaks(), Pool(faulty(**options), cassette=cassette) as pool:
-            async with pool.lease(["faulty"], "a") as toolbox:
-                assert (await do(toolbox, "write", what="die")).is_replayed
-                for _ in range(2):  # the state it would read was never made, however often it asks
-                    read = await do(toolbox)
-                    assert (read.cause, read.fault) == (Cause.CLOSED, Fault.INFRA)
-        cassette.close()
-
-    asyncio.run(main())
+async def test_a_replayed_change_that_cannot_be_made_live_fails_what_follows_it(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    options = {"isolation": "shared", "num_retries": 0}
+    async with Pool(faulty(**options), cassette=Cassette(path, Mode.RECORD)) as pool:
+        await pool.connect()
+    cassette = Cassette(path, Mode.REPLAY_OR_CALL)
+    write = next(tool for tool in cassette.tools["faulty"] if tool.name == "write")
+    key, index = History("a").place(write, {"what": "die"})
+    cassette.record(key, index, Recorded("written", Cause.OK, 0.0))
+    async with nothing_leaks(), Pool(faulty(**options), cassette=cassette) as pool:
+        async with pool.lease(["faulty"], "a") as toolbox:
+            assert (await do(toolbox, "write", what="die")).is_replayed
+            for _ in range(2):  # the state it would read was never made, however often it asks
+                read = await do(toolbox)
+                assert (read.cause, read.fault) == (Cause.CLOSED, Fault.INFRA)
+    cassette.close()
 
 
 def _pid(pool: Pool) -> int:

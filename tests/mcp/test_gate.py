@@ -150,7 +150,7 @@ async def crowd(gate: Gate, num_calls: int, inside: Callable[[], Any]) -> None:
             tasks.create_task(one())
 
 
-def test_never_more_calls_in_flight_than_allowed_and_as_many_as_allowed() -> None:
+async def test_never_more_calls_in_flight_than_allowed_and_as_many_as_allowed() -> None:
     async def main() -> int:
         in_flight = most = 0
 
@@ -164,97 +164,83 @@ def test_never_more_calls_in_flight_than_allowed_and_as_many_as_allowed() -> Non
         await crowd(Gate(options(max_concurrency=4)), 50, inside)
         return most
 
-    assert asyncio.run(main()) == 4
+    assert (await main()) == 4
 
 
-def test_a_rate_limit_bounds_how_many_start_in_any_window() -> None:
-    async def main() -> list[float]:
-        starts: list[float] = []
+async def test_a_rate_limit_bounds_how_many_start_in_any_window() -> None:
+    starts: list[float] = []
 
-        async def inside() -> None:
-            starts.append(asyncio.get_running_loop().time())
+    async def inside() -> None:
+        starts.append(asyncio.get_running_loop().time())
 
-        await crowd(Gate(options(rate_per_second=50)), 20, inside)
-        return starts
-
-    starts = asyncio.run(main())
+    await crowd(Gate(options(rate_per_second=50)), 20, inside)
     for start in starts:
         # 50 a second: 5 in a tenth, and one or two more at the edges of the window.
         assert sum(start <= other < start + 0.1 for other in starts) <= 7
     assert starts[-1] - starts[0] >= 19 / 50 * 0.8
 
 
-def test_calls_given_up_while_queueing_leak_no_slot_and_no_turn() -> None:
-    async def main() -> None:
-        gate = Gate(options(max_concurrency=2))
-        may_go = asyncio.Event()
-        for _ in range(20):
-            holders = [asyncio.create_task(crowd(gate, 1, may_go.wait)) for _ in range(2)]
-            queued = [asyncio.create_task(crowd(gate, 1, may_go.wait)) for _ in range(5)]
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            for task in (*queued[::2], holders[0]):
-                task.cancel()
-            may_go.set()
-            outcomes = await asyncio.gather(*holders, *queued, return_exceptions=True)
-            assert sum(outcome is None for outcome in outcomes) == 3
-            may_go.clear()
-        async with asyncio.timeout(2), gate.entered(), gate.entered():
-            pass
-
-    asyncio.run(main())
+async def test_calls_given_up_while_queueing_leak_no_slot_and_no_turn() -> None:
+    gate = Gate(options(max_concurrency=2))
+    may_go = asyncio.Event()
+    for _ in range(20):
+        holders = [asyncio.create_task(crowd(gate, 1, may_go.wait)) for _ in range(2)]
+        queued = [asyncio.create_task(crowd(gate, 1, may_go.wait)) for _ in range(5)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for task in (*queued[::2], holders[0]):
+            task.cancel()
+        may_go.set()
+        outcomes = await asyncio.gather(*holders, *queued, return_exceptions=True)
+        assert sum(outcome is None for outcome in outcomes) == 3
+        may_go.clear()
+    async with asyncio.timeout(2), gate.entered(), gate.entered():
+        pass
 
 
-def test_calls_given_up_while_waiting_for_the_rate_leak_no_slot() -> None:
-    async def main() -> None:
-        gate = Gate(options(max_concurrency=1, rate_per_second=5))
-        async with gate.entered():
-            pass
-        for _ in range(5):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01), gate.entered():
-                    raise AssertionError("started too early")
-        async with asyncio.timeout(2), gate.entered():
-            pass
-
-    asyncio.run(main())
+async def test_calls_given_up_while_waiting_for_the_rate_leak_no_slot() -> None:
+    gate = Gate(options(max_concurrency=1, rate_per_second=5))
+    async with gate.entered():
+        pass
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01), gate.entered():
+                raise AssertionError("started too early")
+    async with asyncio.timeout(2), gate.entered():
+        pass
 
 
-def test_of_those_that_wait_for_an_open_breaker_one_goes_ahead_and_the_others_when_it_is_closed() -> None:
-    async def main() -> None:
-        gate = Gate(options(breaker_failures=1, breaker_seconds=0.3, patience_seconds=30))
-        await asyncio.wait_for(gate.patient(), 0.1)
+async def test_of_those_that_wait_for_an_open_breaker_one_goes_ahead_and_the_others_when_it_is_closed() -> (
+    None
+):
+    gate = Gate(options(breaker_failures=1, breaker_seconds=0.3, patience_seconds=30))
+    await asyncio.wait_for(gate.patient(), 0.1)
+    gate.breaker.failed()
+    waiting = [asyncio.create_task(gate.patient()) for _ in range(5)]
+    await asyncio.sleep(0.15)
+    assert not any(task.done() for task in waiting), "before its time nobody goes"
+    await asyncio.sleep(0.3)
+    assert sum(task.done() for task in waiting) == 1
+    async with gate.entered():
         gate.breaker.failed()
-        waiting = [asyncio.create_task(gate.patient()) for _ in range(5)]
-        await asyncio.sleep(0.15)
-        assert not any(task.done() for task in waiting), "before its time nobody goes"
-        await asyncio.sleep(0.3)
-        assert sum(task.done() for task in waiting) == 1
-        async with gate.entered():
-            gate.breaker.failed()
-        await asyncio.sleep(0.2)
-        assert sum(task.done() for task in waiting) == 1, "the trial failed: all wait for the next"
-        gate.breaker.succeeded()
-        await asyncio.wait_for(asyncio.gather(*waiting), 1)
-
-    asyncio.run(main())
+    await asyncio.sleep(0.2)
+    assert sum(task.done() for task in waiting) == 1, "the trial failed: all wait for the next"
+    gate.breaker.succeeded()
+    await asyncio.wait_for(asyncio.gather(*waiting), 1)
 
 
-def test_patience_ends_and_a_scout_that_makes_no_call_is_followed_by_another() -> None:
-    async def main() -> None:
-        gate = Gate(options(breaker_failures=1, breaker_seconds=0.2, patience_seconds=10))
-        gate.breaker.failed()
-        async with asyncio.timeout(2):
-            await asyncio.gather(gate.patient(), gate.patient())
-        hasty = Gate(options(breaker_failures=1, patience_seconds=0.1))
-        hasty.breaker.failed()
-        await asyncio.wait_for(hasty.patient(), 1)
-        assert hasty.breaker.is_open
-
-    asyncio.run(main())
+async def test_patience_ends_and_a_scout_that_makes_no_call_is_followed_by_another() -> None:
+    gate = Gate(options(breaker_failures=1, breaker_seconds=0.2, patience_seconds=10))
+    gate.breaker.failed()
+    async with asyncio.timeout(2):
+        await asyncio.gather(gate.patient(), gate.patient())
+    hasty = Gate(options(breaker_failures=1, patience_seconds=0.1))
+    hasty.breaker.failed()
+    await asyncio.wait_for(hasty.patient(), 1)
+    assert hasty.breaker.is_open
 
 
-def test_a_call_waits_for_an_open_breaker_and_is_made_when_a_trial_went_well() -> None:
+async def test_a_call_waits_for_an_open_breaker_and_is_made_when_a_trial_went_well() -> None:
     async def main() -> list[str]:
         gate = Gate(options(breaker_failures=1, breaker_seconds=0.2, patience_seconds=30))
         gate.breaker.failed()
@@ -272,73 +258,61 @@ def test_a_call_waits_for_an_open_breaker_and_is_made_when_a_trial_went_well() -
                 calls.create_task(call(name))
         return made
 
-    assert sorted(asyncio.run(main())) == ["a", "b", "c"]
+    assert sorted(await main()) == ["a", "b", "c"]
 
 
-def test_a_lease_that_starts_nothing_does_not_wait_for_a_breaker() -> None:
-    async def main() -> None:
-        gate = Gate(options(breaker_failures=1, breaker_seconds=60, patience_seconds=60))
+async def test_a_lease_that_starts_nothing_does_not_wait_for_a_breaker() -> None:
+    gate = Gate(options(breaker_failures=1, breaker_seconds=60, patience_seconds=60))
+    gate.breaker.failed()
+    await asyncio.wait_for(gate.patient(for_breaker=False), 1)
+
+
+async def test_a_call_that_queued_while_the_breaker_opened_is_refused_not_sent() -> None:
+    gate = Gate(options(max_concurrency=1, breaker_failures=1, patience_seconds=0))
+    async with gate.entered():
+        queued = asyncio.create_task(crowd(gate, 1, lambda: asyncio.sleep(0)))
+        await asyncio.sleep(0.01)  # admitted by now, and waiting for the only slot
         gate.breaker.failed()
-        await asyncio.wait_for(gate.patient(for_breaker=False), 1)
+    [error] = await asyncio.gather(queued, return_exceptions=True)
+    assert isinstance(error, BaseExceptionGroup)
+    assert isinstance(error.exceptions[0], BreakerOpen)
 
-    asyncio.run(main())
 
-
-def test_a_call_that_queued_while_the_breaker_opened_is_refused_not_sent() -> None:
-    async def main() -> None:
-        gate = Gate(options(max_concurrency=1, breaker_failures=1, patience_seconds=0))
+async def test_a_cancelled_trial_lets_another_call_try() -> None:
+    gate = Gate(options(breaker_failures=1, breaker_seconds=0.01, patience_seconds=0))
+    gate.breaker.failed()
+    await asyncio.sleep(0.02)
+    trial = asyncio.create_task(crowd(gate, 1, lambda: asyncio.sleep(60)))
+    await asyncio.sleep(0.005)
+    with pytest.raises(BreakerOpen):
         async with gate.entered():
-            queued = asyncio.create_task(crowd(gate, 1, lambda: asyncio.sleep(0)))
-            await asyncio.sleep(0.01)  # admitted by now, and waiting for the only slot
-            gate.breaker.failed()
-        [error] = await asyncio.gather(queued, return_exceptions=True)
-        assert isinstance(error, BaseExceptionGroup)
-        assert isinstance(error.exceptions[0], BreakerOpen)
-
-    asyncio.run(main())
+            pass
+    trial.cancel()
+    await asyncio.gather(trial, return_exceptions=True)
+    async with gate.entered():
+        gate.breaker.succeeded()
+    assert not gate.breaker.is_open
 
 
-def test_a_cancelled_trial_lets_another_call_try() -> None:
-    async def main() -> None:
-        gate = Gate(options(breaker_failures=1, breaker_seconds=0.01, patience_seconds=0))
-        gate.breaker.failed()
-        await asyncio.sleep(0.02)
-        trial = asyncio.create_task(crowd(gate, 1, lambda: asyncio.sleep(60)))
-        await asyncio.sleep(0.005)
+async def test_a_trial_that_fails_through_the_gate_makes_the_next_wait_longer() -> None:
+    gate = Gate(options(patience_seconds=0))
+    gate.breaker, clock = breaker(max_failures=1, open_seconds=10.0)
+    gate.breaker.failed()
+    clock.now += 10.5
+    with pytest.raises(ConnectionError):
+        async with gate.entered():
+            raise ConnectionError
+    gate.breaker.failed()  # told after the gate was left, as a call is judged by its outcome
+    for _ in range(2):
         with pytest.raises(BreakerOpen):
             async with gate.entered():
                 pass
-        trial.cancel()
-        await asyncio.gather(trial, return_exceptions=True)
-        async with gate.entered():
-            gate.breaker.succeeded()
-        assert not gate.breaker.is_open
-
-    asyncio.run(main())
-
-
-def test_a_trial_that_fails_through_the_gate_makes_the_next_wait_longer() -> None:
-    async def main() -> None:
-        gate = Gate(options(patience_seconds=0))
-        gate.breaker, clock = breaker(max_failures=1, open_seconds=10.0)
-        gate.breaker.failed()
         clock.now += 10.5
-        with pytest.raises(ConnectionError):
-            async with gate.entered():
-                raise ConnectionError
-        gate.breaker.failed()  # told after the gate was left, as a call is judged by its outcome
-        for _ in range(2):
-            with pytest.raises(BreakerOpen):
-                async with gate.entered():
-                    pass
-            clock.now += 10.5
-        async with gate.entered():
-            pass
-
-    asyncio.run(main())
+    async with gate.entered():
+        pass
 
 
-def test_a_server_that_stays_broken_is_tried_ever_more_rarely() -> None:
+async def test_a_server_that_stays_broken_is_tried_ever_more_rarely() -> None:
     """Through a real lease: every answer is an infrastructure fault, and few calls reach the server."""
 
     async def main() -> int:
@@ -358,4 +332,4 @@ def test_a_server_that_stays_broken_is_tried_ever_more_rarely() -> None:
         return num_reached
 
     # 2 to open it, then trials after 0.1, 0.2 and 0.4 s; without doubling there would be one every 0.1 s.
-    assert 3 <= asyncio.run(main()) <= 5
+    assert 3 <= (await main()) <= 5

@@ -220,208 +220,165 @@ async def do(pool: Pool, tool: str = "do", **arguments: Any) -> ToolResult:
         ("html", Cause.BAD_REPLY, "content type"),
     ],
 )
-def test_an_http_fault_is_infrastructure_and_says_what_it_was(what: Any, cause: Cause, says: str) -> None:
-    async def main() -> None:
-        with http_server() as url:
-            async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
-                failed = await do(pool, what=what)
-                assert (failed.cause, failed.fault) == (cause, Fault.INFRA), failed
-                assert says in failed.content
-                assert (await do(pool)).content == "fine"
-
-    asyncio.run(main())
-
-
-def test_one_calls_fault_does_not_touch_the_others_in_flight() -> None:
-    async def main() -> None:
-        with http_server() as url:
-            async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
-                whats = ["sleep", "drop", "sleep", 500, "drop_json", "sleep", "drop_stream"]
-                results = await asyncio.gather(*(do(pool, what=what, n=n) for n, what in enumerate(whats)))
-                causes = [result.cause is Cause.OK for result in results]
-                assert causes == [what == "sleep" for what in whats]
-
-    asyncio.run(main())
+async def test_an_http_fault_is_infrastructure_and_says_what_it_was(
+    what: Any, cause: Cause, says: str
+) -> None:
+    with http_server() as url:
+        async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
+            failed = await do(pool, what=what)
+            assert (failed.cause, failed.fault) == (cause, Fault.INFRA), failed
+            assert says in failed.content
+            assert (await do(pool)).content == "fine"
 
 
-def test_a_50_mb_reply_is_an_error_the_model_reads() -> None:
-    async def main() -> None:
-        with http_server() as url:
-            async with nothing_leaks(), Pool(remote(url)) as pool:
-                result = await do(pool, what="big")
-                assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
-                assert (await do(pool)).content == "fine"
-
-    asyncio.run(main())
+async def test_one_calls_fault_does_not_touch_the_others_in_flight() -> None:
+    with http_server() as url:
+        async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
+            whats = ["sleep", "drop", "sleep", 500, "drop_json", "sleep", "drop_stream"]
+            results = await asyncio.gather(*(do(pool, what=what, n=n) for n, what in enumerate(whats)))
+            causes = [result.cause is Cause.OK for result in results]
+            assert causes == [what == "sleep" for what in whats]
 
 
-def test_a_small_compressed_reply_is_read_and_a_bomb_is_thrown_away_as_it_unpacks() -> None:
-    async def main() -> None:
-        with http_server() as url:
-            async with nothing_leaks(), Pool(remote(url)) as pool:
-                assert (await do(pool, what="gzip")).content == "fine"
-                result = await do(pool, what="bomb")
-                assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
-                assert (await do(pool)).content == "fine"
-
-    asyncio.run(main())
+async def test_a_50_mb_reply_is_an_error_the_model_reads() -> None:
+    with http_server() as url:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            result = await do(pool, what="big")
+            assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
+            assert (await do(pool)).content == "fine"
 
 
-def test_a_large_error_page_is_the_servers_fault_not_the_models() -> None:
-    async def main() -> None:
-        with http_server() as url:
-            async with nothing_leaks(), Pool(remote(url, num_retries=0, max_message_bytes=1000)) as pool:
-                result = await do(pool, what=500, times=1000)
-                assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
+async def test_a_small_compressed_reply_is_read_and_a_bomb_is_thrown_away_as_it_unpacks() -> None:
+    with http_server() as url:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            assert (await do(pool, what="gzip")).content == "fine"
+            result = await do(pool, what="bomb")
+            assert (result.cause, result.fault) == (Cause.TOO_LARGE, Fault.MODEL)
+            assert (await do(pool)).content == "fine"
 
-    asyncio.run(main())
+
+async def test_a_large_error_page_is_the_servers_fault_not_the_models() -> None:
+    with http_server() as url:
+        async with nothing_leaks(), Pool(remote(url, num_retries=0, max_message_bytes=1000)) as pool:
+            result = await do(pool, what=500, times=1000)
+            assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
 
 
-def test_only_a_call_that_is_safe_to_repeat_is_retried_after_a_503() -> None:
-    async def main() -> None:
-        with http_server() as url:
-            async with nothing_leaks(), Pool(remote(url)) as pool:
-                read = await do(pool, "read", what="once", key="read")
-                assert (read.cause, read.num_retries) == (Cause.OK, 1)
-                wrote = await do(pool, "do", what="once", key="write")
-                assert (wrote.cause, wrote.num_retries) == (Cause.CLOSED, 0)
-
-    asyncio.run(main())
+async def test_only_a_call_that_is_safe_to_repeat_is_retried_after_a_503() -> None:
+    with http_server() as url:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            read = await do(pool, "read", what="once", key="read")
+            assert (read.cause, read.num_retries) == (Cause.OK, 1)
+            wrote = await do(pool, "do", what="once", key="write")
+            assert (wrote.cause, wrote.num_retries) == (Cause.CLOSED, 0)
 
 
 @pytest.mark.parametrize(
     "door", [Door(seconds=1.0, says="1"), Door(status=503, seconds=1.0, says="1")], ids=["429", "503"]
 )
-def test_a_server_that_asks_for_a_rest_is_left_alone_by_all_and_then_answers(door: Door) -> None:
-    async def main() -> None:
-        with http_server(door=door) as url:
-            async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
-                first = asyncio.create_task(do(pool, "read"))
-                while not door.num_refused:
-                    await asyncio.sleep(0.01)
-                await asyncio.sleep(0.1)  # until we have read the answer
-                others = await asyncio.gather(*(do(pool, n=n) for n in range(10)))
-                results = [await first, *others]
-                assert [result.content for result in results] == ["fine"] * 11
-                assert (door.num_refused, results[0].num_retries) == (1, 1)
-                assert results[0].seconds >= 1.0
-
-    asyncio.run(main())
+async def test_a_server_that_asks_for_a_rest_is_left_alone_by_all_and_then_answers(door: Door) -> None:
+    with http_server(door=door) as url:
+        async with nothing_leaks(), Pool(remote(url, num_retries=0)) as pool:
+            first = asyncio.create_task(do(pool, "read"))
+            while not door.num_refused:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)  # until we have read the answer
+            others = await asyncio.gather(*(do(pool, n=n) for n in range(10)))
+            results = [await first, *others]
+            assert [result.content for result in results] == ["fine"] * 11
+            assert (door.num_refused, results[0].num_retries) == (1, 1)
+            assert results[0].seconds >= 1.0
 
 
 @pytest.mark.parametrize(("door", "num_retries"), [(Door(), 1), (Door(status=503), 0)], ids=["429", "503"])
-def test_what_was_turned_away_is_sent_again_even_if_it_writes_but_not_what_may_have_been_begun(
+async def test_what_was_turned_away_is_sent_again_even_if_it_writes_but_not_what_may_have_been_begun(
     door: Door, num_retries: int
 ) -> None:
-    async def main() -> None:
-        with http_server(door=door) as url:
-            async with nothing_leaks(), Pool(remote(url)) as pool:
-                wrote = await do(pool, "do")
-                assert wrote.cause is (Cause.OK if num_retries else Cause.CLOSED)
-                assert wrote.num_retries == num_retries
-                assert (await do(pool, "do", n=1)).content == "fine", "it waits for the rest of the others"
-
-    asyncio.run(main())
+    with http_server(door=door) as url:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            wrote = await do(pool, "do")
+            assert wrote.cause is (Cause.OK if num_retries else Cause.CLOSED)
+            assert wrote.num_retries == num_retries
+            assert (await do(pool, "do", n=1)).content == "fine", "it waits for the rest of the others"
 
 
-def test_a_rest_past_all_patience_is_a_fault_of_infrastructure_and_nothing_more_is_sent() -> None:
-    async def main() -> None:
-        door = Door(says="3600", is_ever_open=False)
-        with http_server(door=door) as url:
-            async with nothing_leaks(), Pool(remote(url, patience_seconds=0.2)) as pool:
-                results = [await do(pool, "read", n=n) for n in range(3)]
-                assert {result.fault for result in results} == {Fault.INFRA}
-                assert "HTTP 429 Too Many Requests" in results[0].content
-                assert [result.cause for result in results[1:]] == [Cause.BREAKER_OPEN] * 2
-                assert "it asks for a rest of 3600 s, patience_seconds is 0.2" in results[1].content
-                assert door.num_refused == 1
-
-    asyncio.run(main())
+async def test_a_rest_past_all_patience_is_a_fault_of_infrastructure_and_nothing_more_is_sent() -> None:
+    door = Door(says="3600", is_ever_open=False)
+    with http_server(door=door) as url:
+        async with nothing_leaks(), Pool(remote(url, patience_seconds=0.2)) as pool:
+            results = [await do(pool, "read", n=n) for n in range(3)]
+            assert {result.fault for result in results} == {Fault.INFRA}
+            assert "HTTP 429 Too Many Requests" in results[0].content
+            assert [result.cause for result in results[1:]] == [Cause.BREAKER_OPEN] * 2
+            assert "it asks for a rest of 3600 s, patience_seconds is 0.2" in results[1].content
+            assert door.num_refused == 1
 
 
-def test_a_server_that_says_at_once_for_ever_is_not_hammered() -> None:
-    async def main() -> None:
-        door = Door(says="0", is_ever_open=False)
-        with http_server(door=door) as url:
-            async with nothing_leaks(), Pool(remote(url, patience_seconds=1.0)) as pool:
-                result = await do(pool, "read")
-                assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
-                assert 2 <= door.num_refused <= 5
-
-    asyncio.run(main())
+async def test_a_server_that_says_at_once_for_ever_is_not_hammered() -> None:
+    door = Door(says="0", is_ever_open=False)
+    with http_server(door=door) as url:
+        async with nothing_leaks(), Pool(remote(url, patience_seconds=1.0)) as pool:
+            result = await do(pool, "read")
+            assert (result.cause, result.fault) == (Cause.CLOSED, Fault.INFRA)
+            assert 2 <= door.num_refused <= 5
 
 
-def test_a_server_that_is_busy_after_a_time_out_is_not_taken_for_hung() -> None:
-    async def main() -> None:
-        door = Door("not yet", is_ever_open=False)
-        with http_server(door=door) as url:
-            async with nothing_leaks(), Pool(remote(url, timeout_seconds=0.3)) as pool:
-                assert (await do(pool)).content == "fine"
-                door.method = "tools/list"
-                assert (await do(pool, what="sleep")).cause is Cause.TIMEOUT
-                while not door.num_refused:
-                    await asyncio.sleep(0.01)
-                assert (await do(pool, n=1)).content == "fine"
-                assert door.num_greeted == 1, "the same session"
-
-    asyncio.run(main())
+async def test_a_server_that_is_busy_after_a_time_out_is_not_taken_for_hung() -> None:
+    door = Door("not yet", is_ever_open=False)
+    with http_server(door=door) as url:
+        async with nothing_leaks(), Pool(remote(url, timeout_seconds=0.3)) as pool:
+            assert (await do(pool)).content == "fine"
+            door.method = "tools/list"
+            assert (await do(pool, what="sleep")).cause is Cause.TIMEOUT
+            while not door.num_refused:
+                await asyncio.sleep(0.01)
+            assert (await do(pool, n=1)).content == "fine"
+            assert door.num_greeted == 1, "the same session"
 
 
-def test_a_server_that_asks_for_a_rest_at_connect_is_given_it() -> None:
-    async def main() -> None:
-        door = Door("initialize")
-        with http_server(door=door) as url:
-            async with nothing_leaks(), Pool(remote(url)) as pool:
-                assert (await do(pool)).content == "fine"
-                assert door.num_refused == 1
-            late = Door("initialize", says="3600", is_ever_open=False)
-        with http_server(door=late) as url:
-            async with nothing_leaks(), Pool(remote(url)) as pool:
-                with pytest.raises(ConnectFailed, match="HTTP 429"):
-                    await do(pool)
-
-    asyncio.run(main())
+async def test_a_server_that_asks_for_a_rest_at_connect_is_given_it() -> None:
+    door = Door("initialize")
+    with http_server(door=door) as url:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            assert (await do(pool)).content == "fine"
+            assert door.num_refused == 1
+        late = Door("initialize", says="3600", is_ever_open=False)
+    with http_server(door=late) as url:
+        async with nothing_leaks(), Pool(remote(url)) as pool:
+            with pytest.raises(ConnectFailed, match="HTTP 429"):
+                await do(pool)
 
 
-def test_a_refused_port_is_reported_at_connect() -> None:
+async def test_a_refused_port_is_reported_at_connect() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}/mcp"
 
-    async def main() -> None:
-        async with nothing_leaks(), Pool(remote(url)) as pool:
-            with pytest.raises(ConnectFailed, match="cannot connect"):
+    async with nothing_leaks(), Pool(remote(url)) as pool:
+        with pytest.raises(ConnectFailed, match="cannot connect"):
+            await do(pool)
+
+
+async def test_a_call_to_a_server_that_went_away_never_reached_it_and_is_retried_when_it_is_back() -> None:
+    async with nothing_leaks():
+        with http_server() as url:
+            pool = await Pool(remote(url, num_retries=1)).__aenter__()
+            assert (await do(pool)).cause is Cause.OK
+        gone = await do(pool, "do")
+        assert (gone.cause, gone.num_retries) == (Cause.CLOSED, 1)  # unsafe, yet provably never sent
+        assert "cannot connect" in gone.content
+        await pool.__aexit__(None, None, None)
+
+
+async def test_a_wrong_key_is_named_at_connect_and_never_shown() -> None:
+    with http_server(token="right-token-123") as url:
+        async with (
+            nothing_leaks(),
+            Pool(remote(url, {"Authorization": "Bearer wrong-token-456"})) as pool,
+        ):
+            with pytest.raises(ConnectFailed, match="HTTP 401") as caught:
                 await do(pool)
-
-    asyncio.run(main())
-
-
-def test_a_call_to_a_server_that_went_away_never_reached_it_and_is_retried_when_it_is_back() -> None:
-    async def main() -> None:
-        async with nothing_leaks():
-            with http_server() as url:
-                pool = await Pool(remote(url, num_retries=1)).__aenter__()
-                assert (await do(pool)).cause is Cause.OK
-            gone = await do(pool, "do")
-            assert (gone.cause, gone.num_retries) == (Cause.CLOSED, 1)  # unsafe, yet provably never sent
-            assert "cannot connect" in gone.content
-            await pool.__aexit__(None, None, None)
-
-    asyncio.run(main())
-
-
-def test_a_wrong_key_is_named_at_connect_and_never_shown() -> None:
-    async def main() -> None:
-        with http_server(token="right-token-123") as url:
-            async with (
-                nothing_leaks(),
-                Pool(remote(url, {"Authorization": "Bearer wrong-token-456"})) as pool,
-            ):
-                with pytest.raises(ConnectFailed, match="HTTP 401") as caught:
-                    await do(pool)
-                assert "wrong-token" not in str(caught.value)
-            right = {"Authorization": "Bearer right-token-123"}
-            async with nothing_leaks(), Pool(remote(url, right)) as pool:
-                assert (await do(pool)).content == "fine"
-
-    asyncio.run(main())
+            assert "wrong-token" not in str(caught.value)
+        right = {"Authorization": "Bearer right-token-123"}
+        async with nothing_leaks(), Pool(remote(url, right)) as pool:
+            assert (await do(pool)).content == "fine"

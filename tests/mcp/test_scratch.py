@@ -155,10 +155,10 @@ def test_many_runs_may_start_and_sweep_at_once(temporary: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "../x", "io.github/x", "-x", "/etc"])
-def test_a_servers_name_cannot_lead_out_of_the_folder(name: str) -> None:
+async def test_a_servers_name_cannot_lead_out_of_the_folder(name: str) -> None:
     scratch = Scratch()
     try:
-        made = asyncio.run(scratch.fresh(name, None))
+        made = await scratch.fresh(name, None)
         assert made.parent == scratch._root
         assert made.is_dir()
     finally:

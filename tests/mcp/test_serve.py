@@ -46,77 +46,62 @@ async def episode(spec: ServerSpec, name: str = "e") -> AsyncIterator[Ask]:
         yield ask
 
 
-def test_a_string_is_sent_as_it_is_and_anything_else_as_compact_json(spec: ServerSpec) -> None:
-    async def main() -> None:
-        async with episode(spec) as ask:
-            assert (await ask("say", text="plain é\n  text")).content == "plain é\n  text"
-            arguments = {
-                "é": [1, 2.5, None, True],
-                "big": 10**30,
-                "deep": {"a": {"b": "\U0001f600"}},
-                "nul": "a\x1fb",
-            }
-            echoed = await ask("echo", **arguments)
-            assert echoed.cause is Cause.OK
-            assert json.loads(echoed.content.replace("\\u001f", "\x1f"), strict=False) == arguments
-            assert " " not in echoed.content
-
-    asyncio.run(main())
+async def test_a_string_is_sent_as_it_is_and_anything_else_as_compact_json(spec: ServerSpec) -> None:
+    async with episode(spec) as ask:
+        assert (await ask("say", text="plain é\n  text")).content == "plain é\n  text"
+        arguments = {
+            "é": [1, 2.5, None, True],
+            "big": 10**30,
+            "deep": {"a": {"b": "\U0001f600"}},
+            "nul": "a\x1fb",
+        }
+        echoed = await ask("echo", **arguments)
+        assert echoed.cause is Cause.OK
+        assert json.loads(echoed.content.replace("\\u001f", "\x1f"), strict=False) == arguments
+        assert " " not in echoed.content
 
 
-def test_faults_keep_their_meaning_on_the_way(spec: ServerSpec) -> None:
-    async def main() -> None:
-        async with episode(spec) as ask:
-            wrong = await ask("wrong")
-            assert (wrong.cause, wrong.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
-            assert "no ticker 'ZZZZ'" in wrong.content
-            down = await ask("unavailable")
-            assert (down.cause, down.fault) == (Cause.UPSTREAM, Fault.INFRA)
-            assert "provider says 503" in down.content
-            bug = await ask("buggy")
-            assert (bug.cause, bug.fault) == (Cause.UPSTREAM, Fault.INFRA)
-            assert "KeyError in buggy" in bug.content
-            assert "sk-inside-the-bug" not in bug.content, "a bug's message may hold anything"
-            assert (await ask("say", text="still there")).content == "still there"
-
-    asyncio.run(main())
+async def test_faults_keep_their_meaning_on_the_way(spec: ServerSpec) -> None:
+    async with episode(spec) as ask:
+        wrong = await ask("wrong")
+        assert (wrong.cause, wrong.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
+        assert "no ticker 'ZZZZ'" in wrong.content
+        down = await ask("unavailable")
+        assert (down.cause, down.fault) == (Cause.UPSTREAM, Fault.INFRA)
+        assert "provider says 503" in down.content
+        bug = await ask("buggy")
+        assert (bug.cause, bug.fault) == (Cause.UPSTREAM, Fault.INFRA)
+        assert "KeyError in buggy" in bug.content
+        assert "sk-inside-the-bug" not in bug.content, "a bug's message may hold anything"
+        assert (await ask("say", text="still there")).content == "still there"
 
 
-def test_a_value_that_is_not_json_is_the_servers_fault(spec: ServerSpec) -> None:
-    async def main() -> None:
-        async with episode(spec) as ask:
-            assert (await ask("unwritable")).fault is Fault.INFRA
-
-    asyncio.run(main())
+async def test_a_value_that_is_not_json_is_the_servers_fault(spec: ServerSpec) -> None:
+    async with episode(spec) as ask:
+        assert (await ask("unwritable")).fault is Fault.INFRA
 
 
-def test_text_that_is_not_unicode_does_not_end_the_server_for_everyone() -> None:
-    async def main() -> None:
-        async with episode(notes_spec()) as ask:
-            await ask("half_character")
-            assert (await ask("say", text="still there")).content == "still there"
-
-    asyncio.run(main())
+async def test_text_that_is_not_unicode_does_not_end_the_server_for_everyone() -> None:
+    async with episode(notes_spec()) as ask:
+        await ask("half_character")
+        assert (await ask("say", text="still there")).content == "still there"
 
 
-def test_state_is_kept_per_episode_and_dropped_with_its_lease(spec: ServerSpec) -> None:
-    async def main() -> None:
-        async with Pool([spec]) as pool:
-            async with pool.lease(["notes"], "one") as one, pool.lease(["notes"], "two") as two:
-                await one.call([ToolCall("1", "add_note", {"text": "mine"})])
-                [seen_by_two] = await two.call([ToolCall("1", "list_notes", {})])
-                [seen_by_one] = await one.call([ToolCall("1", "list_notes", {})])
-                assert json.loads(seen_by_two.content)["notes"] == []
-                seen = json.loads(seen_by_one.content)
-                assert (seen["notes"], names(seen["episodes"])) == (["mine"], ["one", "two"])
-                assert seen["episode"] in seen["episodes"]
-            assert pool.isolation("notes") is Isolation.KEYED
-            async with pool.lease(["notes"], "one") as again:
-                [seen] = await again.call([ToolCall("1", "list_notes", {})])
-                assert json.loads(seen.content)["notes"] == []
-                assert names(json.loads(seen.content)["episodes"]) == ["one"]
-
-    asyncio.run(main())
+async def test_state_is_kept_per_episode_and_dropped_with_its_lease(spec: ServerSpec) -> None:
+    async with Pool([spec]) as pool:
+        async with pool.lease(["notes"], "one") as one, pool.lease(["notes"], "two") as two:
+            await one.call([ToolCall("1", "add_note", {"text": "mine"})])
+            [seen_by_two] = await two.call([ToolCall("1", "list_notes", {})])
+            [seen_by_one] = await one.call([ToolCall("1", "list_notes", {})])
+            assert json.loads(seen_by_two.content)["notes"] == []
+            seen = json.loads(seen_by_one.content)
+            assert (seen["notes"], names(seen["episodes"])) == (["mine"], ["one", "two"])
+            assert seen["episode"] in seen["episodes"]
+        assert pool.isolation("notes") is Isolation.KEYED
+        async with pool.lease(["notes"], "one") as again:
+            [seen] = await again.call([ToolCall("1", "list_notes", {})])
+            assert json.loads(seen.content)["notes"] == []
+            assert names(json.loads(seen.content)["episodes"]) == ["one"]
 
 
 def names(keys: list[str]) -> list[str]:
@@ -124,42 +109,36 @@ def names(keys: list[str]) -> list[str]:
     return [key.rpartition("/")[0] for key in keys]
 
 
-def test_workers_that_share_a_server_keep_episodes_of_one_id_apart(url: str) -> None:
-    async def main() -> None:
-        async with Pool([http_spec(url)]) as first, Pool([http_spec(url)]) as second:
-            async with first.lease(["notes"], "e") as mine, second.lease(["notes"], "e") as other:
-                await mine.call([ToolCall("1", "add_note", {"text": "mine"})])
-                [seen] = await other.call([ToolCall("1", "list_notes", {})])
-                assert json.loads(seen.content)["notes"] == []
-            async with second.lease(["notes"], "e") as again:
-                [seen] = await again.call([ToolCall("1", "list_notes", {})])
-                assert names(json.loads(seen.content)["episodes"]) == ["e"], "both are dropped"
-
-    asyncio.run(main())
+async def test_workers_that_share_a_server_keep_episodes_of_one_id_apart(url: str) -> None:
+    async with Pool([http_spec(url)]) as first, Pool([http_spec(url)]) as second:
+        async with first.lease(["notes"], "e") as mine, second.lease(["notes"], "e") as other:
+            await mine.call([ToolCall("1", "add_note", {"text": "mine"})])
+            [seen] = await other.call([ToolCall("1", "list_notes", {})])
+            assert json.loads(seen.content)["notes"] == []
+        async with second.lease(["notes"], "e") as again:
+            [seen] = await again.call([ToolCall("1", "list_notes", {})])
+            assert names(json.loads(seen.content)["episodes"]) == ["e"], "both are dropped"
 
 
-def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it_had_not() -> None:
+async def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it_had_not() -> None:
     """Between two calls, and the new process has the old one's address: no connection ever fails."""
 
-    async def main() -> None:
-        with contextlib.ExitStack() as first:
-            url = first.enter_context(notes_over_http())
-            async with (
-                Pool([http_spec(url)]) as pool,
-                pool.lease(["notes"], "e") as toolbox,
-                pool.lease(["notes"], "idle") as idle,
-            ):
-                await toolbox.call([ToolCall("1", "add_note", {"text": "kept"})])
-                await asyncio.to_thread(first.close)
-                with notes_over_http("--port", str(urlsplit(url).port)):
-                    [seen] = await toolbox.call([ToolCall("2", "list_notes", {})])
-                    assert (seen.cause, seen.fault) == (Cause.CLOSED, Fault.INFRA)
-                    assert "restarted" in seen.content
-                    assert [loss.is_state_lost for loss in toolbox.losses] == [True]
-                    [unharmed] = await idle.call([ToolCall("1", "list_notes", {})])
-                    assert unharmed.cause is Cause.OK, "it had nothing there yet"
-
-    asyncio.run(main())
+    with contextlib.ExitStack() as first:
+        url = first.enter_context(notes_over_http())
+        async with (
+            Pool([http_spec(url)]) as pool,
+            pool.lease(["notes"], "e") as toolbox,
+            pool.lease(["notes"], "idle") as idle,
+        ):
+            await toolbox.call([ToolCall("1", "add_note", {"text": "kept"})])
+            await asyncio.to_thread(first.close)
+            with notes_over_http("--port", str(urlsplit(url).port)):
+                [seen] = await toolbox.call([ToolCall("2", "list_notes", {})])
+                assert (seen.cause, seen.fault) == (Cause.CLOSED, Fault.INFRA)
+                assert "restarted" in seen.content
+                assert [loss.is_state_lost for loss in toolbox.losses] == [True]
+                [unharmed] = await idle.call([ToolCall("1", "list_notes", {})])
+                assert unharmed.cause is Cause.OK, "it had nothing there yet"
 
 
 @contextlib.asynccontextmanager
@@ -186,44 +165,38 @@ async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"")
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
-def test_an_outage_while_connecting_does_not_hide_that_a_server_keeps_episodes_apart(url: str) -> None:
-    async def main() -> None:
-        is_cut = asyncio.Event()
-        is_cut.set()
-        async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
-            with pytest.raises(ConnectFailed, match="connection failed"):
-                async with pool.lease(["notes"], "one"):
-                    pass
-            is_cut.clear()
-            async with pool.lease(["notes"], "two"):
-                assert pool.isolation("notes") is Isolation.KEYED
-
-    asyncio.run(main())
-
-
-def test_a_server_that_comes_back_without_keeping_episodes_apart_is_refused(url: str) -> None:
-    async def main() -> None:
-        is_cut = asyncio.Event()
-        reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-        async with without_discovery(url, is_cut, reply) as proxied, Pool([http_spec(proxied)]) as pool:
-            async with pool.lease(["notes"], "one") as toolbox:
-                await toolbox.call([ToolCall("1", "add_note", {"text": "mine"})])
+async def test_an_outage_while_connecting_does_not_hide_that_a_server_keeps_episodes_apart(url: str) -> None:
+    is_cut = asyncio.Event()
+    is_cut.set()
+    async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
+        with pytest.raises(ConnectFailed, match="connection failed"):
+            async with pool.lease(["notes"], "one"):
+                pass
+        is_cut.clear()
+        async with pool.lease(["notes"], "two"):
             assert pool.isolation("notes") is Isolation.KEYED
-            session = pool._supplies["notes"]._first
-            assert session is not None
-            session.abandon("a fault")
-            is_cut.set()
-            with pytest.raises(ConnectFailed, match="without keeping episodes apart"):
-                async with pool.lease(["notes"], "two"):
-                    pass
-            is_cut.clear()
-            async with pool.lease(["notes"], "three"):
-                assert pool.isolation("notes") is Isolation.KEYED
-
-    asyncio.run(main())
 
 
-def test_an_episode_whose_worker_died_is_dropped_in_the_end() -> None:
+async def test_a_server_that_comes_back_without_keeping_episodes_apart_is_refused(url: str) -> None:
+    is_cut = asyncio.Event()
+    reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    async with without_discovery(url, is_cut, reply) as proxied, Pool([http_spec(proxied)]) as pool:
+        async with pool.lease(["notes"], "one") as toolbox:
+            await toolbox.call([ToolCall("1", "add_note", {"text": "mine"})])
+        assert pool.isolation("notes") is Isolation.KEYED
+        session = pool._supplies["notes"]._first
+        assert session is not None
+        session.abandon("a fault")
+        is_cut.set()
+        with pytest.raises(ConnectFailed, match="without keeping episodes apart"):
+            async with pool.lease(["notes"], "two"):
+                pass
+        is_cut.clear()
+        async with pool.lease(["notes"], "three"):
+            assert pool.isolation("notes") is Isolation.KEYED
+
+
+async def test_an_episode_whose_worker_died_is_dropped_in_the_end() -> None:
     now, dropped = 0.0, list[str]()
 
     async def drop(episode: str) -> None:
@@ -243,42 +216,33 @@ def test_an_episode_whose_worker_died_is_dropped_in_the_end() -> None:
         assert dropped == ["dead"]
         await _Known(None).heard_of("any")
 
-    asyncio.run(main())
+    await main()
 
 
-def test_a_server_without_state_is_not_told_of_episodes_nor_asked_to_drop_them() -> None:
-    async def main() -> None:
-        async with Pool([notes_spec("--unkeyed", isolation="shared")]) as pool:
-            async with pool.lease(["notes"], "one") as toolbox:
-                [seen] = await toolbox.call([ToolCall("1", "list_notes", {})])
-                assert json.loads(seen.content)["episode"] == ""
-            assert pool.isolation("notes") is Isolation.SHARED
-
-    asyncio.run(main())
+async def test_a_server_without_state_is_not_told_of_episodes_nor_asked_to_drop_them() -> None:
+    async with Pool([notes_spec("--unkeyed", isolation="shared")]) as pool:
+        async with pool.lease(["notes"], "one") as toolbox:
+            [seen] = await toolbox.call([ToolCall("1", "list_notes", {})])
+            assert json.loads(seen.content)["episode"] == ""
+        assert pool.isolation("notes") is Isolation.SHARED
 
 
-def test_tools_are_listed_with_their_schemas_and_hints(spec: ServerSpec) -> None:
-    async def main() -> None:
-        async with Pool([spec]) as pool:
-            assert await pool.connect() == {}
-            tools = {tool.name: tool for tool in pool.tools}
-            assert tools["add_note"].input_schema["required"] == ["text"]
-            assert not tools["add_note"].is_repeatable
-            assert tools["list_notes"].is_read_only
-            assert tools["add_note"].description == "Keep a note."
-
-    asyncio.run(main())
+async def test_tools_are_listed_with_their_schemas_and_hints(spec: ServerSpec) -> None:
+    async with Pool([spec]) as pool:
+        assert await pool.connect() == {}
+        tools = {tool.name: tool for tool in pool.tools}
+        assert tools["add_note"].input_schema["required"] == ["text"]
+        assert not tools["add_note"].is_repeatable
+        assert tools["list_notes"].is_read_only
+        assert tools["add_note"].description == "Keep a note."
 
 
-def test_many_calls_at_once_each_get_their_own_answer(spec: ServerSpec) -> None:
-    async def main() -> None:
-        async with Pool([spec]) as pool, pool.lease(["notes"], "e") as toolbox:
-            calls = [ToolCall(str(number), "say", {"text": f"n{number}"}) for number in range(100)]
-            results = await toolbox.call(calls)
-            assert [result.content for result in results] == [f"n{number}" for number in range(100)]
-            assert [result.call_id for result in results] == [call.id for call in calls]
-
-    asyncio.run(main())
+async def test_many_calls_at_once_each_get_their_own_answer(spec: ServerSpec) -> None:
+    async with Pool([spec]) as pool, pool.lease(["notes"], "e") as toolbox:
+        calls = [ToolCall(str(number), "say", {"text": f"n{number}"}) for number in range(100)]
+        results = await toolbox.call(calls)
+        assert [result.content for result in results] == [f"n{number}" for number in range(100)]
+        assert [result.call_id for result in results] == [call.id for call in calls]
 
 
 # --- the wire itself, without a client of ours -------------------------------------------------------------

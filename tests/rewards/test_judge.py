@@ -85,7 +85,7 @@ def test_the_judge_is_asked_once_at_temperature_zero_and_its_score_counts(
     assert RUBRIC.rubric in request.body["messages"][1]["content"]
 
 
-def test_it_is_a_part_like_any_other(provider: LoopbackProvider, tmp_path: Path) -> None:
+async def test_it_is_a_part_like_any_other(provider: LoopbackProvider, tmp_path: Path) -> None:
     provider.play(PATH, verdict(0.5))
     options = {
         "model": "m",
@@ -99,7 +99,7 @@ def test_it_is_a_part_like_any_other(provider: LoopbackProvider, tmp_path: Path)
             reward = await rewards.score(PLAYED)
             return {"total": reward.total, **reward.parts}
 
-    assert asyncio.run(run()) == {"total": 1.1, "judge": 0.5, "format": 1.0}
+    assert (await run()) == {"total": 1.1, "judge": 0.5, "format": 1.0}
 
 
 def test_a_verdict_is_kept_on_disk_and_never_asked_for_again(
@@ -340,7 +340,7 @@ def test_anything_else_is_no_verdict(reply: str) -> None:
         read_verdict(reply)
 
 
-def test_the_wait_the_endpoint_asks_for_is_kept(provider: LoopbackProvider, tmp_path: Path) -> None:
+async def test_the_wait_the_endpoint_asks_for_is_kept(provider: LoopbackProvider, tmp_path: Path) -> None:
     async def run() -> float:
         started = asyncio.get_running_loop().time()
         judge = Judge(
@@ -351,4 +351,4 @@ def test_the_wait_the_endpoint_asks_for_is_kept(provider: LoopbackProvider, tmp_
         return asyncio.get_running_loop().time() - started
 
     provider.play(PATH, Reply(b"", 429, {"Retry-After": "1"}), verdict())
-    assert asyncio.run(run()) >= 1.0
+    assert (await run()) >= 1.0

@@ -40,9 +40,9 @@ def test_by_default_a_success_is_one_and_anything_else_zero() -> None:
     assert score(WRONG) == Reward(0.0, {"outcome": 0.0})
 
 
-def test_a_composition_is_a_rewarder() -> None:
+async def test_a_composition_is_a_rewarder() -> None:
     rewarder: Rewarder = Rewards()
-    assert asyncio.run(rewarder.score(RIGHT)).total == 1.0
+    assert (await rewarder.score(RIGHT)).total == 1.0
 
 
 def test_every_part_is_named_in_the_result_before_it_is_weighed() -> None:
@@ -60,15 +60,15 @@ def test_every_part_is_named_in_the_result_before_it_is_weighed() -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("stop", [stop for stop in Stop if not stop.is_infrastructure])
-def test_every_reward_is_an_async_function_from_zero_to_one(name: str, stop: Stop) -> None:
+async def test_every_reward_is_an_async_function_from_zero_to_one(name: str, stop: Stop) -> None:
     function = REWARDS[name]
     assert inspect.iscoroutinefunction(function)
     for turns in ((), (garbled(),), (did(QUOTE), did(POST), said("yes")), (said("yes"),)):
-        assert 0 <= asyncio.run(function(episode(TRUTH, *turns, stop=stop))) <= 1
+        assert 0 <= (await function(episode(TRUTH, *turns, stop=stop))) <= 1
 
 
 @pytest.mark.parametrize("name", sorted(set(PLAIN) - {"probes", "error_rate", "efficiency"}))
-def test_every_goal_and_term_pays_the_right_episode_and_not_the_wrong_one(name: str) -> None:
+async def test_every_goal_and_term_pays_the_right_episode_and_not_the_wrong_one(name: str) -> None:
     wrong = episode(
         Truth(answer=TRUTH.answer, writes=(), probes=(), required_tools=(HISTORY,), forbidden_tools=(POST,)),
         garbled(),
@@ -76,8 +76,8 @@ def test_every_goal_and_term_pays_the_right_episode_and_not_the_wrong_one(name: 
         said("no"),
     )
     right = episode(TRUTH, did(QUOTE), did(HISTORY), said("yes"))
-    assert asyncio.run(REWARDS[name](right)) == 1
-    assert asyncio.run(REWARDS[name](wrong)) < 1
+    assert (await REWARDS[name](right)) == 1
+    assert (await REWARDS[name](wrong)) < 1
 
 
 turns = st.lists(
@@ -172,13 +172,13 @@ def test_the_users_own_functions_count_plain_and_async_with_options() -> None:
     assert reward == Reward(3.0, {f"{OWN}:shout": 1.0, f"{OWN}:later": 1.0})
 
 
-def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
+async def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
     async def run() -> list[float]:
         async with Rewards([RewardTerm(f"{OWN}:Counting", 1.0, {"step": 0.25})]) as rewards:
             return [(await rewards.score(RIGHT)).total for _ in range(3)]
 
     own_rewards.CLOSED.clear()
-    assert asyncio.run(run()) == [0.25, 0.5, 0.75]
+    assert (await run()) == [0.25, 0.5, 0.75]
     assert own_rewards.CLOSED == [0.75]
 
 

@@ -84,8 +84,8 @@ def test_a_task_that_its_reward_can_tell_apart_is_accepted(parts: list[RewardTer
     check_scorable([with_truth(truth)], parts)
 
 
-def test_the_message_of_a_check_is_that_of_the_run_itself() -> None:
+async def test_the_message_of_a_check_is_that_of_the_run_itself() -> None:
     why = why_unscorable(with_truth(Truth()), [RewardTerm("outcome")])
     with pytest.raises(ValueError, match="task 't1'") as caught:
-        asyncio.run(Rewards().score(episode(Truth(), said("x"))))
+        await Rewards().score(episode(Truth(), said("x")))
     assert str(why) in str(caught.value)

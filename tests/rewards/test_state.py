@@ -1,6 +1,5 @@
 """Changes and probes: exactly what was asked, each once, and nothing that no one can know."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -139,9 +138,9 @@ def test_a_probe_that_was_never_put_is_not_scored() -> None:
         passes_probes(replace(episode(Truth(probes=(PROBE,)), said("x")), probes=()))
 
 
-def test_the_parts_give_one_or_zero() -> None:
+async def test_the_parts_give_one_or_zero() -> None:
     truth = Truth(writes=(POSTED,), probes=(PROBE,))
     right = episode(truth, post(), said("x"), state="182.31")
     wrong = episode(truth, said("x"))
-    assert [asyncio.run(part(right)) for part in (writes, probes)] == [1.0, 1.0]
-    assert [asyncio.run(part(wrong)) for part in (writes, probes)] == [0.0, 0.0]
+    assert [await part(right) for part in (writes, probes)] == [1.0, 1.0]
+    assert [await part(wrong) for part in (writes, probes)] == [0.0, 0.0]

@@ -59,7 +59,7 @@ def test_calls_of_a_turn_are_made_together_and_their_results_are_read_in_order()
     assert trajectory.seconds >= sum(turn.tool_seconds + turn.engine_seconds for turn in trajectory.turns) > 0
 
 
-def test_every_prompt_begins_with_the_exact_ids_of_all_earlier_turns() -> None:
+async def test_every_prompt_begins_with_the_exact_ids_of_all_earlier_turns() -> None:
     prompts: list[tuple[int, ...]] = []
     completions: list[tuple[int, ...]] = []
 
@@ -83,7 +83,7 @@ def test_every_prompt_begins_with_the_exact_ids_of_all_earlier_turns() -> None:
                     one, engine, CHAT, toolbox, episode_id="e", seed=0, limits=limits, sampling=Sampling()
                 )
 
-    trajectory = asyncio.run(main())
+    trajectory = await main()
     assert len(prompts) == 3
     for turn in range(2):
         so_far = prompts[turn] + completions[turn]
@@ -155,7 +155,7 @@ def test_an_error_of_a_tool_is_an_observation_and_the_episode_continues() -> Non
     assert trajectory.calls[0][1].content == "error: no such ticker"
 
 
-def test_probes_read_the_final_state_of_the_episode() -> None:
+async def test_probes_read_the_final_state_of_the_episode() -> None:
     probe = StateProbe("read", {}, "x")
     truth = Truth(probes=(probe,))
 
@@ -176,11 +176,11 @@ def test_probes_read_the_final_state_of_the_episode() -> None:
                     sampling=Sampling(),
                 )
 
-    [answer] = asyncio.run(main()).probes
+    [answer] = (await main()).probes
     assert (answer.probe, answer.content, answer.is_error) == (probe, '["x"]', False)
 
 
-def test_an_engine_that_is_down_ends_the_episode_as_infrastructure() -> None:
+async def test_an_engine_that_is_down_ends_the_episode_as_infrastructure() -> None:
     class Down(ScriptedEngine):
         async def complete(self, prompt_ids: Any, sampling: Any, seed: int) -> Any:
             raise EngineDown("no GPU today")
@@ -194,7 +194,7 @@ def test_an_engine_that_is_down_ends_the_episode_as_infrastructure() -> None:
                 one, engine, CHAT, toolbox, episode_id="e", seed=0, limits=limits, sampling=Sampling()
             )
 
-    trajectory = asyncio.run(main())
+    trajectory = await main()
     assert (trajectory.stop, trajectory.turns) == (Stop.ENGINE_DOWN, ())
 
 

@@ -1,6 +1,5 @@
 """Sampled tokens equal trained tokens over whole episodes, with a real model, engine and servers."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,32 +75,29 @@ async def collected(engine: Any, chat: Any, limits: EpisodeLimits, num_tasks: in
             return [trajectory async for group in groups for trajectory in group.trajectories]
 
 
-def test_sampled_logprobs_equal_a_plain_forward_pass_over_turns_and_publications() -> None:
+async def test_sampled_logprobs_equal_a_plain_forward_pass_over_turns_and_publications() -> None:
     chat = open_chat(qwen3(), system_prompt="Use the tools.")
     first, second = tiny_model(1), tiny_model(2)
 
-    async def main() -> None:
-        engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
-        limits = EpisodeLimits(tokens_per_turn=120, tokens_per_episode=4_000)
-        try:
-            before = await collected(engine, chat, limits, 2)
-            await engine.publish(second.state_dict(), 7)
-            after = await collected(engine, chat, limits, 2)
-        finally:
-            await engine.close()
-        assert {len(trajectory.turns) for trajectory in before + after} == {3}
-        check_exact(first, before)
-        check_exact(second, after)
-        assert {turn.completion.policy_version for item in before for turn in item.turns} == {0}
-        assert {turn.completion.policy_version for item in after for turn in item.turns} == {7}
-        assert {item.token_ids for item in before}.isdisjoint(item.token_ids for item in after)
-        with pytest.raises(AssertionError):
-            check_exact(second, before)
-
-    asyncio.run(main())
+    engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
+    limits = EpisodeLimits(tokens_per_turn=120, tokens_per_episode=4_000)
+    try:
+        before = await collected(engine, chat, limits, 2)
+        await engine.publish(second.state_dict(), 7)
+        after = await collected(engine, chat, limits, 2)
+    finally:
+        await engine.close()
+    assert {len(trajectory.turns) for trajectory in before + after} == {3}
+    check_exact(first, before)
+    check_exact(second, after)
+    assert {turn.completion.policy_version for item in before for turn in item.turns} == {0}
+    assert {turn.completion.policy_version for item in after for turn in item.turns} == {7}
+    assert {item.token_ids for item in before}.isdisjoint(item.token_ids for item in after)
+    with pytest.raises(AssertionError):
+        check_exact(second, before)
 
 
-def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None:
+async def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None:
     chat = open_chat(qwen3(), system_prompt="Use the tools.")
 
     async def main(num_tasks: int) -> dict[str, tuple[int, ...]]:
@@ -113,6 +109,6 @@ def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None:
             await engine.close()
         return {trajectory.episode_id: trajectory.token_ids for trajectory in played}
 
-    alone, together = asyncio.run(main(1)), asyncio.run(main(2))
+    alone, together = await main(1), await main(2)
     assert set(alone) < set(together)
     assert all(together[episode] == ids for episode, ids in alone.items())

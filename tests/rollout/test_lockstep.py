@@ -92,47 +92,38 @@ def test_two_processes_whose_tools_take_different_times_sample_the_same_bits() -
     assert first["played"] == second["played"]
 
 
-def test_a_round_contains_all_running_episodes_in_a_fixed_order() -> None:
-    async def main() -> None:
-        tasks = numbered(3)
-        async with stage(tasks, 6, group_size=2) as (collector, engine):
-            groups = await gathered(collector, tasks, 3)
-            assert len(groups) == 3
-            assert engine.num_forgotten == 1
-            # All six, then those whose task needs one call, then those whose task needs two.
-            assert [len(batch) for batch in engine.batches] == [6, 4, 2]
-            for batch in engine.batches:
-                assert batch == sorted(batch, key=lambda ask: (ask.prompt_ids, ask.seed))
-
-    asyncio.run(main())
+async def test_a_round_contains_all_running_episodes_in_a_fixed_order() -> None:
+    tasks = numbered(3)
+    async with stage(tasks, 6, group_size=2) as (collector, engine):
+        groups = await gathered(collector, tasks, 3)
+        assert len(groups) == 3
+        assert engine.num_forgotten == 1
+        # All six, then those whose task needs one call, then those whose task needs two.
+        assert [len(batch) for batch in engine.batches] == [6, 4, 2]
+        for batch in engine.batches:
+            assert batch == sorted(batch, key=lambda ask: (ask.prompt_ids, ask.seed))
 
 
-def test_a_free_slot_is_filled_before_the_next_round() -> None:
-    async def main() -> None:
-        tasks = numbered(3)
-        async with stage(tasks, 3, group_size=2) as (collector, engine):
-            await gathered(collector, tasks, 3)
-            # t0 t0 t1 | t1 t1' t2 | t1' t2 t2' ... : never fewer than three while three are left
-            assert sum(len(batch) for batch in engine.batches) == 2 * (1 + 2 + 3)
-            assert [len(batch) for batch in engine.batches] == [3, 3, 3, 2, 1]
-
-    asyncio.run(main())
+async def test_a_free_slot_is_filled_before_the_next_round() -> None:
+    tasks = numbered(3)
+    async with stage(tasks, 3, group_size=2) as (collector, engine):
+        await gathered(collector, tasks, 3)
+        # t0 t0 t1 | t1 t1' t2 | t1' t2 t2' ... : never fewer than three while three are left
+        assert sum(len(batch) for batch in engine.batches) == 2 * (1 + 2 + 3)
+        assert [len(batch) for batch in engine.batches] == [3, 3, 3, 2, 1]
 
 
-def test_a_replacement_group_joins_the_next_round() -> None:
-    async def main() -> None:
-        tasks = numbered(3)
-        async with stage(tasks, 8, group_size=2) as (collector, engine):
-            wanted = collector.collecting(tasks, 2, is_wanted=lambda group: group.task.id != "t0")
-            async with wanted as groups:
-                assert {group.task.id async for group in groups} == {"t0", "t1", "t2"}
-            # t0 ends after the first round; t2 replaces it during the second turn of t1.
-            assert [len(batch) for batch in engine.batches] == [4, 4, 2, 2]
-
-    asyncio.run(main())
+async def test_a_replacement_group_joins_the_next_round() -> None:
+    tasks = numbered(3)
+    async with stage(tasks, 8, group_size=2) as (collector, engine):
+        wanted = collector.collecting(tasks, 2, is_wanted=lambda group: group.task.id != "t0")
+        async with wanted as groups:
+            assert {group.task.id async for group in groups} == {"t0", "t1", "t2"}
+        # t0 ends after the first round; t2 replaces it during the second turn of t1.
+        assert [len(batch) for batch in engine.batches] == [4, 4, 2, 2]
 
 
-def test_an_episode_that_times_out_while_it_waits_does_not_block_others() -> None:
+async def test_an_episode_that_times_out_while_it_waits_does_not_block_others() -> None:
     async def main() -> None:
         tasks = [task("t1")]
         async with stage(tasks, 2, EpisodeLimits(seconds=3), group_size=2, num_retries=1) as (collector, _):
@@ -150,43 +141,37 @@ def test_an_episode_that_times_out_while_it_waits_does_not_block_others() -> Non
             assert [trajectory.episode_id for trajectory in group.trajectories] == ["t1/0.1", "t1/1.0"]
             assert collector.progress.failures == {Stop.TIME_UP: 1}
 
-    asyncio.run(main())
+    await main()
 
 
-def test_the_next_collection_works_after_leaving_one_in_the_middle_of_a_round() -> None:
-    async def main() -> None:
-        tasks = numbered(3)
-        async with stage(tasks, 4, group_size=2) as (collector, engine):
-            arrived = asyncio.Event()
-            engine.hook = arrived.set
-            async with collector.collecting(tasks, 3):
-                await arrived.wait()
-            engine.batches.clear()
-            assert len(await gathered(collector, tasks, 3)) == 3
-            assert sum(len(batch) for batch in engine.batches) == 2 * (1 + 2 + 3)
-
-    asyncio.run(main())
+async def test_the_next_collection_works_after_leaving_one_in_the_middle_of_a_round() -> None:
+    tasks = numbered(3)
+    async with stage(tasks, 4, group_size=2) as (collector, engine):
+        arrived = asyncio.Event()
+        engine.hook = arrived.set
+        async with collector.collecting(tasks, 3):
+            await arrived.wait()
+        engine.batches.clear()
+        assert len(await gathered(collector, tasks, 3)) == 3
+        assert sum(len(batch) for batch in engine.batches) == 2 * (1 + 2 + 3)
 
 
-def test_a_failed_engine_ends_the_collection() -> None:
-    async def main() -> None:
-        tasks = numbered(20)
-        async with stage(tasks, 4, group_size=2, num_retries=0) as (collector, engine):
+async def test_a_failed_engine_ends_the_collection() -> None:
+    tasks = numbered(20)
+    async with stage(tasks, 4, group_size=2, num_retries=0) as (collector, engine):
 
-            def fail() -> None:
-                raise EngineDown("the machine is on fire")
+        def fail() -> None:
+            raise EngineDown("the machine is on fire")
 
-            engine.hook = fail
-            with pytest.raises(CollectionFailed, match="engine_down"):
-                await gathered(collector, tasks, 20)
-            engine.is_down = True
-            with pytest.raises(EngineDown, match="gone"):
-                await gathered(collector, tasks, 20)
-
-    asyncio.run(main())
+        engine.hook = fail
+        with pytest.raises(CollectionFailed, match="engine_down"):
+            await gathered(collector, tasks, 20)
+        engine.is_down = True
+        with pytest.raises(EngineDown, match="gone"):
+            await gathered(collector, tasks, 20)
 
 
-def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
+async def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
     """An episode that waits for the server of another must not block that other one."""
     block = {
         "command": sys.executable,
@@ -197,19 +182,16 @@ def test_fewer_processes_than_episodes_is_slower_but_no_deadlock() -> None:
     settings = {"lockstep": True, "group_size": 2}
     recipe = Recipe.model_validate({"rollout": settings, "engine": {"kind": "scripted"}})
 
-    async def main() -> None:
-        tasks = numbered(2)
-        async with AsyncExitStack() as exits:
-            pool = await exits.enter_async_context(Pool(specs))
-            await pool.connect()
-            assert pool.max_leases == 2
-            engine = Watched(scripted(CHAT, pool, tasks, turns))
-            rewards = await exits.enter_async_context(Rewards())
-            bench = Workbench(recipe, engine, CHAT, pool, rewards, Slots(8))
-            # Two at once, like a validation during the next step: they run one after the other.
-            both = [gathered(bench.collector(seed=seed), tasks, 2) for seed in (1, 2)]
-            assert [len(groups) for groups in await asyncio.gather(*both)] == [2, 2]
-            assert engine.num_forgotten == 2, "rollout.lockstep was ignored"
-            assert [len(batch) for batch in engine.batches] == [2, 2, 2] * 2
-
-    asyncio.run(main())
+    tasks = numbered(2)
+    async with AsyncExitStack() as exits:
+        pool = await exits.enter_async_context(Pool(specs))
+        await pool.connect()
+        assert pool.max_leases == 2
+        engine = Watched(scripted(CHAT, pool, tasks, turns))
+        rewards = await exits.enter_async_context(Rewards())
+        bench = Workbench(recipe, engine, CHAT, pool, rewards, Slots(8))
+        # Two at once, like a validation during the next step: they run one after the other.
+        both = [gathered(bench.collector(seed=seed), tasks, 2) for seed in (1, 2)]
+        assert [len(groups) for groups in await asyncio.gather(*both)] == [2, 2]
+        assert engine.num_forgotten == 2, "rollout.lockstep was ignored"
+        assert [len(batch) for batch in engine.batches] == [2, 2, 2] * 2

@@ -66,7 +66,7 @@ async def batches(
         )
 
 
-def test_every_task_comes_once_before_any_comes_again_and_a_resumed_draw_goes_on() -> None:
+async def test_every_task_comes_once_before_any_comes_again_and_a_resumed_draw_goes_on() -> None:
     tasks = [task(str(number)) for number in range(6)]
 
     async def run(steps: range, state: CurriculumState) -> tuple[list[list[str]], list[CurriculumState]]:
@@ -80,62 +80,53 @@ def test_every_task_comes_once_before_any_comes_again_and_a_resumed_draw_goes_on
                     source.learned_from(step)
         return drawn, states
 
-    settings_draws, states = asyncio.run(run(range(3), CurriculumState(seed=5)))
+    settings_draws, states = await run(range(3), CurriculumState(seed=5))
     # all succeed, so every group is flat and refilled up to twice the number: four tasks a step
     assert [len(drawn) for drawn in settings_draws] == [4, 4, 4]
     assert len(set(settings_draws[0])) == 4, "none twice within a step"
-    again, _ = asyncio.run(run(range(1, 3), states[0]))
+    again, _ = await run(range(1, 3), states[0])
     assert again == settings_draws[1:]
 
 
-def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> None:
+async def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> None:
     tasks = [task(str(number)) for number in range(8)]
     teaching = {"0", "2", "4", "6"}
 
-    async def run() -> None:
-        settings = recipe(tasks_per_step=3, max_draws=2.0)
-        async with batches(tasks, settings, range(1), ByMember(teaching), []) as source:
-            async with source.collecting(CurriculumState()):
-                batch = await source.take(0)
-        assert {group.task.id for group in batch.groups} <= teaching
-        assert len(batch.groups) == 3 or len(batch.played) == 6
-        assert len(batch.played) > 3, "this seed draws a flat one among the first three"
-        learned = [group.task.id for group in batch.groups]
-        assert learned == [group.task.id for group in batch.played if group.task.id in teaching], "draw order"
-
-    asyncio.run(run())
+    settings = recipe(tasks_per_step=3, max_draws=2.0)
+    async with batches(tasks, settings, range(1), ByMember(teaching), []) as source:
+        async with source.collecting(CurriculumState()):
+            batch = await source.take(0)
+    assert {group.task.id for group in batch.groups} <= teaching
+    assert len(batch.groups) == 3 or len(batch.played) == 6
+    assert len(batch.played) > 3, "this seed draws a flat one among the first three"
+    learned = [group.task.id for group in batch.groups]
+    assert learned == [group.task.id for group in batch.played if group.task.id in teaching], "draw order"
 
 
-def test_without_dynamic_sampling_flat_groups_are_learned_from_too() -> None:
+async def test_without_dynamic_sampling_flat_groups_are_learned_from_too() -> None:
     tasks = [task(str(number)) for number in range(4)]
 
-    async def run() -> None:
-        settings = recipe(tasks_per_step=3, dynamic_sampling=False)
-        async with batches(tasks, settings, range(1), Rewards(), []) as source:
-            async with source.collecting(CurriculumState()):
-                batch = await source.take(0)
-        assert len(batch.groups) == len(batch.played) == 3
-
-    asyncio.run(run())
+    settings = recipe(tasks_per_step=3, dynamic_sampling=False)
+    async with batches(tasks, settings, range(1), Rewards(), []) as source:
+        async with source.collecting(CurriculumState()):
+            batch = await source.take(0)
+    assert len(batch.groups) == len(batch.played) == 3
 
 
 @pytest.mark.parametrize(("mode", "staleness"), [("sync", 1), ("async", 1), ("async", 2)])
-def test_no_step_begins_before_staleness_allows(mode: str, staleness: int) -> None:
+async def test_no_step_begins_before_staleness_allows(mode: str, staleness: int) -> None:
     tasks = [task(str(number)) for number in range(4)]
     log: list[str] = []
     steps = range(2, 7)
 
-    async def run() -> None:
-        settings = recipe(tasks_per_step=2, mode=mode, max_staleness=staleness, dynamic_sampling=False)
-        async with batches(tasks, settings, steps, Rewards(), log) as source:
-            async with source.collecting(CurriculumState()):
-                for step in steps:
-                    await source.take(step)
-                    await asyncio.sleep(0.3)  # time for anything that may begin to do so
-                    log.append(f"learned {step}")
-                    source.learned_from(step)
-
-    asyncio.run(run())
+    settings = recipe(tasks_per_step=2, mode=mode, max_staleness=staleness, dynamic_sampling=False)
+    async with batches(tasks, settings, steps, Rewards(), log) as source:
+        async with source.collecting(CurriculumState()):
+            for step in steps:
+                await source.take(step)
+                await asyncio.sleep(0.3)  # time for anything that may begin to do so
+                log.append(f"learned {step}")
+                source.learned_from(step)
     num_ahead = staleness if mode == "async" else 0
     for step in steps:
         begun = log.index(f"begin {step}")
@@ -148,7 +139,7 @@ def test_no_step_begins_before_staleness_allows(mode: str, staleness: int) -> No
     assert sum(line.startswith("begin") for line in log) == len(steps), "none past the last step"
 
 
-def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None:
+async def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None:
     tasks = [task(f"e{n}", difficulty=Difficulty.EASY) for n in range(4)]
     tasks += [task(f"m{n}", difficulty=Difficulty.MEDIUM) for n in range(4)]
     settings = Recipe.model_validate(
@@ -169,7 +160,7 @@ def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None:
                     source.learned_from(step)
         return levels
 
-    assert asyncio.run(run()) == [{"e"}, {"m"}], "eight successes at easy promote"
+    assert (await run()) == [{"e"}, {"m"}], "eight successes at easy promote"
 
 
 def test_too_few_tasks_are_named() -> None:
@@ -184,7 +175,7 @@ def test_too_few_tasks_are_named() -> None:
         )
 
 
-def test_a_collection_that_fails_says_so_at_its_step() -> None:
+async def test_a_collection_that_fails_says_so_at_its_step() -> None:
     class Unreachable:
         async def score(self, trajectory: Trajectory) -> Reward:
             raise ValueError("the user's reward is wrong")
@@ -197,11 +188,13 @@ def test_a_collection_that_fails_says_so_at_its_step() -> None:
                 await source.take(0)
 
     with pytest.raises((ValueError, CollectionFailed), match="the user's reward is wrong"):
-        asyncio.run(run())
+        await run()
 
 
 @pytest.mark.parametrize("num_tasks", [8, 7], ids=["enough tasks", "too few"])
-def test_asynchronous_batches_are_collected_side_by_side_with_tasks_of_their_own(num_tasks: int) -> None:
+async def test_asynchronous_batches_are_collected_side_by_side_with_tasks_of_their_own(
+    num_tasks: int,
+) -> None:
     tasks = [task(str(number)) for number in range(num_tasks)]
     settings = recipe(tasks_per_step=2, max_draws=2.0, mode="async")
 
@@ -224,29 +217,26 @@ def test_asynchronous_batches_are_collected_side_by_side_with_tasks_of_their_own
                 self.is_other_scored.set()
             return await super().score(trajectory)
 
-    async def run() -> None:
-        rewarder = Held()
-        async with (
-            batches(tasks, settings, range(3), rewarder, []) as source,
-            source.collecting(CurriculumState()),
-        ):
-            first, _ = draw(tasks, Schedule(), CurriculumState(), step=0, count=2)
-            rewarder.first = {group.id for group in first}
-            played = []
-            for step in range(3):
-                batch = await source.take(step)
-                played.append({group.task.id for group in batch.played})
-                assert len(played[-1]) == 4, "all are flat, and refilled to twice the number"
-                source.learned_from(step)
-            assert rewarder.is_held_in_vain == (num_tasks < 8)
-            if num_tasks == 8:
-                assert not played[0] & played[1]
-                assert not played[1] & played[2]
-
-    asyncio.run(run())
+    rewarder = Held()
+    async with (
+        batches(tasks, settings, range(3), rewarder, []) as source,
+        source.collecting(CurriculumState()),
+    ):
+        first, _ = draw(tasks, Schedule(), CurriculumState(), step=0, count=2)
+        rewarder.first = {group.id for group in first}
+        played = []
+        for step in range(3):
+            batch = await source.take(step)
+            played.append({group.task.id for group in batch.played})
+            assert len(played[-1]) == 4, "all are flat, and refilled to twice the number"
+            source.learned_from(step)
+        assert rewarder.is_held_in_vain == (num_tasks < 8)
+        if num_tasks == 8:
+            assert not played[0] & played[1]
+            assert not played[1] & played[2]
 
 
-def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_end() -> None:
+async def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_end() -> None:
     tasks = [task(str(number)) for number in range(12)]
     settings = recipe(tasks_per_step=3, max_draws=2.0, mode="async")
 
@@ -260,14 +250,14 @@ def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_
                 source.learned_from(step)
         return drawn, states
 
-    drawn, states = asyncio.run(run(range(3), CurriculumState(seed=5)))
+    drawn, states = await run(range(3), CurriculumState(seed=5))
     assert [state.num_drawn for state in states] >= [3, 6, 9]
-    again, _ = asyncio.run(run(range(1, 3), states[0]))
+    again, _ = await run(range(1, 3), states[0])
     assert again[0] == drawn[1]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_difficulty_with_few_tasks_is_played_as_far_as_it_goes(mode: str) -> None:
+async def test_a_difficulty_with_few_tasks_is_played_as_far_as_it_goes(mode: str) -> None:
     """The curriculum draws easy ones alone, of which there are enough for a batch and not for its refills."""
     tasks = [task(f"e{n}", difficulty=Difficulty.EASY) for n in range(3)]
     tasks += [task(f"m{n}", difficulty=Difficulty.MEDIUM) for n in range(20)]
@@ -286,7 +276,7 @@ def test_a_difficulty_with_few_tasks_is_played_as_far_as_it_goes(mode: str) -> N
         ):
             return {group.task.id for group in (await source.take(0)).played}
 
-    assert asyncio.run(run(settings)) == {"e0", "e1", "e2"}
+    assert (await run(settings)) == {"e0", "e1", "e2"}
     more = settings.model_copy(update={"run": settings.run.model_copy(update={"tasks_per_step": 4})})
     with pytest.raises(ValueError, match=r"the curriculum at step 0 draws from 3 tasks, 4 are wanted"):
-        asyncio.run(run(more))
+        await run(more)

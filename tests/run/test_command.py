@@ -1,6 +1,5 @@
 """`turnwise train`: what it says when its infrastructure is down, and how its threads take turns."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +44,7 @@ def _same_turns() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("mode", "has_gpu", "seconds"), [("sync", True, 5e-3), ("async", False, 1e-3), ("async", True, 1e-5)]
 )
-def test_an_update_and_episodes_beside_it_take_turns_quickly(
+async def test_an_update_and_episodes_beside_it_take_turns_quickly(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, has_gpu: bool, seconds: float
 ) -> None:
     def opened(*arguments: Any) -> Any:
@@ -58,5 +57,5 @@ def test_an_update_and_episodes_beside_it_take_turns_quickly(
     settings = recipe(tmp_path, run={"mode": mode}, rollout={"lockstep": False})
     with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
         with pytest.raises(Opened):
-            asyncio.run(command.train_in(folder))
+            await command.train_in(folder)
     assert sys.getswitchinterval() == pytest.approx(seconds)

@@ -1,6 +1,5 @@
 """`run.num_epochs`: each pass draws every task once, whatever is refilled; a resumed run draws the same."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +64,7 @@ def test_the_number_of_steps_is_that_of_all_passes_rounded_up(
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_refills_are_no_part_of_a_pass_and_a_resumed_run_draws_the_same(mode: str) -> None:
+async def test_refills_are_no_part_of_a_pass_and_a_resumed_run_draws_the_same(mode: str) -> None:
     tasks = some(5)
     settings = short_recipe(num_epochs=2, tasks_per_step=2, max_draws=2.0, mode=mode).with_steps(5)
 
@@ -81,12 +80,12 @@ def test_refills_are_no_part_of_a_pass_and_a_resumed_run_draws_the_same(mode: st
                     source.learned_from(step)
         return drawn, states
 
-    drawn, states = asyncio.run(run(range(5), CurriculumState(seed=5)))
+    drawn, states = await run(range(5), CurriculumState(seed=5))
     assert any(len(step) > 2 for step in drawn), "some were refilled"
     first_draws = [name for step in drawn for name in step[:2]]
     assert Counter(first_draws) == dict.fromkeys((task.id for task in tasks), 2)
     assert len(set(first_draws[:5])) == 5
-    assert asyncio.run(run(range(2, 5), states[1]))[0] == drawn[2:]
+    assert (await run(range(2, 5), states[1]))[0] == drawn[2:]
 
 
 def names_of(folder: Path, steps: Sequence[int]) -> list[str]:

@@ -59,7 +59,7 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
     assert len(sampled(adapters)) == len(sampled(expected))
 
 
-def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path) -> None:
+async def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path) -> None:
     file = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
     keys = ("run.mode=async", "run.num_steps=4", "rollout.lockstep=false")
     beside, published = [], []
@@ -96,7 +96,7 @@ def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path
             assert max(update["staleness/max"] for update in updates) == 1
 
     with serving(file, python=sys.executable) as server:
-        asyncio.run(go(elsewhere(file, server.url, *keys)))
+        await go(elsewhere(file, server.url, *keys))
         assert server.health()["version"] == 4
     assert published == [(version, True) for version in range(5)], "each as it was when it was learned"
     assert beside, "an update ran before the publication that it followed was done"

@@ -1,6 +1,5 @@
 """What a run says: a panel on a real terminal, lines elsewhere, objects for programs, little when quiet."""
 
-import asyncio
 import json
 import os
 import pty
@@ -66,7 +65,7 @@ def test_health_is_green_amber_or_red(tmp_path: Path) -> None:
         assert panel._health().style == style
 
 
-def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over(tmp_path: Path) -> None:
+async def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over(tmp_path: Path) -> None:
     panel = new_panel(tmp_path)
 
     async def play() -> None:
@@ -82,10 +81,12 @@ def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over(tmp_p
         assert "playing" not in drawn(panel)
 
     with panel.showing():
-        asyncio.run(play())
+        await play()
 
 
-def test_the_time_left_is_judged_by_steps_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_left_is_judged_by_steps_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     panel = new_panel(tmp_path)
     now = 0.0
     monkeypatch.setattr("turnwise.run.panel.time.monotonic", lambda: now)
@@ -100,7 +101,7 @@ def test_the_time_left_is_judged_by_steps_alone(tmp_path: Path, monkeypatch: pyt
 
     with panel.showing():
         now = 1000.0  # loading, and the measurement before the first step
-        asyncio.run(play(1010.0, 1020.0))
+        await play(1010.0, 1020.0)
     assert "20 s left" in drawn(panel)
 
 

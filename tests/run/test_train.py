@@ -305,7 +305,7 @@ def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path, 
     assert ended.standing.next_step == 3
 
 
-def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path) -> None:
+async def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path) -> None:
     sections = {"imitation": {"weight": 0.1, "num_steps": 2, "samples_per_step": 4}}
     settings = recipe(tmp_path, rollout={"tokens_per_turn": 100}, **sections)
     tasks = [shown_task("wrong", name="wrong"), task("bare"), shown_task(name="right")]
@@ -321,13 +321,10 @@ def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path
 
         run.trainer.update = noted  # type: ignore[method-assign, assignment]
 
-    async def go() -> None:
-        with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
-            async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
-                watch(run)
-                await train(run, Stopping())
-
-    asyncio.run(go())
+    with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
+        async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
+            watch(run)
+            await train(run, Stopping())
     assert learned == [(0, ["right"] * 4), (1, ["right"] * 4), (2, [])]
 
 

@@ -1,6 +1,5 @@
 """Checks that an ending which code can bring about is its own fault, and unknown to the next execution."""
 
-import asyncio
 import textwrap
 
 from tests.sandbox.boxes import both_kinds, sandboxed
@@ -8,7 +7,7 @@ from turnwise.sandbox import ExecutionStop, Kind
 
 
 @both_kinds
-def test_no_frame_knows_how_the_execution_before_ended(kind: Kind) -> None:
+async def test_no_frame_knows_how_the_execution_before_ended(kind: Kind) -> None:
     search = """
     import gc, sys
     frame, found = sys._getframe(), []
@@ -23,30 +22,24 @@ def test_no_frame_knows_how_the_execution_before_ended(kind: Kind) -> None:
     173 in found, len(found) > 3
     """
 
-    async def play() -> None:
-        async with sandboxed(kind) as sandbox:
-            ended = await sandbox.run("import os\nos._exit(173)")
-            assert "status 173" in ended.error
-            after = await sandbox.run(textwrap.dedent(search))
-            assert (after.value, after.error) == ("(False, True)", "")
-
-    asyncio.run(play())
+    async with sandboxed(kind) as sandbox:
+        ended = await sandbox.run("import os\nos._exit(173)")
+        assert "status 173" in ended.error
+        after = await sandbox.run(textwrap.dedent(search))
+        assert (after.value, after.error) == ("(False, True)", "")
 
 
 @both_kinds
-def test_every_signal_that_code_sends_itself_ends_it_as_its_own_fault(kind: Kind) -> None:
-    async def play() -> None:
-        async with sandboxed(kind, wall_seconds=0.5) as sandbox:
-            for number in range(1, 65):
-                code = f"import os, signal\nsignal.pthread_sigmask(1, [])\nos.kill(os.getpid(), {number})"
-                execution = await sandbox.run(code)
-                assert execution.stopped in (
-                    ExecutionStop.NONE,
-                    ExecutionStop.KILLED,
-                    ExecutionStop.TIMEOUT,
-                ), number
-            if kind is Kind.LANDLOCK:
-                assert execution.error == "killed by SIGRTMAX"
-                assert (await sandbox.run(code.replace("64", "35"))).error == "killed by signal 35"
-
-    asyncio.run(play())
+async def test_every_signal_that_code_sends_itself_ends_it_as_its_own_fault(kind: Kind) -> None:
+    async with sandboxed(kind, wall_seconds=0.5) as sandbox:
+        for number in range(1, 65):
+            code = f"import os, signal\nsignal.pthread_sigmask(1, [])\nos.kill(os.getpid(), {number})"
+            execution = await sandbox.run(code)
+            assert execution.stopped in (
+                ExecutionStop.NONE,
+                ExecutionStop.KILLED,
+                ExecutionStop.TIMEOUT,
+            ), number
+        if kind is Kind.LANDLOCK:
+            assert execution.error == "killed by SIGRTMAX"
+            assert (await sandbox.run(code.replace("64", "35"))).error == "killed by signal 35"

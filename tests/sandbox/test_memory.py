@@ -1,6 +1,5 @@
 """Checks that the memory of an execution's processes is bounded for all of them together."""
 
-import asyncio
 import textwrap
 
 import pytest
@@ -29,20 +28,17 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("taken", TAKERS.values(), ids=TAKERS)
-def test_many_processes_share_one_limit(taken: str) -> None:
+async def test_many_processes_share_one_limit(taken: str) -> None:
     pytest.importorskip("pandas")
     code = IN_MANY_PROCESSES.format(taken=textwrap.indent(textwrap.dedent(taken), 8 * " "))
 
-    async def play() -> None:
-        async with sandboxed(
-            packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
-        ) as sandbox:
-            assert (await sandbox.run(code)).stopped is ExecutionStop.MEMORY
-
-    asyncio.run(play())
+    async with sandboxed(
+        packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
+    ) as sandbox:
+        assert (await sandbox.run(code)).stopped is ExecutionStop.MEMORY
 
 
-def test_processes_that_only_share_what_was_there_are_not_counted_for_it() -> None:
+async def test_processes_that_only_share_what_was_there_are_not_counted_for_it() -> None:
     pytest.importorskip("pandas")
     code = """
     import os, time
@@ -55,11 +51,8 @@ def test_processes_that_only_share_what_was_there_are_not_counted_for_it() -> No
     [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 14
     """
 
-    async def play() -> None:
-        async with sandboxed(
-            packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
-        ) as sandbox:
-            execution = await sandbox.run(textwrap.dedent(code))
-            assert (execution.value, execution.stopped) == ("True", ExecutionStop.NONE)
-
-    asyncio.run(play())
+    async with sandboxed(
+        packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
+    ) as sandbox:
+        execution = await sandbox.run(textwrap.dedent(code))
+        assert (execution.value, execution.stopped) == ("True", ExecutionStop.NONE)

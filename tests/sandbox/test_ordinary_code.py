@@ -1,6 +1,5 @@
 """Checks that what models usually write goes on working behind both walls."""
 
-import asyncio
 import textwrap
 
 import pytest
@@ -102,10 +101,7 @@ ORDINARY_WITH_FILES = {
         *(pytest.param(Kind.BUBBLEWRAP, code, id=name) for name, code in ORDINARY_WITH_FILES.items()),
     ],
 )
-def test_ordinary_code_works(kind: Kind, code: str) -> None:
-    async def play() -> None:
-        async with sandboxed(kind) as sandbox:
-            execution = await sandbox.run(textwrap.dedent(code))
-            assert execution.error == ""
-
-    asyncio.run(play())
+async def test_ordinary_code_works(kind: Kind, code: str) -> None:
+    async with sandboxed(kind) as sandbox:
+        execution = await sandbox.run(textwrap.dedent(code))
+        assert execution.error == ""

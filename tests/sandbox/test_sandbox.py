@@ -64,33 +64,30 @@ async def wait_until(condition: Any) -> bool:
 
 
 @both_kinds
-def test_code_gives_its_output_its_last_value_and_its_traceback(kind: Kind) -> None:
-    async def play() -> None:
-        async with sandboxed(kind) as sandbox:
-            good = await sandbox.run(
-                "print('a')\nimport sys\nprint('b', file=sys.stderr)\nx = 2\n{'x': [x, 1.5]}"
-            )
-            assert (good.stdout, good.value, good.error) == ("a\nb\n", "{'x': [2, 1.5]}", "")
-            assert json.loads(good.value_json or "") == {"x": [2, 1.5]}
-            assert good.stopped is ExecutionStop.NONE
-            bad = await sandbox.run("print('before')\ndef f():\n    return 1 / 0\nimport statistics\nf()")
-            assert bad.stdout == "before\n"
-            assert 'File "<code>", line 3, in f' in bad.error
-            assert "return 1 / 0" in bad.error
-            assert bad.error.endswith("ZeroDivisionError: division by zero")
-            library = await sandbox.run("import json\njson.loads('{')")
-            assert library.error.count("File ") == 1
-            assert "lib/python" not in library.error
-            assert "line 1" in (await sandbox.run("x ===")).error
-            assert (await sandbox.run("")).value == ""
-            assert (await sandbox.run("exit()")).error == ""
-            assert (await sandbox.run("raise SystemExit(3)")).error == "SystemExit: 3"
-
-    asyncio.run(play())
+async def test_code_gives_its_output_its_last_value_and_its_traceback(kind: Kind) -> None:
+    async with sandboxed(kind) as sandbox:
+        good = await sandbox.run(
+            "print('a')\nimport sys\nprint('b', file=sys.stderr)\nx = 2\n{'x': [x, 1.5]}"
+        )
+        assert (good.stdout, good.value, good.error) == ("a\nb\n", "{'x': [2, 1.5]}", "")
+        assert json.loads(good.value_json or "") == {"x": [2, 1.5]}
+        assert good.stopped is ExecutionStop.NONE
+        bad = await sandbox.run("print('before')\ndef f():\n    return 1 / 0\nimport statistics\nf()")
+        assert bad.stdout == "before\n"
+        assert 'File "<code>", line 3, in f' in bad.error
+        assert "return 1 / 0" in bad.error
+        assert bad.error.endswith("ZeroDivisionError: division by zero")
+        library = await sandbox.run("import json\njson.loads('{')")
+        assert library.error.count("File ") == 1
+        assert "lib/python" not in library.error
+        assert "line 1" in (await sandbox.run("x ===")).error
+        assert (await sandbox.run("")).value == ""
+        assert (await sandbox.run("exit()")).error == ""
+        assert (await sandbox.run("raise SystemExit(3)")).error == "SystemExit: 3"
 
 
 @both_kinds
-def test_variables_arrive_and_libraries_work(kind: Kind) -> None:
+async def test_variables_arrive_and_libraries_work(kind: Kind) -> None:
     pytest.importorskip("pandas")
     code = """
     import pandas as pd, numpy as np, dataclasses, zoneinfo, pickle
@@ -103,70 +100,53 @@ def test_variables_arrive_and_libraries_work(kind: Kind) -> None:
     """
     rows = [{"a": 4, "b": "x"}, {"a": 9, "b": "x"}, {"a": 16, "b": "y"}]
 
-    async def play() -> None:
-        async with sandboxed(kind, packages=PACKAGES) as sandbox:
-            execution = await sandbox.run(textwrap.dedent(code), {"data": rows})
-            assert execution.error == ""
-            assert json.loads(execution.value_json or "") == [{"b": "x", "c": 7.0}, {"b": "y", "c": 5.0}]
-
-    asyncio.run(play())
+    async with sandboxed(kind, packages=PACKAGES) as sandbox:
+        execution = await sandbox.run(textwrap.dedent(code), {"data": rows})
+        assert execution.error == ""
+        assert json.loads(execution.value_json or "") == [{"b": "x", "c": 7.0}, {"b": "y", "c": 5.0}]
 
 
-def test_steps_hand_their_objects_on() -> None:
+async def test_steps_hand_their_objects_on() -> None:
     steps = ["[x * 2 for x in data]", "result = set(data)", "data.add(9)", "print('s')\nsorted(data)"]
 
-    async def play() -> None:
-        async with sandboxed() as sandbox:
-            execution = await sandbox.run_steps(steps, {"data": [1, 2]})
-            assert (execution.value_json, execution.stdout) == ("[2,4,9]", "s\n")
-            broken = await sandbox.run_steps(["1", "data.x"], {"data": 0})
-            assert 'File "<step 2>", line 1' in broken.error
-
-    asyncio.run(play())
+    async with sandboxed() as sandbox:
+        execution = await sandbox.run_steps(steps, {"data": [1, 2]})
+        assert (execution.value_json, execution.stdout) == ("[2,4,9]", "s\n")
+        broken = await sandbox.run_steps(["1", "data.x"], {"data": 0})
+        assert 'File "<step 2>", line 1' in broken.error
 
 
 @both_kinds
-def test_nothing_passes_from_one_execution_to_the_next(kind: Kind) -> None:
-    async def play() -> None:
-        async with sandboxed(kind, packages=PACKAGES) as sandbox:
-            await sandbox.run(
-                "import builtins, os, json\nbuiltins.left = 1\nos.environ['L'] = '1'\njson.left = 1",
-                {"data": 1},
-            )
-            after = await sandbox.run(
-                "import builtins, os, json\n"
-                "[hasattr(builtins, 'left'), 'L' in os.environ, hasattr(json, 'left'), 'data' in globals()]"
-            )
-            assert after.value_json == "[false,false,false,false]"
-            draw = "import random, numpy\n[random.random(), numpy.random.rand()]"
-            first, second = [json.loads((await sandbox.run(draw)).value_json or "") for _ in range(2)]
-            assert first[0] != second[0]
-            assert first[1] != second[1]
-
-    asyncio.run(play())
+async def test_nothing_passes_from_one_execution_to_the_next(kind: Kind) -> None:
+    async with sandboxed(kind, packages=PACKAGES) as sandbox:
+        await sandbox.run(
+            "import builtins, os, json\nbuiltins.left = 1\nos.environ['L'] = '1'\njson.left = 1",
+            {"data": 1},
+        )
+        after = await sandbox.run(
+            "import builtins, os, json\n"
+            "[hasattr(builtins, 'left'), 'L' in os.environ, hasattr(json, 'left'), 'data' in globals()]"
+        )
+        assert after.value_json == "[false,false,false,false]"
+        draw = "import random, numpy\n[random.random(), numpy.random.rand()]"
+        first, second = [json.loads((await sandbox.run(draw)).value_json or "") for _ in range(2)]
+        assert first[0] != second[0]
+        assert first[1] != second[1]
 
 
-def test_executions_run_side_by_side() -> None:
-    async def play() -> None:
-        async with sandboxed(num_workers=4) as sandbox:
-            await asyncio.gather(*(sandbox.run("1") for _ in range(4)))
-            started = time.monotonic()
-            told = await asyncio.gather(
-                *(sandbox.run(f"import time\ntime.sleep(0.5)\n{n}") for n in range(8))
-            )
-            assert [execution.value for execution in told] == [str(n) for n in range(8)]
-            assert time.monotonic() - started < 8 * 0.5, "one after the other"
-
-    asyncio.run(play())
+async def test_executions_run_side_by_side() -> None:
+    async with sandboxed(num_workers=4) as sandbox:
+        await asyncio.gather(*(sandbox.run("1") for _ in range(4)))
+        started = time.monotonic()
+        told = await asyncio.gather(*(sandbox.run(f"import time\ntime.sleep(0.5)\n{n}") for n in range(8)))
+        assert [execution.value for execution in told] == [str(n) for n in range(8)]
+        assert time.monotonic() - started < 8 * 0.5, "one after the other"
 
 
-def test_the_cpu_limit_holds_where_the_wall_limit_is_far() -> None:
-    async def play() -> None:
-        async with sandboxed(cpu_seconds=1, wall_seconds=30) as sandbox:
-            execution = await sandbox.run("print('x', flush=True)\nwhile True: pass")
-            assert (execution.stopped, execution.stdout) == (ExecutionStop.CPU, "x\n")
-
-    asyncio.run(play())
+async def test_the_cpu_limit_holds_where_the_wall_limit_is_far() -> None:
+    async with sandboxed(cpu_seconds=1, wall_seconds=30) as sandbox:
+        execution = await sandbox.run("print('x', flush=True)\nwhile True: pass")
+        assert (execution.stopped, execution.stdout) == (ExecutionStop.CPU, "x\n")
 
 
 def test_each_limit_is_checked_when_it_is_set() -> None:
@@ -175,34 +155,28 @@ def test_each_limit_is_checked_when_it_is_set() -> None:
 
 
 @both_kinds
-def test_a_cancelled_execution_is_ended_and_the_next_one_runs(kind: Kind) -> None:
-    async def play() -> None:
-        async with sandboxed(kind) as sandbox:
-            await sandbox.run("1")
-            before = zygote_pids()
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.3):
-                    await sandbox.run("import time\ntime.sleep(60)")
-            assert await wait_until(lambda: not set(before) & descendants(os.getpid()))
-            assert (await sandbox.run("6 * 7")).value == "42"
-
-    asyncio.run(play())
+async def test_a_cancelled_execution_is_ended_and_the_next_one_runs(kind: Kind) -> None:
+    async with sandboxed(kind) as sandbox:
+        await sandbox.run("1")
+        before = zygote_pids()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await sandbox.run("import time\ntime.sleep(60)")
+        assert await wait_until(lambda: not set(before) & descendants(os.getpid()))
+        assert (await sandbox.run("6 * 7")).value == "42"
 
 
 @both_kinds
-def test_a_zygote_killed_in_an_execution_is_the_sandboxs_fault_and_is_replaced(kind: Kind) -> None:
-    async def play() -> None:
-        async with sandboxed(kind) as sandbox:
-            await sandbox.run("1")
-            async with asyncio.TaskGroup() as group:
-                task = group.create_task(_expect_down(sandbox))
-                await asyncio.sleep(0.3)
-                for pid in zygote_pids():
-                    os.kill(pid, signal.SIGKILL)
-                await task
-            assert (await sandbox.run("6 * 7")).value == "42"
-
-    asyncio.run(play())
+async def test_a_zygote_killed_in_an_execution_is_the_sandboxs_fault_and_is_replaced(kind: Kind) -> None:
+    async with sandboxed(kind) as sandbox:
+        await sandbox.run("1")
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(_expect_down(sandbox))
+            await asyncio.sleep(0.3)
+            for pid in zygote_pids():
+                os.kill(pid, signal.SIGKILL)
+            await task
+        assert (await sandbox.run("6 * 7")).value == "42"
 
 
 async def _expect_down(sandbox: Sandbox) -> None:
@@ -211,46 +185,37 @@ async def _expect_down(sandbox: Sandbox) -> None:
 
 
 @both_kinds
-def test_a_zygote_killed_while_idle_is_replaced_unnoticed(kind: Kind) -> None:
-    async def play() -> None:
-        before = descendants(os.getpid())
-        async with sandboxed(kind) as sandbox:
-            await sandbox.run("1")
-            family = descendants(os.getpid()) - before
-            for pid in zygote_pids():
-                os.kill(pid, signal.SIGKILL)
-            assert await wait_until(lambda: all(is_gone(pid) for pid in family))
-            assert (await sandbox.run("6 * 7")).value == "42"
-
-    asyncio.run(play())
+async def test_a_zygote_killed_while_idle_is_replaced_unnoticed(kind: Kind) -> None:
+    before = descendants(os.getpid())
+    async with sandboxed(kind) as sandbox:
+        await sandbox.run("1")
+        family = descendants(os.getpid()) - before
+        for pid in zygote_pids():
+            os.kill(pid, signal.SIGKILL)
+        assert await wait_until(lambda: all(is_gone(pid) for pid in family))
+        assert (await sandbox.run("6 * 7")).value == "42"
 
 
 @both_kinds
-def test_a_waiting_child_killed_before_it_has_code_is_replaced_unnoticed(kind: Kind) -> None:
-    async def play() -> None:
-        async with sandboxed(kind) as sandbox:
-            await sandbox.run("1")
-            (zygote,) = zygote_pids()
-            assert await wait_until(lambda: len(descendants(zygote)) == 1)
-            (child,) = descendants(zygote)
-            assert await wait_until(lambda: "Seccomp:\t2" in status_of(child))
-            os.kill(child, signal.SIGKILL)
-            assert (await sandbox.run("6 * 7")).value == "42"
-
-    asyncio.run(play())
+async def test_a_waiting_child_killed_before_it_has_code_is_replaced_unnoticed(kind: Kind) -> None:
+    async with sandboxed(kind) as sandbox:
+        await sandbox.run("1")
+        (zygote,) = zygote_pids()
+        assert await wait_until(lambda: len(descendants(zygote)) == 1)
+        (child,) = descendants(zygote)
+        assert await wait_until(lambda: "Seccomp:\t2" in status_of(child))
+        os.kill(child, signal.SIGKILL)
+        assert (await sandbox.run("6 * 7")).value == "42"
 
 
 @both_kinds
-def test_closing_leaves_no_process_and_no_descriptor(kind: Kind) -> None:
-    async def play() -> None:
-        before = set(os.listdir("/proc/self/fd")), descendants(os.getpid())
-        async with sandboxed(kind, num_workers=2, wall_seconds=0.5) as sandbox:
-            await asyncio.gather(
-                *(sandbox.run(code) for code in ("1", "1 / 0", "while True: pass", "print('x' * 10**6)"))
-            )
-        assert (set(os.listdir("/proc/self/fd")), descendants(os.getpid())) == before
-
-    asyncio.run(play())
+async def test_closing_leaves_no_process_and_no_descriptor(kind: Kind) -> None:
+    before = set(os.listdir("/proc/self/fd")), descendants(os.getpid())
+    async with sandboxed(kind, num_workers=2, wall_seconds=0.5) as sandbox:
+        await asyncio.gather(
+            *(sandbox.run(code) for code in ("1", "1 / 0", "while True: pass", "print('x' * 10**6)"))
+        )
+    assert (set(os.listdir("/proc/self/fd")), descendants(os.getpid())) == before
 
 
 @both_kinds
@@ -281,57 +246,46 @@ def test_everything_dies_with_a_host_that_is_killed(kind: Kind) -> None:
         time.sleep(0.01)
 
 
-def test_bubblewraps_namespaces_are_all_its_own() -> None:
-    async def play() -> None:
-        async with sandboxed() as sandbox:
-            await sandbox.run("1")
-            (zygote,) = zygote_pids()
-            assert await wait_until(lambda: len(descendants(zygote)) == 1)
-            (child,) = descendants(zygote)
+async def test_bubblewraps_namespaces_are_all_its_own() -> None:
+    async with sandboxed() as sandbox:
+        await sandbox.run("1")
+        (zygote,) = zygote_pids()
+        assert await wait_until(lambda: len(descendants(zygote)) == 1)
+        (child,) = descendants(zygote)
 
-            def namespace(pid: int | str, name: str) -> str:
-                return os.readlink(f"/proc/{pid}/ns/{name}")
+        def namespace(pid: int | str, name: str) -> str:
+            return os.readlink(f"/proc/{pid}/ns/{name}")
 
-            for name in ("pid", "net", "ipc", "uts", "mnt"):
-                assert namespace(zygote, name) != namespace("self", name), name
-            assert await wait_until(
-                lambda: all(
-                    namespace(child, name) != namespace(zygote, name) for name in ("pid", "ipc", "mnt")
-                )
-            )
-            assert await wait_until(lambda: "Seccomp:\t2" in status_of(child))
-            status = status_of(child)
-            assert "NoNewPrivs:\t1" in status
-            for line in status.splitlines():
-                if line.startswith("Cap"):
-                    assert int(line.split()[1], 16) == 0, line
-
-    asyncio.run(play())
+        for name in ("pid", "net", "ipc", "uts", "mnt"):
+            assert namespace(zygote, name) != namespace("self", name), name
+        assert await wait_until(
+            lambda: all(namespace(child, name) != namespace(zygote, name) for name in ("pid", "ipc", "mnt"))
+        )
+        assert await wait_until(lambda: "Seccomp:\t2" in status_of(child))
+        status = status_of(child)
+        assert "NoNewPrivs:\t1" in status
+        for line in status.splitlines():
+            if line.startswith("Cap"):
+                assert int(line.split()[1], 16) == 0, line
 
 
 @both_kinds
-def test_the_zygote_has_one_thread_and_nothing_of_our_environment(
+async def test_the_zygote_has_one_thread_and_nothing_of_our_environment(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TURNWISE_SECRET", "s3cret")
 
-    async def play() -> None:
-        async with sandboxed(kind, packages=PACKAGES) as sandbox:
-            await sandbox.run("1")
-            (zygote,) = zygote_pids()
-            assert len(os.listdir(f"/proc/{zygote}/task")) == 1
-            assert b"s3cret" not in environment_of(zygote)
-
-    asyncio.run(play())
+    async with sandboxed(kind, packages=PACKAGES) as sandbox:
+        await sandbox.run("1")
+        (zygote,) = zygote_pids()
+        assert len(os.listdir(f"/proc/{zygote}/task")) == 1
+        assert b"s3cret" not in environment_of(zygote)
 
 
-def test_without_isolation_nothing_runs() -> None:
-    async def play() -> None:
-        with pytest.raises(NoIsolation, match="bubblewrap"):
-            async with Sandbox(walls=SandboxIsolation(Kind.NONE, "install bubblewrap")):
-                pass
-
-    asyncio.run(play())
+async def test_without_isolation_nothing_runs() -> None:
+    with pytest.raises(NoIsolation, match="bubblewrap"):
+        async with Sandbox(walls=SandboxIsolation(Kind.NONE, "install bubblewrap")):
+            pass
 
 
 def test_a_missing_bubblewrap_is_named_and_the_fallback_taken(

@@ -1,6 +1,5 @@
 """Which servers are live is said by the recipe or by `mcp.json`, and a key goes only where it is needed."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -116,7 +115,7 @@ def test_every_provider_has_a_trial_that_reads_and_says_what_its_writing_tools_d
         assert set(access.effects) == tools & WRITES
 
 
-def test_the_server_itself_refuses_to_write_to_the_live_service() -> None:
+async def test_the_server_itself_refuses_to_write_to_the_live_service() -> None:
     """A client that knows nothing of the rule, and offers every tool that is listed."""
 
     async def post(*more: str) -> Any:
@@ -129,10 +128,10 @@ def test_the_server_itself_refuses_to_write_to_the_live_service() -> None:
                 return result
 
     with LoopbackProvider() as provider:
-        result = asyncio.run(post())
+        result = await post()
         assert result.fault is Fault.MODEL
         assert "send_slack_message is switched off: this server only reads" in result.content
         assert provider.requests == []
         provider.play("chat.postMessage", slack.Answer(slack.POSTED))
-        assert asyncio.run(post("--allow-writes")).fault is Fault.NONE
+        assert (await post("--allow-writes")).fault is Fault.NONE
         assert len(provider.requests) == 1

@@ -188,39 +188,33 @@ def test_pages_about_a_company_hold_its_facts(world: World, call: Call) -> None:
     for_every_company(world, check)
 
 
-def test_movers_agree_with_quotes_the_market_wrap_and_the_direct_answer(call: Call) -> None:
-    async def check() -> None:
-        gainers = await call("fmp_get_market_gainers", limit=50)
-        losers = await call("fmp_get_market_losers", limit=50)
-        for mover in (*gainers, *losers):
-            quote = await call("fmp_get_quote", symbol=mover["symbol"])
-            assert mover["changesPercentage"] == quote["changePercentage"]
-            assert (mover["price"], mover["change"]) == (quote["price"], quote["change"])
-        wrap = await call("tavily_search", query="market wrap June 30, 2026", search_depth="advanced")
-        named = re.findall(r"\(([A-Z]{5})\)", wrap["results"][0]["content"])
-        assert named == [mover["symbol"] for mover in (*gainers[:3], *losers[:3])]
-        for question, mover in (("gained", gainers[0]), ("lost", losers[0])):
-            told = await call("tavily_qna_search", query=f"Which company {question} the most today?")
-            assert f"({mover['symbol']})" in told["answer"]
-
-    asyncio.run(check())
+async def test_movers_agree_with_quotes_the_market_wrap_and_the_direct_answer(call: Call) -> None:
+    gainers = await call("fmp_get_market_gainers", limit=50)
+    losers = await call("fmp_get_market_losers", limit=50)
+    for mover in (*gainers, *losers):
+        quote = await call("fmp_get_quote", symbol=mover["symbol"])
+        assert mover["changesPercentage"] == quote["changePercentage"]
+        assert (mover["price"], mover["change"]) == (quote["price"], quote["change"])
+    wrap = await call("tavily_search", query="market wrap June 30, 2026", search_depth="advanced")
+    named = re.findall(r"\(([A-Z]{5})\)", wrap["results"][0]["content"])
+    assert named == [mover["symbol"] for mover in (*gainers[:3], *losers[:3])]
+    for question, mover in (("gained", gainers[0]), ("lost", losers[0])):
+        told = await call("tavily_qna_search", query=f"Which company {question} the most today?")
+        assert f"({mover['symbol']})" in told["answer"]
 
 
-def test_market_status_fits_the_last_bar(call: Call) -> None:
-    async def check() -> None:
-        status = await call("polygon_get_market_status")
-        assert status["serverTime"] == "2026-06-30T16:30:00-04:00"
-        assert (status["market"], status["earlyHours"], status["afterHours"]) == (
-            "extended-hours",
-            False,
-            True,
-        )
-        assert set(status["exchanges"]) == {"nasdaq", "nyse", "otc"}
-        quote = await call("fmp_get_quote", symbol="NORVC")
-        closed = datetime.fromisoformat(status["serverTime"]) - timedelta(minutes=30)
-        assert quote["timestamp"] == int(closed.timestamp())
-
-    asyncio.run(check())
+async def test_market_status_fits_the_last_bar(call: Call) -> None:
+    status = await call("polygon_get_market_status")
+    assert status["serverTime"] == "2026-06-30T16:30:00-04:00"
+    assert (status["market"], status["earlyHours"], status["afterHours"]) == (
+        "extended-hours",
+        False,
+        True,
+    )
+    assert set(status["exchanges"]) == {"nasdaq", "nyse", "otc"}
+    quote = await call("fmp_get_quote", symbol="NORVC")
+    closed = datetime.fromisoformat(status["serverTime"]) - timedelta(minutes=30)
+    assert quote["timestamp"] == int(closed.timestamp())
 
 
 def for_every_company(world: World, check: Callable[[str], Awaitable[None]]) -> None:

@@ -132,7 +132,7 @@ def test_what_the_history_says_about_earnings_is_true(world: World, slack: Embed
         assert (last.revenue, last.eps) == (int(found[2].replace(",", "")), float(found[3]))
 
 
-def test_concurrent_episodes_through_the_service_stay_apart(slack: EmbeddedSlack) -> None:
+async def test_concurrent_episodes_through_the_service_stay_apart(slack: EmbeddedSlack) -> None:
     handlers = {tool.name: tool.handler for tool in service_of("slack", slack, drop=slack.drop).tools}
 
     async def episode(name: str) -> list[str]:
@@ -145,5 +145,5 @@ def test_concurrent_episodes_through_the_service_stay_apart(slack: EmbeddedSlack
     async def play() -> list[list[str]]:
         return await asyncio.gather(*(episode(f"e{number}") for number in range(64)))
 
-    for number, seen in enumerate(asyncio.run(play())):
+    for number, seen in enumerate(await play()):
         assert seen == [f"e{number} {count}" for count in (4, 3, 2, 1, 0)]

@@ -159,7 +159,7 @@ def test_the_cache_lies_under_the_xdg_cache_home(monkeypatch: pytest.MonkeyPatch
         assert default_cache_dir() == tmp_path / "home" / ".cache" / "turnwise"
 
 
-def test_a_world_opened_in_one_thread_serves_another(made: Path) -> None:
+async def test_a_world_opened_in_one_thread_serves_another(made: Path) -> None:
     world = open_world(0, cache_dir=made.parent)
-    quote = asyncio.run(asyncio.to_thread(world.market.quote, "NORVC"))
+    quote = await asyncio.to_thread(world.market.quote, "NORVC")
     assert quote == world.market.quote("NORVC")

@@ -278,7 +278,7 @@ def test_words_that_are_also_symbols_name_no_listing(world: World) -> None:
     assert {listing.company.symbol for listing in named} == {"AI", "TGT", "NVDA"}
 
 
-def test_the_embedded_servers_tell_every_client_that_their_data_is_synthetic(
+async def test_the_embedded_servers_tell_every_client_that_their_data_is_synthetic(
     cache_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache_home))
@@ -287,4 +287,4 @@ def test_the_embedded_servers_tell_every_client_that_their_data_is_synthetic(
         async with open_service("fmp", Backend.EMBEDDED, {}) as service:
             return build(service).create_initialization_options().instructions
 
-    assert "every price" in (asyncio.run(instructions()) or "")
+    assert "every price" in (await instructions() or "")

@@ -178,49 +178,40 @@ def test_what_an_episode_keeps_is_bounded(call: Call) -> None:
         call("store_execution_result", "full", context_key="", data="1")
 
 
-def test_a_dropped_episode_is_forgotten() -> None:
-    async def play() -> None:
-        async with serve_python(Sandbox(num_workers=1, packages=())) as service:
-            await handle(service, "store_execution_result", "one", {"context_key": "k", "data": "1"})
-            await handle(service, "store_execution_result", "two", {"context_key": "k", "data": "2"})
-            await drop(service, "one")
-            await drop(service, "never seen")
-            assert await handle(service, "get_execution_context", "one", {}) == {"keys": []}
-            assert await handle(service, "get_execution_context", "two", {}) == {"keys": ["k"]}
-
-    asyncio.run(play())
+async def test_a_dropped_episode_is_forgotten() -> None:
+    async with serve_python(Sandbox(num_workers=1, packages=())) as service:
+        await handle(service, "store_execution_result", "one", {"context_key": "k", "data": "1"})
+        await handle(service, "store_execution_result", "two", {"context_key": "k", "data": "2"})
+        await drop(service, "one")
+        await drop(service, "never seen")
+        assert await handle(service, "get_execution_context", "one", {}) == {"keys": []}
+        assert await handle(service, "get_execution_context", "two", {}) == {"keys": ["k"]}
 
 
-def test_without_isolation_the_server_lives_and_refuses_by_name() -> None:
-    async def play() -> None:
-        async with serve_python(Sandbox(walls=SandboxIsolation(Kind.NONE, "install bubblewrap"))) as service:
-            for tool, arguments in (
-                ("execute_python", {"code": "1"}),
-                ("create_data_pipeline", {"pipeline_steps": '["1"]', "input_data": "1"}),
-            ):
-                with pytest.raises(Unavailable, match="install bubblewrap"):
-                    await handle(service, tool, "e", arguments)
-            assert await handle(service, "get_execution_context", "e", {}) == {"keys": []}
-
-    asyncio.run(play())
+async def test_without_isolation_the_server_lives_and_refuses_by_name() -> None:
+    async with serve_python(Sandbox(walls=SandboxIsolation(Kind.NONE, "install bubblewrap"))) as service:
+        for tool, arguments in (
+            ("execute_python", {"code": "1"}),
+            ("create_data_pipeline", {"pipeline_steps": '["1"]', "input_data": "1"}),
+        ):
+            with pytest.raises(Unavailable, match="install bubblewrap"):
+                await handle(service, tool, "e", arguments)
+        assert await handle(service, "get_execution_context", "e", {}) == {"keys": []}
 
 
-def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
-    async def play() -> None:
-        async with serve_python(Sandbox(num_workers=1, packages=())) as service:
-            await handle(service, "execute_python", "e", {"code": "1"})
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_expect_unavailable(service))
-                await asyncio.sleep(0.3)
-                # stopped first: one that outlived another would say how that one died
-                pids = [pid for pid in descendants(os.getpid()) if is_of_a_sandbox(pid)]
-                for signal_number in (signal.SIGSTOP, signal.SIGKILL):
-                    for pid in pids:
-                        with contextlib.suppress(ProcessLookupError):  # it died with another
-                            os.kill(pid, signal_number)
-            assert await handle(service, "execute_python", "e", {"code": "6 * 7"}) == {"value": 42}
-
-    asyncio.run(play())
+async def test_a_sandbox_that_dies_is_not_the_models_fault() -> None:
+    async with serve_python(Sandbox(num_workers=1, packages=())) as service:
+        await handle(service, "execute_python", "e", {"code": "1"})
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_expect_unavailable(service))
+            await asyncio.sleep(0.3)
+            # stopped first: one that outlived another would say how that one died
+            pids = [pid for pid in descendants(os.getpid()) if is_of_a_sandbox(pid)]
+            for signal_number in (signal.SIGSTOP, signal.SIGKILL):
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):  # it died with another
+                        os.kill(pid, signal_number)
+        assert await handle(service, "execute_python", "e", {"code": "6 * 7"}) == {"value": 42}
 
 
 async def _expect_unavailable(service: Service) -> None:

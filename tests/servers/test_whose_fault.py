@@ -72,15 +72,15 @@ def python_calls(*codes: str) -> list[ToolCall]:
 
 
 @pytest.mark.parametrize("isolation", ["keyed", "process"])
-def test_loops_that_wait_for_each_other_are_tool_errors(isolation: str) -> None:
+async def test_loops_that_wait_for_each_other_are_tool_errors(isolation: str) -> None:
     specs = served("python", "-c", QUICK_PYTHON, timeout_seconds=5, isolation=isolation)
-    found = asyncio.run(causes(specs, python_calls(*["while True: pass"] * 8)))
+    found = await causes(specs, python_calls(*["while True: pass"] * 8))
     assert found == [Cause.TOOL_ERROR] * 8
 
 
-def test_a_forged_result_is_an_answer_or_a_tool_error() -> None:
+async def test_a_forged_result_is_an_answer_or_a_tool_error() -> None:
     calls = python_calls(*(FORGED.format(depth) for depth in range(900, 1000, 4)))
-    found = asyncio.run(causes(served("python", "-c", QUICK_PYTHON), calls))
+    found = await causes(served("python", "-c", QUICK_PYTHON), calls)
     assert Fault.INFRA not in {cause.fault for cause in found}
 
 
@@ -90,52 +90,49 @@ def hostile_arguments(schema: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("server", contract()["servers"])
-def test_hostile_arguments_never_count_as_a_fault_of_the_server(server: str) -> None:
+async def test_hostile_arguments_never_count_as_a_fault_of_the_server(server: str) -> None:
     calls = [
         ToolCall(f"{tool['name']}: {what}", tool["name"], hostile_arguments(tool["inputSchema"], text))
         for tool in contract()["servers"][server]["tools"]
         for what, text in HOSTILE_TEXTS.items()
     ]
-    found = asyncio.run(causes(served(server, "-m", "turnwise", "serve", server), calls))
+    found = await causes(served(server, "-m", "turnwise", "serve", server), calls)
     faults = {call.id: cause for call, cause in zip(calls, found, strict=True) if cause.fault is Fault.INFRA}
     assert faults == {}
 
 
 @pytest.mark.parametrize("depth", [101, 300, 960])
 @pytest.mark.parametrize("tool", ["process_mcp_data", "store_execution_result"])
-def test_data_nested_too_deep_is_a_tool_error(tool: str, depth: int) -> None:
+async def test_data_nested_too_deep_is_a_tool_error(tool: str, depth: int) -> None:
     data = "[" * depth + "]" * depth
     arguments = {"process_mcp_data": {"processing_code": "1"}, "store_execution_result": {"context_key": "k"}}
     call = ToolCall("1", tool, {"data": data, **arguments[tool]})
-    [cause] = asyncio.run(causes(served("python", "-c", QUICK_PYTHON), [call]))
+    [cause] = await causes(served("python", "-c", QUICK_PYTHON), [call])
     assert cause is Cause.TOOL_ERROR
 
 
-def test_an_episode_that_used_up_its_time_runs_no_more_code() -> None:
-    async def play() -> None:
-        async with Sandbox(num_workers=1, packages=()) as sandbox:
-            spent = {"spent": MAX_EPISODE_SECONDS}
-            tools = PythonTools(sandbox, asyncio.Semaphore(1), used_seconds=spent)
-            with pytest.raises(ToolError, match="no more code is run"):
-                await tools.execute_python(code="1", episode="spent")
-            with pytest.raises(ToolError, match="no more code is run"):
-                await tools.create_data_pipeline(pipeline_steps='["1"]', input_data="1", episode="spent")
-            await tools.execute_python(code="import time\ntime.sleep(0.2)\n1", episode="fresh")
-            assert tools.used_seconds["fresh"] >= 0.2
-            # a client that names no episode is not a conversation that ends
-            assert await tools.execute_python(code="1", episode="") == {"value": 1}
-            assert "" not in tools.used_seconds
-            await tools.drop("spent")
-            assert await tools.execute_python(code="1", episode="spent") == {"value": 1}
-
-    asyncio.run(play())
+async def test_an_episode_that_used_up_its_time_runs_no_more_code() -> None:
+    async with Sandbox(num_workers=1, packages=()) as sandbox:
+        spent = {"spent": MAX_EPISODE_SECONDS}
+        tools = PythonTools(sandbox, asyncio.Semaphore(1), used_seconds=spent)
+        with pytest.raises(ToolError, match="no more code is run"):
+            await tools.execute_python(code="1", episode="spent")
+        with pytest.raises(ToolError, match="no more code is run"):
+            await tools.create_data_pipeline(pipeline_steps='["1"]', input_data="1", episode="spent")
+        await tools.execute_python(code="import time\ntime.sleep(0.2)\n1", episode="fresh")
+        assert tools.used_seconds["fresh"] >= 0.2
+        # a client that names no episode is not a conversation that ends
+        assert await tools.execute_python(code="1", episode="") == {"value": 1}
+        assert "" not in tools.used_seconds
+        await tools.drop("spent")
+        assert await tools.execute_python(code="1", episode="spent") == {"value": 1}
 
 
-def test_stored_values_of_the_greatest_depth_come_back() -> None:
+async def test_stored_values_of_the_greatest_depth_come_back() -> None:
     data = "[" * 100 + "]" * 100
     calls = [
         ToolCall("1", "store_execution_result", {"context_key": "k", "data": data}),
         ToolCall("2", "get_execution_context", {"context_key": "k"}),
         ToolCall("3", "execute_python", {"code": "str(context)"}),
     ]
-    assert asyncio.run(causes(served("python", "-c", QUICK_PYTHON), calls)) == [Cause.OK] * 3
+    assert (await causes(served("python", "-c", QUICK_PYTHON), calls)) == [Cause.OK] * 3

@@ -346,7 +346,7 @@ def test_a_plan_that_cannot_stand_is_rejected_with_its_reason(lies: Made, name: 
     assert LIES[name][1] in reason
 
 
-def test_a_server_that_fails_stops_the_making_and_rejects_nothing() -> None:
+async def test_a_server_that_fails_stops_the_making_and_rejects_nothing() -> None:
     hanging = mutant(turns=((call("execute_python", code="import time\ntime.sleep(20)"),),))["quote_figure"]
 
     async def main() -> None:
@@ -357,7 +357,7 @@ def test_a_server_that_fails_stops_the_making_and_rejects_nothing() -> None:
             await make_tasks(MARKET, pool.lease, {"train": 3}, families=families)
 
     with pytest.raises(ToolsDown, match="execute_python"):
-        asyncio.run(main())
+        await main()
 
 
 def test_rounding_is_clear_only_away_from_ties_and_zero() -> None:

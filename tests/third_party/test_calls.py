@@ -109,7 +109,7 @@ def test_calls_that_change_something_keep_their_order_within_a_turn() -> None:
     assert [result.content for result in results[1::2]] == ["0", "1", "2", "3", "4"]
 
 
-def test_calls_that_only_read_run_together() -> None:
+async def test_calls_that_only_read_run_together() -> None:
     slow = ("trigger-long-running-operation", {"duration": 0.5, "steps": 1})
 
     async def episode() -> tuple[list[ToolResult], float]:
@@ -118,7 +118,7 @@ def test_calls_that_only_read_run_together() -> None:
             results = await toolbox.call([ToolCall(str(index), *slow) for index in range(8)])
             return results, time.perf_counter() - started
 
-    results, seconds = asyncio.run(episode())
+    results, seconds = await episode()
     assert all("completed. Duration: 0.5" in result.content for result in results)
     assert seconds < 8 * 0.5, "one after the other"
 
@@ -136,7 +136,7 @@ def test_a_call_that_takes_too_long_is_cancelled_and_the_server_goes_on(tmp_path
     assert call_id in [message["params"]["requestId"] for message in cancelled]
 
 
-def test_an_abandoned_episode_cancels_its_call_and_the_next_one_is_served(tmp_path: Path) -> None:
+async def test_an_abandoned_episode_cancels_its_call_and_the_next_one_is_served(tmp_path: Path) -> None:
     tap = tmp_path / "sent.jsonl"
     server = tapped(tap, isolation="shared")
 
@@ -156,7 +156,7 @@ def test_an_abandoned_episode_cancels_its_call_and_the_next_one_is_served(tmp_pa
                 [result] = await toolbox.call([ToolCall("1", "echo", {"message": "next"})])
                 return result.content, list(toolbox.losses)
 
-    content, losses = asyncio.run(episodes())
+    content, losses = await episodes()
     assert content == "Echo: next"
     assert losses == []
     assert [message["method"] for message in sent(tap)].count("notifications/cancelled") == 1

@@ -71,42 +71,36 @@ def remote(port: int) -> ServerSpec:
     return server
 
 
-def test_calls_over_http_give_what_they_give_over_stdio(port: int) -> None:
+async def test_calls_over_http_give_what_they_give_over_stdio(port: int) -> None:
     sums = [f"The sum of {number} and 1 is {number + 1}." for number in range(20)]
 
-    async def episode() -> None:
-        calls = [ToolCall(str(number), "get-sum", {"a": number, "b": 1}) for number in range(20)]
-        weather = ToolCall("weather", "get-structured-content", {"location": "New York"})
-        image = ToolCall("image", "get-tiny-image", {})
-        async with everything_at(port), nothing_leaks(), Pool([remote(port)]) as pool:
-            async with pool.lease(["everything"], "episode") as toolbox:
-                results = await toolbox.call([*calls, weather, image])
-            assert pool.isolation("everything") is Isolation.SHARED
-        assert [result.content for result in results[:20]] == sums
-        assert "temperature" in json.loads(results[20].content)
-        assert "[image image/png, " in results[21].content
-
-    asyncio.run(episode())
+    calls = [ToolCall(str(number), "get-sum", {"a": number, "b": 1}) for number in range(20)]
+    weather = ToolCall("weather", "get-structured-content", {"location": "New York"})
+    image = ToolCall("image", "get-tiny-image", {})
+    async with everything_at(port), nothing_leaks(), Pool([remote(port)]) as pool:
+        async with pool.lease(["everything"], "episode") as toolbox:
+            results = await toolbox.call([*calls, weather, image])
+        assert pool.isolation("everything") is Isolation.SHARED
+    assert [result.content for result in results[:20]] == sums
+    assert "temperature" in json.loads(results[20].content)
+    assert "[image image/png, " in results[21].content
 
 
-def test_a_server_that_was_restarted_serves_the_same_lease_again(port: int) -> None:
+async def test_a_server_that_was_restarted_serves_the_same_lease_again(port: int) -> None:
     """The new process does not know our session, and says so by a 400 where the protocol has a 404."""
     echo = ToolCall("1", "echo", {"message": "hi"})
 
-    async def episode() -> None:
-        async with Pool([remote(port)]) as pool, contextlib.AsyncExitStack() as first:
-            await first.enter_async_context(everything_at(port))
-            async with pool.lease(["everything"], "episode") as toolbox:
-                [alive] = await toolbox.call([echo])
-                assert alive.content == "Echo: hi"
-                await first.aclose()
-                [dead] = await toolbox.call([echo])
-                assert (dead.cause, dead.fault) == (Cause.CLOSED, Fault.INFRA)
-                async with everything_at(port):
-                    [again] = await toolbox.call([echo])
-                    assert again.content == "Echo: hi", again
-
-    asyncio.run(episode())
+    async with Pool([remote(port)]) as pool, contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(everything_at(port))
+        async with pool.lease(["everything"], "episode") as toolbox:
+            [alive] = await toolbox.call([echo])
+            assert alive.content == "Echo: hi"
+            await first.aclose()
+            [dead] = await toolbox.call([echo])
+            assert (dead.cause, dead.fault) == (Cause.CLOSED, Fault.INFRA)
+            async with everything_at(port):
+                [again] = await toolbox.call([echo])
+                assert again.content == "Echo: hi", again
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -155,7 +149,9 @@ class Refusing(BaseHTTPRequestHandler):
         (503, Cause.CLOSED),
     ],
 )
-def test_whose_fault_an_http_error_is_follows_its_status_not_its_body(status: int, cause: Cause) -> None:
+async def test_whose_fault_an_http_error_is_follows_its_status_not_its_body(
+    status: int, cause: Cause
+) -> None:
     """Servers put a JSON-RPC error into every refusal; only a 400 is about what the model asked for."""
 
     async def ask(port: int) -> ToolResult:
@@ -167,7 +163,7 @@ def test_whose_fault_an_http_error_is_follows_its_status_not_its_body(status: in
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            result = asyncio.run(ask(server.server_port))
+            result = await ask(server.server_port)
         finally:
             server.shutdown()
             thread.join()

@@ -100,7 +100,7 @@ async def put(toolbox: LeasedToolbox, case: Stateful, word: str) -> None:
 
 
 @by_server
-def test_two_episodes_at_once_never_see_each_others_writes(case: Stateful, tmp_path: Path) -> None:
+async def test_two_episodes_at_once_never_see_each_others_writes(case: Stateful, tmp_path: Path) -> None:
     server = filled(case, tmp_path)
     before = contents(tmp_path / case.template)
 
@@ -124,7 +124,7 @@ def test_two_episodes_at_once_never_see_each_others_writes(case: Stateful, tmp_p
                 views["next"] = await seen(toolbox, case)
         return views
 
-    assert asyncio.run(both()) == {
+    assert (await both()) == {
         "left": {"template-word", "left-word"},
         "right": {"template-word", "right-word"},
         "next": {"template-word"},
@@ -133,7 +133,7 @@ def test_two_episodes_at_once_never_see_each_others_writes(case: Stateful, tmp_p
 
 
 @by_server
-def test_a_lease_starts_from_the_template_even_when_processes_are_kept_to_one(
+async def test_a_lease_starts_from_the_template_even_when_processes_are_kept_to_one(
     case: Stateful, tmp_path: Path
 ) -> None:
     server = filled(case, tmp_path, max_processes=1)
@@ -149,31 +149,28 @@ def test_a_lease_starts_from_the_template_even_when_processes_are_kept_to_one(
         return views
 
     fresh = {"template-word"}
-    assert asyncio.run(in_turn()) == [fresh, fresh | {"left-word"}, fresh, fresh | {"right-word"}]
+    assert (await in_turn()) == [fresh, fresh | {"left-word"}, fresh, fresh | {"right-word"}]
 
 
-def test_nothing_is_left_of_six_episodes_on_three_servers(tmp_path: Path) -> None:
+async def test_nothing_is_left_of_six_episodes_on_three_servers(tmp_path: Path) -> None:
     """Pre-spawned processes, processes in use, their directories: all gone once the pool has closed."""
     servers = [filled(case, tmp_path, num_warm=1) for case in CASES]
 
-    async def many() -> None:
-        async with nothing_leaks():
-            async with Pool(servers) as pool:
+    async with nothing_leaks():
+        async with Pool(servers) as pool:
 
-                async def episode(number: int) -> None:
-                    case = CASES[number % 3]
-                    async with pool.lease([case.server], f"episode-{number}") as toolbox:
-                        await put(toolbox, case, "left-word")
-                        assert await seen(toolbox, case) == {"template-word", "left-word"}
+            async def episode(number: int) -> None:
+                case = CASES[number % 3]
+                async with pool.lease([case.server], f"episode-{number}") as toolbox:
+                    await put(toolbox, case, "left-word")
+                    assert await seen(toolbox, case) == {"template-word", "left-word"}
 
-                async with asyncio.TaskGroup() as episodes:
-                    for number in range(6):
-                        episodes.create_task(episode(number))
-
-    asyncio.run(many())
+            async with asyncio.TaskGroup() as episodes:
+                for number in range(6):
+                    episodes.create_task(episode(number))
 
 
-def test_one_episode_may_use_all_three_at_once(tmp_path: Path) -> None:
+async def test_one_episode_may_use_all_three_at_once(tmp_path: Path) -> None:
     servers = [filled(case, tmp_path) for case in CASES]
 
     async def episode() -> list[Cause]:
@@ -187,4 +184,4 @@ def test_one_episode_may_use_all_three_at_once(tmp_path: Path) -> None:
             assert all("left-word" in result.content for result in results[3:])
             return [result.cause for result in results]
 
-    assert asyncio.run(episode()) == [Cause.OK] * 6
+    assert (await episode()) == [Cause.OK] * 6

@@ -59,7 +59,9 @@ def raw_tools(server: ServerSpec, directory: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_tools_and_schemas_are_kept_exactly_as_the_server_gave_them(server: str, tmp_path: Path) -> None:
+async def test_tools_and_schemas_are_kept_exactly_as_the_server_gave_them(
+    server: str, tmp_path: Path
+) -> None:
     raw = raw_tools(spec(server), tmp_path)
 
     async def listed() -> list[dict[str, Any]]:
@@ -74,16 +76,16 @@ def test_tools_and_schemas_are_kept_exactly_as_the_server_gave_them(server: str,
     expected = [{key: tool[key] for key in ("name", "description", "inputSchema")} for tool in usable]
     assert len(expected) > 4
     # As text: key order is part of what the model reads, and `==` on dicts would not see it.
-    assert json.dumps(asyncio.run(listed())) == json.dumps(expected)
+    assert json.dumps(await listed()) == json.dumps(expected)
 
 
-def test_hints_become_what_may_run_together_and_what_may_be_repeated() -> None:
+async def test_hints_become_what_may_run_together_and_what_may_be_repeated() -> None:
     async def hints() -> dict[str, tuple[bool, bool]]:
         async with Pool([spec("filesystem"), spec("sqlite")]) as pool:
             await pool.connect()
             return {tool.name: (tool.is_read_only, tool.is_idempotent) for tool in pool.tools}
 
-    found = asyncio.run(hints())
+    found = await hints()
     assert found["read_text_file"][0] is True
     assert found["write_file"] == (False, True)
     assert found["move_file"] == (False, False)
@@ -91,19 +93,19 @@ def test_hints_become_what_may_run_together_and_what_may_be_repeated() -> None:
     assert found["read_query"] == (False, False)
 
 
-def test_a_tool_that_only_runs_as_a_task_is_not_offered() -> None:
+async def test_a_tool_that_only_runs_as_a_task_is_not_offered() -> None:
     async def names() -> set[str]:
         async with Pool([spec("everything")]) as pool:
             await pool.connect()
             return {tool.name for tool in pool.tools}
 
-    found = asyncio.run(names())
+    found = await names()
     assert "echo" in found
     # Its server refuses every plain call: "requires task augmentation (taskSupport: 'required')".
     assert "simulate-research-query" not in found
 
 
-def test_a_server_is_offered_nothing_this_client_cannot_do() -> None:
+async def test_a_server_is_offered_nothing_this_client_cannot_do() -> None:
     """The everything server lists these only to clients that declare roots, sampling or elicitation."""
 
     async def names() -> str:
@@ -111,11 +113,11 @@ def test_a_server_is_offered_nothing_this_client_cannot_do() -> None:
             await pool.connect()
             return " ".join(tool.name for tool in pool.tools)
 
-    found = asyncio.run(names())
+    found = await names()
     assert not [word for word in ("roots", "sampling", "elicitation") if word in found]
 
 
-def test_allow_and_deny_lists_of_mcp_json_and_of_a_lease_narrow_the_tools() -> None:
+async def test_allow_and_deny_lists_of_mcp_json_and_of_a_lease_narrow_the_tools() -> None:
     narrowed = spec("filesystem", allow=["read_*", "list_*"], deny=["read_media_file"])
 
     async def names() -> tuple[set[str], set[str], Cause]:
@@ -127,7 +129,7 @@ def test_allow_and_deny_lists_of_mcp_json_and_of_a_lease_narrow_the_tools() -> N
                 [denied] = await toolbox.call([ToolCall("1", "write_file", {"path": "x", "content": "x"})])
             return everything, few, denied.cause
 
-    everything, few, denied = asyncio.run(names())
+    everything, few, denied = await names()
     reads = {"read_file", "read_text_file", "read_multiple_files"}
     lists = {"list_directory", "list_directory_with_sizes", "list_allowed_directories"}
     assert everything == reads | lists
@@ -135,7 +137,7 @@ def test_allow_and_deny_lists_of_mcp_json_and_of_a_lease_narrow_the_tools() -> N
     assert denied is Cause.UNKNOWN_TOOL
 
 
-def test_tools_two_servers_share_are_named_by_server_and_reach_their_own_server(tmp_path: Path) -> None:
+async def test_tools_two_servers_share_are_named_by_server_and_reach_their_own_server(tmp_path: Path) -> None:
     servers = {}
     for name in ("left", "right"):
         (tmp_path / name).mkdir()
@@ -154,13 +156,13 @@ def test_tools_two_servers_share_are_named_by_server_and_reach_their_own_server(
             results = await toolbox.call(calls)
             return {tool.name for tool in toolbox.tools}, [result.content for result in results]
 
-    names, contents = asyncio.run(ask())
+    names, contents = await ask()
     assert names == {"left__read_text_file", "right__read_text_file", "read_graph"}
     assert contents[:2] == ["I am right", "I am left"]
     assert contents[2].startswith("error: unknown tool")
 
 
-def test_both_protocol_eras_are_negotiated(tmp_path: Path) -> None:
+async def test_both_protocol_eras_are_negotiated(tmp_path: Path) -> None:
     script = Path(__file__).with_name("modern_server.py")
     modern = ServerSpec(name="modern", command=sys.executable, args=(str(script),))
 
@@ -174,14 +176,14 @@ def test_both_protocol_eras_are_negotiated(tmp_path: Path) -> None:
             await session.close()
         return session.protocol_version
 
-    assert asyncio.run(version(spec("memory"), "read_graph", {})) == LEGACY_VERSION
-    assert asyncio.run(version(modern, "where", {"what": "this"})) == MODERN_VERSION
+    assert (await version(spec("memory"), "read_graph", {})) == LEGACY_VERSION
+    assert (await version(modern, "where", {"what": "this"})) == MODERN_VERSION
 
 
-def test_a_server_that_may_change_things_gets_a_process_for_each_episode() -> None:
+async def test_a_server_that_may_change_things_gets_a_process_for_each_episode() -> None:
     async def settled() -> dict[str, Isolation]:
         async with Pool([spec(server) for server in SERVERS]) as pool:
             await pool.connect()
             return {server: pool.isolation(server) for server in SERVERS}
 
-    assert set(asyncio.run(settled()).values()) == {Isolation.PROCESS}
+    assert set((await settled()).values()) == {Isolation.PROCESS}

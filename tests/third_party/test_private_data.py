@@ -53,7 +53,7 @@ async def call(toolbox: Any, name: str, **arguments: Any) -> ToolResult:
     return result
 
 
-def test_episodes_that_write_leave_the_users_files_as_they_were(tmp_path: Path) -> None:
+async def test_episodes_that_write_leave_the_users_files_as_they_were(tmp_path: Path) -> None:
     folder = home(tmp_path / "user's data, 2024")
     before = digest(folder)
 
@@ -70,14 +70,14 @@ def test_episodes_that_write_leave_the_users_files_as_they_were(tmp_path: Path) 
         async with nothing_leaks(), Pool(ordinary(folder)) as pool:
             return list(await asyncio.gather(*(episode(pool, number) for number in range(4))))
 
-    for number, (rows, note) in enumerate(asyncio.run(main())):
+    for number, (rows, note) in enumerate(await main()):
         assert "real" in rows
         assert [f"word-{other}" in rows for other in range(4)] == [other == number for other in range(4)]
         assert note == f"word-{number}"
     assert digest(folder) == before
 
 
-def test_servers_of_one_episode_share_its_copy(tmp_path: Path) -> None:
+async def test_servers_of_one_episode_share_its_copy(tmp_path: Path) -> None:
     folder = home(tmp_path / "data")
 
     async def main() -> str:
@@ -87,22 +87,19 @@ def test_servers_of_one_episode_share_its_copy(tmp_path: Path) -> None:
             [result] = await toolbox.call([ToolCall("1", "list_tables", {})])
             return result.content
 
-    assert "words" not in asyncio.run(main())  # the database server finds its file gone
+    assert "words" not in (await main())  # the database server finds its file gone
     assert (folder / "shop.db").exists()
 
 
-def test_a_folder_whose_data_is_real_is_changed(tmp_path: Path) -> None:
+async def test_a_folder_whose_data_is_real_is_changed(tmp_path: Path) -> None:
     folder = home(tmp_path / "data")
 
-    async def main() -> None:
-        async with Pool(ordinary(folder, data="real")) as pool, pool.lease(["files"], "episode") as toolbox:
-            await call(toolbox, "write_file", path=str(folder / "notes" / "plan.txt"), content="changed")
-
-    asyncio.run(main())
+    async with Pool(ordinary(folder, data="real")) as pool, pool.lease(["files"], "episode") as toolbox:
+        await call(toolbox, "write_file", path=str(folder / "notes" / "plan.txt"), content="changed")
     assert (folder / "notes" / "plan.txt").read_text() == "changed"
 
 
-def test_what_an_episode_could_change_is_said_of_every_server(tmp_path: Path) -> None:
+async def test_what_an_episode_could_change_is_said_of_every_server(tmp_path: Path) -> None:
     folder = home(tmp_path / "data")
     specs = [*ordinary(folder), *parse({"api": {"url": "http://127.0.0.1:9/mcp"}}, {}, directory=tmp_path)]
 
@@ -111,13 +108,13 @@ def test_what_an_episode_could_change_is_said_of_every_server(tmp_path: Path) ->
             await pool.connect(["files", "shop"])
             return [pool.exposure("files"), pool.exposure("shop")]
 
-    for exposed in asyncio.run(main()):
+    for exposed in await main():
         assert not exposed.is_refused
         assert str(exposed).startswith("episodes change private copies of")
         assert str(folder) in str(exposed)
 
 
-def test_the_episodes_own_directory_has_the_same_path_in_every_episode(tmp_path: Path) -> None:
+async def test_the_episodes_own_directory_has_the_same_path_in_every_episode(tmp_path: Path) -> None:
     files = require(NODE_MODULES / "@modelcontextprotocol" / "server-filesystem" / "dist" / "index.js")
     block = {"command": node(), "args": [files, "${EPISODE_DIR}"], "turnwise": {"num_warm": 0}}
 
@@ -133,16 +130,16 @@ def test_the_episodes_own_directory_has_the_same_path_in_every_episode(tmp_path:
                         seen.append(f"{place} {(await call(toolbox, 'list_directory', path=place)).content}")
         return seen
 
-    assert len(set(asyncio.run(main()))) == 1
+    assert len(set(await main())) == 1
 
 
-def test_a_persons_call_that_writes_says_that_its_change_is_not_kept(
+async def test_a_persons_call_that_writes_says_that_its_change_is_not_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = home(tmp_path / "data")
     place = str(folder / "notes" / "plan.txt")
-    asyncio.run(call_tool(ordinary(folder), "read_text_file", {"path": place}))
+    await call_tool(ordinary(folder), "read_text_file", {"path": place})
     assert not caplog.records
-    asyncio.run(call_tool(ordinary(folder), "write_file", {"path": place, "content": "gone"}))
+    await call_tool(ordinary(folder), "write_file", {"path": place, "content": "gone"})
     assert "its changes are not kept" in caplog.text
     assert Path(place).read_text() == "as it was"

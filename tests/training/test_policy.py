@@ -229,42 +229,39 @@ def test_gradient_checkpointing_changes_no_gradient(config: PolicyConfig) -> Non
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("make", [qwen3, llama])
-def test_engine_and_policy_agree_before_and_after_every_publication(
+async def test_engine_and_policy_agree_before_and_after_every_publication(
     make: Callable[[], Any], config: PolicyConfig
 ) -> None:
     """Invariant 1."""
 
-    async def scenario() -> None:
-        policy = Policy(make(), config)
-        source = random.Random(3)
-        prefix = some_ids(source, 80)
-        async with running(make()) as engine:
+    policy = Policy(make(), config)
+    source = random.Random(3)
+    prefix = some_ids(source, 80)
+    async with running(make()) as engine:
 
-            async def play(number: int, temperature: float) -> tuple[Sample, Tensor]:
-                parts: list[tuple[int, Sequence[int]]] = [(GIVEN, [*prefix, *some_ids(source, 1 + number)])]
-                logprobs: list[float] = []
-                for _ in range(2):
-                    ids = [token for _, part in parts for token in part]
-                    sampling = Sampling(max_tokens=12, temperature=temperature)
-                    completion = await engine.complete(ids, sampling, number)
-                    logprobs += completion.logprobs
-                    parts += [(OWN, completion.token_ids), (GIVEN, some_ids(source, 9))]
-                return replace(sample(*parts), temperature=temperature), torch.tensor(logprobs)
+        async def play(number: int, temperature: float) -> tuple[Sample, Tensor]:
+            parts: list[tuple[int, Sequence[int]]] = [(GIVEN, [*prefix, *some_ids(source, 1 + number)])]
+            logprobs: list[float] = []
+            for _ in range(2):
+                ids = [token for _, part in parts for token in part]
+                sampling = Sampling(max_tokens=12, temperature=temperature)
+                completion = await engine.complete(ids, sampling, number)
+                logprobs += completion.logprobs
+                parts += [(OWN, completion.token_ids), (GIVEN, some_ids(source, 9))]
+            return replace(sample(*parts), temperature=temperature), torch.tensor(logprobs)
 
-            for version in range(3):
-                temperature = 0.8 + 0.3 * version
-                played = await asyncio.gather(*(play(number, temperature) for number in range(5)))
-                samples = [episode for episode, _ in played]
-                with torch.no_grad():
-                    scores = policy.score(samples)
-                    for row, (_, logprobs) in enumerate(played):
-                        ours = scores.logprobs_BT[row][scores.mask_BT[row]]
-                        assert (ours - logprobs).abs().max() <= 1e-4
-                    stir(policy)
-                    assert (policy.score(samples).logprobs_BT - scores.logprobs_BT).abs().max() > 0.01
-                await engine.publish(policy.weights(), version + 1)
-
-    asyncio.run(scenario())
+        for version in range(3):
+            temperature = 0.8 + 0.3 * version
+            played = await asyncio.gather(*(play(number, temperature) for number in range(5)))
+            samples = [episode for episode, _ in played]
+            with torch.no_grad():
+                scores = policy.score(samples)
+                for row, (_, logprobs) in enumerate(played):
+                    ours = scores.logprobs_BT[row][scores.mask_BT[row]]
+                    assert (ours - logprobs).abs().max() <= 1e-4
+                stir(policy)
+                assert (policy.score(samples).logprobs_BT - scores.logprobs_BT).abs().max() > 0.01
+            await engine.publish(policy.weights(), version + 1)
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

@@ -1,6 +1,5 @@
 """A base of 4 bits a weight: its numbers, its adapters, a whole run on it, and doing without the library."""
 
-import asyncio
 import logging
 import sys
 from pathlib import Path
@@ -107,33 +106,30 @@ def test_merged_weights_are_plain_numbers_that_give_the_policys_own_scores(base:
 
 
 @needs_library
-def test_an_engine_on_the_same_base_samples_as_the_trainer_scores_before_and_after_a_publication(
+async def test_an_engine_on_the_same_base_samples_as_the_trainer_scores_before_and_after_a_publication(
     base: Any,
 ) -> None:
     policy = Policy(twin(base), LORA)
     prompt = list(range(5, 80))
 
-    async def sampled() -> None:
-        async with running(base) as engine:
-            before = await engine.complete(prompt, Sampling(max_tokens=24), 1)
-            assert _gap(policy, prompt, before) < CLOSE
-            stir(policy)
-            assert _gap(policy, prompt, before) > 100 * CLOSE
-            await engine.publish(policy.adapter(), 1)
-            after = await engine.complete(prompt, Sampling(max_tokens=24), 1)
-            assert _gap(policy, prompt, after) < CLOSE
-            assert after.policy_version == 1
-            kept = policy.adapter()
-            stir(policy)  # the engine has a copy: what learns on is not what samples
-            again = await engine.complete(prompt, Sampling(max_tokens=24), 1)
-            assert again.logprobs == after.logprobs
-            with pytest.raises(ValueError, match="never written over: publish an adapter"):
-                await engine.publish(policy.weights(), 2)
-            wrong = {name.replace("up_proj", "no_proj"): tensor for name, tensor in kept.tensors.items()}
-            with pytest.raises(ValueError, match="no_proj"):
-                await engine.publish(Adapter(wrong, kept.rank, kept.alpha), 2)
-
-    asyncio.run(sampled())
+    async with running(base) as engine:
+        before = await engine.complete(prompt, Sampling(max_tokens=24), 1)
+        assert _gap(policy, prompt, before) < CLOSE
+        stir(policy)
+        assert _gap(policy, prompt, before) > 100 * CLOSE
+        await engine.publish(policy.adapter(), 1)
+        after = await engine.complete(prompt, Sampling(max_tokens=24), 1)
+        assert _gap(policy, prompt, after) < CLOSE
+        assert after.policy_version == 1
+        kept = policy.adapter()
+        stir(policy)  # the engine has a copy: what learns on is not what samples
+        again = await engine.complete(prompt, Sampling(max_tokens=24), 1)
+        assert again.logprobs == after.logprobs
+        with pytest.raises(ValueError, match="never written over: publish an adapter"):
+            await engine.publish(policy.weights(), 2)
+        wrong = {name.replace("up_proj", "no_proj"): tensor for name, tensor in kept.tensors.items()}
+        with pytest.raises(ValueError, match="no_proj"):
+            await engine.publish(Adapter(wrong, kept.rank, kept.alpha), 2)
 
 
 def _gap(policy: Policy, prompt: list[int], completion: Any) -> float:
