@@ -14,7 +14,7 @@ import torch
 from tests.engines.models import qwen3, running, some_ids, worst_gap
 from tests.engines.served import Serving, adapter, asking, model_recipe, serving
 from turnwise.engines.adapter_checks import check_adapter
-from turnwise.engines.continuous.adapter_layers import Beside
+from turnwise.engines.continuous.adapter_layers import AdapterLayers
 from turnwise.engines.wire import content_digest, digest_of, pack
 from turnwise.protocols import Adapter
 from turnwise.types import Sampling
@@ -124,12 +124,12 @@ async def test_refused_whole_weights_leave_the_base_under_an_adapter_as_it_was()
 def test_an_adapter_that_runs_beside_its_base_is_checked_alike(kind: str) -> None:
     nonsense, words = SHAPES[kind]
     with pytest.raises(ValueError, match=words):
-        Beside(qwen3()).check(nonsense)
+        AdapterLayers(qwen3()).check(nonsense)
 
 
 def test_a_sound_adapter_passes_every_check() -> None:
     check_adapter(adapter(1))
-    Beside(qwen3()).check(adapter(1))
+    AdapterLayers(qwen3()).check(adapter(1))
 
 
 def with_header(content: bytes, **facts: str | None) -> bytes:

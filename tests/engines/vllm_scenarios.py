@@ -203,13 +203,13 @@ async def what_has_begun_goes_on_with_its_own_adapter(engine: VllmEngine) -> Non
         assert (await completion).policy_version == version
         assert gap(policy_of(version).model, await completion) < TOLERANCE
     await engine.publish(policy_of(9).adapter(), 9)
-    assert engine._standing is not None
-    assert len(await engine._standing.llm.list_loras()) == 1, "old adapters stay loaded"
+    assert engine._running is not None
+    assert len(await engine._running.llm.list_loras()) == 1, "old adapters stay loaded"
 
 
 async def a_ctrl_c_does_not_reach_it(engine: VllmEngine) -> None:
-    assert engine._standing is not None
-    before = engine._standing.llm
+    assert engine._running is not None
+    before = engine._running.llm
     begun = asyncio.ensure_future(engine.complete(PROMPT, Sampling(max_tokens=60), 0))
     await asyncio.sleep(0.1)
     for process in children(os.getpid()):
@@ -217,7 +217,7 @@ async def a_ctrl_c_does_not_reach_it(engine: VllmEngine) -> None:
     assert (await begun).policy_version == 9
     await asyncio.sleep(0.5)
     await engine.complete(PROMPT, Sampling(max_tokens=2), 0)
-    assert engine._standing.llm is before
+    assert engine._running.llm is before
 
 
 async def an_engine_that_died_comes_back_with_its_adapter(engine: VllmEngine) -> None:

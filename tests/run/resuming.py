@@ -107,10 +107,10 @@ def hook_updates(run: TrainingRun, fate: Fate) -> None:
 def hook_saves(run: TrainingRun, num_steps: int, line: int) -> None:
     inner = run.save
 
-    def hooked(standing: RunProgress) -> None:
-        if standing.next_step == num_steps:
+    def hooked(progress: RunProgress) -> None:
+        if progress.next_step == num_steps:
             sys.settrace(KillAt(line))
-        inner(standing)
+        inner(progress)
         sys.settrace(None)
 
     run.save = hooked  # type: ignore[method-assign]

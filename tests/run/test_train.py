@@ -22,7 +22,7 @@ from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.rollout.store import read_episodes
-from turnwise.run.loop import Ended, train
+from turnwise.run.loop import RunEnd, train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun, open_run
@@ -52,8 +52,8 @@ class Wrapped:
 
 def run_it(
     settings: Recipe, before: Any = None, stopping: Stopping | None = None, *, is_resumed: bool = False
-) -> tuple[Ended, RunFolder]:
-    async def go() -> tuple[Ended, RunFolder]:
+) -> tuple[RunEnd, RunFolder]:
+    async def go() -> tuple[RunEnd, RunFolder]:
         path = settings.run.folder / settings.run.name
         opened = (
             RunFolder.open(path)
@@ -224,7 +224,7 @@ def test_asking_to_stop_finishes_the_step_saves_and_can_be_gone_on_from(tmp_path
 
     settings = recipe(tmp_path)
     ended, folder = run_it(settings, ask, stopping)
-    assert (ended.why, ended.standing.next_step, ended.after) == ("you asked it to stop", 2, None)
+    assert (ended.why, ended.progress.next_step, ended.after) == ("you asked it to stop", 2, None)
     found = checkpoint.latest(folder.checkpoints)
     assert found is not None
     assert found.step == 2
@@ -238,7 +238,7 @@ def test_an_alarm_that_halts_stops_after_a_checkpoint_and_says_why(tmp_path: Pat
     settings = recipe(tmp_path, health={"truncation": {"action": "halt", "threshold": 0.5}})
     ended, folder = run_it(settings)
     assert "truncation/rate is 1, above 0.5" in ended.why
-    assert ended.standing.next_step == 1
+    assert ended.progress.next_step == 1
     assert checkpoint.latest(folder.checkpoints) is not None
     [update] = lines(folder, "update")
     assert update["alarms"][0]["name"] == "truncation"
@@ -302,7 +302,7 @@ def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path, 
     assert found is not None
     assert found.facts["standing"]["next_step"] == 1
     ended, _ = run_it(settings, is_resumed=True)
-    assert ended.standing.next_step == 3
+    assert ended.progress.next_step == 3
 
 
 async def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path) -> None:

@@ -90,13 +90,13 @@ def _is_markup(content: str) -> bool:
 
 def _broken_at(text: str, starts: Sequence[int], twins: Mapping[str, str]) -> str:
     """Replace the first character at each start by its harmless twin, or by `?` if it has none."""
-    pieces, position = [], 0
+    parts, position = [], 0
     for found in starts:
         if found < position:
             continue  # the character just replaced, or among the spaces before it
         start = found
         while start < len(text) - 1 and text[start].isspace():
             start += 1  # a token may include the spaces before it
-        pieces += [text[position:start], twins.get(text[start], "?")]
+        parts += [text[position:start], twins.get(text[start], "?")]
         position = start + 1
-    return "".join([*pieces, text[position:]])
+    return "".join([*parts, text[position:]])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from turnwise.cli import processes as several
+from turnwise.cli import processes as rank_processes
 from turnwise.cli.options import Overrides, fail
 from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async, run_recipe
 from turnwise.cli.trust import Trust, keep_agreement
@@ -57,7 +57,7 @@ def train(
         fail("give either --quiet or --json")
     if (recipe is None) == (resume is None):
         fail("give either a recipe or --resume RUN")
-    overrides = several.with_processes(overrides, processes)
+    overrides = rank_processes.with_processes(overrides, processes)
     if engine:
         if len(overrides) > num_before:
             fail("--processes: SkyRL starts processes of its own, by the keys of [skyrl]")
@@ -67,23 +67,23 @@ def train(
         _dry_run(recipe, overrides)
         return
     settings = _settings(recipe, resume, overrides, trust=trust)
-    if several.are_to_be_started(settings):
+    if rank_processes.are_to_be_started(settings):
         shown = ["--quiet"] * quiet + ["--json"] * json
         # --trust: if the user had to be asked, this process has done it
         source = [str(recipe)] if resume is None else ["--resume", str(resume), "--trust"]
         # as resolved here: this process has already warned if quantisation is not possible
         settled = [f"model.quantisation={settings.model.quantisation}", f"model.dtype={settings.model.dtype}"]
         options = [word for override in (*overrides, *settled) for word in ("--set", override)]
-        raise typer.Exit(several.start(settings, ["train", *source, *shown, *options]))
+        raise typer.Exit(rank_processes.start(settings, ["train", *source, *shown, *options]))
 
     from turnwise.distributed import is_first
     from turnwise.run.command import train_in
     from turnwise.run.screen import Json, Quiet
 
     show = Json if json else Quiet if quiet else None
-    with several.joined(settings) as ranks:
+    with rank_processes.joined(settings) as ranks:
         announce_servers(settings, is_printed=is_first(ranks))
-        with several.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder:
+        with rank_processes.one_folder(ranks, lambda: _folder(settings, recipe, resume, overrides)) as folder:
             has_ended_well = run_async(train_in(folder, show, ranks))
     if not has_ended_well:
         raise typer.Exit(3)
@@ -148,7 +148,7 @@ def sft(
     if run is not None and not verify:
         fail("--no-verify: --from plays nothing, its episodes are already scored")
     settings = read_recipe(recipe, overrides)
-    several.alone(settings, "sft")
+    rank_processes.alone(settings, "sft")
     announce_servers(settings)
     from turnwise.commands.sft import warm_up
 

@@ -32,9 +32,9 @@ def check_keys(servers: ReadyServers, environ: Mapping[str, str], recipe: Recipe
 
 async def try_key(pool: Pool, spec: ServerSpec) -> Finding:
     """Check with one read-only call through a live server whether its provider accepts the key."""
-    served = served_name(spec)
-    assert served is not None, "only servers of ours are known to be live"
-    access, what = ACCESS[served], f"{spec.name} key"
+    service = served_name(spec)
+    assert service is not None, "only servers of ours are known to be live"
+    access, what = ACCESS[service], f"{spec.name} key"
     trial = access.trial
     tool = next(
         (tool for tool in pool.tools if tool.server == spec.name and tool.server_tool == trial.tool), None

@@ -211,7 +211,7 @@ class RemoteEngine:
                 "(--max-weights-gb)"
             )
         headers = {"Content-Length": str(size), "Content-Digest": content_digest(packed.digest)}
-        await self._order("/publish", _pieces(packed.content), headers)
+        await self._order("/publish", _chunks(packed.content), headers)
 
     # --- the server --------------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ async def _beginning(response: httpx.Response) -> bytes:
     return b""
 
 
-async def _pieces(content: bytes) -> AsyncIterator[bytes]:
+async def _chunks(content: bytes) -> AsyncIterator[bytes]:
     """Yield the content in 1 MiB pieces: sending one must not take longer than `silence_seconds`."""
     for start in range(0, len(content), PIECE_BYTES):
         yield content[start : start + PIECE_BYTES]

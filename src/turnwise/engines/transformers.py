@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from turnwise.engines.adapter_checks import check_adapter
-from turnwise.engines.continuous.adapter_layers import Beside
+from turnwise.engines.continuous.adapter_layers import AdapterLayers
 from turnwise.engines.continuous.attention import NAME, register
 from turnwise.engines.continuous.request import Request, new_request
 from turnwise.engines.continuous.rows import rounded
@@ -103,7 +103,7 @@ class TransformersEngine:
         )
         self._scheduler.policy_version = version
         self._base: dict[str, torch.Tensor] = {}
-        self._beside = Beside(model) if any(map(is_quantised, model.parameters())) else None
+        self._adapters = AdapterLayers(model) if any(map(is_quantised, model.parameters())) else None
         self._inbox: queue.SimpleQueue[tuple[_PendingRequest, ...] | _Publication | None] = (
             queue.SimpleQueue()
         )
@@ -155,11 +155,11 @@ class TransformersEngine:
         merged into the weights it changes, whose unmerged copies are kept from then on; on a quantised base
         it is applied separately instead.
         """
-        if isinstance(weights, Adapter) and self._beside is not None:
-            self._beside.check(weights)
+        if isinstance(weights, Adapter) and self._adapters is not None:
+            self._adapters.check(weights)
             await self._send_quiet(weights, version)
             return
-        if self._beside is not None:
+        if self._adapters is not None:
             raise ValueError("weights: a quantised base is never written over: publish an adapter")
         if isinstance(weights, Adapter):
             await self._send_quiet(self._merged(weights), version)
@@ -268,8 +268,8 @@ class TransformersEngine:
 
     def _take(self, weights: Mapping[str, Any] | Adapter) -> None:
         if isinstance(weights, Adapter):
-            assert self._beside is not None, "merged where it was published"
-            self._beside.take(weights)
+            assert self._adapters is not None, "merged where it was published"
+            self._adapters.take(weights)
         else:
             copy_weights(self._model, weights)
 

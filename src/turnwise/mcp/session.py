@@ -117,7 +117,7 @@ class Session:
         self._vitals = Vitals()
         self._rest_seconds: float | None = None
         self._client: Client | None = None
-        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
         self._ended = asyncio.Event()
         self._suspected = asyncio.Event()
@@ -171,18 +171,18 @@ class Session:
             self._client = None
             self._vitals.explain("was closed")
             self._ended.set()
-            if not self._opened.done():
-                self._opened.set_exception(ConnectFailed(self.loss, self._rest_seconds))
-                self._opened.exception()  # mark as retrieved: perhaps nobody waits for it
+            if not self._ready.done():
+                self._ready.set_exception(ConnectFailed(self.loss, self._rest_seconds))
+                self._ready.exception()  # mark as retrieved: perhaps nobody waits for it
 
-    async def opened(self) -> None:
+    async def wait_ready(self) -> None:
         """Wait until connected; raises ConnectFailed."""
-        await asyncio.shield(self._opened)
+        await asyncio.shield(self._ready)
 
     async def close(self) -> None:
         """End the connection and wait until its process is gone."""
         self._vitals.close("was closed")
-        if not self._opened.done() and self._task is not None:
+        if not self._ready.done() and self._task is not None:
             self._task.cancel()
         await self._ended.wait()
 
@@ -309,7 +309,7 @@ class Session:
 
     async def _serve(self, client: Client) -> None:
         self._client = client
-        self._opened.set_result(None)
+        self._ready.set_result(None)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._check_when_suspected, client)
             await self._vitals.closed.wait()

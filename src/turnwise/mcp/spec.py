@@ -227,7 +227,7 @@ def parse(
 def _parse_all(
     servers: Mapping[str, Any], variables: Mapping[str, str], directory: Path, places: Mapping[str, str]
 ) -> ServerFile:
-    specs, mistakes, told = [], dict[str, str](), []
+    specs, mistakes, problems = [], dict[str, str](), []
     for name, block in servers.items():
         if isinstance(block, dict) and block.get("disabled") is True:
             continue
@@ -242,10 +242,10 @@ def _parse_all(
         else:
             continue
         mistakes[name] = f"{places[name]}: {reason}"
-        told.append(f"{places[name]}: server {name!r}: {reason}")
-    if told and not specs:
-        raise ValueError("; ".join(told))
-    for mistake in told:
+        problems.append(f"{places[name]}: server {name!r}: {reason}")
+    if problems and not specs:
+        raise ValueError("; ".join(problems))
+    for mistake in problems:
         logger.warning("%s; it is left out", mistake)
     return ServerFile(tuple(specs), mistakes)
 

@@ -197,7 +197,7 @@ class Supply:
             self._live.add(session)
             task = self._hold_open(session, directory if is_own else None)
             self._tasks.create_task(task, name=f"mcp {spec.name}")
-            await session.opened()
+            await session.wait_ready()
             return session
 
     async def _directory(self, namespace: Namespace | None) -> Path:

@@ -68,9 +68,9 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
     is_quantised = recipe.model.quantisation != "none"
     quantised = sum(weight.numel() for weight in linear) if is_quantised else 0
     replaced = sum(_bytes(weight) for weight in linear) if is_quantised else 0
-    adapted, trained = 0, base
+    adapted, trainable = 0, base
     if recipe.policy.tuning == "lora":
-        trained, adapted = _adapt(model, recipe)
+        trainable, adapted = _adapt(model, recipe)
     else:
         model.requires_grad_(True)
     model.eval()
@@ -81,9 +81,9 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
     return SizedModel(
         model=model,
         num_parameters=num_parameters,
-        num_trained=sum(weight.numel() for weight in trained),
-        trained_bytes=sum(_bytes(weight) for weight in trained),
-        adapter_bytes=sum(_bytes(weight) for weight in trained) if recipe.policy.tuning == "lora" else 0,
+        num_trained=sum(weight.numel() for weight in trainable),
+        trained_bytes=sum(_bytes(weight) for weight in trainable),
+        adapter_bytes=sum(_bytes(weight) for weight in trainable) if recipe.policy.tuning == "lora" else 0,
         plain_bytes=plain_bytes,
         weight_bytes=plain_bytes - replaced + int(quantised * NF4_BYTES),
         adapted_bytes=adapted,

@@ -10,7 +10,7 @@ from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.ending import ending_of, recording_failures
-from turnwise.run.loop import Ended, train
+from turnwise.run.loop import RunEnd, train
 from turnwise.run.panel import Panel
 from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
@@ -70,7 +70,7 @@ def _screen(recipe: Recipe, show: type[Screen] | None, ranks: Ranks) -> Screen:
     return (show or (Panel if console.is_terminal else Screen))(console, recipe)
 
 
-def _finish(ended: Ended, folder: RunFolder, screen: Screen, seconds: float) -> None:
+def _finish(ended: RunEnd, folder: RunFolder, screen: Screen, seconds: float) -> None:
     summary = summarise_run(ended, folder, seconds)
     write_json(folder.summary, summary)
     print_summary(ended, summary, folder, screen)

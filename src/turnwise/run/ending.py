@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from turnwise.distributed import Ranks, is_first
 from turnwise.rollout.collector import CollectionFailed
-from turnwise.run.loop import Ended
+from turnwise.run.loop import RunEnd
 from turnwise.run.stopping import Stopping
 from turnwise.tracking.ending import Ending, How
 from turnwise.tracking.folder import RunFolder
@@ -32,7 +32,7 @@ def recording_failures(folder: RunFolder, stopping: Stopping, ranks: Ranks) -> I
         raise
 
 
-def ending_of(ended: Ended) -> Ending:
+def ending_of(ended: RunEnd) -> Ending:
     if not ended.why:
         return Ending(How.FINISHED)
     if ended.halted_by:

@@ -12,10 +12,10 @@ from turnwise.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunEnd:
     """How a run ended; one that stopped early can be resumed."""
 
-    standing: RunProgress
+    progress: RunProgress
     why: str
     """Why it stopped; empty if all steps are done."""
     before: EvaluationReport | None
@@ -24,13 +24,13 @@ class Ended:
     """Names of the alarms that halted it."""
 
 
-async def train(run: TrainingRun, stopping: Stopping) -> Ended:
+async def train(run: TrainingRun, stopping: Stopping) -> RunEnd:
     """Train until the recipe's steps are done, the user asks to stop, or an alarm halts the run."""
-    standing = run.restore()
+    progress = run.restore()
     await run.publishing.begin()
     await run.publishing.finish()  # the first episode must be sampled from these weights
     before = await run.measure_once("before")
-    steps = range(standing.next_step, run.recipe.run.num_steps)
+    steps = range(progress.next_step, run.recipe.run.num_steps)
     batches = Batches(
         run.train_tasks,
         run.recipe,
@@ -40,22 +40,22 @@ async def train(run: TrainingRun, stopping: Stopping) -> Ended:
         on_group=run.keep_group,
         ranks=run.ranks,
     )
-    async with run.publishing.going_on(), batches.collecting(standing.curriculum):
+    async with run.publishing.going_on(), batches.collecting(progress.curriculum):
         for step in steps:
-            with run.saving_if_lost(standing):
+            with run.saving_if_lost(progress):
                 batch = await batches.take(step)
             # logged before the update, so that the figures are not lost if the update fails
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()
             alarms = run.log_update(batch, played, result, publish_seconds)
-            standing = standing.after(batch)
-            with run.saving_if_lost(standing):
-                standing = await run.validated(standing)
+            progress = progress.after(batch)
+            with run.saving_if_lost(progress):
+                progress = await run.validated(progress)
             why = run.agreed(halt_reason(alarms) or stopping.why)
-            if why or run.is_save_due(standing):
-                run.save(standing)
+            if why or run.is_save_due(progress):
+                run.save(progress)
             if why:
-                return Ended(standing, why, before, None, halting_alarms(alarms))
+                return RunEnd(progress, why, before, None, halting_alarms(alarms))
             run.publishing.then(partial(batches.learned_from, step))
-    return Ended(standing, "", before, await run.measure_once("after"))
+    return RunEnd(progress, "", before, await run.measure_once("after"))

@@ -44,4 +44,4 @@ def progress_of(saved: Mapping[str, Any]) -> RunProgress:
             saved["next_step"], state_of(saved["curriculum"]), saved["best_step"], saved["best_success"]
         )
     except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"a checkpoint's standing is damaged: {type(error).__name__}: {error}") from None
+        raise ValueError(f"a checkpoint's progress is damaged: {type(error).__name__}: {error}") from None

@@ -8,19 +8,19 @@ from turnwise.evaluate.statistics import paired_difference
 from turnwise.evaluate.summary import by_family, rates_by_task, summarise, summarise_by
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import StoredEpisode, read_episodes
-from turnwise.run.loop import Ended
+from turnwise.run.loop import RunEnd
 from turnwise.run.screen import Screen
 from turnwise.tracking.folder import RunFolder
 
 
-def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, Any]:
+def summarise_run(ended: RunEnd, folder: RunFolder, seconds: float) -> dict[str, Any]:
     """The content of summary.json."""
     summary: dict[str, Any] = {
         "run": str(folder.path),
-        "num_steps": ended.standing.next_step,
+        "num_steps": ended.progress.next_step,
         "seconds": round(seconds, 3),
         "stopped": ended.why,
-        "best_step": ended.standing.best_step,
+        "best_step": ended.progress.best_step,
         "heldout_success": {"before": _success(ended.before), "after": _success(ended.after)},
     }
     if ended.before is not None and ended.after is not None:
@@ -30,13 +30,13 @@ def summarise_run(ended: Ended, folder: RunFolder, seconds: float) -> dict[str, 
     return summary
 
 
-def print_summary(ended: Ended, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
+def print_summary(ended: RunEnd, summary: dict[str, Any], folder: RunFolder, screen: Screen) -> None:
     """Print success before and after, one task that the run made succeed, and the next commands."""
     if ended.why:
         # the halting alarm has just been printed with its reason
         how = f"halted by the alarm {ended.halted_by}" if ended.halted_by else "stopped"
         why = "" if ended.halted_by else f": {ended.why}"
-        screen.say(f"{how} after step {ended.standing.next_step}{why}", "bold yellow")
+        screen.say(f"{how} after step {ended.progress.next_step}{why}", "bold yellow")
         screen.say(f"resume with: turnwise train --resume {folder.path}")
         return
     example = changed_example(folder.evaluations)

@@ -227,17 +227,17 @@ class TrainingRun:
         num_done = 0 if name == "before" else self.recipe.run.num_steps
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
-    async def validated(self, standing: RunProgress) -> RunProgress:
+    async def validated(self, progress: RunProgress) -> RunProgress:
         """Run the validation if it is due after this step; return the progress with its success."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
-        if not every or file is None or standing.next_step % every:
-            return standing
-        out = self.folder.evaluations / f"step-{standing.next_step:06d}.json"
-        report = await self._measure(file, out, "the validation tasks", "validation", standing.next_step)
+        if not every or file is None or progress.next_step % every:
+            return progress
+        out = self.folder.evaluations / f"step-{progress.next_step:06d}.json"
+        report = await self._measure(file, out, "the validation tasks", "validation", progress.next_step)
         success = summarise(report.episodes).success.value
         figures = {"validation/success": success, "time/validation_seconds": report.seconds}
-        self.folder.log(standing.next_step - 1, "validation", figures)
-        return standing.with_success(success)
+        self.folder.log(progress.next_step - 1, "validation", figures)
+        return progress.with_success(success)
 
     async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> EvaluationReport:
         await self.publishing.finish()
@@ -269,28 +269,28 @@ class TrainingRun:
 
     # --- keeping -----------------------------------------------------------------------------------------
 
-    def is_save_due(self, standing: RunProgress) -> bool:
-        is_last = standing.next_step == self.recipe.run.num_steps
-        is_best = standing.best_step == standing.next_step
-        return is_last or is_best or standing.next_step % self.recipe.run.checkpoint_every == 0
+    def is_save_due(self, progress: RunProgress) -> bool:
+        is_last = progress.next_step == self.recipe.run.num_steps
+        is_best = progress.best_step == progress.next_step
+        return is_last or is_best or progress.next_step % self.recipe.run.checkpoint_every == 0
 
-    def save(self, standing: RunProgress) -> None:
-        facts = {"standing": standing.as_json(), "trainer": self.trainer.facts()}
+    def save(self, progress: RunProgress) -> None:
+        facts = {"standing": progress.as_json(), "trainer": self.trainer.facts()}
         place, tensors = self.folder.checkpoints, self.trainer.tensors()
-        checkpoint.save(place, standing.next_step, tensors, facts, self.ranks)
-        logger.info("saved a checkpoint after step %d", standing.next_step)
+        checkpoint.save(place, progress.next_step, tensors, facts, self.ranks)
+        logger.info("saved a checkpoint after step %d", progress.next_step)
         if is_first(self.ranks):
-            checkpoint.prune(place, self.recipe.run.keep_checkpoints, standing.best_step)
+            checkpoint.prune(place, self.recipe.run.keep_checkpoints, progress.best_step)
 
     @contextlib.contextmanager
-    def saving_if_lost(self, standing: RunProgress) -> Iterator[None]:
+    def saving_if_lost(self, progress: RunProgress) -> Iterator[None]:
         """Save a checkpoint if collecting fails for good, so that no finished update is lost."""
         try:
             yield
         except CollectionFailed:
-            self.save(standing)
+            self.save(progress)
             self.folder.log(
-                standing.next_step, "lost", self._breakers()
+                progress.next_step, "lost", self._breakers()
             )  # a resumed run plays this step again
             raise
 
@@ -303,11 +303,11 @@ class TrainingRun:
         if found is None:
             self.folder.cut(0)
             return RunProgress(0, CurriculumState(seed=self.recipe.seed))
-        standing = progress_of(found.facts.get("standing", {}))
+        progress = progress_of(found.facts.get("standing", {}))
         self.trainer.restore(found.tensors, found.facts["trainer"])
-        self.folder.cut(standing.next_step)
-        self.screen.resumed(standing.next_step)
-        return standing
+        self.folder.cut(progress.next_step)
+        self.screen.resumed(progress.next_step)
+        return progress
 
 
 @contextlib.asynccontextmanager

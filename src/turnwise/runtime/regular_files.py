@@ -61,13 +61,15 @@ class FileLine:
 def open_to_read(path: Path, *, follows_links: bool = False) -> FileIO:
     """Open a regular file for reading. FileNotFoundError if there is none, Damaged if it cannot be read."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    return os.fdopen(_opened(path, flags if follows_links else flags | os.O_NOFOLLOW), "rb", buffering=0)
+    return os.fdopen(
+        _open_checked(path, flags if follows_links else flags | os.O_NOFOLLOW), "rb", buffering=0
+    )
 
 
 def open_to_append(path: Path) -> FileIO:
     """Open a regular file for appending, created with mode 0600. Damaged if it is not a regular file."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(_opened(path, flags), "ab", buffering=0)
+    return os.fdopen(_open_checked(path, flags), "ab", buffering=0)
 
 
 def open_new(path: Path, *, is_private: bool = True) -> BufferedWriter:
@@ -112,35 +114,35 @@ def lines_from(path: Path, offset: int = 0) -> Iterator[FileLine]:
     """Yield the lines from the offset on. Damaged at a line longer than MAX_LINE_BYTES."""
     with open_to_read(path) as file:
         file.seek(offset)
-        pieces: list[bytes] = []
+        parts: list[bytes] = []
         start, num_bytes = offset, 0
         while block := _read(path, file, _BLOCK_BYTES):
-            *whole, rest = block.split(b"\n")
-            for content in whole:
-                line = FileLine(b"".join([*pieces, content]), start)
-                pieces, num_bytes, start = [], 0, line.end
+            *complete, rest = block.split(b"\n")
+            for content in complete:
+                line = FileLine(b"".join([*parts, content]), start)
+                parts, num_bytes, start = [], 0, line.end
                 yield line
-            pieces.append(rest)
+            parts.append(rest)
             num_bytes += len(rest)
             if num_bytes > MAX_LINE_BYTES:
                 raise Damaged(path, f"has a line of more than {MAX_LINE_BYTES:,} bytes, at byte {start}")
         if num_bytes:
-            yield FileLine(b"".join(pieces), start, is_ended=False)
+            yield FileLine(b"".join(parts), start, is_ended=False)
 
 
 def names_in(folder: Path) -> list[str]:
     """The names in a folder, sorted. FileNotFoundError if there is none, Damaged if it cannot be listed."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        opened = os.open(folder, flags)
+        descriptor = os.open(folder, flags)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise Damaged(folder, _reason(folder, error, "a folder")) from None
     try:
-        return sorted(os.listdir(opened))  # noqa: PTH208 (a descriptor has no iterdir)
+        return sorted(os.listdir(descriptor))  # noqa: PTH208 (a descriptor has no iterdir)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def damage_of(path: Path) -> str:
@@ -154,18 +156,18 @@ def damage_of(path: Path) -> str:
     return ""
 
 
-def _opened(path: Path, flags: int) -> int:
+def _open_checked(path: Path, flags: int) -> int:
     try:
-        opened = os.open(path, flags, 0o600)
+        descriptor = os.open(path, flags, 0o600)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise Damaged(path, _reason(path, error)) from None
-    mode = os.fstat(opened).st_mode
+    mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
-        os.close(opened)
+        os.close(descriptor)
         raise Damaged(path, f"is {_kind(mode)}, not a file")
-    return opened
+    return descriptor
 
 
 def _reason(path: Path, error: OSError, wanted: str = "a file") -> str:

@@ -139,8 +139,8 @@ def _spellings(secret: str) -> set[str]:
     for num_before in range(3):
         # Base64 of a longer text with the secret inside: only the characters that depend on no other bits
         encoded = base64.b64encode(b"\0" * num_before + raw).decode()
-        whole = encoded[-(-num_before * 8 // 6) : (num_before + len(raw)) * 8 // 6]
-        spellings |= {whole, whole.replace("+", "-").replace("/", "_")}
+        aligned = encoded[-(-num_before * 8 // 6) : (num_before + len(raw)) * 8 // 6]
+        spellings |= {aligned, aligned.replace("+", "-").replace("/", "_")}
     return spellings
 
 

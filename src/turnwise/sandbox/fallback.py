@@ -21,13 +21,15 @@ def landlock_launch(layout: PythonLayout) -> Iterator[Launch]:
     home = layout.prefix
     parents = list(dict.fromkeys(path.parent for path in layout.packages.values()))
     with contextlib.ExitStack() as stack:
-        opened = {path: stack.enter_context(_directory(path)) for path in dict.fromkeys([home, *parents])}
+        descriptors = {
+            path: stack.enter_context(_directory(path)) for path in dict.fromkeys([home, *parents])
+        }
         yield Launch(
             command=[str(layout.executable), *python_arguments(str(layout.inside))],
-            environment={**ENVIRONMENT, "PYTHONHOME": _through(opened[home])},
-            fds=tuple(opened.values()),
+            environment={**ENVIRONMENT, "PYTHONHOME": _through(descriptors[home])},
+            fds=tuple(descriptors.values()),
             shares_host=True,
-            import_path=tuple(_through(opened[path]) for path in parents),
+            import_path=tuple(_through(descriptors[path]) for path in parents),
             readable=tuple(map(str, _readable(layout))),
         )
 

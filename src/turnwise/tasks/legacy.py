@@ -168,9 +168,9 @@ def _servers(
 ) -> tuple[str, ...]:
     """Return the servers of these tools, then the servers that the steps of `tool_sequence` name."""
     steps = facts.get("tool_sequence") or ()
-    told = [step.get("server") for step in steps if isinstance(step, Mapping)]
+    named = [step.get("server") for step in steps if isinstance(step, Mapping)]
     found = [tool_servers[tool] for tool in tools if tool in tool_servers]
-    return tuple(dict.fromkeys([*found, *(name for name in told if isinstance(name, str) and name)]))
+    return tuple(dict.fromkeys([*found, *(name for name in named if isinstance(name, str) and name)]))
 
 
 def _answer(truth: Any) -> Answer | None:

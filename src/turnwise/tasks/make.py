@@ -204,8 +204,8 @@ async def _verify(
     except PlanFailed as error:
         return Rejected(draft.task_id, str(error))
     if second.conclusion != first.conclusion:
-        told = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
-        return Rejected(draft.task_id, f"the plan does not reproduce its truth: {told}")
+        answers = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
+        return Rejected(draft.task_id, f"the plan does not reproduce its truth: {answers}")
     task = _task(draft, first, offered, tools)
     needed = {*task.truth.milestones, *(probe.tool for probe in task.truth.probes)}
     withheld = sorted(name for name in needed if not _fits(name, tools))

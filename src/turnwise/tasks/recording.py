@@ -89,9 +89,9 @@ def _calls(message: Mapping[str, Any]) -> Iterator[RecordedCall]:
     # Stop at the last closing tag: past it, each opening tag would make the regex scan to the end in vain.
     end = content.rfind("</tool_call>") + len("</tool_call>")
     found = [_json(text) for text in _CALL.findall(content, 0, end)]
-    whole = _json(content)
-    if isinstance(whole, Mapping):
-        found.append(whole.get("function_call"))
+    parsed = _json(content)
+    if isinstance(parsed, Mapping):
+        found.append(parsed.get("function_call"))
     wrapped = message.get("tool_calls") or ()
     found += [item.get("function") for item in wrapped if isinstance(item, Mapping)]
     for item in found:

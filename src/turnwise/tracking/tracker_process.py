@@ -35,7 +35,7 @@ def main() -> None:
         tracker = new_tracker(start)
         _say(answers, "ready", tracker.where)
     except Exception as error:  # noqa: BLE001 (a library may raise anything; it is reported)
-        _say(answers, "failed", _told(error))
+        _say(answers, "failed", _description(error))
         os._exit(1)
     for line in lines:
         _take(tracker, line, answers)
@@ -43,7 +43,7 @@ def main() -> None:
         tracker.close()
         _say(answers, "closed", "")
     except Exception as error:  # noqa: BLE001 (the same)
-        _say(answers, "failed", _told(error))
+        _say(answers, "failed", _description(error))
     os._exit(0)  # skip exit handlers of libraries: `close` was their time
 
 
@@ -51,7 +51,7 @@ def _take(tracker: Tracker, line: bytes, answers: IO[bytes]) -> None:
     try:
         tell(tracker, _RECORD.validate_python(json.loads(line)))
     except Exception as error:  # noqa: BLE001 (the same)
-        _say(answers, "error", _told(error))
+        _say(answers, "error", _description(error))
     else:
         _say(answers, "done", "")
 
@@ -82,7 +82,7 @@ def _say(answers: IO[bytes], what: str, text: str) -> None:
         answers.write(json.dumps([what, text]).encode() + b"\n")
 
 
-def _told(error: BaseException) -> str:
+def _description(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 

@@ -12,7 +12,7 @@ from turnwise.engines.continuous.weights import changed_by
 from turnwise.protocols import Adapter
 
 
-class Beside:
+class AdapterLayers:
     """Forward hooks that add x·Aᵀ·Bᵀ · alpha / rank to the output of each module the adapter changes."""
 
     def __init__(self, model: torch.nn.Module) -> None:

@@ -298,21 +298,21 @@ class Scheduler:
 
     def _keep(self, row: int) -> None:
         """Store a finished row in the tree: it is the prefix of its episode's next turn."""
-        each = self._running[row]
-        own = each.request.ids[each.anchor.end : each.request.num_fed]
+        sequence = self._running[row]
+        own = sequence.request.ids[sequence.anchor.end : sequence.request.num_fed]
         limit = self._cache_tokens - self._rows.num_tokens
-        self._tree.store(each.anchor, own, self._rows.read(row, len(own)), limit=limit)
+        self._tree.store(sequence.anchor, own, self._rows.read(row, len(own)), limit=limit)
 
     def _leave(self, row: int, *, is_sound: bool = True) -> None:
-        each, last = self._running[row], self._running[-1]
+        sequence, last = self._running[row], self._running[-1]
         if not is_sound:
             self._rows.clear(row)
         self._rows.move(len(self._running) - 1, row, last.request.num_fed - last.anchor.end)
         self._running[row] = last
         self._running.pop()
-        self._tree.unpin(each.anchor)
+        self._tree.unpin(sequence.anchor)
         if not is_sound:  # neither the row nor the nodes it was copied from can be trusted
-            node, _ = self._tree.find(each.request.prompt_ids)
+            node, _ = self._tree.find(sequence.request.prompt_ids)
             self._tree.forget(node)
 
     def _drop_cancelled(self) -> None:

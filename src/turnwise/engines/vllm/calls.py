@@ -23,8 +23,8 @@ ADAPTER_SLOTS = 2
 MIN_STEP_TOKENS = 4_096
 """The smallest token budget of one step on a CPU, prompts and completions together."""
 _SCHEDULERS = "turnwise.engines.vllm.output_scheduler"
-GATHERING = f"{_SCHEDULERS}.GatheringScheduler"
-GATHERING_ASYNC = f"{_SCHEDULERS}.GatheringAsyncScheduler"
+SCHEDULER = f"{_SCHEDULERS}.WholeTurnScheduler"
+ASYNC_SCHEDULER = f"{_SCHEDULERS}.WholeTurnAsyncScheduler"
 """Given by name: only vLLM's process imports their module."""
 LOOK_SECONDS = 0.2
 """Interval at which a waiting call checks that vLLM's process is alive."""
@@ -56,7 +56,7 @@ class VllmSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Published:
     """The weights published last, loaded again if vLLM's process is restarted."""
 
     number: int
@@ -108,7 +108,7 @@ def start(model: str, settings: VllmSettings) -> Any:
         enforce_eager=settings.is_eager,
         enable_sleep_mode=settings.can_sleep,
         worker_extension_cls=f"{Receiver.__module__}.{Receiver.__name__}",
-        scheduler_cls=GATHERING_ASYNC if torch.cuda.is_available() else GATHERING,  # type: ignore[arg-type, unused-ignore]
+        scheduler_cls=ASYNC_SCHEDULER if torch.cuda.is_available() else SCHEDULER,  # type: ignore[arg-type, unused-ignore]
         disable_log_stats=True,
         **options,
     )
@@ -160,14 +160,14 @@ def completion_of(output: Any, version: int) -> Completion:
     return Completion(token_ids, logprobs, Finish(output.finish_reason), version)
 
 
-async def load(llm: Any, kept: Kept) -> None:
+async def load(llm: Any, published: Published) -> None:
     """Load published weights into vLLM; EngineDeadError if its process died."""
-    if kept.block is not None:
-        taking = llm.collective_rpc("take_weights", args=(kept.block.path, kept.block.table))
+    if published.block is not None:
+        taking = llm.collective_rpc("take_weights", args=(published.block.path, published.block.table))
         await unless_dead(llm, taking)
         await unless_dead(llm, llm.reset_prefix_cache())
-    if kept.adapter is not None:
-        await unless_dead(llm, llm.add_lora(kept.adapter))
+    if published.adapter is not None:
+        await unless_dead(llm, llm.add_lora(published.adapter))
 
 
 async def unless_dead(llm: Any, call: Coroutine[Any, Any, Any]) -> Any:

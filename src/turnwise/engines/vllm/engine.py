@@ -20,7 +20,7 @@ from typing import Any
 from turnwise.engines.adapter_checks import check_adapter
 from turnwise.engines.request_check import check_request
 from turnwise.engines.vllm.calls import (
-    Kept,
+    Published,
     VllmSettings,
     completion_of,
     end,
@@ -39,11 +39,11 @@ MAX_RESTARTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _RunningVllm:
     """The running vLLM and the weights it samples from."""
 
     llm: Any
-    kept: Kept
+    published: Published
 
 
 class VllmEngine:
@@ -51,11 +51,11 @@ class VllmEngine:
 
     def __init__(self, model: str | Path, settings: VllmSettings, *, version: int = 0) -> None:
         self._model, self._settings = str(model), settings
-        self._kept = Kept(0, version)
-        self._standing: _Standing | None = None
-        self._starting: asyncio.Task[_Standing] | None = None
+        self._published = Published(0, version)
+        self._running: _RunningVllm | None = None
+        self._starting: asyncio.Task[_RunningVllm] | None = None
         self._num_starts_in_vain = 0
-        self._retired: Kept | None = None
+        self._retired: Published | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="turnwise-vllm-"))
         self._numbers = count(1)
         self._begun: set[str] = set()
@@ -72,14 +72,14 @@ class VllmEngine:
     async def complete(self, prompt_ids: Sequence[int], sampling: Sampling, seed: int) -> Completion:
         """Sample one turn. Cancelling it frees its slot at the next step."""
         check_request(prompt_ids, sampling, self._settings.max_model_len)
-        standing = await self._admit()
+        running = await self._admit()
         name = f"{seed:x}-{next(self._numbers)}"  # unique; turns of one episode have consecutive seeds
-        number = standing.kept.number
+        number = running.published.number
         self._begun.add(name)
         self._num_using[number] += 1
         self._quiet.clear()
         try:
-            output = await self._sample(standing, prompt_ids, sampling, seed, name)
+            output = await self._sample(running, prompt_ids, sampling, seed, name)
         finally:
             self._begun.discard(name)
             self._num_using[number] -= 1
@@ -88,36 +88,36 @@ class VllmEngine:
             if not self._begun:
                 self._quiet.set()
         self._num_starts_in_vain = 0
-        return completion_of(output, standing.kept.version)
+        return completion_of(output, running.published.version)
 
-    async def _admit(self) -> _Standing:
+    async def _admit(self) -> _RunningVllm:
         """Wait until vLLM runs and no publication is in progress."""
         while True:
             if self._is_closed:
                 raise EngineDown("the engine is closed")
             if not self._open.is_set():
                 await self._open.wait()
-            elif self._standing is None:
+            elif self._running is None:
                 await self._start()
             else:
-                return self._standing
+                return self._running
 
     async def _sample(
-        self, standing: _Standing, prompt_ids: Sequence[int], sampling: Sampling, seed: int, name: str
+        self, running: _RunningVllm, prompt_ids: Sequence[int], sampling: Sampling, seed: int, name: str
     ) -> Any:
         from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
         # The salt prevents hits on prefixes that were cached under other weights.
-        prompt = {"prompt_token_ids": list(prompt_ids), "cache_salt": str(standing.kept.number)}
-        stream = standing.llm.generate(
-            prompt, parameters_of(sampling, seed), name, lora_request=standing.kept.adapter
+        prompt = {"prompt_token_ids": list(prompt_ids), "cache_salt": str(running.published.number)}
+        stream = running.llm.generate(
+            prompt, parameters_of(sampling, seed), name, lora_request=running.published.adapter
         )
         try:
             async for output in stream:  # a single output: the finished one
                 if output.finished:
                     return output.outputs[0]
         except EngineDeadError as error:
-            await self._bury(standing)
+            await self._discard(running)
             raise EngineDown(f"vLLM died: {error}") from None
         except EngineGenerateError as error:
             raise EngineDown(f"vLLM failed: {error.__cause__!r}") from None
@@ -154,7 +154,7 @@ class VllmEngine:
         folder = self._folder / str(number)
         await asyncio.to_thread(write_adapter, adapter, folder, self._settings.dtype)
         request = LoRARequest(f"version-{version}-{number}", number, str(folder))
-        await self._take(Kept(number, version, adapter=request))
+        await self._take(Published(number, version, adapter=request))
 
     async def _drop_retired(self) -> None:
         """Unload the previous adapter when no request uses it: vLLM has slots for two adapters only."""
@@ -166,9 +166,9 @@ class VllmEngine:
         while self._num_using[number]:
             self._released.clear()
             await self._released.wait()
-        if self._standing is not None:
+        if self._running is not None:
             with contextlib.suppress(EngineDeadError):  # a dead process has unloaded it
-                await unless_dead(self._standing.llm, self._standing.llm.remove_lora(number))
+                await unless_dead(self._running.llm, self._running.llm.remove_lora(number))
         shutil.rmtree(self._folder / str(number), ignore_errors=True)
         self._retired = None
 
@@ -177,26 +177,26 @@ class VllmEngine:
         try:
             await self._quiet.wait()
             block = await asyncio.to_thread(lay_out, weights)
-            await self._take(Kept(next(self._numbers), version, block))
+            await self._take(Published(next(self._numbers), version, block))
         finally:
             self._open.set()
 
-    async def _take(self, kept: Kept) -> None:
+    async def _take(self, published: Published) -> None:
         """Load weights into vLLM; from now on a restart begins with them."""
         from vllm.v1.engine.exceptions import EngineDeadError
 
-        before, standing = self._kept, self._standing
+        before, running = self._published, self._running
         try:
-            if standing is None:
+            if running is None:
                 raise EngineDeadError
-            await load(standing.llm, kept)
-            self._standing = _Standing(standing.llm, kept)
+            await load(running.llm, published)
+            self._running = _RunningVllm(running.llm, published)
         except EngineDeadError:
-            await self._bury(standing)
+            await self._discard(running)
         except Exception as error:  # noqa: BLE001 - vLLM raises a worker's error as a plain Exception
-            await self._bury(standing)  # may be half loaded: the next request restarts vLLM with `before`
-            raise EngineDown(f"vLLM could not take version {kept.version}: {error}") from None
-        self._kept = kept
+            await self._discard(running)  # may be half loaded: the next request restarts vLLM with `before`
+            raise EngineDown(f"vLLM could not take version {published.version}: {error}") from None
+        self._published = published
         if before.block is not None:
             before.block.close()
         await self._started()
@@ -214,38 +214,38 @@ class VllmEngine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         async with self._changing:
-            standing = self._standing
-            if standing is None:  # died or not started: holds no memory
+            running = self._running
+            if running is None:  # died or not started: holds no memory
                 return
             self._open.clear()
             try:
                 await self._quiet.wait()
                 # Level 2 drops the weights: whole ones are published again anyway, an adapter's base is not.
                 level = 1 if self._settings.lora_rank else 2
-                await unless_dead(standing.llm, standing.llm.sleep(level=level))
+                await unless_dead(running.llm, running.llm.sleep(level=level))
                 self._is_asleep = True
             except EngineDeadError:
-                await self._bury(standing)
+                await self._discard(running)
             finally:
                 if not self._is_asleep:
                     self._open.set()
 
-    async def _wake(self, standing: _Standing) -> None:
+    async def _wake(self, running: _RunningVllm) -> None:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         if self._is_asleep:
             try:
-                await unless_dead(standing.llm, standing.llm.wake_up())
+                await unless_dead(running.llm, running.llm.wake_up())
             except EngineDeadError:
-                await self._bury(standing)
+                await self._discard(running)
             self._is_asleep = False
             if self._settings.lora_rank:  # else there are no weights until the publication
                 self._open.set()
 
     async def memory(self) -> dict[str, float]:
         """The memory vLLM holds, in GiB, as metrics."""
-        standing = await self._admit()
-        [found] = await unless_dead(standing.llm, standing.llm.collective_rpc("held_bytes"))
+        running = await self._admit()
+        [found] = await unless_dead(running.llm, running.llm.collective_rpc("held_bytes"))
         return {f"memory/engine_{name}_gib": size / 2**30 for name, size in found.items()}
 
     # --- start and stop ----------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class VllmEngine:
     def begin_start(self) -> None:
         """Start vLLM in the background; otherwise the first request or publication starts it."""
         import_vllm()  # in this thread: two that import the same packages may see them half initialised
-        if self._standing is None and self._starting is None:
+        if self._running is None and self._starting is None:
             self._starting = asyncio.ensure_future(self._start_now())
 
     async def wait_started(self) -> None:
@@ -268,22 +268,22 @@ class VllmEngine:
         self._open.set()
         if self._starting is not None:
             await asyncio.wait([self._starting])
-        if self._standing is not None:
-            llm, self._standing = self._standing.llm, None
+        if self._running is not None:
+            llm, self._running = self._running.llm, None
             await llm.abort(list(self._begun))
             await end(llm)
             del llm
             gc.collect()  # vLLM's object is in reference cycles; collected at interpreter exit, it complains
-        if self._kept.block is not None:
-            self._kept.block.close()
+        if self._published.block is not None:
+            self._published.block.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _started(self) -> _Standing:
+    async def _started(self) -> _RunningVllm:
         if self._is_closed:
             raise EngineDown("the engine is closed")
-        return self._standing or await self._start()
+        return self._running or await self._start()
 
-    async def _start(self) -> _Standing:
+    async def _start(self) -> _RunningVllm:
         """Start vLLM once for all callers; a cancelled caller does not cancel the start."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._start_now())
@@ -293,7 +293,7 @@ class VllmEngine:
             if self._starting is not None and self._starting.done():
                 self._starting = None
 
-    async def _start_now(self) -> _Standing:
+    async def _start_now(self) -> _RunningVllm:
         if self._num_starts_in_vain >= MAX_RESTARTS:
             raise EngineDown(f"vLLM died {MAX_RESTARTS} times in a row")
         self._num_starts_in_vain += 1
@@ -301,17 +301,17 @@ class VllmEngine:
         try:
             llm = await asyncio.to_thread(start, self._model, self._settings)
             await unless_dead(llm, llm.collective_rpc("end_with", args=(os.getpid(),)))
-            await load(llm, self._kept)
+            await load(llm, self._published)
         except Exception as error:  # any error during the start means that the engine is down
             if llm is not None:
                 await end(llm)
             raise EngineDown(f"vLLM could not be started: {error}") from error
         self._is_asleep = False
-        self._standing = _Standing(llm, self._kept)
-        return self._standing
+        self._running = _RunningVllm(llm, self._published)
+        return self._running
 
-    async def _bury(self, standing: _Standing | None) -> None:
+    async def _discard(self, running: _RunningVllm | None) -> None:
         """Shut down a dead vLLM; the next request starts another. Only the first call has an effect."""
-        if standing is not None and self._standing is not None and self._standing.llm is standing.llm:
-            self._standing = None
-            await end(standing.llm)
+        if running is not None and self._running is not None and self._running.llm is running.llm:
+            self._running = None
+            await end(running.llm)

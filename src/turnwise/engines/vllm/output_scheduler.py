@@ -13,7 +13,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.outputs import LogprobsLists
 
 
-class Gathering:
+class HoldingBack:
     """A mixin for vLLM's schedulers that holds back the outputs of unfinished requests."""
 
     requests: dict[str, Any]
@@ -24,9 +24,9 @@ class Gathering:
 
     def update_from_output(self, *arguments: Any, **options: Any) -> dict[int, Any]:
         found: dict[int, Any] = super().update_from_output(*arguments, **options)  # type: ignore[misc]
-        for client, told in list(found.items()):
-            told.outputs = self._ended(told.outputs)
-            if not told.outputs and told.finished_requests is None and told.scheduler_stats is None:
+        for client, batch in list(found.items()):
+            batch.outputs = self._ended(batch.outputs)
+            if not batch.outputs and batch.finished_requests is None and batch.scheduler_stats is None:
                 del found[client]  # nothing is left to send
         return found
 
@@ -59,9 +59,9 @@ def _joined(outputs: list[Any]) -> Any:
     return last
 
 
-class GatheringScheduler(Gathering, Scheduler):  # type: ignore[misc]
+class WholeTurnScheduler(HoldingBack, Scheduler):  # type: ignore[misc]
     """For CPUs: a step is planned after the previous one has run."""
 
 
-class GatheringAsyncScheduler(Gathering, AsyncScheduler):  # type: ignore[misc]
+class WholeTurnAsyncScheduler(HoldingBack, AsyncScheduler):  # type: ignore[misc]
     """For GPUs: a step is planned while the previous one runs."""

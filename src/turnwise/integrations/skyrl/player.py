@@ -133,28 +133,28 @@ class RecipeServers:
         self._recipe = recipe
         self._num_workers = num_workers
         self._holder: asyncio.Task[None] | None = None
-        self._opened: asyncio.Future[Workbench] | None = None
+        self._ready: asyncio.Future[Workbench] | None = None
         self._closing = asyncio.Event()
 
     async def bench(self) -> Workbench:
         """The opened workbench; every call raises ValueError if it cannot be opened."""
-        if self._opened is None:
-            self._opened = asyncio.get_running_loop().create_future()
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
             # in a separate task: the same task must open and close the servers, and the cancellation of a
             # caller while they open must not close them
-            self._holder = asyncio.create_task(self._hold(self._opened), name="turnwise servers")
-        return await asyncio.shield(self._opened)
+            self._holder = asyncio.create_task(self._hold(self._ready), name="turnwise servers")
+        return await asyncio.shield(self._ready)
 
-    async def _hold(self, opened: "asyncio.Future[Workbench]") -> None:
+    async def _hold(self, ready: "asyncio.Future[Workbench]") -> None:
         try:
             opening = open_workbench(self._recipe, with_engine=False, num_workers=self._num_workers)
             async with opening as bench:
-                opened.set_result(bench)
+                ready.set_result(bench)
                 await self._closing.wait()
         except Exception as error:
-            if opened.done():
+            if ready.done():
                 raise
-            opened.set_exception(error)
+            ready.set_exception(error)
 
     async def close(self) -> None:
         self._closing.set()

@@ -88,17 +88,17 @@ def _as_json(value: Any, limit: int) -> str | None:
 def _explain(error: BaseException) -> str:
     """Return the traceback of the code's own frames: library frames and paths mean nothing to a model."""
     try:
-        told = traceback.TracebackException.from_exception(error, limit=-40, compact=True)
-        _keep_own_frames(told, 0)
-        return _cut_middle("".join(told.format()).rstrip())
+        report = traceback.TracebackException.from_exception(error, limit=-40, compact=True)
+        _keep_own_frames(report, 0)
+        return _cut_middle("".join(report.format()).rstrip())
     except BaseException:  # noqa: BLE001 (a hostile __str__ may raise anything)
         return f"{type(error).__name__}: (its message could not be shown)"
 
 
-def _keep_own_frames(told: traceback.TracebackException, depth: int) -> None:
-    own = [frame for frame in told.stack if frame.filename.startswith(_FILENAMES)]
-    told.stack = traceback.StackSummary.from_list(own)
-    related = [told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or [])]
+def _keep_own_frames(report: traceback.TracebackException, depth: int) -> None:
+    own = [frame for frame in report.stack if frame.filename.startswith(_FILENAMES)]
+    report.stack = traceback.StackSummary.from_list(own)
+    related = [report.__cause__, report.__context__, *(getattr(report, "exceptions", None) or [])]
     for other in related:
         if other is not None and depth < 10:
             _keep_own_frames(other, depth + 1)

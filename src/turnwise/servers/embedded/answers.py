@@ -170,8 +170,8 @@ def _invented_answer(market: Market, text: str) -> str | None:
     if question.companies:
         return _about(market, question, question.companies[0])
     if question.namesakes:
-        several = ", ".join(f"{company.name} ({company.symbol})" for company in question.namesakes)
-        return f"More than one company may be meant: {several}."
+        namesakes = ", ".join(f"{company.name} ({company.symbol})" for company in question.namesakes)
+        return f"More than one company may be meant: {namesakes}."
     return None
 
 
@@ -180,15 +180,15 @@ def _listed_answer(market: Market, named: Sequence[Listing], text: str) -> str |
     question = read_question([listing.company for listing in named], text)
     question = dataclasses.replace(question, companies=tuple(listing.company for listing in named), led_by=())
     is_ranking = len(named) > 1 and re.search(rf"{MOST}|{LEAST}", question.text)
-    told = _superlative(market, question) if is_ranking else _about(market, question, question.companies[0])
-    return f"{told} {NOTICE}" if told else None
+    answer = _superlative(market, question) if is_ranking else _about(market, question, question.companies[0])
+    return f"{answer} {NOTICE}" if answer else None
 
 
 def _led(market: Market, question: Question, company: Company) -> str:
     """Answer a question that names a chief executive: a fact about the company, or which company it is."""
     about_company = re.sub(r"ceo|chief executive|led by|leads|(which|what) company", " ", question.text)
-    told = _about(market, dataclasses.replace(question, text=about_company), company)
-    return told or f"{company.ceo} is the CEO of {company.name} ({company.symbol})."
+    answer = _about(market, dataclasses.replace(question, text=about_company), company)
+    return answer or f"{company.ceo} is the CEO of {company.name} ({company.symbol})."
 
 
 def _about(market: Market, question: Question, company: Company) -> str | None:

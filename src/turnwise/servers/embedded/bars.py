@@ -77,8 +77,8 @@ def make_daily(seed: int, companies: Sequence[Company]) -> Mapping[str, Sequence
 def bar_at(columns: Sequence[int], index: int, day: date, per_unit: int = 100) -> Bar:
     """Return one session of a flat array as a bar."""
     start = datetime.combine(day, OPENING)
-    opened, high, low, close, volume = columns[index * COLUMNS : (index + 1) * COLUMNS]
-    return Bar(start, opened, high, low, close, volume, per_unit)
+    opening, high, low, close, volume = columns[index * COLUMNS : (index + 1) * COLUMNS]
+    return Bar(start, opening, high, low, close, volume, per_unit)
 
 
 def split_day(seed: int, symbol: str, day: Bar) -> list[Bar]:
@@ -122,11 +122,11 @@ def follow(stream: Stream, course: Course, market: Sequence[float], sector: Sequ
         if last < 300:
             move = abs(move)
         close = round(last * (1.0 + move))
-        opened = round(last * (1.0 + move * 0.6 * unit() + 0.3 * spread * (unit() - 0.5)))
-        high = round(max(opened, close) * (1.0 + 0.7 * spread * unit()))
-        low = round(min(opened, close) * (1.0 - 0.7 * spread * unit()))
+        opening = round(last * (1.0 + move * 0.6 * unit() + 0.3 * spread * (unit() - 0.5)))
+        high = round(max(opening, close) * (1.0 + 0.7 * spread * unit()))
+        low = round(min(opening, close) * (1.0 - 0.7 * spread * unit()))
         volume = int(course.typical_volume * (0.55 + 0.9 * unit()) * (1.0 + 14.0 * abs(move)))
-        columns.extend((opened, high, low, close, volume))
+        columns.extend((opening, high, low, close, volume))
         last = close
     return columns
 
@@ -142,15 +142,15 @@ def _split(whole: Bar, spans: Sequence[tuple[datetime, int]], stream: Stream) ->
     peak, trough = stream.below(count), stream.below(count)
     volumes = _portions(whole.volume, [length for _, length in spans], stream)
     parts = []
-    opened = whole.open_cents
+    opening = whole.open_cents
     for index, ((start, _), close, volume) in enumerate(zip(spans, closes, volumes, strict=True)):
-        top, bottom = max(opened, close), min(opened, close)
+        top, bottom = max(opening, close), min(opening, close)
         high = top + int((whole.high_cents - top) * 0.35 * stream.unit())
         low = bottom - int((bottom - whole.low_cents) * 0.35 * stream.unit())
         high = whole.high_cents if index == peak else high
         low = whole.low_cents if index == trough else low
-        parts.append(Bar(start, opened, high, low, close, volume, whole.per_unit))
-        opened = close
+        parts.append(Bar(start, opening, high, low, close, volume, whole.per_unit))
+        opening = close
     return parts
 
 

@@ -126,8 +126,8 @@ def _company(seed: int, symbol: str, name: str, business: Business, ceo: str) ->
     shares = int(stream.pick(SHARE_SCALES) * stream.between(1.0, 3.0) * 1000) * 1000
     revenue = yearly_revenue(seed, symbol, shares, business)
     country, cities = PLACES[0] if stream.unit() < 0.6 else stream.pick(PLACES[1:])
-    founded = stream.whole(1921, 2014)
-    listed = stream.whole(max(founded + 3, 1980), 2021)
+    founded = stream.integer(1921, 2014)
+    listed = stream.integer(max(founded + 3, 1980), 2021)
     return Company(
         symbol=symbol,
         name=name,
@@ -139,12 +139,12 @@ def _company(seed: int, symbol: str, name: str, business: Business, ceo: str) ->
         country=country,
         city=stream.pick(cities),
         founded=founded,
-        listed_on=date(listed, stream.whole(1, 12), stream.whole(1, 28)),
+        listed_on=date(listed, stream.integer(1, 12), stream.integer(1, 28)),
         exchange=stream.pick(("NASDAQ", "NYSE")),
         shares=shares,
         # .example is a reserved domain, so no link of this world leads to a real site.
         website=f"https://www.{name.lower().replace(' ', '')}.example",
         sic_code=business.sic_code,
         sic_description=business.sic_description,
-        reporting_lag_days=stream.whole(18, 45),
+        reporting_lag_days=stream.integer(18, 45),
     )

@@ -63,8 +63,8 @@ def _company_page(market: Market, company: Company) -> Page:
 
 def _biography(market: Market, company: Company) -> Page:
     stream = Stream(market.seed, "biography", company.symbol)
-    born = stream.whole(1956, 1982)
-    joined = stream.whole(max(company.founded, born + 24), 2022)
+    born = stream.integer(1956, 1982)
+    joined = stream.integer(max(company.founded, born + 24), 2022)
     return Page(
         f"https://people.example/{company.ceo.lower().replace(' ', '-')}",
         f"{company.ceo}, CEO of {company.name}: biography",

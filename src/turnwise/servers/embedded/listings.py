@@ -208,14 +208,14 @@ def _company(
         country=country,
         city="",
         founded=0,
-        listed_on=date(stream.whole(1980, 2017), stream.whole(1, 12), stream.whole(1, 28)),
+        listed_on=date(stream.integer(1980, 2017), stream.integer(1, 12), stream.integer(1, 28)),
         exchange=exchange,
         shares=shares,
         # .example is a reserved domain, so no link of this world leads to a real site.
         website=f"https://{re.sub(r'[^a-z0-9]', '', symbol.lower())}.example",
         sic_code="",
         sic_description="",
-        reporting_lag_days=stream.whole(18, 45),
+        reporting_lag_days=stream.integer(18, 45),
     )
 
 

@@ -88,7 +88,9 @@ def _stories(market: Market, company: Company, stream: Stream) -> Iterator[Story
 
 def publish(story: Story, number: int, stream: Stream) -> Article:
     # After-close stories of the last session must be published before the frozen clock, 16:30.
-    minutes = stream.whole(16 * 60 + 2, 16 * 60 + 26) if story.after_close else stream.whole(8 * 60, 15 * 60)
+    minutes = (
+        stream.integer(16 * 60 + 2, 16 * 60 + 26) if story.after_close else stream.integer(8 * 60, 15 * 60)
+    )
     at = datetime.combine(story.day, time(), NEW_YORK) + timedelta(minutes=minutes, seconds=stream.below(60))
     slug = "".join(letter if letter.isalnum() else "-" for letter in story.title.lower())[:48].strip("-")
     return Article(

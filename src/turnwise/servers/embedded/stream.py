@@ -28,7 +28,7 @@ class Stream:
         """Return a number in [low, high)."""
         return low + (high - low) * self.unit()
 
-    def whole(self, low: int, high: int) -> int:
+    def integer(self, low: int, high: int) -> int:
         """Return a whole number in [low, high]."""
         return low + self.below(high - low + 1)
 

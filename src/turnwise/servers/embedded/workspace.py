@@ -113,7 +113,7 @@ def _id(kind: str, stream: Stream) -> str:
 
 def _some(members: Sequence[WorkspaceMember], channel: str, stream: Stream) -> Sequence[WorkspaceMember]:
     everyone = channel in ("general", "announcements")
-    return members if everyone else stream.shuffled(members)[: stream.whole(4, 9)]
+    return members if everyone else stream.shuffled(members)[: stream.integer(4, 9)]
 
 
 def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[SlackMessage]:
@@ -121,8 +121,8 @@ def _history(market: Market, channel: Channel, stream: Stream) -> Iterator[Slack
     serial = 0
     for day in SESSIONS[-NUM_DAYS:]:
         at = datetime.combine(day, time(9, 0), NEW_YORK)
-        for _ in range(stream.whole(1, 3)):
-            at += timedelta(seconds=stream.whole(600, 8000))
+        for _ in range(stream.integer(1, 3)):
+            at += timedelta(seconds=stream.integer(600, 8000))
             serial += 1
             text = _text(market, channel.name, at, stream)
             yield SlackMessage(channel.id, stream.pick(channel.member_ids), text, stamp(at, serial))

@@ -6,7 +6,7 @@ from typing import Any
 from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.servers.live import arguments
 from turnwise.servers.live.http import Provider, ProviderCall, said
-from turnwise.servers.live.shapes import Record, pick, records, scalar, whole
+from turnwise.servers.live.shapes import Record, as_integer, pick, records, scalar
 
 SOURCE = "FMP"
 MAX_ROWS = 50
@@ -47,7 +47,7 @@ class LiveFmp:
         ticker = arguments.symbol(symbol, name="symbol")
         rows = await self._rows(self._provider.call(), "profile", {"symbol": ticker}, about=ticker)
         profile = pick(_first(rows, ticker), PROFILE, source=SOURCE, required=("symbol", "companyName"))
-        return profile | {"fullTimeEmployees": whole(profile["fullTimeEmployees"])}
+        return profile | {"fullTimeEmployees": as_integer(profile["fullTimeEmployees"])}
 
     async def fmp_get_income_statement(
         self, symbol: str, period: str = "annual", limit: int = 2

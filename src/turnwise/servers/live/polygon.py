@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from turnwise.mcp.serve import ToolError, Unavailable
 from turnwise.servers.live import arguments
 from turnwise.servers.live.http import Provider, ProviderCall, Query, path_part, said
-from turnwise.servers.live.shapes import Record, pick, record, records, scalar, whole
+from turnwise.servers.live.shapes import Record, as_integer, pick, record, records, scalar
 
 SOURCE = "Polygon"
 NEW_YORK = ZoneInfo("America/New_York")
@@ -116,7 +116,7 @@ class LivePolygon:
 def _bar(row: Record, *, is_daily: bool) -> dict[str, Any]:
     """Return a bar with its start in New York time, where a daily bar starts at midnight of its own date."""
     fields = pick(row, ("o", "h", "l", "c", "v"), source=SOURCE, required=("o", "h", "l", "c"))
-    fields["v"] = whole(fields["v"])
+    fields["v"] = as_integer(fields["v"])
     return {"t": _moment(row.get("t"), is_daily=is_daily)} | fields
 
 

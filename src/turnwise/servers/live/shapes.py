@@ -39,7 +39,7 @@ def scalar(value: Any, *, source: str) -> str | int | float | bool | None:
     raise Unavailable(f"{source} answered with a nested value where a single one is documented")
 
 
-def whole(value: Any) -> Any:
+def as_integer(value: Any) -> Any:
     """Return 131704427.0 as 131704427 and "164000" as 164000; return anything else unchanged."""
     if isinstance(value, float) and value.is_integer():
         return int(value)

@@ -51,23 +51,23 @@ class Bucket:
     place_P: Tensor
     """For each real token, its index in the packed row."""
 
-    def gather(self, whole: Tensor, group: int) -> Tensor:
+    def gather(self, values: Tensor, group: int) -> Tensor:
         """Return [K, 1 or G, N, ...] as [S, K·G, L, ...]; padding is 0, so that its gradients are 0."""
         num_segments, length = self.index_SL.shape
-        parts = whole.index_select(2, self.index_SL.flatten())
+        parts = values.index_select(2, self.index_SL.flatten())
         parts = parts.reshape(*parts.shape[:2], num_segments, length, *parts.shape[3:])
         if self.is_real_SL is not None:
-            is_real = self.is_real_SL[(..., *(None,) * (whole.ndim - 3))]
+            is_real = self.is_real_SL[(..., *(None,) * (values.ndim - 3))]
             parts = torch.where(is_real, parts, parts.new_zeros(()))
         return parts.expand(-1, group, *parts.shape[2:]).flatten(0, 1).transpose(0, 1)
 
-    def add(self, whole: Tensor, parts: Tensor) -> None:
+    def add(self, target: Tensor, parts: Tensor) -> None:
         """Add parts to `whole`, the reverse of `gather`; query heads that share a key head are added up."""
         parts = parts.transpose(1, 2).flatten(0, 1).index_select(0, self.flat_P).movedim(1, 0)
-        parts = parts.reshape(len(whole), -1, *parts.shape[1:])
-        if whole.shape[1] == 1:
+        parts = parts.reshape(len(target), -1, *parts.shape[1:])
+        if target.shape[1] == 1:
             parts = parts.sum(1, keepdim=True)
-        whole.index_add_(2, self.place_P, parts.to(whole.dtype))
+        target.index_add_(2, self.place_P, parts.to(target.dtype))
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class TreeAttention(torch.autograd.Function):
         grad_query, grad_key, grad_value = (
             torch.zeros_like(tensor, dtype=lse.dtype) for tensor in (query, key, value)
         )
-        for queries, keys, is_causal in _pieces(ctx.plan):
+        for queries, keys, is_causal in _blocks(ctx.plan):
             at_queries = [tensor[:, :, queries] for tensor in (query, out, lse, grads[0])]
             at_keys = [tensor[:, :, keys] for tensor in (key, value)]
             parts = backward_piece(*at_queries, *at_keys, scale=ctx.scale, is_causal=is_causal)
@@ -186,8 +186,8 @@ class TreeAttention(torch.autograd.Function):
                 scale=ctx.scale,
                 is_causal=True,
             )
-            for whole, part in zip((grad_query, grad_key, grad_value), parts, strict=True):
-                bucket.add(whole, part)
+            for target, part in zip((grad_query, grad_key, grad_value), parts, strict=True):
+                bucket.add(target, part)
         grads_before = []
         if before:
             at_keys = [tensor.to(query.dtype) for tensor in before]
@@ -212,7 +212,7 @@ def _attend(
         piece_out, piece_lse = forward_piece(*gathered, scale=scale, is_causal=True)
         bucket.add(out, piece_out)
         bucket.add(lse, piece_lse)
-    for queries, keys, is_causal in _pieces(plan):
+    for queries, keys, is_causal in _blocks(plan):
         piece_out, piece_lse = forward_piece(
             query[:, :, queries], key[:, :, keys], value[:, :, keys], scale=scale, is_causal=is_causal
         )
@@ -226,7 +226,7 @@ def _attend(
     return out.to(query.dtype), lse
 
 
-def _pieces(plan: AttentionPlan) -> Iterator[tuple[slice, slice, bool]]:
+def _blocks(plan: AttentionPlan) -> Iterator[tuple[slice, slice, bool]]:
     """Yield (queries, keys, is_causal) of all pieces but those in buckets; the causal ones come first."""
     for segment in plan.long:
         own = slice(segment.start, segment.end)

@@ -68,11 +68,13 @@ def plan_flash(segments: Sequence[TreeSegment], num_before: int, device: torch.d
     own = [(segment.start, segment.end) for segment in segments]
     rows = _rows([own, *(ranges for pair in spans for ranges in pair)], device)
     own_rows = next(rows)
-    pieces = [
+    levels_and_prefix = [
         Piece(_places(queries, device), _places(keys, device), next(rows), next(rows))
         for queries, keys in spans
     ]
-    return FlashPlan(own_rows, tuple(pieces[: len(levels)]), pieces[-1] if num_before else None)
+    return FlashPlan(
+        own_rows, tuple(levels_and_prefix[: len(levels)]), levels_and_prefix[-1] if num_before else None
+    )
 
 
 def _levels(segments: Sequence[TreeSegment]) -> list[list[TreeSegment]]:

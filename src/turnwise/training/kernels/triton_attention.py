@@ -92,9 +92,9 @@ def plan_triton(segments: Sequence[TreeSegment], num_before: int, device: torch.
         flat += [0] * (-len(flat) % ALIGNED)
         starts.append(len(flat))
         flat += [number for row in table for number in row]
-    whole = to_device(torch.tensor(flat, dtype=torch.int32), device)
+    packed = to_device(torch.tensor(flat, dtype=torch.int32), device)
     parts = [
-        whole[start : start + len(table) * len(table[0])].view(len(table), -1)
+        packed[start : start + len(table) * len(table[0])].view(len(table), -1)
         for start, table in zip(starts, tables, strict=True)
     ]
     return TritonPlan(num_before, *parts)

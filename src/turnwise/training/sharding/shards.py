@@ -98,12 +98,12 @@ def start_of(parameter: Tensor) -> int:
     return first * prod(parameter.shape[1:])
 
 
-def part_of(whole: Tensor, parameter: Tensor) -> Tensor:
+def part_of(full: Tensor, parameter: Tensor) -> Tensor:
     """Return this rank's part of a full tensor of the parameter's shape."""
     if not is_spread(parameter):
-        return whole
+        return full
     own, start = local(parameter), start_of(parameter)
-    return whole.reshape(-1)[start : start + own.numel()].view(own.shape)
+    return full.reshape(-1)[start : start + own.numel()].view(own.shape)
 
 
 def shard_of(tensor: Tensor, parameter: Tensor) -> Tensor | Shard:

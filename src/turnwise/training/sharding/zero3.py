@@ -74,11 +74,11 @@ def _keep_part(parameter: Any) -> None:
     """Sum the gradient over ranks in fp32, and add this rank's part to what it has accumulated."""
     distributed: Any = torch.distributed
     size = parameter.ds_tensor.numel()
-    whole = torch.zeros(size * distributed.get_world_size(), device=parameter.grad.device)
-    whole[: parameter.grad.numel()] = parameter.grad.reshape(-1)
-    part = torch.empty(size, device=whole.device)
+    padded = torch.zeros(size * distributed.get_world_size(), device=parameter.grad.device)
+    padded[: parameter.grad.numel()] = parameter.grad.reshape(-1)
+    part = torch.empty(size, device=padded.device)
     reduce = getattr(distributed, "reduce_scatter_single", None) or distributed.reduce_scatter_tensor
-    reduce(part, whole)
+    reduce(part, padded)
     parameter.grad = None
     kept: Tensor | None = getattr(parameter, "kept_grad", None)
     parameter.kept_grad = part if kept is None else kept.add_(part)

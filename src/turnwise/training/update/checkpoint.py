@@ -102,10 +102,10 @@ def _together(ranks: Ranks) -> Iterator[None]:
         yield
     except OSError as error:  # a disk that is full or gone
         failure = error
-    told = ranks.exchange(str(failure) if failure is not None else "")
+    messages = ranks.exchange(str(failure) if failure is not None else "")
     if failure is not None:
         raise failure
-    for number, message in enumerate(told):
+    for number, message in enumerate(messages):
         if message:
             raise RankFailed(f"process {number} could not save: {message}")
 
@@ -163,7 +163,7 @@ class _Joined(Mapping[str, Tensor]):
     """Full tensors from the parts that ranks wrote; a tensor is read and joined on access."""
 
     def __init__(self, whole: Mapping[str, Tensor], files: Sequence[Path]) -> None:
-        self._whole = whole
+        self._unsharded = whole
         self._files: list[Any] = [safe_open(file, "pt") for file in files]
         self._places: list[dict[str, Any]] = [
             {name: json.loads(place) for name, place in file.metadata().items()} for file in self._files
@@ -185,18 +185,18 @@ class _Joined(Mapping[str, Tensor]):
             raise ValueError(f"{name}: {end} of {prod(shape)} numbers are there")
 
     def __getitem__(self, name: str) -> Tensor:
-        if name in self._whole:
-            return self._whole[name]
+        if name in self._unsharded:
+            return self._unsharded[name]
         if name not in self._places[0]:
             raise KeyError(name)
         parts = [file.get_tensor(name) for file in self._files]
         return torch.cat(parts).view(self._places[0][name][1])
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._whole, *self._names])
+        return iter([*self._unsharded, *self._names])
 
     def __len__(self) -> int:
-        return len(self._whole) + len(self._names)
+        return len(self._unsharded) + len(self._names)
 
 
 class Chosen(Mapping[str, Tensor]):

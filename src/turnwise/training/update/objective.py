@@ -36,7 +36,7 @@ class Minibatch:
     rows: tuple[int, ...]
     learnable_BT: Tensor
     """Over the whole batch: own tokens without those that corrections and ratio bounds drop."""
-    whole: Denominators
+    denominators: Denominators
     num_own_tokens: int
     """The denominator of the value loss, which learns from every own token, dropped or not."""
 
@@ -127,8 +127,8 @@ class Objective:
         num_learnable_B = torch.zeros(batch.num_rows, dtype=torch.long)
         num_learnable_B[list(rows)] = learnable_BT.sum(dim=1).cpu()[list(rows)]  # others are not in this step
         prompt_B = [sample.group for sample in batch.samples]
-        whole = count(num_learnable_B.tolist(), prompt_B, max_tokens=self._constant_tokens)
-        return Minibatch(tuple(rows), learnable_BT, whole, int(batch.mask_BT[list(rows)].sum()))
+        denominators = count(num_learnable_B.tolist(), prompt_B, max_tokens=self._constant_tokens)
+        return Minibatch(tuple(rows), learnable_BT, denominators, int(batch.mask_BT[list(rows)].sum()))
 
     def _bounded(self, logprobs_BT: Tensor, fix: Correction) -> Tensor:
         ratio_BT = exp_bounded(masked_log_ratio(logprobs_BT, fix.base_logprobs_BT, fix.mask_BT))
@@ -155,7 +155,7 @@ class Objective:
             self._bounds,
         )
         aggregate = AGGREGATIONS[self._algorithm.aggregation]
-        part = minibatch.whole.of_rows(rows)
+        part = minibatch.denominators.of_rows(rows)
         shares = Shares(
             policy=aggregate(loss.losses_BT * fix.weights_BT, mask_BT, part),
             kl=aggregate(self._kl(live, old_BT, mask_BT, here, lesson), mask_BT, part),

@@ -139,13 +139,13 @@ class Optimizer:
         """Sum the accumulated gradients over ranks; call it after the last micro-batch."""
         if self._ranks.count == 1:
             return
-        whole = [name for name in self._twins if name not in self._spread]
+        unsharded = [name for name in self._twins if name not in self._spread]
         if self._num_averaged > 1:  # undo the factor of `learn`: FSDP2 does not average these
-            for name in whole:
+            for name in unsharded:
                 if (grad := self._twins[name].grad) is not None:
                     grad.div_(self._num_averaged)
-        given = self._ranks.exchange([self._twins[name].grad is not None for name in whole])
-        shared = [name for name, *has_it in zip(whole, *given, strict=True) if any(has_it)]
+        given = self._ranks.exchange([self._twins[name].grad is not None for name in unsharded])
+        shared = [name for name, *has_it in zip(unsharded, *given, strict=True) if any(has_it)]
         for name in shared:
             if self._twins[name].grad is None:
                 self._twins[name].grad = torch.zeros_like(self._twins[name])

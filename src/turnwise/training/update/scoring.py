@@ -224,23 +224,23 @@ class Passes:
 
     def measure(self, batch: Batch, *, with_values: bool = False) -> Measured:
         """Score the whole batch with the current policy."""
-        return self._whole(batch, range(batch.num_rows), with_values=with_values)
+        return self._score_rows(batch, range(batch.num_rows), with_values=with_values)
 
     def logprobs_of(self, batch: Batch, rows: Sequence[int]) -> Tensor:
         """Return the current policy's log-probs of these rows; 0 in all other rows."""
         logprobs_BT = torch.zeros_like(batch.sampler_logprobs_BT)
-        logprobs_BT[list(rows)] = self._whole(batch, rows).logprobs_BT.to(logprobs_BT.dtype)
+        logprobs_BT[list(rows)] = self._score_rows(batch, rows).logprobs_BT.to(logprobs_BT.dtype)
         return logprobs_BT
 
     def measure_reference(self, batch: Batch, reference: Reference) -> Tensor:
         rows, parameters = range(batch.num_rows), reference.parameters()
         if self._policy.is_sharded and parameters is not None:
             with self._policy.lending(parameters):
-                return self._whole(batch, rows).logprobs_BT
-        return self._whole(batch, rows, adapter=reference.adapter, parameters=parameters).logprobs_BT
+                return self._score_rows(batch, rows).logprobs_BT
+        return self._score_rows(batch, rows, adapter=reference.adapter, parameters=parameters).logprobs_BT
 
     @torch.no_grad()
-    def _whole(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
+    def _score_rows(self, batch: Batch, rows: Sequence[int], **options: Any) -> Measured:
         """Score these rows, in their order; options are those of `begin`."""
         scored = self.within_memory(
             lambda: self.begin(batch.samples, rows, with_entropy=False, **options).score_all()

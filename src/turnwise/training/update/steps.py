@@ -111,7 +111,7 @@ class Steps:
         step: int,
         earlier: Sequence[OptimizerStep],
     ) -> OptimizerStep:
-        if not minibatch.whole.num_tokens:
+        if not minibatch.denominators.num_tokens:
             return EMPTY
         has_moved = any(not step.skipped and step.norms.policy > 0 for step in earlier)
         gather = partial(self._gather, lesson, trace, minibatch, imitation, step, is_late=has_moved)

@@ -133,5 +133,5 @@ def _by_value(
         bootstrap_B=before.values.bootstrap_B,
         turn_BT=batch.turn_BT if config.gamma_unit == "turn" else None,
     )
-    whole = moments(found.advantages_BT, batch.mask_BT)
-    return Targets(whiten(found.advantages_BT, batch.mask_BT, whole), found.returns_BT, flat_fraction)
+    statistics = moments(found.advantages_BT, batch.mask_BT)
+    return Targets(whiten(found.advantages_BT, batch.mask_BT, statistics), found.returns_BT, flat_fraction)
