@@ -170,7 +170,7 @@ def update_ours(model: Any, shape: Shape, *, is_shared: bool, kernels: str) -> C
     import torch
 
     from turnwise.algorithms.losses import Bounds, clip
-    from turnwise.config.learning import PolicyConfig
+    from turnwise.config.training import PolicyConfig
     from turnwise.training.model.policy import Policy
     from turnwise.training.packing.samples import Sample
     from turnwise.training.update.scoring import Passes

@@ -12,7 +12,7 @@ from turnwise.algorithms.advantages import ADVANTAGES
 from turnwise.algorithms.aggregate import AGGREGATIONS
 from turnwise.algorithms.correction import CORRECTIONS
 from turnwise.algorithms.losses import LOSSES
-from turnwise.config import PRESETS, AlgorithmConfig, Recipe, changed_recipe, load_recipe
+from turnwise.config import PRESETS, AlgorithmConfig, Recipe, load_recipe, override_recipe
 
 
 def write(folder: Path, text: str) -> Path:
@@ -83,9 +83,9 @@ def test_a_relative_path_on_the_command_line_is_relative_to_the_current_director
     assert getattr(getattr(recipe, section), name) == here / "a" / "b"
     as_table = load_recipe(write(tmp_path, "seed = 1\n"), [f"{section}={{{name}='~/b'}}"])
     assert getattr(getattr(as_table, section), name) == Path.home() / "b"
-    resumed = changed_recipe(recipe, [f"{key}=c"])
+    resumed = override_recipe(recipe, [f"{key}=c"])
     assert getattr(getattr(resumed, section), name) == here / "c"
-    untouched = changed_recipe(recipe, ["seed=3"])
+    untouched = override_recipe(recipe, ["seed=3"])
     assert getattr(getattr(untouched, section), name) == here / "a" / "b"
 
 
@@ -210,25 +210,25 @@ def test_incompatible_sections_are_named(tmp_path: Path, text: str, says: str) -
 def test_settings_that_a_run_cannot_learn_from_are_rejected() -> None:
     settings = load_recipe(None, ["rollout.temperature=0", "run.tasks_per_step=3"])
     with pytest.raises(ValueError, match=r"tasks\.train is not set"):
-        settings.tasks.to_learn_from()
+        settings.tasks.require_train()
     with pytest.raises(ValueError, match=r"rollout\.temperature is 0"):
-        settings.rollout.check_exploring()
+        settings.rollout.require_exploration()
     with pytest.raises(ValueError, match=r"tasks\.train has 2 tasks, run\.tasks_per_step is 3"):
-        settings.run.check_enough(2)
+        settings.run.check_num_tasks(2)
     sound = load_recipe(None, ["tasks.train=some.jsonl"])
-    assert sound.tasks.to_learn_from() == Path.cwd() / "some.jsonl"
+    assert sound.tasks.require_train() == Path.cwd() / "some.jsonl"
     assert sound.tasks.files == {"train": Path.cwd() / "some.jsonl"}
-    sound.rollout.check_exploring()
-    settings.run.check_enough(3)
+    sound.rollout.require_exploration()
+    settings.run.check_num_tasks(3)
 
 
 def test_a_resolved_recipe_can_be_changed_and_keeps_the_rest(tmp_path: Path) -> None:
     recipe = load_recipe(write(tmp_path, '[algorithm]\npreset = "grpo"\n[run]\nnum_steps = 3\n'))
-    changed = changed_recipe(recipe, ["run.num_steps=9"])
+    changed = override_recipe(recipe, ["run.num_steps=9"])
     assert changed.run.num_steps == 9
     assert changed.algorithm == recipe.algorithm
     with pytest.raises(ValueError, match="did you mean 'num_steps'"):
-        changed_recipe(recipe, ["run.num_stepz=9"])
+        override_recipe(recipe, ["run.num_stepz=9"])
 
 
 def test_trackers_are_named_or_given_as_blocks(tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ def test_trackers_are_named_or_given_as_blocks(tmp_path: Path) -> None:
         ("wandb", "offline"),
         ("my.module:Tracker", ""),
     ]
-    assert changed_recipe(given, ["seed=3"]).trackers == given.trackers
-    assert [tracker.kind for tracker in changed_recipe(given, ["trackers=trackio"]).trackers] == ["trackio"]
+    assert override_recipe(given, ["seed=3"]).trackers == given.trackers
+    assert [tracker.kind for tracker in override_recipe(given, ["trackers=trackio"]).trackers] == ["trackio"]
     assert load_recipe(None).trackers == ()
 
 

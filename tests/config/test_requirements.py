@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.run.stage import recipe as small_recipe
-from turnwise.config import Recipe, changed_recipe, load_recipe
+from turnwise.config import Recipe, load_recipe, override_recipe
 from turnwise.config.requirements import Requirement, is_installed, requirements
 from turnwise.doctor import FindingLevel
 from turnwise.doctor.machine import check_requirements, without_quantisation
@@ -64,7 +64,7 @@ def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) ->
 
 
 async def test_a_package_that_is_missing_is_told_by_the_doctor_and_by_a_dry_run(tmp_path: Path) -> None:
-    recipe = changed_recipe(small_recipe(tmp_path), [ABSENT])
+    recipe = override_recipe(small_recipe(tmp_path), [ABSENT])
     [finding] = check_requirements(recipe)
     assert (finding.level, finding.what) == (FindingLevel.BAD, "no_such_module")
     [problem] = (await dry_run(recipe)).problems

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnwise.cli import app
-from turnwise.config import Recipe, changed_recipe, load_recipe
+from turnwise.config import Recipe, load_recipe, override_recipe
 from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, preview
 from turnwise.integrations.skyrl.translation import READ_BY_EPISODES, WITHOUT_COUNTERPART, leaves, translate
 
@@ -100,7 +100,7 @@ REFUSED = {
 
 def changed(*overrides: str) -> Recipe:
     recipe = load_recipe(RECIPES / "cpu.toml", ["policy.tuning=lora", "model.path=a"])
-    return changed_recipe(recipe, overrides)
+    return override_recipe(recipe, overrides)
 
 
 def test_every_key_of_a_recipe_is_handled() -> None:

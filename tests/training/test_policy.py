@@ -15,7 +15,7 @@ from transformers import CohereConfig, CohereForCausalLM, Gemma2Config, Gemma2Fo
 from tests.engines.models import SIZES, VOCAB, llama, qwen3, running, some_ids
 from tests.training.drawn import GIVEN, MODELS, OWN, family, gpt_neox, plain_rows, sample
 from tests.training.policies import CONFIGS, FULL, LORA, apart, gradients, made, stir, weighted
-from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.config.training import PolicyConfig, ValueConfig
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.microbatches import microbatches
 from turnwise.training.packing.samples import Sample

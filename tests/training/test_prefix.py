@@ -16,7 +16,7 @@ from tests.engines.models import llama, qwen3
 from tests.training.drawn import GIVEN, MODELS, OWN, family, gpt_neox, plain_rows, sample
 from tests.training.policies import CONFIGS, FULL, LORA, apart, gradients, loss_of, made, pass_gradients, stir
 from tests.training.updates import assert_close, new_trainer, recipe_of, some_samples
-from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.config.training import PolicyConfig, ValueConfig
 from turnwise.training.kernels.prefix import Prefix
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.batch import batch_of

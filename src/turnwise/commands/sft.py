@@ -96,7 +96,7 @@ async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
 
 
 def _demonstrated(recipe: Recipe) -> list[Task]:
-    file = recipe.tasks.to_learn_from()
+    file = recipe.tasks.require_train()
     tasks = [task for task in load(file) if task.demonstration]
     if not tasks:
         raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
@@ -107,7 +107,7 @@ def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
     """Raise ValueError if a demonstration has no results, with the command that fills them in."""
     num_lacking = sum(task.lacks_results for task in tasks)
     if num_lacking:
-        file = recipe.tasks.to_learn_from()
+        file = recipe.tasks.require_train()
         raise ValueError(
             f"--no-verify: {num_lacking} of {len(tasks)} demonstrations of {file} have no results; "
             f"`turnwise tasks check {file} --fill filled{file.suffix}` makes their calls and writes them. "

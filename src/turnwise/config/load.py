@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from turnwise.config.episodes import RewardConfig
 from turnwise.config.paths import absolute_paths, absolute_value
-from turnwise.config.playing import RewardPart
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
 from turnwise.config.trackers import TrackerConfig
 
-_BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardPart, "trackers": TrackerConfig}
+_BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardConfig, "trackers": TrackerConfig}
 """Sections that are a list of blocks, `[[rewards]]`."""
 
 
@@ -77,7 +77,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not TOML: {error}") from None
 
 
-def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """The recipe with `a.b=c` overrides; its preset is not applied again."""
     data = recipe.model_dump(mode="json")
     for override in overrides:

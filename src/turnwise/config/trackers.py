@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from turnwise.config.playing import STRICT
+from turnwise.config.episodes import SECTION_CONFIG
 
 KINDS = ("wandb", "weave", "tensorboard", "trackio")
 """Built-in trackers; every one is an extra of the same name."""
@@ -25,7 +25,7 @@ _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
 class TrackerConfig(BaseModel):
     """One tracker; see docs/trackers.md."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: str
     """wandb, weave, tensorboard or trackio; or your own as `module:Class`."""

@@ -18,7 +18,7 @@ from turnwise.assembly.workbench import (
     used_servers,
 )
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
-from turnwise.config import Recipe, changed_recipe
+from turnwise.config import Recipe, override_recipe
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.keys import try_key
 from turnwise.doctor.plan import advice, verdict
@@ -53,7 +53,7 @@ class Reached:
 
 async def check_remote(recipe: Recipe) -> Finding:
     """Check whether an engine answers at the recipe's address, without waiting for it to start."""
-    hasty = changed_recipe(recipe, ["engine.remote.wait_seconds=0"])
+    hasty = override_recipe(recipe, ["engine.remote.wait_seconds=0"])
     async with contextlib.AsyncExitStack() as exits:
         try:
             await remote_engine(hasty, exits)

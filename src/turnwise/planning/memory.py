@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.config import Recipe, changed_recipe
+from turnwise.config import Recipe, override_recipe
 from turnwise.planning.outline import outline
 from turnwise.planning.passes import (
     PassMemory,
@@ -115,7 +115,7 @@ def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
 def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
     """`check_device_limits` for `turnwise sft`, which has its own micro-batch size and does not sample."""
     sft = recipe.sft
-    equivalent = changed_recipe(
+    equivalent = override_recipe(
         recipe,
         [
             f"update.tokens_per_microbatch={sft.tokens_per_microbatch}",

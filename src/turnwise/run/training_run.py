@@ -320,8 +320,8 @@ async def open_run(
     separate adapters. Raises ValueError for the user's mistakes.
     """
     phases = Phases(screen, recipe)
-    file = recipe.tasks.to_learn_from()
-    recipe.rollout.check_exploring()
+    file = recipe.tasks.require_train()
+    recipe.rollout.require_exploration()
     tasks = load(file)
     recipe = recipe.with_steps(len(tasks))
     screen.started(recipe, len(tasks))

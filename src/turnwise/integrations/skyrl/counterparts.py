@@ -57,7 +57,7 @@ def _policy(recipe: Recipe) -> Overrides:
 
 def _sampling(recipe: Recipe) -> Overrides:
     rollout = recipe.rollout
-    rollout.check_exploring()
+    rollout.require_exploration()
     evaluation = {
         "temperature": recipe.evaluation.temperature,
         "max_generate_length": rollout.tokens_per_turn,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from turnwise.config.learning import PolicyConfig
+from turnwise.config.training import PolicyConfig
 from turnwise.runtime.model_support import is_quantised
 from turnwise.training.model.quantised import plain
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.config.training import PolicyConfig, ValueConfig
 from turnwise.protocols import Adapter
 from turnwise.runtime.devices import choose_device
 from turnwise.training.kernels.norms import fuse_norms

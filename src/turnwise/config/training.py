@@ -5,13 +5,13 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from turnwise.config.playing import STRICT
+from turnwise.config.episodes import SECTION_CONFIG
 
 
 class PolicyConfig(BaseModel):
     """Which parameters are trained."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     tuning: Literal["lora", "full"] = "lora"
     """lora: low-rank adapters on a frozen base; full: every parameter."""
@@ -32,7 +32,7 @@ class PolicyConfig(BaseModel):
 class KLConfig(BaseModel):
     """The KL penalty that keeps the policy near its reference."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     placement: Literal["off", "reward", "loss_k2", "loss_k3"] = "off"
     """reward: −coefficient·k1 is added to the reward of a token; loss_k2, loss_k3: a term of the loss, for k3
@@ -59,7 +59,7 @@ CLIP_BOUNDS: Mapping[str, tuple[float, float]] = {
 class AlgorithmConfig(BaseModel):
     """The algorithm: from a batch to its loss; see docs/algorithms.md."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     preset: Literal["", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "ppo"] = ""
     """A published algorithm by name; other keys of the recipe override it."""
@@ -111,7 +111,7 @@ class AlgorithmConfig(BaseModel):
 class ReferenceConfig(BaseModel):
     """The reference policy that KL is measured against."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: Literal["none", "frozen", "hard", "ema"] = "none"
     """frozen: the initial policy; hard: a copy every `every` steps; ema: a moving average."""
@@ -124,7 +124,7 @@ class ReferenceConfig(BaseModel):
 class ValueConfig(BaseModel):
     """The value head of advantage gae."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     trunk: Literal["detached", "adapter"] = "detached"
     """detached: a head on the policy's features, without gradient to them; adapter: a separate LoRA."""
@@ -139,7 +139,7 @@ class ValueConfig(BaseModel):
 class OptimizerConfig(BaseModel):
     """AdamW and its schedule."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     learning_rate: float = Field(default=2e-5, ge=0)
     """Peak learning rate; 0 plays and measures without training."""
@@ -160,7 +160,7 @@ class OptimizerConfig(BaseModel):
 class UpdateConfig(BaseModel):
     """How a batch becomes optimizer steps."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     num_epochs: int = Field(default=1, ge=1)
     """Passes over a batch."""
@@ -175,7 +175,7 @@ class UpdateConfig(BaseModel):
 class ImitationConfig(BaseModel):
     """Cross-entropy on demonstrations in addition to the policy gradient, with a decaying weight."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     weight: float = Field(default=0.0, ge=0)
     """Weight at step 0; 0: off."""
@@ -188,7 +188,7 @@ class ImitationConfig(BaseModel):
 class SftConfig(BaseModel):
     """`turnwise sft`: supervised fine-tuning on verified demonstrations, or on the successes of a run."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     num_epochs: int = Field(default=3, ge=1)
     """Passes over all demonstrations or successes."""

