@@ -90,7 +90,7 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         "run.num_steps": len(terms.latencies),
         "run.tasks_per_step": terms.num_tasks,
         "run.checkpoint_every": len(terms.latencies),
-        "evaluation.is_before_and_after": "false",
+        "evaluation.before_and_after": "false",
     }
     if terms.device == "cpu":  # a rehearsal
         keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}

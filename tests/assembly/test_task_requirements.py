@@ -37,7 +37,7 @@ def found_by_all(settings: Recipe, folder: Path) -> str:
 @pytest.fixture
 def settings(tmp_path: Path) -> Recipe:
     """Six tasks, two a step, and the default reward."""
-    made = recipe(tmp_path, evaluation={"is_before_and_after": False}, tasks={"train": "train.jsonl"})
+    made = recipe(tmp_path, evaluation={"before_and_after": False}, tasks={"train": "train.jsonl"})
     outcome = {"rewards": (RewardConfig(name="outcome"),)}
     alone = {"tasks": made.tasks.model_copy(update={"validation": None, "test": None})}
     return made.model_copy(update=outcome | alone)

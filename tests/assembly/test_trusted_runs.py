@@ -146,7 +146,7 @@ def test_an_override_is_not_asked_about(place: Path) -> None:
 
 
 def test_a_run_of_ones_own_is_never_asked_about(place: Path) -> None:
-    recipe = write_recipe(place / "own", run={"num_steps": 1}, evaluation={"is_before_and_after": False})
+    recipe = write_recipe(place / "own", run={"num_steps": 1}, evaluation={"before_and_after": False})
     shutil.copytree(Path(__file__).parents[1] / "run", place / "own" / "tests" / "run")
     (place / "own" / "tests" / "__init__.py").touch()
     command = [warm.heavy(), "-m", "turnwise", "train", str(recipe)]

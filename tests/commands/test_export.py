@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three steps by LoRA, a checkpoint after each, validated after the second."""
     settings = recipe(
         tmp_path_factory.mktemp("lora"),
-        evaluation={"every": 2, "num_samples": 2, "is_before_and_after": False},
+        evaluation={"every": 2, "num_samples": 2, "before_and_after": False},
         run={"checkpoint_every": 1, "keep_checkpoints": 3},
     )
     _, folder = run_it(settings)
@@ -156,7 +156,7 @@ def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path)
         tmp_path,
         policy={"tuning": "full"},
         optimizer={"learning_rate": 1e-3},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
         run={"num_steps": 1},
     )
     _, folder = run_it(settings)

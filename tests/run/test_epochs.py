@@ -101,7 +101,7 @@ def test_a_run_of_epochs_plays_every_task_as_often_and_says_which_epoch_it_is(tm
         run={"num_steps": 0},
         rollout={"dynamic_sampling": False},
         optimizer={"learning_rate": 1e-3, "schedule": "linear"},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
     )
     path.write_text(path.read_text().replace("num_steps = 0", "num_epochs = 2"))
     _, folder = run_it(load_recipe(path))
@@ -113,7 +113,7 @@ def test_a_run_of_epochs_plays_every_task_as_often_and_says_which_epoch_it_is(tm
 
 
 def test_the_command_keeps_the_number_of_steps_and_says_the_epoch_in_every_line(tmp_path: Path) -> None:
-    path = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
+    path = write_recipe(tmp_path, evaluation={"before_and_after": False})
     path.write_text(path.read_text().replace("num_steps = 3", "num_epochs = 1"))
     ran = train(str(path))
     assert ran.returncode == 0, ran

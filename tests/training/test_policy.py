@@ -308,16 +308,6 @@ def test_bfloat16_keeps_its_adapters_in_single_precision() -> None:
     assert all(tensor.isfinite().all() and (tensor != 0).any() for tensor in gradient.values())
 
 
-def test_dropout_is_on_only_where_gradients_are_taken() -> None:
-    policy = made(qwen3, LORA.model_copy(update={"lora_dropout": 0.5}))
-    with torch.no_grad():
-        one, other = (policy.score(family()).logprobs_BT for _ in range(2))
-    assert one.equal(other)
-    assert not policy.score(family()).logprobs_BT.equal(one)
-    with torch.no_grad():
-        assert policy.score(family()).logprobs_BT.equal(one)
-
-
 def test_a_model_in_training_mode_is_scored_as_it_samples() -> None:
     def dropping() -> Any:
         model = llama()

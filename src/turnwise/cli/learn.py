@@ -177,7 +177,7 @@ def _learned_from(warm: "WarmStart") -> str:
         print(f"left out {printable(line)}")
     return (
         f"{warm.num_lessons} successes ({found.num_episodes} episodes, {found.num_succeeded} succeeded, "
-        f"{found.num_repeated} repeated, {found.num_over_limit} over sft.samples_per_task, "
+        f"{found.num_repeated} repeated, {found.num_over_limit} over the limit per task, "
         f"{len(found.unusable)} damaged)"
     )
 

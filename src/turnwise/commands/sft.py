@@ -81,7 +81,7 @@ async def warm_up(
 
 def _successes(recipe: Recipe, run: Path) -> Successes:
     tokenizer = open_chat(load_tokenizer(recipe.model.path)).tokenizer_json
-    return successes_of(run, tokenizer, samples_per_task=recipe.sft.samples_per_task)
+    return successes_of(run, tokenizer)
 
 
 async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
@@ -129,13 +129,6 @@ def _learn(
     policy: Policy, lessons: Sequence[Sample], recipe: Recipe, on_step: Callable[[SftStep], None]
 ) -> list[SftStep]:
     try:
-        return fine_tune(
-            policy,
-            lessons,
-            recipe.sft,
-            seed=recipe.seed,
-            is_shared=recipe.update.shared_prefix,
-            on_step=on_step,
-        )
+        return fine_tune(policy, lessons, recipe, on_step=on_step)
     except FloatingPointError as error:
         raise ValueError(f"the update was not a number and was not made: {error}") from None

@@ -12,7 +12,7 @@ from turnwise.config.hardware import HardwareConfig, SkyRLConfig
 from turnwise.config.load import load_recipe, override_recipe, stored_recipe
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
-from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, Rule, RunConfig
+from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
 from turnwise.config.trackers import TrackerConfig
 from turnwise.config.training import (
     CLIP_BOUNDS,
@@ -45,7 +45,6 @@ __all__ = [
     "ReferenceConfig",
     "RewardConfig",
     "RolloutConfig",
-    "Rule",
     "RunConfig",
     "SftConfig",
     "SkyRLConfig",

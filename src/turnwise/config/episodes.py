@@ -30,7 +30,7 @@ class ModelConfig(BaseModel):
     bfloat16 without bitsandbytes or with DISABLE_BITSANDBYTES=1. Needs policy.tuning = 'lora'."""
     system_prompt: str = ""
     """System message before the task; keep it short, so that small models call tools at once."""
-    enable_thinking: bool = False
+    thinking: bool = False
     """Whether the chat template opens a thinking block; off, because small models ramble in it."""
 
 
@@ -44,9 +44,6 @@ class VllmConfig(BaseModel):
     cache_gib: float | None = Field(default=None, gt=0)
     """Size of the cache, instead of the rest of the share. Set it if several engines start on one GPU at the
     same time: they would measure each other's memory."""
-    adapters: bool = True
-    """Whether a LoRA policy is published as an adapter, without waiting for requests; false: merged weights,
-    which sample faster but round the adapter to the dtype of the weights."""
     eager: bool = False
     """No compilation and no CUDA graphs: starts faster and samples slower."""
     sleep: bool = False
@@ -60,12 +57,6 @@ class RemoteConfig(BaseModel):
 
     url: str = "http://127.0.0.1:8100"
     """The address that `turnwise engine` prints."""
-    adapters: bool = True
-    """Whether a LoRA policy is published as an adapter, a hundredth of the bytes; false: merged weights."""
-    wait_seconds: float = Field(default=120.0, ge=0)
-    """How long to wait for a lost server to return; vLLM may take two minutes to start."""
-    silence_seconds: float = Field(default=30.0, gt=0)
-    """Silence after which a server counts as lost; it sends a heartbeat every two seconds."""
 
     @field_validator("url")
     @classmethod
@@ -92,6 +83,9 @@ class EngineConfig(BaseModel):
     """Maximum rows in one decoding step."""
     cache_tokens: int = Field(default=200_000, ge=1_024)
     """Tokens of KV cache kept between turns, least recently used evicted first; vLLM ignores it."""
+    adapters: bool = True
+    """vllm, remote: whether a LoRA policy is published as an adapter, a hundredth of the bytes and without
+    waiting for requests; false: merged weights, which sample faster but round the adapter to their dtype."""
     vllm: VllmConfig = VllmConfig()
     remote: RemoteConfig = RemoteConfig()
 
@@ -171,8 +165,6 @@ class RolloutConfig(BaseModel):
     """Members of a group: episodes per task for one update."""
     num_parallel_episodes: int = Field(default=64, ge=1)
     """Maximum number of episodes played at the same time."""
-    num_retries: int = Field(default=2, ge=0)
-    """Retries of a member lost to infrastructure; a retry leases fresh servers."""
     tokens_per_turn: int = Field(default=512, ge=1)
     """Maximum tokens sampled in a turn."""
     tokens_per_episode: int = Field(default=4_096, ge=16)

@@ -145,7 +145,7 @@ class Recipe(BaseModel):
         is_quantised = self.model.quantisation != "none"
         accepts_adapters = {
             "transformers": is_quantised,
-            "vllm": self.engine.vllm.adapters,
-            "remote": self.engine.remote.adapters or is_quantised,
+            "vllm": self.engine.adapters,
+            "remote": self.engine.adapters or is_quantised,
         }
         return accepts_adapters.get(self.engine.kind, False) and self.policy.tuning == "lora"
