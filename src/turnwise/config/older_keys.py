@@ -119,7 +119,7 @@ def without_older_keys(stored: Mapping[str, Any], where: str) -> dict[str, Any]:
                     f"{where}: {key} is {value!r}, which this version cannot do: {removed.advice}. "
                     "Delete the key from the file to go on without it"
                 )
-            dropped.append(key)
+            dropped.append(key if value == removed.default else f"{key} = {value!r}")
     if dropped:
         logger.info("%s: ignored keys that recipes no longer have: %s", where, ", ".join(dropped))
     return data
