@@ -108,7 +108,7 @@ def record(arguments: argparse.Namespace, folder: Path) -> tuple[list[Look], lis
         "run.num_steps": arguments.steps + WARM + END + 1,
         "run.folder": folder,
         "run.name": "idle",
-        "evaluation.is_before_and_after": "false",
+        "evaluation.before_and_after": "false",
     }
     options = [f"--set={key}={value}" for key, value in keys.items()]
     options += [f"--set={override}" for override in arguments.overrides]

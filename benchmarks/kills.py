@@ -115,7 +115,7 @@ def write_recipe(folder: Path, num_steps: int) -> Path:
         "tasks_per_step = 8": "tasks_per_step = 2",
         "checkpoint_every = 20": "checkpoint_every = 1",
         "[tools]": '[tools]\nmcp = "mcp.json"',
-        "num_samples = 2": "is_before_and_after = false",
+        "num_samples = 2": "before_and_after = false",
     }
     for before, after in changed.items():
         assert before in text, before

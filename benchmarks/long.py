@@ -178,7 +178,6 @@ def ours(model: Any, options: argparse.Namespace) -> Update:
                 "tuning": options.tuning,
                 "lora_rank": LORA_RANK,
                 "gradient_checkpointing": options.recompute,
-                "kernels": options.kernels,
             },
             "update": {"tokens_per_microbatch": options.tokens},
             # the sampler's log-probs are made up here
@@ -186,7 +185,7 @@ def ours(model: Any, options: argparse.Namespace) -> Update:
             "optimizer": {"learning_rate": 1e-6},
         }
     )
-    trainer = Trainer(Policy(model, recipe.policy), recipe)
+    trainer = Trainer(Policy(model, recipe.policy, is_fused=options.kernels == "fused"), recipe)
     step = 0
 
     def update(samples: list[Any]) -> int:
@@ -381,7 +380,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=16_384, help="ours: tokens per micro-batch")
     parser.add_argument("--rows", type=int, default=1, help="plain: rows at a time")
     parser.add_argument("--updates", type=int, default=2, help="that count")
-    parser.add_argument("--kernels", choices=["plain", "fused"], default="fused", help="ours: policy.kernels")
+    parser.add_argument("--kernels", choices=["plain", "fused"], default="fused", help="ours")
     parser.add_argument("--recompute", action="store_true", help="both sides recompute activations")
     parser.add_argument("--profile", action="store_true", help="print where the GPU's time goes")
     parser.add_argument("--json", type=Path, help="append every result to this file, a line each")

@@ -165,18 +165,18 @@ def flops_of(model: Any, shape: Shape, num_tokens: int, is_shared: bool) -> floa
     return 3.0 * forward
 
 
-def update_ours(model: Any, shape: Shape, *, is_shared: bool, kernels: str) -> Callable[[], int]:
-    """By passes as the trainer makes them."""
+def update_ours(model: Any, shape: Shape, *, is_shared: bool) -> Callable[[], int]:
+    """By passes as the trainer makes them; with padded rows, kernels are those of transformers."""
     import torch
 
     from turnwise.algorithms.losses import Bounds, clip
-    from turnwise.config.learning import PolicyConfig
+    from turnwise.config.training import PolicyConfig
     from turnwise.training.model.policy import Policy
     from turnwise.training.packing.samples import Sample
     from turnwise.training.update.scoring import Passes
 
     prefix, own, advantages = make_batch(shape, model.config.vocab_size)
-    policy = Policy(model, PolicyConfig(tuning="full", kernels=kernels))
+    policy = Policy(model, PolicyConfig(tuning="full"), is_fused=is_shared)
     length = shape.prefix_tokens + shape.own_tokens
     mask = (0,) * shape.prefix_tokens + (1,) * shape.own_tokens
     samples = [
@@ -259,9 +259,9 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
 
 
 MAKERS: dict[str, Callable[[Any, Shape, Path], Callable[[], int]]] = {
-    "padded": lambda model, shape, _: update_ours(model, shape, is_shared=False, kernels="plain"),
+    "padded": lambda model, shape, _: update_ours(model, shape, is_shared=False),
     "trl": update_trl,
-    "shared": lambda model, shape, _: update_ours(model, shape, is_shared=True, kernels="fused"),
+    "shared": lambda model, shape, _: update_ours(model, shape, is_shared=True),
 }
 """(model, shape, a scratch folder) to a function that runs one update and gives the tokens it computed.
 

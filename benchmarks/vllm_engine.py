@@ -34,7 +34,7 @@ from alone import alone
 
 from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig
-from turnwise.config.learning import PolicyConfig
+from turnwise.config.training import PolicyConfig
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.engines.weight_transfer import write_adapter, write_model
 from turnwise.training.model.policy import Policy

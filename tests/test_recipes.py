@@ -29,7 +29,6 @@ HARDWARE = {
     "model.dtype",
     "model.quantisation",
     "policy.gradient_checkpointing",
-    "policy.kernels",
     "update.tokens_per_microbatch",
 }
 """With all of [engine] the keys that say what a run is made on, and change nothing of what is learned."""
@@ -153,8 +152,8 @@ def test_the_recipe_for_a_mac_stays_below_what_metal_can_hold(hub: Path) -> None
 
 def test_so_does_its_warm_start(hub: Path) -> None:
     check_sft_limits(offline(by_name("mps"), hub, "engine.cache_tokens=32768"), "mps")  # it samples nothing
-    with pytest.raises(ValueError, match=r"sft\.tokens_per_microbatch.*use the CPU"):
-        check_sft_limits(offline(by_name("mps"), hub, "sft.tokens_per_microbatch=32768"), "mps")
+    with pytest.raises(ValueError, match=r"update\.tokens_per_microbatch.*use the CPU"):
+        check_sft_limits(offline(by_name("mps"), hub, "update.tokens_per_microbatch=32768"), "mps")
 
 
 def test_the_classic_recipe_has_the_older_values() -> None:
@@ -166,7 +165,6 @@ def test_the_classic_recipe_has_the_older_values() -> None:
     assert (algorithm.kl.target, algorithm.kl.hard_cap) == (0.4, 3.0)
     assert (algorithm.min_ratio, algorithm.max_ratio) == (0.25, 4.0)
     assert (recipe.reference.kind, recipe.reference.every, recipe.reference.decay) == ("ema", 20, 0.99)
-    assert recipe.value.coefficient == 0.5
     assert (recipe.optimizer.learning_rate, recipe.optimizer.warmup_steps) == (5e-5, 100)
 
 

@@ -12,7 +12,7 @@ from tests.engines.models import running, some_ids, worst_gap
 from tests.rollout.test_exactness import check_exact, collected
 from turnwise.assembly.workbench import load_model
 from turnwise.chat import SMOLLM2, open_chat, smollm2_file
-from turnwise.config.playing import ModelConfig
+from turnwise.config.episodes import ModelConfig
 from turnwise.rollout.episode import EpisodeLimits
 from turnwise.types import Sampling, Trajectory
 

@@ -90,10 +90,9 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         "run.num_steps": len(terms.latencies),
         "run.tasks_per_step": terms.num_tasks,
         "run.checkpoint_every": len(terms.latencies),
-        "evaluation.is_before_and_after": "false",
-        # scripted tokens have log-probs of other ones
-        "health.alignment.action": "off",
-        "health.kl_cap.action": "off",
+        "evaluation.before_and_after": "false",
+        # scripted tokens have the log-probs of the tokens that were sampled
+        "health.ignore": '["alignment", "kl_cap"]',
     }
     if terms.device == "cpu":  # a rehearsal
         keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}

@@ -54,7 +54,7 @@ def recipe_of(terms: Terms) -> Recipe:
         "engine.kind": terms.backend,
         "engine.max_batch": terms.num_episodes,
         "engine.vllm.cache_gib": terms.cache_gib,
-        "engine.vllm.adapters": str(not terms.is_merged).lower(),
+        "engine.adapters": str(not terms.is_merged).lower(),
         "tools.mcp": terms.mcp,
         "tools.max_result_tokens": terms.result_tokens,
         "tasks.train": terms.tasks,
@@ -70,7 +70,7 @@ def recipe_of(terms: Terms) -> Recipe:
         "run.num_steps": terms.num_steps,
         "run.tasks_per_step": terms.tasks_per_step,
         "run.checkpoint_every": terms.num_steps,
-        "evaluation.is_before_and_after": "false",
+        "evaluation.before_and_after": "false",
     }
     return load_recipe(None, [f"{key}={value}" for key, value in keys.items()])
 

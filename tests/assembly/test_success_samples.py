@@ -15,7 +15,7 @@ from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.types import Completion, Finish, Parsed, Reward, Stop, Trajectory, Truth, Turn
 
 CHAT = small_chat()
-QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=20", "sft.warmup_steps=2")
+QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=20")
 
 
 def episode(
@@ -154,7 +154,7 @@ def test_the_command_says_what_it_learned_from(tmp_path: Path) -> None:
     ran = turnwise(*args, cwd=folder)
     assert ran.code == 0, ran
     assert "left out step-000000.jsonl:4: JSONDecodeError: " in ran.out
-    counts = "2 episodes, 2 succeeded, 1 repeated, 0 over sft.samples_per_task, 1 damaged"
+    counts = "2 episodes, 2 succeeded, 1 repeated, 0 over the limit per task, 1 damaged"
     assert f"warm: learned from 1 successes ({counts}); loss " in ran.out
     refused = turnwise(*args, "--no-verify", cwd=folder)
     assert refused.code == 2

@@ -9,7 +9,7 @@ import pytest
 from tests.rollout.stage import task
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
-from turnwise.config import Recipe, RewardPart, changed_recipe
+from turnwise.config import Recipe, RewardConfig, override_recipe
 from turnwise.doctor.findings import FindingLevel
 from turnwise.doctor.recipe import check_tasks, reach_servers
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
@@ -37,8 +37,8 @@ def found_by_all(settings: Recipe, folder: Path) -> str:
 @pytest.fixture
 def settings(tmp_path: Path) -> Recipe:
     """Six tasks, two a step, and the default reward."""
-    made = recipe(tmp_path, evaluation={"is_before_and_after": False}, tasks={"train": "train.jsonl"})
-    outcome = {"rewards": (RewardPart(name="outcome"),)}
+    made = recipe(tmp_path, evaluation={"before_and_after": False}, tasks={"train": "train.jsonl"})
+    outcome = {"rewards": (RewardConfig(name="outcome"),)}
     alone = {"tasks": made.tasks.model_copy(update={"validation": None, "test": None})}
     return made.model_copy(update=outcome | alone)
 
@@ -59,21 +59,21 @@ def test_a_truth_that_asks_for_nothing_is_refused_before_anything_is_played(
 
 
 def test_fewer_tasks_than_a_step_plays_are_refused(settings: Recipe, tmp_path: Path) -> None:
-    few = changed_recipe(settings, ["run.tasks_per_step=7"])
+    few = override_recipe(settings, ["run.tasks_per_step=7"])
     assert found_by_all(few, tmp_path) == "tasks.train has 6 tasks, run.tasks_per_step is 7"
 
 
 def test_a_curriculum_with_too_few_tasks_at_some_step_is_refused(settings: Recipe, tmp_path: Path) -> None:
     easy = task("easy", difficulty=Difficulty.EASY)
     save([easy, *load(tmp_path / "train.jsonl")], tmp_path / "train.jsonl")
-    staged = changed_recipe(
+    staged = override_recipe(
         settings, ["curriculum.kind=schedule", "curriculum.points=[[0,[0,1,0]],[2,[1,0,0]]]"]
     )
     assert "step 2 can draw from 1 tasks" in found_by_all(staged, tmp_path)
 
 
 def test_a_prompt_without_room_is_refused(settings: Recipe) -> None:
-    short = changed_recipe(settings, ["rollout.tokens_per_episode=20", "rollout.tokens_per_turn=4"])
+    short = override_recipe(settings, ["rollout.tokens_per_episode=20", "rollout.tokens_per_turn=4"])
     problems = asyncio.run(dry_run(short)).problems
     assert "rollout.tokens_per_episode is 20: raise it" in problems[0]
     with pytest.raises(ValueError, match="tokens_per_episode is 20"):
@@ -81,5 +81,5 @@ def test_a_prompt_without_room_is_refused(settings: Recipe) -> None:
 
 
 def test_imitation_without_a_demonstration_is_refused(settings: Recipe, tmp_path: Path) -> None:
-    imitating = changed_recipe(settings, ["imitation.weight=0.1"])
+    imitating = override_recipe(settings, ["imitation.weight=0.1"])
     assert "no task of tasks.train has a demonstration" in found_by_all(imitating, tmp_path)

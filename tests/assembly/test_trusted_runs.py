@@ -13,7 +13,7 @@ import pytest
 from tests import warm
 from tests.run.stage import write_recipe
 from turnwise.assembly.trusted_runs import named_in
-from turnwise.config import Recipe, changed_recipe, load_recipe
+from turnwise.config import Recipe, load_recipe, override_recipe
 from turnwise.tracking import run_marks
 from turnwise.tracking.folder import RunFolder
 
@@ -146,7 +146,7 @@ def test_an_override_is_not_asked_about(place: Path) -> None:
 
 
 def test_a_run_of_ones_own_is_never_asked_about(place: Path) -> None:
-    recipe = write_recipe(place / "own", run={"num_steps": 1}, evaluation={"is_before_and_after": False})
+    recipe = write_recipe(place / "own", run={"num_steps": 1}, evaluation={"before_and_after": False})
     shutil.copytree(Path(__file__).parents[1] / "run", place / "own" / "tests" / "run")
     (place / "own" / "tests" / "__init__.py").touch()
     command = [warm.heavy(), "-m", "turnwise", "train", str(recipe)]
@@ -243,5 +243,5 @@ def test_only_our_own_servers_on_the_embedded_world_need_no_question(
 
 def test_the_recipes_that_come_with_turnwise_need_no_question() -> None:
     for file in sorted((Path(__file__).parents[2] / "recipes").glob("*.toml")):
-        recipe = changed_recipe(load_recipe(file), ["engine.kind=transformers"])
+        recipe = override_recipe(load_recipe(file), ["engine.kind=transformers"])
         assert named_in(recipe) == (), file.name

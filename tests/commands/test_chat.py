@@ -158,7 +158,7 @@ def test_piped_lines_are_answered_with_real_tools_and_new_starts_over(folder: Pa
 
 
 async def test_a_model_that_was_taught_uses_its_tools_in_conversation(folder: Path, tmp_path: Path) -> None:
-    taught = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60", "sft.warmup_steps=2")
+    taught = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60")
     await warm_up(recipe_in(folder, *taught), tmp_path / "warm")
     ran = chat(folder, "recipe.toml", "--set", "model.path=warm", lines=[QUESTION])
     assert ran.code == 0, ran
@@ -168,7 +168,7 @@ async def test_a_model_that_was_taught_uses_its_tools_in_conversation(folder: Pa
 
 
 def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, evaluation={"is_before_and_after": False}, run={"num_steps": 1})
+    settings = recipe(tmp_path, evaluation={"before_and_after": False}, run={"num_steps": 1})
     _, folder = run_it(settings)
     # from another folder its reward's module is another one, so it would ask
     options = ["--trust", "--set", "rollout.tokens_per_turn=4"]

@@ -16,7 +16,7 @@ from tests.run.test_train import run_it
 from tests.test_cli import fresh, one_line, turnwise
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.commands.export import export_run
-from turnwise.config import changed_recipe
+from turnwise.config import override_recipe
 from turnwise.evaluate.playing import evaluate_recipe
 from turnwise.evaluate.report import read_report
 from turnwise.rollout.store import read_episodes
@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three steps by LoRA, a checkpoint after each, validated after the second."""
     settings = recipe(
         tmp_path_factory.mktemp("lora"),
-        evaluation={"every": 2, "num_samples": 2, "is_before_and_after": False},
+        evaluation={"every": 2, "num_samples": 2, "before_and_after": False},
         run={"checkpoint_every": 1, "keep_checkpoints": 3},
     )
     _, folder = run_it(settings)
@@ -144,7 +144,7 @@ async def test_a_run_is_evaluated_as_what_it_has_learned(run: Path, tmp_path: Pa
     settings = RunFolder.read(run).recipe
     tasks = load(settings.tasks.test or Path())
     for name, path in (("exported", str(tmp_path / "model")), ("base", settings.model.path)):
-        other = changed_recipe(settings, [f"model.path={path}", "rollout.tokens_per_turn=12"])
+        other = override_recipe(settings, [f"model.path={path}", "rollout.tokens_per_turn=12"])
         out = tmp_path / name / "eval.json"
         await evaluate_recipe(other, tasks, out=out, num_samples=1, temperature=0.0)
     assert sampled(tmp_path / "trained") == sampled(tmp_path / "exported")
@@ -156,7 +156,7 @@ def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path)
         tmp_path,
         policy={"tuning": "full"},
         optimizer={"learning_rate": 1e-3},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
         run={"num_steps": 1},
     )
     _, folder = run_it(settings)

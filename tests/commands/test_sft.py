@@ -16,7 +16,7 @@ from turnwise.rewards import is_success
 from turnwise.tasks.load import save
 from turnwise.types import Task
 
-QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60", "sft.warmup_steps=2")
+QUICK = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`doctor` and `train --dry-run` ask for the same optional packages, each by the setting that needs it."""
+"""The optional packages that a recipe needs, as `doctor` and `train --dry-run` report them."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.run.stage import recipe as small_recipe
-from turnwise.config import Recipe, changed_recipe, load_recipe
-from turnwise.config.requirements import Requirement, is_installed, requirements
+from turnwise.config import Recipe, load_recipe, override_recipe
+from turnwise.config.requirements import is_installed, requirements
 from turnwise.doctor import FindingLevel
 from turnwise.doctor.machine import check_requirements, without_quantisation
 from turnwise.run.dry import dry_run
@@ -30,29 +30,16 @@ def settings(module: str) -> Recipe:
     return load_recipe(None, SETTINGS[module])
 
 
-def asked(module: str) -> Requirement:
-    [found] = [requirement for requirement in requirements(settings(module)) if requirement.module == module]
-    return found
-
-
 def test_the_default_recipe_needs_no_optional_package() -> None:
     assert [*requirements(Recipe())] == []
 
 
 @pytest.mark.parametrize("module", SETTINGS)
-def test_the_setting_that_needs_a_package_asks_for_it_with_the_command_that_installs_it(module: str) -> None:
-    key = SETTINGS[module][0].split("=")[0].split(".")[0]
-    assert key in asked(module).why
-    assert "pip install 'turnwise[" in asked(module).advice
-
-
-@pytest.mark.parametrize("module", SETTINGS)
-def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) -> None:
-    [finding] = [
-        requirement
-        for requirement in check_requirements(settings(module))
-        if requirement.what == asked(module).title
-    ]
+def test_a_package_is_required_by_its_setting_and_found_by_the_doctor(module: str) -> None:
+    [required] = [found for found in requirements(settings(module)) if found.module == module]
+    assert SETTINGS[module][0].split("=")[0].split(".")[0] in required.why
+    assert "pip install 'turnwise[" in required.advice
+    [finding] = [found for found in check_requirements(settings(module)) if found.what == required.title]
     if is_installed(module):
         assert finding.level is FindingLevel.GOOD
         if module != "vllm":  # which has packages of several names
@@ -63,15 +50,15 @@ def test_the_doctor_gives_its_version_or_says_that_it_is_missing(module: str) ->
         assert "pip install" in finding.advice
 
 
-async def test_a_package_that_is_missing_is_told_by_the_doctor_and_by_a_dry_run(tmp_path: Path) -> None:
-    recipe = changed_recipe(small_recipe(tmp_path), [ABSENT])
+async def test_the_doctor_and_a_dry_run_report_a_missing_package(tmp_path: Path) -> None:
+    recipe = override_recipe(small_recipe(tmp_path), [ABSENT])
     [finding] = check_requirements(recipe)
     assert (finding.level, finding.what) == (FindingLevel.BAD, "no_such_module")
     [problem] = (await dry_run(recipe)).problems
     assert "[[trackers]] has 'no_such_module:Tracker', and no_such_module is not installed" in problem
 
 
-def test_a_folder_of_a_packages_name_is_not_the_package(
+def test_a_folder_with_the_name_of_a_package_is_not_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "some_tracker").mkdir()
@@ -80,7 +67,7 @@ def test_a_folder_of_a_packages_name_is_not_the_package(
     assert not is_installed("no_such_package.module")
 
 
-def test_skyrl_is_asked_for_by_its_section_alone_unless_said_otherwise() -> None:
+def test_skyrl_is_required_by_its_section_or_by_the_command() -> None:
     recipe = settings("skyrl")
     assert [requirement.title for requirement in requirements(recipe)] == ["SkyRL", "Ray"]
     assert [*requirements(recipe, is_on_skyrl=False)] == []
@@ -88,7 +75,7 @@ def test_skyrl_is_asked_for_by_its_section_alone_unless_said_otherwise() -> None
 
 
 @pytest.mark.skipif(not is_installed("bitsandbytes"), reason="pip install 'turnwise[qlora]'")
-def test_a_base_that_cannot_be_quantised_here_warns_and_is_examined_as_bfloat16(
+def test_a_base_that_cannot_be_quantised_here_is_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recipe = settings("bitsandbytes")

@@ -56,7 +56,7 @@ WRONG_FIELDS = {
     "model": [1],
     "run": 5,
     "algorithm": {"clip_low": "x"},
-    "health": {"a": [1]},
+    "health": {"ignore": 1},
     "heldout_success": [1],
     "how": ["finished"],
     "report": {"episodes": 5},

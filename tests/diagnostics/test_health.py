@@ -1,11 +1,11 @@
 """Alarms: every metric has a limit that can be off, warn or halt, and a healthy step raises none."""
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from turnwise.config import HealthConfig, Recipe, Rule
+from turnwise.config import Recipe, run
 from turnwise.diagnostics.health import CHECKS, Alarm, AlarmLevel, find_alarms, halt_reason
 
 HEALTHY = {
@@ -59,8 +59,8 @@ def alarms(**settings: Any) -> list[Alarm]:
     return find_alarms({**HEALTHY, **metrics}, recipe, details)
 
 
-def test_every_rule_of_the_recipe_has_a_check_and_a_case_here() -> None:
-    assert set(CHECKS) == set(SICK) == set(HealthConfig.model_fields)
+def test_every_alarm_of_the_recipe_has_a_check_and_a_case_here() -> None:
+    assert set(CHECKS) == set(SICK) == set(get_args(run.Alarm))
 
 
 def test_a_healthy_first_step_raises_no_alarm() -> None:
@@ -80,27 +80,13 @@ def test_every_metric_past_its_limit_raises_its_alarm(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHECKS)
-def test_every_rule_can_be_off_warn_or_halt(name: str) -> None:
-    threshold = getattr(HealthConfig(), name).threshold
+def test_every_alarm_can_be_ignored_warn_or_halt(name: str) -> None:
+    def levels(**settings: Any) -> list[AlarmLevel]:
+        return [alarm.level for alarm in alarms(metrics=SICK[name], **settings)]
 
-    def levels(action: str) -> list[AlarmLevel]:
-        return [
-            alarm.level
-            for alarm in alarms(metrics=SICK[name], **{name: {"action": action, "threshold": threshold}})
-        ]
-
-    assert levels("off") == []
-    assert levels("warn") == [AlarmLevel.WARNING]
-    assert levels("halt") == [AlarmLevel.HALT]
-
-
-@pytest.mark.parametrize(
-    "name", ["alignment", "active_fraction", "learnable_fraction", "truncation", "tool_errors"]
-)
-def test_thresholds_come_from_the_recipe(name: str) -> None:
-    value = next(iter(SICK[name].values()))
-    metrics = {CHECKS[name].metric: value}
-    assert alarms(metrics=metrics, **{name: Rule(threshold=value)}) == []
+    assert levels(halt=(), ignore=(name,)) == []
+    assert levels(halt=()) == [AlarmLevel.WARNING]
+    assert levels(halt=(name,)) == [AlarmLevel.HALT]
 
 
 @pytest.mark.parametrize("name", sorted(set(CHECKS) - {"not_a_number"}))

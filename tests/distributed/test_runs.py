@@ -24,7 +24,7 @@ from turnwise.training.update import checkpoint
 
 ROOT = Path(__file__).parents[2]
 ACCELERATE = ("-m", "accelerate.commands.launch", "--mixed_precision=no", "--dynamo_backend=no")
-UNMEASURED = {"evaluation": {"is_before_and_after": False}}
+UNMEASURED = {"evaluation": {"before_and_after": False}}
 
 
 def train(*arguments: str, launcher: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
@@ -254,7 +254,7 @@ def rank_of(processes: set[int], rank: int) -> int:
     ],
 )
 def test_an_error_in_one_rank_ends_all_and_is_reported(reward: str, words: str, tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, rollout={"num_retries": 0}, **UNMEASURED)
+    recipe = write_recipe(tmp_path, hardware={"num_processes": 2}, **UNMEASURED)
     text = recipe.read_text().replace("tests.run.own_rewards:even_ids", f"tests.distributed.rewards:{reward}")
     recipe.write_text(text)
     done = train(str(recipe))

@@ -16,7 +16,7 @@ from tests.engines.models import (
     some_ids,
     worst_gap,
 )
-from turnwise.config.learning import PolicyConfig
+from turnwise.config.training import PolicyConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.protocols import Adapter
 from turnwise.training.model.policy import Policy

@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from tests.engines.models import plain_logprobs, qwen3, some_ids
-from turnwise.config.learning import PolicyConfig
+from turnwise.config.training import PolicyConfig
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.protocols import Adapter, EngineDown
 from turnwise.training.model.policy import Policy

@@ -132,8 +132,8 @@ def test_heads_that_the_triton_kernels_do_not_take_run_on_flash_attention() -> N
     assert not can_triton(single, single)
 
 
-@pytest.mark.parametrize("kernels", ["plain", "fused"])
-def test_the_recipe_says_whether_norms_are_fused(kernels: str) -> None:
-    policy = Policy(qwen3(), LORA.model_copy(update={"kernels": kernels}), device=DEVICE)
+@pytest.mark.parametrize("is_fused", [False, True])
+def test_norms_are_fused_unless_that_is_off(is_fused: bool) -> None:
+    policy = Policy(qwen3(), LORA, device=DEVICE, is_fused=is_fused)
     count = sum(isinstance(module, FusedNorm) for module in policy.model.modules())
-    assert count == (FUSED["qwen3"][1] if kernels == "fused" else 0)
+    assert count == (FUSED["qwen3"][1] if is_fused else 0)

@@ -29,7 +29,7 @@ FEW = {
     "run.tasks_per_step": "2",
     "run.num_steps": "2",
     "evaluation.every": "0",
-    "evaluation.is_before_and_after": "false",
+    "evaluation.before_and_after": "false",
     "model.device": DEVICE,
 }
 

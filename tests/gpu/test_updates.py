@@ -1,7 +1,6 @@
 """Every kind of update on a GPU: the gradients and weights that a CPU comes to, whatever the kernels."""
 
 import copy
-import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -40,11 +39,9 @@ def by_cpu(name: str) -> tuple[dict[str, Tensor], dict[str, float]]:
     return result_of(CASES[name], "cpu")
 
 
-@pytest.mark.parametrize("kernels", ["plain", "fused"])
 @pytest.mark.parametrize("name", CASES)
-def test_an_update_in_fp32_is_the_cpus(name: str, kernels: str) -> None:
-    scenario = with_policy(CASES[name], kernels=kernels)
-    found, metrics = result_of(scenario, DEVICE)
+def test_an_update_in_fp32_is_the_cpus(name: str) -> None:
+    found, metrics = result_of(CASES[name], DEVICE)
     expected, cpu_metrics = by_cpu(name)
     assert found.keys() == expected.keys()
     for key in (key for key in expected if key.endswith("/exp_avg") or key.startswith("policy/")):
@@ -101,20 +98,14 @@ def long_samples() -> Sequence[Sample]:
     return some_samples(prefix=200, model=_wide_model())
 
 
-def with_policy(scenario: Scenario, **keys: Any) -> Scenario:
-    policy = {**scenario.settings.get("policy", {}), **keys}
-    return dataclasses.replace(scenario, settings={**scenario.settings, "policy": policy})
-
-
-@pytest.mark.parametrize("kernels", ["plain", "fused"])
 @pytest.mark.parametrize("is_recomputed", [False, True], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("tuning", ["lora", "full"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_update_in_bfloat16_is_near_the_cpus_in_fp32(
-    layout: str, tuning: str, is_recomputed: bool, kernels: str
+    layout: str, tuning: str, is_recomputed: bool
 ) -> None:
     tuned = LORA if tuning == "lora" else {"tuning": "full"}
-    policy = {**tuned, "kernels": kernels, "gradient_checkpointing": is_recomputed}
+    policy = {**tuned, "gradient_checkpointing": is_recomputed}
     scenario = Scenario(
         {"policy": policy, "update": LAYOUTS[layout]},
         long_samples,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from turnwise.cli import app
-from turnwise.config import Recipe, changed_recipe, load_recipe
+from turnwise.config import Recipe, load_recipe, override_recipe
 from turnwise.integrations.skyrl.launch import NOT_INSTALLED, find_spec, preview
 from turnwise.integrations.skyrl.translation import READ_BY_EPISODES, WITHOUT_COUNTERPART, leaves, translate
 
@@ -31,7 +31,6 @@ OTHER: dict[str, tuple[str, ...]] = {
     "policy.tuning": ("policy.tuning=full",),
     "policy.lora_rank": ("policy.lora_rank=3",),
     "policy.lora_alpha": ("policy.lora_alpha=3",),
-    "policy.lora_dropout": ("policy.lora_dropout=0.3",),
     "policy.lora_targets": ('policy.lora_targets=["q_proj"]',),
     "policy.gradient_checkpointing": ("policy.gradient_checkpointing=true",),
     "algorithm.advantage": ("algorithm.advantage=rloo",),
@@ -42,12 +41,9 @@ OTHER: dict[str, tuple[str, ...]] = {
     "algorithm.clip_dual": ("algorithm.clip_dual=3",),
     "algorithm.correction": ("algorithm.correction=none",),
     "algorithm.correction_cap": ("algorithm.correction_cap=3",),
-    "algorithm.correction_low": ("algorithm.correction=mask", "algorithm.correction_low=0.3"),
-    "algorithm.correction_high": ("algorithm.correction=mask_sequence", "algorithm.correction_high=3"),
     "algorithm.entropy_bonus": ("algorithm.entropy_bonus=0.1",),
     "algorithm.gamma": ("algorithm.gamma=0.9",),
     "algorithm.lam": ("algorithm.lam=0.9",),
-    "algorithm.constant_tokens": ("algorithm.aggregation=constant", "algorithm.constant_tokens=77"),
     "algorithm.kl.placement": ("reference.kind=frozen", "algorithm.kl.placement=reward"),
     "algorithm.kl.coefficient": ("algorithm.kl.coefficient=0.5",),
     "algorithm.kl.target": (
@@ -75,7 +71,7 @@ OTHER: dict[str, tuple[str, ...]] = {
     "evaluation.every": ("evaluation.every=3",),
     "evaluation.num_samples": ("evaluation.num_samples=3",),
     "evaluation.temperature": ("evaluation.temperature=0.3",),
-    "evaluation.is_before_and_after": ("evaluation.every=3", "evaluation.is_before_and_after=false"),
+    "evaluation.before_and_after": ("evaluation.every=3", "evaluation.before_and_after=false"),
     "trackers": ('trackers=["tensorboard"]',),
     "skyrl.num_nodes": ("skyrl.num_nodes=2",),
     "skyrl.gpus_per_node": ("skyrl.gpus_per_node=2",),
@@ -100,7 +96,7 @@ REFUSED = {
 
 def changed(*overrides: str) -> Recipe:
     recipe = load_recipe(RECIPES / "cpu.toml", ["policy.tuning=lora", "model.path=a"])
-    return changed_recipe(recipe, overrides)
+    return override_recipe(recipe, overrides)
 
 
 def test_every_key_of_a_recipe_is_handled() -> None:

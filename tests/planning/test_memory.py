@@ -116,17 +116,6 @@ def test_smaller_microbatches_and_checkpointing_take_less(tmp_path: Path) -> Non
     assert activations("policy.gradient_checkpointing=true") < 0.2 * default
 
 
-def test_kernels_that_copy_to_fp32_take_more(tmp_path: Path) -> None:
-    """On an H200 a pass over 3,940 tokens of a model of this size held 8.49 GiB fused, planned as 8.87."""
-    by_kernels = [
-        parts(plan_memory(recipe(tmp_path, QWEN3_06B, "model.dtype=bfloat16", key), "cuda", None))[
-            "activations"
-        ]
-        for key in ("policy.kernels=plain", "policy.kernels=fused")
-    ]
-    assert by_kernels[0] > 1.4 * by_kernels[1]
-
-
 def test_vllm_takes_its_share_and_a_remote_engine_takes_nothing(tmp_path: Path) -> None:
     memory = Memory(20 * GIB, 24 * GIB)
     shared = plan_memory(recipe(tmp_path, QWEN3_06B, "engine.kind=vllm"), "cuda", memory)

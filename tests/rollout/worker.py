@@ -16,7 +16,7 @@ from turnwise.tasks.load import load
 
 async def main(recipe_file: Path, num_workers: int, out: Path) -> None:
     recipe = load_recipe(recipe_file, ["engine.kind=scripted"])
-    tasks = load(recipe.tasks.to_learn_from())
+    tasks = load(recipe.tasks.require_train())
     async with open_workbench(recipe, tasks, num_workers=num_workers) as bench:
         collector = bench.collector()
         with TrajectoryWriter(out) as writer:

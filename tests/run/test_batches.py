@@ -146,7 +146,7 @@ async def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None
         {
             "run": {"tasks_per_step": 4, "mode": "async"},
             "rollout": {"group_size": 2, "dynamic_sampling": False},
-            "curriculum": {"kind": "success", "window": 8, "review": 0.0},
+            "curriculum": {"kind": "success"},
         }
     )
 

@@ -15,7 +15,7 @@ from turnwise.tracking.folder import RunFolder
 
 
 def test_a_run_that_cannot_collect_says_why_and_how_to_go_on(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
+    recipe = write_recipe(tmp_path, evaluation={"before_and_after": False})
     recipe.write_text(recipe.read_text().replace("even_ids", "unreachable"))
     with training(str(recipe)) as process:
         assert process.stdout is not None

@@ -9,7 +9,7 @@ from transformers import BloomConfig
 from tests.chat.tokenizers import qwen3
 from tests.run.stage import recipe, write_recipe
 from tests.test_cli import is_plain, turnwise
-from turnwise.config import Recipe, changed_recipe
+from turnwise.config import Recipe, override_recipe
 from turnwise.run.dry import DryRun, dry_run
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ ENVIRON = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 def tried(settings: Recipe, *overrides: str) -> DryRun:
-    return asyncio.run(dry_run(changed_recipe(settings, overrides)))
+    return asyncio.run(dry_run(override_recipe(settings, overrides)))
 
 
 def test_it_says_what_a_run_would_do_and_leaves_no_trace(tmp_path: Path) -> None:

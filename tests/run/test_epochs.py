@@ -12,7 +12,7 @@ from tests.run.test_batches import ByMember, batches
 from tests.run.test_batches import recipe as short_recipe
 from tests.run.test_screens import train
 from tests.run.test_train import lines, run_it
-from turnwise.config import changed_recipe, load_recipe
+from turnwise.config import load_recipe, override_recipe
 from turnwise.rollout.store import read_episodes
 from turnwise.run.screen import step_line
 from turnwise.tasks.curriculum import CurriculumState, ShuffledPasses, draw
@@ -101,7 +101,7 @@ def test_a_run_of_epochs_plays_every_task_as_often_and_says_which_epoch_it_is(tm
         run={"num_steps": 0},
         rollout={"dynamic_sampling": False},
         optimizer={"learning_rate": 1e-3, "schedule": "linear"},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
     )
     path.write_text(path.read_text().replace("num_steps = 0", "num_epochs = 2"))
     _, folder = run_it(load_recipe(path))
@@ -113,7 +113,7 @@ def test_a_run_of_epochs_plays_every_task_as_often_and_says_which_epoch_it_is(tm
 
 
 def test_the_command_keeps_the_number_of_steps_and_says_the_epoch_in_every_line(tmp_path: Path) -> None:
-    path = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
+    path = write_recipe(tmp_path, evaluation={"before_and_after": False})
     path.write_text(path.read_text().replace("num_steps = 3", "num_epochs = 1"))
     ran = train(str(path))
     assert ran.returncode == 0, ran
@@ -131,9 +131,9 @@ def test_steps_and_epochs_together_and_epochs_of_a_curriculum_are_refused(tmp_pa
     with pytest.raises(ValueError, match=r"run\.num_steps is 4 and run\.num_epochs is 2: give one"):
         load_recipe(None, ["run.num_steps=4", "run.num_epochs=2"])
     saved = recipe(tmp_path)  # what a run keeps has both: one was computed from the other
-    assert changed_recipe(saved, ["run.num_epochs=2"]).with_steps(6).run.num_steps == 6
+    assert override_recipe(saved, ["run.num_epochs=2"]).with_steps(6).run.num_steps == 6
     with pytest.raises(ValueError, match=r"run\.num_steps is 4 and run\.num_epochs is 2: give one"):
-        changed_recipe(saved, ["run.num_epochs=2", "run.num_steps=4"])
+        override_recipe(saved, ["run.num_epochs=2", "run.num_steps=4"])
     for kind in ("schedule", "success"):
         with pytest.raises(ValueError, match=rf"run\.num_epochs is 2: curriculum\.kind '{kind}' does not"):
             load_recipe(None, ["run.num_epochs=2", f"curriculum.kind={kind}"])

@@ -16,7 +16,7 @@ from turnwise.dashboard.run_facts import DIED, read_facts
 from turnwise.tracking.ending import read_ending
 
 TIMED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} (INFO|WARNING|ERROR) (.*)")
-UNMEASURED = {"evaluation": {"is_before_and_after": False}}
+UNMEASURED = {"evaluation": {"before_and_after": False}}
 
 
 def ended(recipe: Path, *arguments: str) -> tuple[int, str, Path]:
@@ -83,8 +83,7 @@ def test_the_log_of_a_run_that_went_well_has_every_line_once(
 
 
 def test_the_log_of_a_run_that_an_alarm_halted_names_the_alarm_and_its_advice(tmp_path: Path) -> None:
-    rule = {"truncation": {"action": "halt", "threshold": -1.0}}
-    code, said, folder = ended(write_recipe(tmp_path, health=rule, **UNMEASURED))
+    code, said, folder = ended(write_recipe(tmp_path, health={"halt": ["truncation"]}, **UNMEASURED))
     assert code == 3, said
     [(_, alarm)] = [entry for entry in entries(folder) if entry[0] == "ERROR"]
     assert alarm.startswith("  truncation: truncation/rate is ")

@@ -39,7 +39,7 @@ def sampled(folder: RunFolder) -> list[tuple[object, ...]]:
 
 
 def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_path: Path) -> None:
-    quick = {"run": {"num_steps": NUM_STEPS}, "evaluation": {"is_before_and_after": False}}
+    quick = {"run": {"num_steps": NUM_STEPS}, "evaluation": {"before_and_after": False}}
     here, file = write_recipe(tmp_path / "here", **quick), write_recipe(tmp_path / "there", **quick)
     _, expected = run_it(load_recipe(here))
     with serving(file, python=sys.executable) as server:
@@ -47,7 +47,7 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")
         assert asyncio.run(check_remote(elsewhere(file, server.url))).level is FindingLevel.GOOD
         # a server that another run has used
-        _, folder = run_it(elsewhere(file, server.url, "run.name=two", "engine.remote.adapters=false"))
+        _, folder = run_it(elsewhere(file, server.url, "run.name=two", "engine.adapters=false"))
         with pytest.raises(ValueError, match="over other whole weights"):
             run_it(elsewhere(file, server.url, "run.name=three"))
     assert sampled(folder) == sampled(expected)
@@ -60,7 +60,7 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
 
 
 async def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path) -> None:
-    file = write_recipe(tmp_path, evaluation={"is_before_and_after": False})
+    file = write_recipe(tmp_path, evaluation={"before_and_after": False})
     keys = ("run.mode=async", "run.num_steps=4", "rollout.lockstep=false")
     beside, published = [], []
 
@@ -108,6 +108,6 @@ def paired(one: Adapter, other: Adapter) -> list[tuple[Any, Any]]:
 
 def test_an_engine_that_is_not_there_is_said_so_by_its_key(tmp_path: Path) -> None:
     file = write_recipe(tmp_path)
-    settings = elsewhere(file, "http://127.0.0.1:9", "engine.remote.wait_seconds=0")
-    with pytest.raises(ValueError, match=r"engine\.remote\.url: http://127\.0\.0\.1:9 is not there"):
-        run_it(settings)
+    finding = asyncio.run(check_remote(elsewhere(file, "http://127.0.0.1:9")))
+    assert finding.level is FindingLevel.BAD
+    assert "engine.remote.url: http://127.0.0.1:9 is not there" in finding.detail

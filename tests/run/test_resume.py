@@ -17,8 +17,8 @@ RESUMING = Path(__file__).with_name("resuming.py")
 COMMON = {
     "run": {"num_steps": 3, "tasks_per_step": 2, "checkpoint_every": 1},
     "rollout": {"group_size": 3, "tokens_per_turn": 12, "lockstep": True, "num_parallel_episodes": 5},
-    "curriculum": {"kind": "success", "threshold": 0.2, "window": 3},
-    "evaluation": {"every": 2, "num_samples": 1, "is_before_and_after": False},
+    "curriculum": {"kind": "success", "threshold": 0.2},
+    "evaluation": {"every": 2, "num_samples": 1, "before_and_after": False},
     "update": {"num_minibatches": 2},
 }
 PPO = {  # the value head, a moving reference, an adaptive coefficient

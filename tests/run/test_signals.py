@@ -54,7 +54,7 @@ def read_until(process: "subprocess.Popen[str]", text: str) -> str:
 
 
 def test_the_first_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, run={"num_steps": 500}, evaluation={"is_before_and_after": False})
+    recipe = write_recipe(tmp_path, run={"num_steps": 500}, evaluation={"before_and_after": False})
     with training(str(recipe)) as process:
         read_until(process, "step    2/500")
         process.send_signal(signal.SIGINT)
@@ -80,7 +80,7 @@ def test_the_second_stops_at_once_and_leaves_the_last_checkpoint_good(tmp_path: 
         tmp_path,
         run={"num_steps": 500, "checkpoint_every": 1},
         rollout={"group_size": 16, "tokens_per_turn": 60, "num_parallel_episodes": 2},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
     )
     with training(str(recipe)) as process:
         read_until(process, "step    1/500")
@@ -96,7 +96,7 @@ def test_the_second_stops_at_once_and_leaves_the_last_checkpoint_good(tmp_path: 
 
 
 def test_the_second_waits_for_no_update(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, run={"num_steps": 5}, evaluation={"is_before_and_after": False})
+    recipe = write_recipe(tmp_path, run={"num_steps": 5}, evaluation={"before_and_after": False})
     # an update of an hour, in the real command; a line says that it has begun
     program = f"""
 import time

@@ -22,7 +22,7 @@ def at_temperatures(folder: Path, mode: str, **sections: Any) -> tuple[Recipe, R
         folder,
         run={"num_steps": 4, "mode": mode},
         reference={"kind": "frozen"},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
         **sections,
     )
     return settings, run_it(settings)[1]

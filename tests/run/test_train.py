@@ -124,7 +124,7 @@ def test_the_alignment_alarm_names_the_first_token_that_does_not_match(tmp_path:
     def shift(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
         return [replace(sample, token_ids=(*sample.token_ids[1:], sample.token_ids[0])) for sample in samples]
 
-    ended, folder = run_it(recipe(tmp_path, evaluation={"is_before_and_after": False}), shift)
+    ended, folder = run_it(recipe(tmp_path, evaluation={"before_and_after": False}), shift)
     assert ended.halted_by == "alignment"
     episodes = {
         played.trajectory.episode_id: played.trajectory for played in read_episodes(folder.trajectories(0))
@@ -148,7 +148,7 @@ def test_a_step_whose_groups_are_all_flat_says_so_and_what_is_left_to_try(
         tmp_path,
         run={"num_steps": 1},
         rollout={"dynamic_sampling": is_dynamic},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
     )
     file.write_text(file.read_text().replace("tests.run.own_rewards:even_ids", f"{__name__}:flat"))
     _, folder = run_it(load_recipe(file))
@@ -170,7 +170,7 @@ def test_the_reward_that_is_paid_is_what_rises(tmp_path: Path) -> None:
         rollout={"group_size": 8, "tokens_per_turn": 12},
         policy={"tuning": "full"},
         optimizer={"learning_rate": 1e-2},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
     )
     _, folder = run_it(settings)
     rewards = [line["metrics"]["reward/mean"] for line in lines(folder, "rollout")]
@@ -193,7 +193,7 @@ def test_a_failed_update_hides_nothing_of_what_was_played(tmp_path: Path) -> Non
 
 
 def test_a_server_that_dies_for_good_is_seen_by_its_breaker_in_the_figures(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, evaluation={"is_before_and_after": False}, run={"checkpoint_every": 100})
+    settings = recipe(tmp_path, evaluation={"before_and_after": False}, run={"checkpoint_every": 100})
     server = tmp_path / "server.py"
     server.write_text(f"import runpy\nrunpy.run_path({str(NOTEBOOK)!r}, run_name='__main__')\n")
     options = {"isolation": "process", "num_warm": 0, "breaker_failures": 2, "breaker_seconds": 60}
@@ -235,9 +235,9 @@ def test_asking_to_stop_finishes_the_step_saves_and_can_be_gone_on_from(tmp_path
 
 
 def test_an_alarm_that_halts_stops_after_a_checkpoint_and_says_why(tmp_path: Path) -> None:
-    settings = recipe(tmp_path, health={"truncation": {"action": "halt", "threshold": 0.5}})
+    settings = recipe(tmp_path, health={"halt": ["truncation"]})
     ended, folder = run_it(settings)
-    assert "truncation/rate is 1, above 0.5" in ended.why
+    assert "truncation/rate is 1, above 0.3" in ended.why
     assert ended.progress.next_step == 1
     assert checkpoint.latest(folder.checkpoints) is not None
     [update] = lines(folder, "update")
@@ -287,7 +287,7 @@ def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path, 
             return reward
 
     settings = recipe(
-        tmp_path, run={"checkpoint_every": 100}, evaluation={"is_before_and_after": False, "every": every}
+        tmp_path, run={"checkpoint_every": 100}, evaluation={"before_and_after": False, "every": every}
     )
 
     async def go() -> None:
@@ -306,7 +306,7 @@ def test_a_collection_that_fails_loses_nothing_that_was_learned(tmp_path: Path, 
 
 
 async def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path: Path) -> None:
-    sections = {"imitation": {"weight": 0.1, "num_steps": 2, "samples_per_step": 4}}
+    sections = {"imitation": {"weight": 0.1, "num_steps": 2}}
     settings = recipe(tmp_path, rollout={"tokens_per_turn": 100}, **sections)
     tasks = [shown_task("wrong", name="wrong"), task("bare"), shown_task(name="right")]
     save(tasks, tmp_path / "train.jsonl")
@@ -325,7 +325,7 @@ async def test_only_demonstrations_that_earn_their_outcome_are_imitated(tmp_path
         async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
             watch(run)
             await train(run, Stopping())
-    assert learned == [(0, ["right"] * 4), (1, ["right"] * 4), (2, [])]
+    assert learned == [(0, ["right"] * 16), (1, ["right"] * 16), (2, [])]
 
 
 def test_imitation_without_a_demonstration_that_works_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.mcp.leaks import descendants, descriptors
 from tests.tracking.played import HOSTILE, begin, groups, is_success, play
 from turnwise.config import Recipe, TrackerConfig
+from turnwise.tracking import outbox
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.trackers import project_of
 
@@ -82,15 +83,11 @@ def test_only_so_many_episodes_are_sent(tmp_path: Path) -> None:
     assert [len(record[2]) for record in kept(folder) if record[0] == "episodes"] == [3, 2]
 
 
-def test_a_slow_one_costs_the_run_no_time_and_what_does_not_fit_is_counted(tmp_path: Path) -> None:
-    slow = own(
-        "Slow",
-        options={"seconds": 0.2},
-        max_waiting=20,
-        episodes_per_step=5,
-        episodes_per_evaluation=5,
-        close_seconds=60,
-    )
+def test_a_slow_one_costs_the_run_no_time_and_what_does_not_fit_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "ROOM", 20)
+    slow = own("Slow", options={"seconds": 0.2}, episodes_per_step=0, close_seconds=60)
     with begin(tmp_path, slow, own("Keeping")) as folder:
         fast = folder.path / "kept.jsonl"
         wait_until(lambda: fast.exists() and fast.read_text().count("start") == 2)

@@ -18,8 +18,14 @@ from turnwise.tracking.folder import RunFolder
 pytestmark = pytest.mark.skipif(
     find_spec("wandb") is None, reason="needs wandb: pip install 'turnwise[wandb]'"
 )
-WANDB = {"kind": "wandb", "mode": "offline", "tags": ["a tag"], "close_seconds": 90}
+WANDB = {"kind": "wandb", "close_seconds": 90}
 SECRET = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_TAGS", "a tag")
 
 
 def runs_of(folder: RunFolder) -> list[Path]:
@@ -134,7 +140,8 @@ def test_without_a_key_it_says_so_and_the_run_goes_on(
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))  # no netrc
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")  # nobody is there
-    with begin(tmp_path / "runs", {"kind": "wandb", "mode": "online", "close_seconds": 90}) as folder:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with begin(tmp_path / "runs", WANDB) as folder:
         play(folder, 0)
     said = (folder.path / "training.log").read_text()
     assert "tracker wandb has ended, the run goes on without it: " in said

@@ -74,7 +74,7 @@ MUTANTS = [
     ("update/imitation", "return -zero_where_masked", "return zero_where_masked", "terms sft"),
     ("update/objective", "loss.losses_BT * fix.weights_BT", "-loss.losses_BT * fix.weights_BT", "trainer"),
     ("update/objective", "lesson.kl_coefficient * KL_LOSSES", "-lesson.kl_coefficient * KL_LOSSES", "terms"),
-    ("update/objective", "self._value.coefficient * zero", "-self._value.coefficient * zero", "statistics"),
+    ("update/objective", "VALUE_COEFFICIENT * zero", "-VALUE_COEFFICIENT * zero", "statistics"),
     (
         "update/targets",
         "_rewards_by_token(batch) + penalty",

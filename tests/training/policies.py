@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from turnwise.config.learning import PolicyConfig
+from turnwise.config.training import PolicyConfig
 from turnwise.training.model.policy import Policy, Scores
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.scoring import Passes

@@ -224,21 +224,18 @@ def test_what_is_no_linear_layer_stays_as_it_is() -> None:
     assert [type(module) for module in model.values()] == [Embedding, AdaptedLinear, Own]
 
 
-KERNELS = {"plain": Linear, "fused": AdaptedLinear}
-
-
-@pytest.mark.parametrize("kernels", KERNELS)
-def test_the_recipe_says_how_adapted_layers_are_computed(kernels: str) -> None:
-    policy = Policy(qwen3(), LORA.model_copy(update={"kernels": kernels}))
+@pytest.mark.parametrize(("is_fused", "kind"), [(False, Linear), (True, AdaptedLinear)])
+def test_adapted_layers_are_fused_unless_that_is_off(is_fused: bool, kind: type) -> None:
+    policy = Policy(qwen3(), LORA, is_fused=is_fused)
     adapted = [type(module) for module in policy.model.modules() if isinstance(module, Linear)]
-    assert adapted == [KERNELS[kernels]] * (3 * 7)  # of three layers: q, k, v, o, gate, up, down
+    assert adapted == [kind] * (3 * 7)  # of three layers: q, k, v, o, gate, up, down
 
 
 @pytest.mark.parametrize(
     ("make", "close"), [(lambda: qwen3().double(), 2e-6), (qwen3, 1e-4)], ids=["fp64", "fp32"]
 )  # norms are in fp32 all the same
 def test_a_policy_scores_and_learns_the_same_either_way(make: Callable[[], Any], close: float) -> None:
-    plain, fused = (made(make, LORA.model_copy(update={"kernels": kernels})) for kernels in KERNELS)
+    plain, fused = (made(make, is_fused=is_fused) for is_fused in (False, True))
     scores = [model.score(family()).logprobs_BT for model in (plain, fused)]
     assert (scores[0] - scores[1]).abs().max() < close
     assert apart(gradients(plain, [family()]), gradients(fused, [family()])) < close

@@ -86,7 +86,7 @@ def test_the_clipped_surrogates_known_answers(
 )
 def test_the_aggregations_known_answers(aggregation: str, expected: float) -> None:
     """Two and four tokens with losses of +1 and −1, the length held constant at 8; a prompt each."""
-    settings = {"algorithm": {"aggregation": aggregation, "constant_tokens": 8}}
+    settings = {"algorithm": {"aggregation": aggregation}, "rollout": {"tokens_per_turn": 8}}
     found, gradient = shares([[1.0] * 2, [1.0] * 4], [[-1.0] * 2, [1.0] * 4], **settings)
     assert float(found.policy.detach()) == pytest.approx(expected, abs=1e-7)
     assert (gradient[0, 2:] == 0).all()  # where the mask is 0, though NaN stands there

@@ -17,7 +17,6 @@ from tests.training.updates import (
     recipe_of,
     some_samples,
 )
-from turnwise.config import SftConfig
 from turnwise.training.model.policy import Policy
 from turnwise.training.update.sft import fine_tune
 from turnwise.training.update.trainer import Trainer
@@ -93,13 +92,13 @@ def test_one_sample_that_does_not_fit_ends_the_update_with_advice_and_changes_no
 
 
 def test_supervised_steps_fit_too() -> None:
-    config = SftConfig(num_epochs=1, samples_per_step=12, learning_rate=1e-3)
+    recipe = recipe_of(sft={"num_epochs": 1, "samples_per_step": 12, "learning_rate": 1e-3})
     found = []
     for tokens in (10_000, 100):
         model = new_model()
         seen = limit(model, tokens)
-        policy = Policy(model, recipe_of().policy)
-        [step] = fine_tune(policy, some_samples(), config)
+        policy = Policy(model, recipe.policy)
+        [step] = fine_tune(policy, some_samples(), recipe)
         found.append((step.loss, step.gradient_norm, len(seen)))
     assert found[1][:2] == pytest.approx(found[0][:2], rel=1e-5)
     assert found[1][2] > found[0][2]

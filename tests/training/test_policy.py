@@ -15,7 +15,7 @@ from transformers import CohereConfig, CohereForCausalLM, Gemma2Config, Gemma2Fo
 from tests.engines.models import SIZES, VOCAB, llama, qwen3, running, some_ids
 from tests.training.drawn import GIVEN, MODELS, OWN, family, gpt_neox, plain_rows, sample
 from tests.training.policies import CONFIGS, FULL, LORA, apart, gradients, made, stir, weighted
-from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.config.training import PolicyConfig, ValueConfig
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.microbatches import microbatches
 from turnwise.training.packing.samples import Sample
@@ -306,16 +306,6 @@ def test_bfloat16_keeps_its_adapters_in_single_precision() -> None:
     assert 0 < gap.mean() < 0.2
     gradient = gradients(policy, [family()])
     assert all(tensor.isfinite().all() and (tensor != 0).any() for tensor in gradient.values())
-
-
-def test_dropout_is_on_only_where_gradients_are_taken() -> None:
-    policy = made(qwen3, LORA.model_copy(update={"lora_dropout": 0.5}))
-    with torch.no_grad():
-        one, other = (policy.score(family()).logprobs_BT for _ in range(2))
-    assert one.equal(other)
-    assert not policy.score(family()).logprobs_BT.equal(one)
-    with torch.no_grad():
-        assert policy.score(family()).logprobs_BT.equal(one)
 
 
 def test_a_model_in_training_mode_is_scored_as_it_samples() -> None:

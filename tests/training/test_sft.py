@@ -8,18 +8,23 @@ import pytest
 import torch
 
 from tests.training.updates import different, new_model, sample_of, some_samples
-from turnwise.config import PolicyConfig, SftConfig
+from turnwise.config import PolicyConfig, Recipe
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.sft import SftStep, fine_tune
 
 
-def tuned(samples: Sequence[Sample], tuning: str = "full", **options: Any) -> tuple[Policy, list[SftStep]]:
+def tuned(
+    samples: Sequence[Sample], tuning: str = "full", tokens_per_microbatch: int = 10_000, **options: Any
+) -> tuple[Policy, list[SftStep]]:
     policy = Policy(
         new_model(), PolicyConfig.model_validate({"tuning": tuning, "lora_rank": 4}), device="cpu"
     )
-    config = SftConfig.model_validate({"num_epochs": 1, "warmup_steps": 0, "learning_rate": 1e-3, **options})
-    return policy, fine_tune(policy, samples, config)
+    sections = {
+        "sft": {"num_epochs": 1, "learning_rate": 1e-3, **options},
+        "update": {"tokens_per_microbatch": tokens_per_microbatch},
+    }
+    return policy, fine_tune(policy, samples, Recipe.model_validate(sections))
 
 
 def cross_entropy(samples: Sequence[Sample]) -> float:
@@ -72,11 +77,11 @@ def test_prompts_and_tool_output_are_not_learned() -> None:
 
 
 def test_rates_end_at_a_tenth_of_the_peak() -> None:
-    _, steps = tuned(some_samples(), num_epochs=10, samples_per_step=4, learning_rate=1e-3, warmup_steps=4)
+    _, steps = tuned(some_samples(), num_epochs=10, samples_per_step=4, learning_rate=1e-3)
     rates = [step.learning_rate for step in steps]
     assert len(rates) == steps[0].num_steps == 30
-    assert rates[:5] == pytest.approx([0.25e-3, 0.5e-3, 0.75e-3, 1e-3, 1e-3])
-    assert rates[4:] == sorted(rates[4:], reverse=True)
+    assert rates[:4] == pytest.approx([1e-3 / 3, 2e-3 / 3, 1e-3, 1e-3]), "a tenth of the steps is warm-up"
+    assert rates[3:] == sorted(rates[3:], reverse=True)
     assert rates[-1] == pytest.approx(1e-4, rel=0.05)
 
 
@@ -85,8 +90,8 @@ def test_the_seed_sets_the_order_and_each_epoch_has_every_sample() -> None:
     samples = [sample_of([([5, 6], [7] * length)]) for length in range(1, 9)]
     for seed in (0, 0, 1):
         policy = Policy(new_model(), PolicyConfig(tuning="full"), device="cpu")
-        config = SftConfig(num_epochs=2, samples_per_step=1, warmup_steps=0)
-        steps = fine_tune(policy, samples, config, seed=seed)
+        recipe = Recipe.model_validate({"seed": seed, "sft": {"num_epochs": 2, "samples_per_step": 1}})
+        steps = fine_tune(policy, samples, recipe)
         seen.append([step.num_tokens for step in steps])
     assert seen[0] == seen[1] != seen[2]
     assert sorted(seen[0][:8]) == sorted(seen[0][8:]) == list(range(1, 9))
@@ -109,5 +114,5 @@ def test_a_loss_that_is_no_number_stops_before_it_does_harm() -> None:
         next(iter(policy.trainable.values()))[3] = math.inf
     before = policy.state()
     with pytest.raises(FloatingPointError, match=r"sft\.learning_rate"):
-        fine_tune(policy, some_samples(), SftConfig())
+        fine_tune(policy, some_samples(), Recipe())
     assert different(before, policy.state()) == []

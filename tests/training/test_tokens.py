@@ -13,6 +13,7 @@ import torch
 from tests.training.updates import centred, new_trainer, recipe_of, some_samples
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update import tokens as of_tokens
+from turnwise.training.update import trainer
 from turnwise.training.update.tokens import Column, TokenFigures, write_tokens
 from turnwise.training.update.trainer import StepResult
 
@@ -85,9 +86,10 @@ def test_a_token_that_a_bound_drops_is_marked() -> None:
 
 
 @pytest.mark.parametrize("num", [0, 1, 2, 100])
-def test_only_the_first_groups_are_kept(num: int) -> None:
+def test_only_the_first_groups_are_kept(num: int, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = some_samples()
-    found = result_of(samples, run={"num_token_groups": num}).tokens
+    monkeypatch.setattr(trainer, "NUM_TOKEN_GROUPS", num)
+    found = result_of(samples).tokens
     groups = sorted({sample.group for sample in samples})
     assert {samples[row.row].group for row in found} == set(groups[:num])
 

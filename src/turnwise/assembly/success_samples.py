@@ -18,6 +18,9 @@ from turnwise.runtime.regular_files import Damaged, names_in, read_bytes
 from turnwise.training.packing.samples import Sample, samples_of
 from turnwise.types import Group, Reward, Trajectory
 
+SAMPLES_PER_TASK = 4
+"""Successes of a task that are learned from, the latest ones, so that easy tasks do not dominate."""
+
 
 @dataclass(frozen=True, slots=True)
 class Successes:
@@ -73,7 +76,7 @@ class _Latest:
         return tuple(replace(sample, group=number) for number, sample in enumerate(kept))
 
 
-def successes_of(run: Path, tokenizer_json: str, *, samples_per_task: int) -> Successes:
+def successes_of(run: Path, tokenizer_json: str, *, samples_per_task: int = SAMPLES_PER_TASK) -> Successes:
     """Return the latest different successes of each task. ValueError if there are none or token ids differ.
 
     `tokenizer_json` is that of the model to be trained.

@@ -32,11 +32,11 @@ def task_problems(
 def training_problems(recipe: Recipe, tasks: Sequence[Task]) -> Iterator[str]:
     """Yield problems that prevent training on these tasks, independent of servers and model."""
     try:
-        recipe.run.check_enough(len(tasks))
+        recipe.run.check_num_tasks(len(tasks))
     except ValueError as error:
         yield str(error)
         return
-    num_choices, step = least_choice(tasks, curriculum_of(recipe), recipe.run.steps_over(len(tasks)))
+    num_choices, step = least_choice(tasks, curriculum_of(recipe), recipe.run.num_steps_for(len(tasks)))
     if num_choices < recipe.run.tasks_per_step:
         yield (
             f"curriculum: step {step} can draw from {num_choices} tasks of tasks.train, "

@@ -94,7 +94,7 @@ def chat_of(recipe: Recipe) -> RenderedChat:
     return open_chat(
         load_tokenizer(recipe.model.path),
         system_prompt=recipe.model.system_prompt,
-        enable_thinking=recipe.model.enable_thinking,
+        enable_thinking=recipe.model.thinking,
     )
 
 
@@ -108,7 +108,6 @@ def plan_of(recipe: Recipe, group_size: int | None = None, seed: int | None = No
     return CollectionPlan(
         group_size=group_size or rollout.group_size,
         num_parallel_episodes=rollout.num_parallel_episodes,
-        num_retries=rollout.num_retries,
         seed=recipe.seed if seed is None else seed,
     )
 
@@ -269,17 +268,14 @@ def _plain(config: ModelConfig, model: Any) -> tuple[Any, Mapping[str, Any]]:
     return model, plain_weights(model)
 
 
-async def remote_engine(recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None) -> Engine:
-    """The client of engine.remote.url; `model`, if given, is published to it."""
+async def remote_engine(
+    recipe: Recipe, exits: contextlib.AsyncExitStack, model: Any = None, **limits: float
+) -> Engine:
+    """The client of engine.remote.url; `model`, if given, is published to it. `limits`: of RemoteEngine."""
     from turnwise.engines.remote import TOKEN_VARIABLE, RemoteEngine
 
     chosen = recipe.engine.remote
-    engine = RemoteEngine(
-        chosen.url,
-        token=os.environ.get(TOKEN_VARIABLE, ""),
-        wait_seconds=chosen.wait_seconds,
-        silence_seconds=chosen.silence_seconds,
-    )
+    engine = RemoteEngine(chosen.url, token=os.environ.get(TOKEN_VARIABLE, ""), **limits)
     exits.push_async_callback(engine.close)
     try:
         state = await engine.connect()

@@ -177,7 +177,7 @@ def _learned_from(warm: "WarmStart") -> str:
         print(f"left out {printable(line)}")
     return (
         f"{warm.num_lessons} successes ({found.num_episodes} episodes, {found.num_succeeded} succeeded, "
-        f"{found.num_repeated} repeated, {found.num_over_limit} over sft.samples_per_task, "
+        f"{found.num_repeated} repeated, {found.num_over_limit} over the limit per task, "
         f"{len(found.unusable)} damaged)"
     )
 
@@ -207,7 +207,7 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
 def _folder(
     settings: "Recipe", recipe: Path | None, resume: Path | None, overrides: list[str]
 ) -> "RunFolder":
-    from turnwise.config import changed_recipe
+    from turnwise.config import override_recipe
     from turnwise.tracking.folder import RunFolder
 
     try:
@@ -215,7 +215,7 @@ def _folder(
             prepare()
             folder = RunFolder.open(resume)
             before = folder.recipe
-            folder.change_recipe(changed_recipe(before, overrides))
+            folder.change_recipe(override_recipe(before, overrides))
             keep_agreement(before, folder.recipe)
             return folder
         assert recipe is not None

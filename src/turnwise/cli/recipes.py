@@ -100,12 +100,12 @@ def read_agent(
 
 def run_recipe(run: Path, overrides: Sequence[str], *, trust: bool) -> "Recipe":
     """Return the recipe of a run with the overrides, after the user has agreed to what it names."""
-    from turnwise.config import changed_recipe
+    from turnwise.config import override_recipe
     from turnwise.tracking.folder import RunFolder
 
     try:
         kept = RunFolder.read(run).recipe
-        changed = changed_recipe(kept, overrides)
+        changed = override_recipe(kept, overrides)
     except ValueError as error:
         fail(str(error))
     require_trust(run, kept, changed, overrides, is_given=trust)

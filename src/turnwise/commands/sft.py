@@ -81,7 +81,7 @@ async def warm_up(
 
 def _successes(recipe: Recipe, run: Path) -> Successes:
     tokenizer = open_chat(load_tokenizer(recipe.model.path)).tokenizer_json
-    return successes_of(run, tokenizer, samples_per_task=recipe.sft.samples_per_task)
+    return successes_of(run, tokenizer)
 
 
 async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
@@ -96,7 +96,7 @@ async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
 
 
 def _demonstrated(recipe: Recipe) -> list[Task]:
-    file = recipe.tasks.to_learn_from()
+    file = recipe.tasks.require_train()
     tasks = [task for task in load(file) if task.demonstration]
     if not tasks:
         raise ValueError(f"tasks.train: no task of {file} has a demonstration to learn from")
@@ -107,7 +107,7 @@ def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
     """Raise ValueError if a demonstration has no results, with the command that fills them in."""
     num_lacking = sum(task.lacks_results for task in tasks)
     if num_lacking:
-        file = recipe.tasks.to_learn_from()
+        file = recipe.tasks.require_train()
         raise ValueError(
             f"--no-verify: {num_lacking} of {len(tasks)} demonstrations of {file} have no results; "
             f"`turnwise tasks check {file} --fill filled{file.suffix}` makes their calls and writes them. "
@@ -129,13 +129,6 @@ def _learn(
     policy: Policy, lessons: Sequence[Sample], recipe: Recipe, on_step: Callable[[SftStep], None]
 ) -> list[SftStep]:
     try:
-        return fine_tune(
-            policy,
-            lessons,
-            recipe.sft,
-            seed=recipe.seed,
-            is_shared=recipe.update.shared_prefix,
-            on_step=on_step,
-        )
+        return fine_tune(policy, lessons, recipe, on_step=on_step)
     except FloatingPointError as error:
         raise ValueError(f"the update was not a number and was not made: {error}") from None

@@ -1,7 +1,20 @@
 """Recipes: their sections as pydantic models, presets, and loading from TOML."""
 
+from turnwise.config.episodes import (
+    EngineConfig,
+    ModelConfig,
+    RewardConfig,
+    RolloutConfig,
+    TasksConfig,
+    ToolsConfig,
+)
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
-from turnwise.config.learning import (
+from turnwise.config.load import load_recipe, override_recipe, stored_recipe
+from turnwise.config.presets import PRESETS
+from turnwise.config.recipe import Recipe
+from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
+from turnwise.config.trackers import TrackerConfig
+from turnwise.config.training import (
     CLIP_BOUNDS,
     AlgorithmConfig,
     ImitationConfig,
@@ -13,19 +26,6 @@ from turnwise.config.learning import (
     UpdateConfig,
     ValueConfig,
 )
-from turnwise.config.load import changed_recipe, load_recipe, stored_recipe
-from turnwise.config.playing import (
-    EngineConfig,
-    ModelConfig,
-    RewardPart,
-    RolloutConfig,
-    TasksConfig,
-    ToolsConfig,
-)
-from turnwise.config.presets import PRESETS
-from turnwise.config.recipe import Recipe
-from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthConfig, Rule, RunConfig
-from turnwise.config.trackers import TrackerConfig
 
 __all__ = [
     "CLIP_BOUNDS",
@@ -43,9 +43,8 @@ __all__ = [
     "PolicyConfig",
     "Recipe",
     "ReferenceConfig",
-    "RewardPart",
+    "RewardConfig",
     "RolloutConfig",
-    "Rule",
     "RunConfig",
     "SftConfig",
     "SkyRLConfig",
@@ -54,7 +53,7 @@ __all__ = [
     "TrackerConfig",
     "UpdateConfig",
     "ValueConfig",
-    "changed_recipe",
     "load_recipe",
+    "override_recipe",
     "stored_recipe",
 ]

@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from turnwise.config.playing import STRICT
+from turnwise.config.episodes import SECTION_CONFIG
 
 
 class HardwareConfig(BaseModel):
     """Several processes with one GPU per process; see docs/scaling.md."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     num_processes: int = Field(default=1, ge=1)
     """Number of processes that share playing and training; `turnwise train --processes` and a launcher
@@ -24,7 +24,7 @@ class HardwareConfig(BaseModel):
 class SkyRLConfig(BaseModel):
     """The cluster of SkyRL's trainer on Ray; no other command reads it. See docs/scaling.md."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     num_nodes: int = Field(default=1, ge=1)
     """Number of training machines."""

@@ -8,13 +8,14 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from turnwise.config.episodes import RewardConfig
+from turnwise.config.older_keys import advice_on, without_older_keys
 from turnwise.config.paths import absolute_paths, absolute_value
-from turnwise.config.playing import RewardPart
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
 from turnwise.config.trackers import TrackerConfig
 
-_BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardPart, "trackers": TrackerConfig}
+_BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardConfig, "trackers": TrackerConfig}
 """Sections that are a list of blocks, `[[rewards]]`."""
 
 
@@ -77,7 +78,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not TOML: {error}") from None
 
 
-def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
+def override_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
     """The recipe with `a.b=c` overrides; its preset is not applied again."""
     data = recipe.model_dump(mode="json")
     for override in overrides:
@@ -93,7 +94,7 @@ def changed_recipe(recipe: Recipe, overrides: Sequence[str]) -> Recipe:
 def stored_recipe(data: Mapping[str, Any], where: str) -> Recipe:
     """The recipe that a run's folder keeps, resolved when the run was begun."""
     try:
-        return Recipe.model_validate(data)
+        return Recipe.model_validate(without_older_keys(data, where))
     except ValidationError as error:
         raise ValueError(f"{where}: {_readable(error)}") from None
 
@@ -148,6 +149,8 @@ def _issue(issue: Any) -> str:
         return f"{where}: {issue['ctx']['error']}" if where else str(issue["ctx"]["error"])
     if issue["type"] != "extra_forbidden":
         return f"{where}: {issue['msg']}, got {issue['input']!r}"
+    if advice := advice_on(".".join(part for part in issue["loc"] if isinstance(part, str))):
+        return f"{where} {advice}"
     known = _keys(Recipe, issue["loc"][:-1])
     near = difflib.get_close_matches(str(issue["loc"][-1]), known, n=1, cutoff=0.5)
     return f"{where}: no such key" + (

@@ -2,8 +2,19 @@
 
 from pydantic import BaseModel, Field, model_validator
 
+from turnwise.config.episodes import (
+    SECTION_CONFIG,
+    EngineConfig,
+    ModelConfig,
+    RewardConfig,
+    RolloutConfig,
+    TasksConfig,
+    ToolsConfig,
+)
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
-from turnwise.config.learning import (
+from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
+from turnwise.config.trackers import Trackers
+from turnwise.config.training import (
     AlgorithmConfig,
     ImitationConfig,
     OptimizerConfig,
@@ -13,23 +24,12 @@ from turnwise.config.learning import (
     UpdateConfig,
     ValueConfig,
 )
-from turnwise.config.playing import (
-    STRICT,
-    EngineConfig,
-    ModelConfig,
-    RewardPart,
-    RolloutConfig,
-    TasksConfig,
-    ToolsConfig,
-)
-from turnwise.config.running import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
-from turnwise.config.trackers import Trackers
 
 
 class Recipe(BaseModel):
     """All settings of a run."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     """Seed of every random stream; a signed 64-bit integer, as PyTorch takes it."""
@@ -37,7 +37,7 @@ class Recipe(BaseModel):
     engine: EngineConfig = EngineConfig()
     tools: ToolsConfig = ToolsConfig()
     tasks: TasksConfig = TasksConfig()
-    rewards: tuple[RewardPart, ...] = (RewardPart(name="outcome"),)
+    rewards: tuple[RewardConfig, ...] = (RewardConfig(name="outcome"),)
     rollout: RolloutConfig = RolloutConfig()
     policy: PolicyConfig = PolicyConfig()
     algorithm: AlgorithmConfig = AlgorithmConfig()
@@ -128,7 +128,7 @@ class Recipe(BaseModel):
 
     def with_steps(self, num_tasks: int) -> "Recipe":
         """The recipe with run.num_steps computed from run.num_epochs and the number of training tasks."""
-        run = self.run.model_copy(update={"num_steps": self.run.steps_over(num_tasks)})
+        run = self.run.model_copy(update={"num_steps": self.run.num_steps_for(num_tasks)})
         return self.model_copy(update={"run": run})
 
     def temperature_at(self, step: int) -> float:
@@ -145,7 +145,7 @@ class Recipe(BaseModel):
         is_quantised = self.model.quantisation != "none"
         accepts_adapters = {
             "transformers": is_quantised,
-            "vllm": self.engine.vllm.adapters,
-            "remote": self.engine.remote.adapters or is_quantised,
+            "vllm": self.engine.adapters,
+            "remote": self.engine.adapters or is_quantised,
         }
         return accepts_adapters.get(self.engine.kind, False) and self.policy.tuning == "lora"

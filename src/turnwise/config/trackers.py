@@ -6,16 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
-from turnwise.config.playing import STRICT
+from turnwise.config.episodes import SECTION_CONFIG
 
 KINDS = ("wandb", "weave", "tensorboard", "trackio")
 """Built-in trackers; every one is an extra of the same name."""
 
 _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
     "project": ("wandb", "weave", "trackio"),
-    "entity": ("wandb", "weave"),
-    "mode": ("wandb",),
-    "tags": ("wandb",),
     "artifacts": ("wandb",),
     "space": ("trackio",),
 }
@@ -25,36 +22,30 @@ _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
 class TrackerConfig(BaseModel):
     """One tracker; see docs/trackers.md."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: str
     """wandb, weave, tensorboard or trackio; or your own as `module:Class`."""
     project: str = ""
-    """Project name; empty: WANDB_PROJECT or WEAVE_PROJECT, else `turnwise`."""
-    entity: str = ""
-    """wandb, weave: owner of the project; empty: WANDB_ENTITY, else your account."""
-    name: str = ""
-    """Name of the run in the tracker; empty: the name of the run folder."""
-    mode: Literal["", "online", "offline"] = ""
-    """wandb: offline needs no network and no key, and `wandb sync` uploads later; empty: WANDB_MODE, else
-    online."""
-    tags: tuple[str, ...] = ()
-    """wandb: tags of the run."""
+    """Name of the project, for wandb and weave also OWNER/PROJECT; empty: WANDB_PROJECT or WEAVE_PROJECT,
+    else `turnwise`."""
     artifacts: Literal["none", "files", "checkpoint"] = "files"
     """wandb: what is uploaded at the end; files: recipe, versions, metrics, evaluations; checkpoint: also the
     last checkpoint, which may be large."""
     space: str = ""
     """trackio: a Space on the Hugging Face hub; empty: this machine, without network."""
     episodes_per_step: int = Field(default=16, ge=0)
-    """Number of episodes sent per step, the first ones; the run folder has all."""
-    episodes_per_evaluation: int = Field(default=256, ge=0)
-    """Number of episodes sent per evaluation; its metrics always cover all."""
-    max_waiting: int = Field(default=4_096, ge=1)
-    """Maximum queue of records and episodes for a slow tracker; the excess is dropped and counted."""
+    """Number of episodes sent per step, the first ones, and 16 times as many per evaluation; the run folder
+    has all."""
     close_seconds: float = Field(default=30.0, ge=0)
     """Maximum wait at the end of a run for records that are still queued."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Options of a tracker of your own."""
+
+    @property
+    def episodes_per_evaluation(self) -> int:
+        """Number of episodes sent per evaluation; its metrics always cover all."""
+        return 16 * self.episodes_per_step
 
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> "TrackerConfig":
@@ -66,11 +57,6 @@ class TrackerConfig(BaseModel):
         for key, kinds in _OPTIONS_OF.items():
             if self.kind not in kinds and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} is an option of {' and '.join(kinds)}, not of {self.kind}")
-        if self.max_waiting <= max(self.episodes_per_step, self.episodes_per_evaluation):
-            raise ValueError(
-                f"max_waiting {self.max_waiting} has no room for the {self.episodes_per_step} episodes of a "
-                f"step or the {self.episodes_per_evaluation} of an evaluation"
-            )
         if self.options and not is_own:
             raise ValueError(f"options are for trackers of your own, not for {self.kind}")
         return self

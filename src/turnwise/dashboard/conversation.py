@@ -88,7 +88,7 @@ def tokens(index: Index, episode: int, recipe: ShownRecipe, pieces: Pieces) -> d
         advantage, note = None, ""
     else:
         advantage, note = group_advantage(group(index, episode), episode, recipe)
-    missing = "" if updates is not None else why_not(row, recipe)
+    missing = "" if updates is not None else why_not(row)
     return {**found, "advantage": advantage, "advantage_note": note, "missing": missing}
 
 

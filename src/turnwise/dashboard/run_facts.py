@@ -42,7 +42,6 @@ class ShownLoop(BaseModel):
     model_config = _LENIENT
 
     num_steps: _Count | None = None
-    num_token_groups: _Count | None = None
 
 
 class ShownKl(BaseModel):
@@ -79,13 +78,12 @@ class ShownAlgorithm(BaseModel):
         ]
 
 
-class ShownRule(BaseModel):
-    """One alarm of the recipe's `health` section."""
+class ShownHealth(BaseModel):
+    """The recipe's `health` section."""
 
     model_config = _LENIENT
 
-    action: str = "off"
-    threshold: _Finite = 0.0
+    ignore: tuple[str, ...] = ()
 
 
 class ShownRecipe(BaseModel):
@@ -96,7 +94,7 @@ class ShownRecipe(BaseModel):
     model: ShownModel = ShownModel()
     run: ShownLoop = ShownLoop()
     algorithm: ShownAlgorithm = ShownAlgorithm()
-    health: dict[str, ShownRule] = {}
+    health: ShownHealth = ShownHealth()
 
 
 class ShownGain(BaseModel):

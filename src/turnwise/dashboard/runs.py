@@ -11,6 +11,7 @@ from typing import Any
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.run_facts import RunFacts, ShownRecipe, read_facts
 from turnwise.dashboard.series import last_step, latest
+from turnwise.diagnostics.health import CHECKS
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,11 @@ class ListedRun:
             "latest": latest(index, _SHOWN),
             "model": recipe.model.path,
             "algorithm": recipe.algorithm.words,
-            "health": {name: rule.model_dump() for name, rule in recipe.health.items()},
+            "health": {
+                name: {"threshold": check.threshold}
+                for name, check in CHECKS.items()
+                if name not in recipe.health.ignore
+            },
             "clip": recipe.algorithm.clip,
         }
 

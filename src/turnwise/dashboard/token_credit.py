@@ -40,16 +40,11 @@ def traced(index: Index, row: Mapping[str, Any], lengths: Sequence[int]) -> list
         return None
 
 
-def why_not(row: Mapping[str, Any], recipe: ShownRecipe) -> str:
+def why_not(row: Mapping[str, Any]) -> str:
     """Explain why this episode has no logged token values."""
     if row["source"] != "train":
         return "episodes of an evaluation are not learned from"
-    num = recipe.run.num_token_groups
-    if num is None:
-        return "this run kept no tokens"
-    return (
-        f"kept of the first {num} groups that each step learns from (run.num_token_groups), not of this one"
-    )
+    return "kept only of the first groups that a step learns from, not of this one"
 
 
 def group_advantage(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from turnwise.config import Recipe, Rule
+from turnwise.config import Recipe
 
 Metrics = Mapping[str, float]
 
@@ -28,7 +28,7 @@ class Alarm:
     """A metric past its limit."""
 
     name: str
-    """The key under `health` in the recipe that sets the limit."""
+    """Its name in `CHECKS`, and in health.halt and health.ignore of the recipe."""
     level: AlarmLevel
     value: float
     threshold: float
@@ -48,6 +48,7 @@ class Check:
     """(value, threshold); true for a NaN."""
     wording: str
     """The relation of value to threshold in words, e.g. "above"."""
+    threshold: float
     meaning: str
     remedies: Sequence[Remedy]
     applies: Callable[[Metrics], bool] = lambda metrics: True
@@ -85,6 +86,7 @@ CHECKS: Mapping[str, Check] = {
         "tokens/alignment",
         _below,
         "below",
+        0.99,
         "trainer and engine differ by more than a nat on sampled tokens, so the trained tokens are not the "
         "sampled ones, or the weights differ",
         (
@@ -97,6 +99,7 @@ CHECKS: Mapping[str, Check] = {
         "clip/active_fraction",
         _below,
         "below",
+        0.5,
         "most tokens are clipped and have no gradient",
         (
             "lower optimizer.learning_rate",
@@ -109,6 +112,7 @@ CHECKS: Mapping[str, Check] = {
         "kl/reference",
         _above,
         "above",
+        0.5,
         "the policy is far from its reference (nats per token)",
         (
             "raise algorithm.kl.coefficient",
@@ -121,6 +125,7 @@ CHECKS: Mapping[str, Check] = {
         "kl/sampler",
         _above,
         "above",
+        0.05,
         "the distributions of engine and trainer differ (nats per token)",
         (
             "use the same dtype for engine and trainer",
@@ -133,16 +138,18 @@ CHECKS: Mapping[str, Check] = {
         "mask/learnable_fraction",
         _below,
         "below",
+        0.3,
         "most sampled tokens are masked: dropped by a correction or by ratio bounds",
         (
             "look at mask/dropped_fraction",
-            "widen algorithm.correction_low and correction_high, or min_ratio and max_ratio",
+            "raise algorithm.correction_cap, or widen min_ratio and max_ratio",
         ),
     ),
     "truncation": Check(
         "truncation/rate",
         _above,
         "above",
+        0.3,
         "episodes are truncated before they can answer",
         (
             "raise rollout.tokens_per_turn or rollout.tokens_per_episode",
@@ -154,6 +161,7 @@ CHECKS: Mapping[str, Check] = {
         "tools/error_rate",
         _above,
         "above",
+        0.5,
         "most calls fail because of the model",
         (
             "warm up with `turnwise sft`",
@@ -166,6 +174,7 @@ CHECKS: Mapping[str, Check] = {
         "groups/zero_variance_fraction",
         _at_least,
         "at or above",
+        1.0,
         "in every group all members have the same reward, so there is nothing to learn from",
         (
             lambda recipe: "" if recipe.rollout.dynamic_sampling else "turn on rollout.dynamic_sampling",
@@ -183,6 +192,7 @@ CHECKS: Mapping[str, Check] = {
         "gradient/norm",
         _at_most,
         "at or below",
+        0.0,
         "advantages are not 0, but the gradient of every parameter is",
         (
             "check that policy.tuning trains some parameters",
@@ -199,6 +209,7 @@ CHECKS: Mapping[str, Check] = {
         "ratio/std_late",
         _at_most,
         "at or below",
+        0.0,
         "the ratio did not change after an optimizer step, so later minibatches use stale log-probs",
         (
             "check that the optimizer holds the parameters that compute the log-probs",
@@ -215,6 +226,7 @@ CHECKS: Mapping[str, Check] = {
         "skipped/not_a_number_in_a_row",
         _above,
         "above",
+        0.0,
         "NaN or infinity occurred; its optimizer steps were skipped and the state is unchanged",
         (
             "lower optimizer.learning_rate",
@@ -226,6 +238,7 @@ CHECKS: Mapping[str, Check] = {
         "skipped/kl_cap_in_a_row",
         _above,
         "above",
+        9.0,
         "consecutive updates were skipped because the KL of the policy from its reference is above "
         "algorithm.kl.hard_cap; without updates the policy cannot recover",
         (
@@ -238,6 +251,7 @@ CHECKS: Mapping[str, Check] = {
         "reference/moved",
         _at_most,
         "at or below",
+        0.0,
         "the reference should have been updated to follow the policy and was not, or not correctly",
         (
             "report it with reference/max_error: this is a bug, not a setting",
@@ -246,7 +260,7 @@ CHECKS: Mapping[str, Check] = {
         applies=lambda metrics: metrics.get("reference/updated", 0.0) > 0.0,
     ),
 }
-"""The rules by their key in HealthConfig."""
+"""The checks by the name that health.halt and health.ignore use."""
 
 
 def find_alarms(metrics: Metrics, recipe: Recipe, details: Mapping[str, str] | None = None) -> list[Alarm]:
@@ -273,16 +287,14 @@ def halting_alarms(alarms: Sequence[Alarm]) -> str:
 
 
 def _check(name: str, check: Check, metrics: Metrics, recipe: Recipe, detail: str) -> Iterator[Alarm]:
-    rule: Rule = getattr(recipe.health, name)
     value = _value(name, check, metrics)
-    if rule.action == "off" or value is None or not check.applies(metrics):
+    if name in recipe.health.ignore or value is None or not check.applies(metrics):
         return
-    if check.is_wrong(value, rule.threshold):
-        level = AlarmLevel.HALT if rule.action == "halt" else AlarmLevel.WARNING
+    if check.is_wrong(value, check.threshold):
+        level = AlarmLevel.HALT if name in recipe.health.halt else AlarmLevel.WARNING
         if name == "not_a_number" and _not_finite(metrics):
             detail = f"in {', '.join(_not_finite(metrics))}"
-        message = _message(check, recipe, value, rule.threshold, detail)
-        yield Alarm(name, level, value, rule.threshold, message)
+        yield Alarm(name, level, value, check.threshold, _message(check, recipe, value, detail))
 
 
 def _value(name: str, check: Check, metrics: Metrics) -> float | None:
@@ -298,10 +310,10 @@ def _not_finite(metrics: Metrics) -> Sequence[str]:
     return sorted(name for name, value in metrics.items() if not math.isfinite(value))
 
 
-def _message(check: Check, recipe: Recipe, value: float, threshold: float, detail: str) -> str:
+def _message(check: Check, recipe: Recipe, value: float, detail: str) -> str:
     where = f" ({detail})" if detail else ""
     remedies = (remedy if isinstance(remedy, str) else remedy(recipe) for remedy in check.remedies)
     return (
-        f"{check.metric} is {value:.4g}, {check.wording} {threshold:g}{where}: {check.meaning}. "
+        f"{check.metric} is {value:.4g}, {check.wording} {check.threshold:g}{where}: {check.meaning}. "
         f"Try: {'; '.join(remedy for remedy in remedies if remedy)}."
     )

@@ -18,7 +18,7 @@ from turnwise.assembly.workbench import (
     used_servers,
 )
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
-from turnwise.config import Recipe, changed_recipe
+from turnwise.config import Recipe
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.keys import try_key
 from turnwise.doctor.plan import advice, verdict
@@ -53,10 +53,9 @@ class Reached:
 
 async def check_remote(recipe: Recipe) -> Finding:
     """Check whether an engine answers at the recipe's address, without waiting for it to start."""
-    hasty = changed_recipe(recipe, ["engine.remote.wait_seconds=0"])
     async with contextlib.AsyncExitStack() as exits:
         try:
-            await remote_engine(hasty, exits)
+            await remote_engine(recipe, exits, wait_seconds=0.0)
         except ValueError as error:
             return Finding("engine", FindingLevel.BAD, str(error), "start it there: turnwise engine RECIPE")
     return Finding("engine", FindingLevel.GOOD, f"one answers at {recipe.engine.remote.url}")
@@ -169,7 +168,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
         chat = open_chat(
             tokenizer,
             system_prompt=recipe.model.system_prompt,
-            enable_thinking=recipe.model.enable_thinking,
+            enable_thinking=recipe.model.thinking,
         )
         model = await asyncio.to_thread(load_model, recipe.model)
     except Exception as error:  # noqa: BLE001 - loading runs files of any origin; any error is reported

@@ -36,6 +36,10 @@ logger = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 TOKEN_VARIABLE = "TURNWISE_ENGINE_TOKEN"  # noqa: S105 - the name of the variable, not the token
+WAIT_SECONDS = 120.0
+"""How long requests wait for a lost server to return; vLLM may take two minutes to start."""
+SILENCE_SECONDS = 30.0
+"""Silence after which a server counts as lost; it sends a heartbeat every two seconds."""
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 """How long an idle connection is kept. Below the server's 75, or a request could be sent on a closing one."""
@@ -62,7 +66,12 @@ class RemoteEngine:
     """
 
     def __init__(
-        self, url: str, *, token: str = "", wait_seconds: float = 120.0, silence_seconds: float = 30.0
+        self,
+        url: str,
+        *,
+        token: str = "",
+        wait_seconds: float = WAIT_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         check_token(token)
         self._url = url.rstrip("/")

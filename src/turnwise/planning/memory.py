@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turnwise.config import Recipe, changed_recipe
+from turnwise.config import Recipe, override_recipe
 from turnwise.planning.outline import outline
 from turnwise.planning.passes import (
     PassMemory,
@@ -113,17 +113,11 @@ def check_device_limits(recipe: Recipe, device: str | None = None) -> None:
 
 
 def check_sft_limits(recipe: Recipe, device: str | None = None) -> None:
-    """`check_device_limits` for `turnwise sft`, which has its own micro-batch size and does not sample."""
-    sft = recipe.sft
-    equivalent = changed_recipe(
-        recipe,
-        [
-            f"update.tokens_per_microbatch={sft.tokens_per_microbatch}",
-            f"run.tasks_per_step={sft.samples_per_step}",
-            "engine.kind=scripted",
-        ],
+    """`check_device_limits` for `turnwise sft`, which has steps of its own and does not sample."""
+    equivalent = override_recipe(
+        recipe, [f"run.tasks_per_step={recipe.sft.samples_per_step}", "engine.kind=scripted"]
     )
-    _check_limits(equivalent, device, "a step's largest tensor (sft.tokens_per_microbatch)")
+    _check_limits(equivalent, device, "a step's largest tensor (update.tokens_per_microbatch)")
 
 
 def _check_limits(recipe: Recipe, device: str | None, training_tensor: str) -> None:

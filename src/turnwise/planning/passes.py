@@ -99,7 +99,7 @@ def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], int]:
         adapters = Adapters(model, recipe.policy, "policy", seed=0)
         if _has_value_adapter(recipe):
             adapters.add("value", seed=1)
-    if recipe.policy.kernels == "fused" and recipe.model.quantisation == "none":
+    if recipe.model.quantisation == "none":
         adapters.fuse()
     changed = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")}
     adapted = sum(_bytes(model.get_submodule(name).get_base_layer().weight) for name in changed)
@@ -124,7 +124,7 @@ def training_memory(policy: SizedModel, recipe: Recipe, device: str) -> PassMemo
     model, num_tokens = policy.model, _tokens_per_microbatch(recipe)
     attention.register()
     model.set_attn_implementation(attention.NAME)
-    if recipe.policy.kernels == "fused" and device == "cuda":
+    if device == "cuda":
         fuse_norms(model, PlannedNorm)
     if recipe.policy.gradient_checkpointing:
         checkpoint_layers(model, nullcontext)

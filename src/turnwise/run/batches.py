@@ -83,7 +83,7 @@ class Batches:
         on_group: Callable[[int, Group], None],
         ranks: Ranks = ALONE,
     ) -> None:
-        recipe.run.check_enough(len(tasks))
+        recipe.run.check_num_tasks(len(tasks))
         self._tasks = tasks
         self._recipe = recipe
         self._new_collector = new_collector

@@ -36,7 +36,7 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
     started = time.perf_counter()
     recipe = folder.recipe
     if recipe.run.num_epochs is not None:
-        recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
+        recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
         if folder.is_written_here:
             folder.change_recipe(recipe)  # so that readers of the folder need not load the tasks
     screen = _screen(recipe, show, ranks)

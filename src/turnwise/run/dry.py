@@ -34,7 +34,7 @@ async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
     """
     chat = _chat(recipe)
     setup = await dry_episodes(recipe, listing, chat if isinstance(chat, RenderedChat) else None)
-    recipe = recipe.with_steps(len(load(recipe.tasks.to_learn_from())))
+    recipe = recipe.with_steps(len(load(recipe.tasks.require_train())))
     try:
         plan: MemoryPlan | UnsupportedArchitecture = plan_for_recipe(recipe)
     except UnsupportedArchitecture as error:
@@ -51,8 +51,8 @@ async def dry_episodes(
 
     Without `chat` the lengths of prompts are not checked: the model may exist on other machines only.
     """
-    recipe.tasks.to_learn_from()
-    recipe.rollout.check_exploring()
+    recipe.tasks.require_train()
+    recipe.rollout.require_exploration()
     async with Rewards(parts_of(recipe)):
         pass  # raises for an unknown part or option
     servers = servers_of(recipe)

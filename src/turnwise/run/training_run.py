@@ -53,6 +53,9 @@ from turnwise.types import Group, Task
 
 logger = logging.getLogger(__name__)
 
+LESSONS_PER_STEP = 16
+"""Demonstrations added to a batch while imitation lasts; imitation.weight sets how much they count."""
+
 
 class TrainingRun:
     """The collaborators of one run, and the parts of a step: play, learn, evaluate, save."""
@@ -162,8 +165,8 @@ class TrainingRun:
         imitation = self.recipe.imitation
         if not self.lessons or step >= imitation.num_steps:
             return []
-        first = step * imitation.samples_per_step
-        chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(imitation.samples_per_step)]
+        first = step * LESSONS_PER_STEP
+        chosen = [self.lessons[(first + i) % len(self.lessons)] for i in range(LESSONS_PER_STEP)]
         # log-probs of demonstrations are taken at the temperature that this step samples with
         return [replace(lesson, temperature=self.recipe.temperature_at(step)) for lesson in chosen]
 
@@ -219,7 +222,7 @@ class TrainingRun:
 
     async def measure_once(self, name: str) -> EvaluationReport | None:
         """Evaluate the held-out tasks before or after training; a resumed run reads an existing report."""
-        if not self.recipe.evaluation.is_before_and_after or self.recipe.tasks.test is None:
+        if not self.recipe.evaluation.before_and_after or self.recipe.tasks.test is None:
             return None
         out = self.folder.evaluations / f"{name}.json"
         if first_rank_value(self.ranks, out.exists()):
@@ -320,8 +323,8 @@ async def open_run(
     separate adapters. Raises ValueError for the user's mistakes.
     """
     phases = Phases(screen, recipe)
-    file = recipe.tasks.to_learn_from()
-    recipe.rollout.check_exploring()
+    file = recipe.tasks.require_train()
+    recipe.rollout.require_exploration()
     tasks = load(file)
     recipe = recipe.with_steps(len(tasks))
     screen.started(recipe, len(tasks))
@@ -364,7 +367,7 @@ def _measured_tasks(recipe: Recipe) -> Iterator[tuple[Task, ...]]:
     settings, files = recipe.evaluation, recipe.tasks
     if settings.every and files.validation is not None:
         yield across_families(load(files.validation), settings.num_tasks)
-    if settings.is_before_and_after and files.test is not None:
+    if settings.before_and_after and files.test is not None:
         yield across_families(load(files.test), settings.num_tasks)
 
 
@@ -373,7 +376,7 @@ async def _lessons(bench: Workbench, tasks: Sequence[Task], screen: Screen, rank
     if not is_first(ranks):
         return ()
     imitation = bench.recipe.imitation
-    shown = [task for task in tasks if task.demonstration][: imitation.num_steps * imitation.samples_per_step]
+    shown = [task for task in tasks if task.demonstration][: imitation.num_steps * LESSONS_PER_STEP]
     verified = await verified_lessons(demonstrator(bench, shown), shown)
     if not verified.lessons:
         why = ", ".join(sorted(set(verified.dropped.values()))) or "there are none"

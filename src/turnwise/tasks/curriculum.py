@@ -229,7 +229,7 @@ def curriculum_of(recipe: Recipe) -> Curriculum:
     if recipe.run.num_epochs is not None:
         return ShuffledPasses(recipe.run.tasks_per_step)
     if config.kind == "success":
-        return BySuccess(config.threshold, config.window, config.review)
+        return BySuccess(config.threshold, recipe.run.tasks_per_step * recipe.rollout.group_size)
     return Schedule(config.points) if config.kind == "schedule" else Schedule()
 
 

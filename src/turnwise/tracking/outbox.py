@@ -22,12 +22,14 @@ from turnwise.tracking.tracker import Start
 
 logger = logging.getLogger(__name__)
 
+ROOM = 4_096
+"""Records and episodes that may wait for a slow tracker, or two evaluations if they are more."""
 _ANY: TypeAdapter[object] = TypeAdapter(object)
 
 
 @dataclass(frozen=True, slots=True)
 class _QueuedRecord:
-    """A record that is built when it is sent, and its size in units of `max_waiting`."""
+    """A record that is built when it is sent, and its size in units of `ROOM`."""
 
     make: Callable[[], Record]
     size: int
@@ -53,7 +55,7 @@ class Outbox:
         self._variables = variables
         self._changed = threading.Condition()
         self._waiting: deque[_QueuedRecord] = deque()
-        self._room = start.config.max_waiting
+        self._room = max(ROOM, 2 * start.config.episodes_per_evaluation)
         self._counts = _Counts()
         self._why = ""  # why the tracker failed
         self._is_closing = False

@@ -120,7 +120,7 @@ def start_trackers(recipe: Recipe, folder: Path) -> Trackers:
         Start(
             config=config,
             project=project_of(config, given),
-            name=config.name or folder.name,
+            name=folder.name,
             folder=str(folder.resolve()),
             recipe=document,
         )

@@ -44,16 +44,14 @@ class WandbTracker:
         self._artifacts = config.artifacts
         # files to be uploaded are staged in the run's folder, not in the user's home
         os.environ.setdefault("WANDB_DATA_DIR", str(self._folder / "wandb" / "data"))
-        entity, _, project = start.project.rpartition("/")  # WEAVE_PROJECT may be `entity/project`
+        entity, _, project = start.project.rpartition("/")
         self._run = wandb.init(
-            entity=config.entity or entity or None,
+            entity=entity or None,
             project=project,
             name=start.name,
             id=_run_id(self._folder),
             resume="allow",
             dir=self._folder,
-            mode=config.mode or None,
-            tags=list(config.tags) or None,
             config=dict(start.recipe),
             allow_val_change=True,  # a run may be resumed with more steps
             settings=wandb.Settings(

@@ -15,10 +15,9 @@ class WeaveTracker:
     """Needs the network and WANDB_API_KEY: Weave has no offline mode."""
 
     def __init__(self, start: Start) -> None:
-        entity = f"{start.config.entity}/" if start.config.entity else ""
         self._name = start.name
         self._client = weave.init(
-            entity + start.project,
+            start.project,
             settings={
                 "capture_code": False,
                 "enable_disk_fallback": False,  # losses are reported, not written to the working directory

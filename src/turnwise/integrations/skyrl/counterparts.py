@@ -49,7 +49,7 @@ def _policy(recipe: Recipe) -> Overrides:
         "generator.inference_engine.model_dtype": model.dtype,
         "trainer.policy.model.lora.rank": policy.lora_rank if policy.tuning == "lora" else 0,
         "trainer.policy.model.lora.alpha": int(policy.lora_alpha),
-        "trainer.policy.model.lora.dropout": policy.lora_dropout,
+        "trainer.policy.model.lora.dropout": 0.0,
         "trainer.policy.model.lora.target_modules": targets,
         "trainer.gradient_checkpointing": policy.gradient_checkpointing,
     }
@@ -57,7 +57,7 @@ def _policy(recipe: Recipe) -> Overrides:
 
 def _sampling(recipe: Recipe) -> Overrides:
     rollout = recipe.rollout
-    rollout.check_exploring()
+    rollout.require_exploration()
     evaluation = {
         "temperature": recipe.evaluation.temperature,
         "max_generate_length": rollout.tokens_per_turn,
@@ -122,8 +122,7 @@ def _algorithm(recipe: Recipe) -> Overrides:
         "trainer.algorithm.loss_reduction": _AGGREGATIONS[algorithm.aggregation],
     }
     if algorithm.aggregation == "constant":
-        constant = algorithm.constant_tokens or recipe.rollout.tokens_per_turn
-        overrides["trainer.algorithm.max_seq_len"] = constant
+        overrides["trainer.algorithm.max_seq_len"] = recipe.rollout.tokens_per_turn
     if algorithm.advantage == "gae":
         if algorithm.gamma_unit == "turn":
             raise ValueError("algorithm.gamma_unit: SkyRL discounts only per token")
@@ -165,7 +164,7 @@ def _loss(recipe: Recipe) -> Overrides:
 
 def _correction(recipe: Recipe) -> Overrides:
     algorithm, prefix = recipe.algorithm, "trainer.algorithm.off_policy_correction"
-    cap, low, high = algorithm.correction_cap, algorithm.correction_low, algorithm.correction_high
+    cap = algorithm.correction_cap
     match algorithm.correction:
         case "decoupled":
             return {f"{prefix}.tis_ratio_type": "token", f"{prefix}.token_tis_ratio_clip_high": cap}
@@ -173,9 +172,9 @@ def _correction(recipe: Recipe) -> Overrides:
             return {f"{prefix}.tis_ratio_type": "sequence", f"{prefix}.sequence_tis_ratio_clip_high": cap}
         case "mask":
             names = "token_mask_is_threshold_low", "token_mask_is_threshold_high"
-            return {f"{prefix}.{names[0]}": low, f"{prefix}.{names[1]}": high}
+            return {f"{prefix}.{names[0]}": 1 / cap, f"{prefix}.{names[1]}": cap}
         case "mask_sequence":
-            bounds = {f"{prefix}.geo_mask_low": low, f"{prefix}.geo_mask_high": high}
+            bounds = {f"{prefix}.geo_mask_low": 1 / cap, f"{prefix}.geo_mask_high": cap}
             return {f"{prefix}.sequence_mask_metric": "geometric"} | bounds
         case "bypass":
             if algorithm.loss != "cispo":
@@ -248,7 +247,7 @@ def _run(recipe: Recipe) -> Overrides:
         "trainer.max_ckpts_to_keep": run.keep_checkpoints,
         "trainer.hf_save_interval": run.num_steps,
         "trainer.eval_interval": evaluation.every if is_evaluated else -1,
-        "trainer.eval_before_train": is_evaluated and evaluation.is_before_and_after,
+        "trainer.eval_before_train": is_evaluated and evaluation.before_and_after,
         # the tasks are in memory: loader processes would only cost their start
         "data.dataloader.num_workers": 0,
     }
@@ -295,8 +294,8 @@ def differences(recipe: Recipe) -> Iterator[str]:
         yield "algorithm.advantage 'gae' uses a whole model as critic, and is whitened"
     if recipe.rollout.dynamic_sampling:
         yield "rollout.dynamic_sampling draws whole batches until there are enough groups with signal"
-    if _is_evaluated(recipe) and recipe.evaluation.is_before_and_after:
-        yield "evaluation.is_before_and_after uses the validation tasks, not the held-out ones"
+    if _is_evaluated(recipe) and recipe.evaluation.before_and_after:
+        yield "evaluation.before_and_after uses the validation tasks, not the held-out ones"
     yield "run.keep_checkpoints keeps only the last ones, not the best on validation"
     known = [tracker.kind for tracker in recipe.trackers if tracker.kind in _LOGGERS]
     for tracker in recipe.trackers:

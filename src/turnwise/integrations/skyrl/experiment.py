@@ -89,8 +89,8 @@ def new_generator(recipe: Recipe, client: InferenceEngineInterface, model: str) 
 
 
 def train_tasks(recipe: Recipe) -> tuple[Task, ...]:
-    tasks = load(recipe.tasks.to_learn_from())
-    recipe.run.check_enough(len(tasks))
+    tasks = load(recipe.tasks.require_train())
+    recipe.run.check_num_tasks(len(tasks))
     check_scorable(tasks, parts_of(recipe))
     return tasks
 

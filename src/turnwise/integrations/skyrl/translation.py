@@ -15,7 +15,7 @@ from turnwise.integrations.skyrl.counterparts import PARTS, Overrides, differenc
 
 READ_BY_EPISODES = (
     "model.system_prompt",
-    "model.enable_thinking",
+    "model.thinking",
     "tools.mcp",
     "tools.live",
     "tools.live_writes",
@@ -27,7 +27,6 @@ READ_BY_EPISODES = (
     "tasks.validation",
     "rewards",
     "rollout.num_parallel_episodes",
-    "rollout.num_retries",
     "rollout.tokens_per_turn",
     "rollout.seconds",
     "evaluation.num_tasks",
@@ -40,31 +39,24 @@ WITHOUT_COUNTERPART: Mapping[str, str] = {
     "model.device": "SkyRL trains only on CUDA",
     "engine.kind": "SkyRL samples with its own vLLM servers",
     "engine.cache_tokens": "vLLM uses its share of the GPU memory",
-    "engine.vllm.adapters": "SkyRL always publishes a LoRA policy as an adapter",
+    "engine.adapters": "SkyRL always publishes a LoRA policy as an adapter",
     "engine.vllm.cache_gib": "SkyRL derives it from the engine's share of the memory",
     "engine.vllm.sleep": "skyrl.colocate determines it",
     "engine.remote.url": "SkyRL starts its engines itself",
-    "engine.remote.adapters": "SkyRL starts its engines itself",
-    "engine.remote.wait_seconds": "SkyRL starts its engines itself",
-    "engine.remote.silence_seconds": "SkyRL starts its engines itself",
     "tasks.test": "evaluate the exported model with `turnwise eval`",
     "rollout.final_temperature": "SkyRL samples a run at one temperature",
     "rollout.max_draws": "SkyRL draws at most 30 batches to fill one, and then ends the run",
     "rollout.lockstep": "log-probs of vLLM depend on its other requests",
-    "policy.kernels": "SkyRL has its own kernels",
     "algorithm.min_ratio": "SkyRL drops no token by the ratio to π_old",
     "algorithm.max_ratio": "SkyRL drops no token by the ratio to π_old",
     "algorithm.kl.hard_cap": "SkyRL skips no update",
     "reference.every": "SkyRL's reference is frozen",
     "reference.decay": "SkyRL's reference is frozen",
     "value.trunk": "SkyRL's critic is a separate model",
-    "value.coefficient": "SkyRL's critic is a separate model",
     "optimizer.epsilon": "SkyRL uses AdamW's default of 1e-8",
     "update.shared_prefix": "SkyRL computes every prompt separately",
     "imitation.weight": "SkyRL learns only from episodes: run `turnwise sft` first",
     "imitation.num_steps": "see imitation.weight",
-    "imitation.samples_per_step": "see imitation.weight",
-    "run.num_token_groups": "SkyRL keeps no metrics per token",
     **{f"hardware.{key}": "[skyrl] sets the processes of SkyRL" for key in HardwareConfig.model_fields},
     **{f"sft.{key}": "only `turnwise sft` reads it" for key in SftConfig.model_fields},
     **{f"curriculum.{key}": "SkyRL draws tasks uniformly" for key in CurriculumConfig.model_fields},
@@ -115,10 +107,10 @@ def translate(recipe: Recipe, folder: Path) -> Translation:
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every dotted key of a recipe with its value; a rule of [health] counts as one key."""
+    """Every dotted key of a recipe with its value."""
     for name in type(model).model_fields:
         value = getattr(model, name)
-        if isinstance(value, BaseModel) and prefix != "health.":
+        if isinstance(value, BaseModel):
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

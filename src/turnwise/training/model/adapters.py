@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from turnwise.config.learning import PolicyConfig
+from turnwise.config.training import PolicyConfig
 from turnwise.runtime.model_support import is_quantised
 from turnwise.training.model.quantised import plain
 
@@ -59,7 +59,6 @@ class Adapters:
     def add(self, name: str, *, seed: int) -> None:
         with _seeded(seed), self._same_flags():
             self._peft.add_adapter(name, _lora_config(self._config))
-        self.train_dropout(is_training=False)
         self._thaw(name)
 
     def parameters(self, name: str) -> dict[str, torch.nn.Parameter]:
@@ -109,10 +108,6 @@ class Adapters:
         for parameter in self.parameters(name).values():
             parameter.requires_grad_(True)
 
-    def train_dropout(self, *, is_training: bool) -> None:
-        for layer in self._layers:
-            layer.lora_dropout.train(is_training)
-
     def merged(self, name: str) -> dict[str, Tensor]:
         """Return the base weights with one adapter added, by the names the model had without adapters."""
         weights = {
@@ -136,7 +131,7 @@ def _lora_config(config: PolicyConfig) -> Any:
     return LoraConfig(
         r=config.lora_rank,
         lora_alpha=config.lora_alpha,  # type: ignore[arg-type]  # annotated int, used as a number
-        lora_dropout=config.lora_dropout,
+        lora_dropout=0.0,  # with dropout the trained policy would not be the sampled one
         target_modules=targets if isinstance(targets, str) else list(targets),
         bias="none",
         task_type="CAUSAL_LM",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from turnwise.config.learning import PolicyConfig, ValueConfig
+from turnwise.config.training import PolicyConfig, ValueConfig
 from turnwise.protocols import Adapter
 from turnwise.runtime.devices import choose_device
 from turnwise.training.kernels.norms import fuse_norms
@@ -87,6 +87,8 @@ class Policy:
 
     The model stays in evaluation mode, so that training sees the distribution that was sampled from.
     device: where the model is moved to, `auto` for the best available; by default it is not moved.
+    is_fused: norms and adapters in fewer kernels, equal up to rounding; false, as transformers and peft
+    compute them, only for comparisons.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Policy:
         value: ValueConfig | None = None,
         device: str | None = None,
         seed: int = 0,
+        is_fused: bool = True,
     ) -> None:
         if value is not None and value.trunk == "adapter" and config.tuning != "lora":
             raise ValueError("value.trunk='adapter' needs policy.tuning='lora'")
@@ -123,7 +126,7 @@ class Policy:
         self._model.eval()  # new adapters start in training mode
         if config.gradient_checkpointing:
             checkpoint_layers(self._model, self._context_now)
-        if config.kernels != "plain":
+        if is_fused:
             self._fuse()
         if self._network.why_plain:
             name, reason = type(model).__name__, self._network.why_plain
@@ -170,11 +173,6 @@ class Policy:
         """Whether shared prefixes can be computed once; if not, rows are padded."""
         return not self._network.why_plain
 
-    @property
-    def can_carry(self) -> bool:
-        """Whether micro-batches may continue from one prefix: not with dropout, which is redrawn for each."""
-        return self.can_share and not self._config.lora_dropout
-
     def carry(
         self,
         token_ids: Sequence[int],
@@ -184,7 +182,7 @@ class Policy:
         with_values: bool = False,
     ) -> Carried:
         """Run a prefix once, for `score` to continue from with the same options."""
-        assert self.can_carry, "who carries asks first"
+        assert self.can_share, "the caller checks it first"
         layout = alone(token_ids).to(self.device)
         with self._using(adapter, parameters):
             trunk = self._prefix(layout, parameters)
@@ -289,8 +287,6 @@ class Policy:
             yield
             return
         with self._adapters.using(adapter):
-            if self._config.lora_dropout:
-                self._adapters.train_dropout(is_training=torch.is_grad_enabled())
             yield
 
     def _context_now(self) -> Any:

@@ -26,6 +26,8 @@ from turnwise.config import Recipe
 from turnwise.training.model.policy import Scores
 from turnwise.training.update.targets import Lesson
 
+VALUE_COEFFICIENT = 0.5
+"""Weight of the value loss. AdamW divides a constant factor out again: value.learning_rate is what counts."""
 _KL_LOSS = {"loss_k2": "k2", "loss_k3": "k3_ratio"}
 
 
@@ -74,16 +76,15 @@ class Objective:
         algorithm = recipe.algorithm
         self._algorithm = algorithm
         self._value = recipe.value
-        self._constant_tokens = algorithm.constant_tokens or recipe.rollout.tokens_per_turn
+        self._constant_tokens = recipe.rollout.tokens_per_turn
         default = DEFAULT_BOUNDS[algorithm.loss]
         self._bounds = Bounds(
             low=default.low if algorithm.clip_low is None else algorithm.clip_low,
             high=default.high if algorithm.clip_high is None else algorithm.clip_high,
             dual=algorithm.clip_dual,
         )
-        self._limits = CorrectionLimits(
-            algorithm.correction_cap, algorithm.correction_low, algorithm.correction_high
-        )
+        cap = algorithm.correction_cap
+        self._limits = CorrectionLimits(cap, low=1 / cap, high=cap)
 
     @property
     def has_ratio_bounds(self) -> bool:
@@ -191,7 +192,7 @@ class Objective:
             own_BT,
             max_change=self._value.max_change,
         )
-        return self._value.coefficient * zero_where_masked(losses_BT, own_BT).sum()
+        return VALUE_COEFFICIENT * zero_where_masked(losses_BT, own_BT).sum()
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class Passes:
 
     def _to_carry(self, samples: Sequence[Sample]) -> tuple[int, ...]:
         """Return the common prefix to run once for several micro-batches; empty if that does not pay."""
-        if not samples or not self._is_shared or not self._policy.can_carry:
+        if not samples or not self._is_shared or not self._policy.can_share:
             return ()
         prefix = common_prefix(samples)
         return prefix if len(prefix) >= MIN_CARRIED else ()

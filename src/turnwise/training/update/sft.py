@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from turnwise.config import SftConfig
+from turnwise.config import Recipe, SftConfig
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.imitation import cross_entropy, num_own_tokens
@@ -15,6 +15,8 @@ from turnwise.training.update.scoring import Passes
 
 LOWEST_RATE = 0.1
 """The cosine schedule ends at this fraction of the peak."""
+MAX_WARMUP_STEPS = 10
+"""The learning rate rises over the first tenth of the steps, at most this many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +40,39 @@ class SftStep:
 def fine_tune(
     policy: Policy,
     samples: Sequence[Sample],
-    config: SftConfig,
+    recipe: Recipe,
     *,
-    seed: int = 0,
-    is_shared: bool = True,
     on_step: Callable[[SftStep], None] = lambda step: None,
 ) -> list[SftStep]:
-    """Train on the samples for `num_epochs`, in an order set by the seed; the loss is on own tokens only.
+    """Train on the samples for sft.num_epochs, in an order set by the seed; the loss is on own tokens only.
 
     A step's loss is the mean over all own tokens of its samples, however they are laid out. Raises
     FloatingPointError, before the step is taken, if the gradient norm is not finite.
     """
+    config, adamw, update = recipe.sft, recipe.optimizer, recipe.update
     taught = [sample for sample in samples if sample.num_own_tokens]
     if not taught:
         raise ValueError(f"samples: none of the {len(samples)} has a token to learn")
-    passes = Passes(policy, tokens_per_microbatch=config.tokens_per_microbatch, is_shared=is_shared)
+    passes = Passes(
+        policy, tokens_per_microbatch=update.tokens_per_microbatch, is_shared=update.shared_prefix
+    )
     optimizer = Optimizer(
         policy.trainable,
         {},
-        max_gradient_norm=config.max_gradient_norm,
-        weight_decay=config.weight_decay,
+        max_gradient_norm=adamw.max_gradient_norm,
+        weight_decay=adamw.weight_decay,
+        betas=adamw.betas,
+        epsilon=adamw.epsilon,
         scale=scale_of(policy.model.dtype),
     )
     num_steps = config.num_epochs * -(-len(taught) // config.samples_per_step)
     steps = []
-    for number, chosen in enumerate(_draws(taught, config, seed)):
+    for number, chosen in enumerate(_draws(taught, config, recipe.seed)):
         rate = learning_rate(
             config.learning_rate,
             number,
             schedule="cosine",
-            warmup_steps=config.warmup_steps,
+            warmup_steps=min(MAX_WARMUP_STEPS, num_steps // 10),
             num_steps=num_steps,
             lowest=LOWEST_RATE,
         )

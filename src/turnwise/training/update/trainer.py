@@ -25,7 +25,7 @@ from turnwise.training.packing.samples import Sample
 from turnwise.training.sharding.shards import Shard, local, shard_of
 from turnwise.training.update.checkpoint import Chosen
 from turnwise.training.update.imitation import weight_at
-from turnwise.training.update.objective import Objective
+from turnwise.training.update.objective import VALUE_COEFFICIENT, Objective
 from turnwise.training.update.optimizer import Optimizer, scale_of
 from turnwise.training.update.scoring import Passes
 from turnwise.training.update.statistics import (
@@ -42,6 +42,9 @@ from turnwise.training.update.tokens import TokenFigures, token_figures
 
 logger = logging.getLogger(__name__)
 
+NUM_TOKEN_GROUPS = 8
+"""Groups per update whose figures per token are kept; all groups would be gigabytes in a long run."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
@@ -53,7 +56,7 @@ class StepResult:
     skipped: str
     """Why no optimizer step was taken; empty if one was. The metrics `skipped/…` count single steps too."""
     tokens: tuple[TokenFigures, ...] = ()
-    """The figures of the first `run.num_token_groups` groups."""
+    """The figures of the first NUM_TOKEN_GROUPS groups."""
     mismatch: TokenMismatch | None = None
     """The first token on which engine and trainer disagree too far."""
 
@@ -121,7 +124,7 @@ class Trainer:
         steps = self._steps.take(lesson, trace, imitation, step)
         metrics = metrics_of(lesson, trace, version=self.version, loss_name=self._recipe.algorithm.loss)
         metrics |= {"kl/coefficient": lesson.kl_coefficient} if self._reference.exists else {}
-        tokens = token_figures(lesson, trace, self._recipe.run.num_token_groups)
+        tokens = token_figures(lesson, trace, NUM_TOKEN_GROUPS)
         mismatch = first_mismatch(lesson, trace, self.version) if metrics["tokens/alignment"] < 1 else None
         result = self._finish(steps, metrics, {"ratio": ratio_histogram(trace)}, step, started)
         return replace(result, tokens=tokens, mismatch=mismatch)
@@ -211,7 +214,7 @@ class Trainer:
         found["gradient/clipped"] = sum(step.norms.policy > limit for step in tried) / len(tried)
         if self._has_value:
             found["gradient/value_norm"] = math.fsum(step.norms.value for step in tried) / len(tried)
-            found["value/loss"] = found["loss/value"] / (self._recipe.value.coefficient or 1.0)
+            found["value/loss"] = found["loss/value"] / VALUE_COEFFICIENT
         return found
 
     def _counters(

