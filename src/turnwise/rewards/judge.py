@@ -11,11 +11,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
-from turnwise.rewards.endpoint import OPENAI, PATIENCE, Endpoint, JudgePatience, open_account
+from turnwise.runtime.addresses import check_token
+from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
+from turnwise.runtime.environment import environment
+from turnwise.runtime.http_replies import parsed_or_text
+from turnwise.runtime.retries import GaveUp
 from turnwise.types import Trajectory
 
 logger = logging.getLogger(__name__)
+
+OPENAI = "https://api.openai.com/v1"
+
+PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=60.0, total_seconds=180.0, backoff_seconds=1.0)
+
+MAX_REPLY_BYTES = 1_000_000
+"""The longest reply that is read; a verdict is one line."""
 
 MAX_ANSWER_CHARS = 20_000
 MAX_RESULT_CHARS = 1_000
@@ -58,11 +72,11 @@ class Judge:
         key_variable: str = "OPENAI_API_KEY",
         cache_dir: str | Path | None = None,
         max_concurrency: int = 8,
-        patience: JudgePatience = PATIENCE,
+        patience: EndpointPatience = PATIENCE,
     ) -> None:
-        self._endpoint = Endpoint(
-            open_account(base_url, model, key_variable), patience, max_concurrency=max_concurrency
-        )
+        account = open_account(base_url, model, key_variable)
+        self._endpoint = ChatEndpoint(account, patience, max_reply_bytes=MAX_REPLY_BYTES)
+        self._slots = asyncio.Semaphore(max_concurrency)
         self._rubric = rubric
         self._cache = VerdictCache(Path(cache_dir) if cache_dir is not None else default_cache_dir())
         self._being_asked: dict[str, asyncio.Lock] = {}
@@ -86,7 +100,7 @@ class Judge:
             async with lock:
                 verdict = self._cache.find(key)
                 if verdict is None:
-                    verdict = await self._endpoint.ask(messages, read_verdict)
+                    verdict = await self._ask(messages)
                     self._cache.keep(key, verdict)
         finally:
             self._being_asked.pop(key, None)
@@ -94,6 +108,26 @@ class Judge:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    async def _ask(self, messages: list[dict[str, str]]) -> Verdict:
+        account = self._endpoint.account
+        try:
+            async with self._slots:
+                return await self._endpoint.ask({"messages": messages, "temperature": 0}, _verdict_in)
+        except (Refused, GaveUp) as error:
+            raise RewardDown(f"the judge {account.model} at {account.base_url} {error}") from error
+
+
+def open_account(base_url: str, model: str, key_variable: str) -> EndpointAccount:
+    """Return the account with its key from the environment or `.env`; ValueError if it cannot work."""
+    key = environment().get(key_variable, "").strip()
+    check_token(key, key_variable)
+    url = httpx.URL(base_url)
+    if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
+        raise ValueError("the judge's base_url must begin with http:// or https:// and hold no password")
+    if not key and url.host == httpx.URL(OPENAI).host:
+        raise ValueError(f"the judge needs a key: set {key_variable}, or base_url to an endpoint without one")
+    return EndpointAccount(base_url.rstrip("/"), model, key)
 
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:
@@ -144,6 +178,17 @@ def read_verdict(reply: str) -> Verdict:
                 raise ValueError("its score is not from 0 to 1")
             return Verdict(float(score), reason)
     raise ValueError('the reply is not {"score": …, "reason": …}')
+
+
+def _verdict_in(reply: bytes) -> Verdict:
+    """Parse a chat completion whose content is a verdict; else ValueError."""
+    match parsed_or_text(reply):
+        case {"choices": [{"message": {"content": str(content)}}, *_]}:
+            try:
+                return read_verdict(content)
+            except ValueError as error:
+                raise ValueError(f"gave no verdict: {error}") from error
+    raise ValueError("gave no verdict: the reply is not a chat completion")
 
 
 def _unfenced(reply: str) -> str:

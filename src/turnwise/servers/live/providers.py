@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 
+from turnwise.runtime.retries import Clock
 from turnwise.servers.live.fmp import LiveFmp
-from turnwise.servers.live.http import Clock, Provider, ProviderAccount, ProviderPatience
+from turnwise.servers.live.http import Provider, ProviderAccount, ProviderPatience
 from turnwise.servers.live.polygon import LivePolygon
 from turnwise.servers.live.slack import LiveSlack
 from turnwise.servers.live.tavily import LiveTavily
