@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 
 from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
@@ -122,10 +122,10 @@ def open_account(base_url: str, model: str, key_variable: str) -> EndpointAccoun
     """Return the account with its key from the environment or `.env`; ValueError if it cannot work."""
     key = environment().get(key_variable, "").strip()
     check_token(key, key_variable)
-    url = httpx.URL(base_url)
+    url = httpx2.URL(base_url)
     if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
         raise ValueError("the judge's base_url must begin with http:// or https:// and hold no password")
-    if not key and url.host == httpx.URL(OPENAI).host:
+    if not key and url.host == httpx2.URL(OPENAI).host:
         raise ValueError(f"the judge needs a key: set {key_variable}, or base_url to an endpoint without one")
     return EndpointAccount(base_url.rstrip("/"), model, key)
 

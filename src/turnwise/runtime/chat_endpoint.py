@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
 from turnwise.runtime.addresses import check_token
 from turnwise.runtime.http_replies import TooLarge, error_message, exchange, parsed_or_text
@@ -64,7 +64,7 @@ class ChatEndpoint:
         self._policy = RetryPolicy(patience.num_attempts, patience.backoff_seconds, patience.total_seconds)
         headers = {"Authorization": f"Bearer {account.key}"} if account.key else {}
         # Redirects are not followed: the key must reach only the configured host.
-        self._client = httpx.AsyncClient(
+        self._client = httpx2.AsyncClient(
             headers=headers, timeout=self._attempt_seconds, follow_redirects=False
         )
 
@@ -93,15 +93,15 @@ class ChatEndpoint:
             reply = await exchange(
                 self._client, request, seconds=self._attempt_seconds, max_bytes=self._max_reply_bytes
             )
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except (TimeoutError, httpx2.TimeoutException) as error:
             raise TemporaryFailure("did not answer in time") from error
-        except (httpx.TransportError, httpx.DecodingError) as error:
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise TemporaryFailure(f"could not be reached ({type(error).__name__})") from error
         except TooLarge as error:
             raise TemporaryFailure(str(error)) from error
         except RuntimeError as error:  # the client is closed
             raise GaveUp(f"cannot be asked: {error}") from error
-        if reply.status == httpx.codes.OK:
+        if reply.status == httpx2.codes.OK:
             return reply.body
         message = error_message(parsed_or_text(reply.body), self.account.key)
         text = f"answered {reply.status}: {message}" if message else f"answered {reply.status}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import httpx
+import httpx2
 
 from turnwise.runtime.retry_after import retry_after_seconds
 
@@ -27,14 +27,14 @@ class HttpReply:
 
 
 async def exchange(
-    client: httpx.AsyncClient,
-    request: httpx.Request,
+    client: httpx2.AsyncClient,
+    request: httpx2.Request,
     *,
     seconds: float,
     max_bytes: int,
     now: datetime | None = None,
 ) -> HttpReply:
-    """Send a request and read the reply. TimeoutError, TooLarge or an error of httpx if that fails."""
+    """Send a request and read the reply. TimeoutError, TooLarge or an error of httpx2 if that fails."""
     # The client's read timeout only bounds the gap between two chunks; this one stops a slow body.
     async with asyncio.timeout(seconds):
         response = await client.send(request, stream=True)

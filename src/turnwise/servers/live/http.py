@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 import turnwise
 from turnwise.mcp.serve import ToolError, Unavailable
@@ -19,7 +19,7 @@ from turnwise.runtime.retries import Clock, GaveUp, RetryPolicy, TemporaryFailur
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Enough for the most that one Polygon page can hold: 50,000 minute bars, about 6 MB."""
 
-NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures before the request left this machine: repeating it is safe even for a write."""
 
 PLAN_LIMITS = frozenset({402, 432, 433})
@@ -40,7 +40,7 @@ class ProviderAccount:
 
     def __post_init__(self) -> None:
         check_token(self.key, self.key_variable)
-        url = httpx.URL(self.base_url)
+        url = httpx2.URL(self.base_url)
         if url.scheme not in {"http", "https"} or not url.host:
             raise ValueError(f"the base URL of {self.label} must begin with http:// or https://")
 
@@ -66,7 +66,12 @@ class Provider:
     """One provider's API; `call()` starts the requests of one tool call."""
 
     def __init__(
-        self, client: httpx.AsyncClient, account: ProviderAccount, *, patience: ProviderPatience, clock: Clock
+        self,
+        client: httpx2.AsyncClient,
+        account: ProviderAccount,
+        *,
+        patience: ProviderPatience,
+        clock: Clock,
     ) -> None:
         self.client = client
         self.account = account
@@ -105,7 +110,7 @@ class ProviderCall:
         reply = await self._send(build, is_repeatable=is_repeatable)
         return _payload(reply, self._provider.account, subject)
 
-    async def _send(self, build: Callable[[], httpx.Request], *, is_repeatable: bool) -> HttpReply:
+    async def _send(self, build: Callable[[], httpx2.Request], *, is_repeatable: bool) -> HttpReply:
         patience, clock = self._provider.patience, self._provider.clock
         seconds = self._deadline - clock.monotonic()
         policy = RetryPolicy(patience.num_attempts, patience.backoff_seconds, seconds, clock)
@@ -114,24 +119,24 @@ class ProviderCall:
         except GaveUp as error:
             raise Unavailable(f"{self._provider.account.label} {error}") from error
 
-    async def _attempt(self, request: httpx.Request, *, is_repeatable: bool) -> HttpReply:
+    async def _attempt(self, request: httpx2.Request, *, is_repeatable: bool) -> HttpReply:
         provider, label = self._provider, self._provider.account.label
         seconds = max(0.0, self._deadline - provider.clock.monotonic())
         read, connect = provider.patience.read_seconds, provider.patience.connect_seconds
-        request.extensions["timeout"] = httpx.Timeout(read, connect=connect, pool=seconds).as_dict()
+        request.extensions["timeout"] = httpx2.Timeout(read, connect=connect, pool=seconds).as_dict()
         try:
             reply = await exchange(
                 provider.client, request, seconds=seconds, max_bytes=MAX_BODY_BYTES, now=provider.clock.now()
             )
         except NEVER_SENT as error:
             raise TemporaryFailure(f"could not be reached ({type(error).__name__})") from error
-        except (httpx.TimeoutException, TimeoutError) as error:
+        except (httpx2.TimeoutException, TimeoutError) as error:
             raise Unavailable(f"{label} did not answer in time") from error
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             failure = f"dropped the connection ({type(error).__name__})"
             fault = TemporaryFailure(failure) if is_repeatable else Unavailable(f"{label} {failure}")
             raise fault from error
-        except httpx.DecodingError as error:
+        except httpx2.DecodingError as error:
             raise Unavailable(f"{label} sent a body that cannot be decompressed") from error
         except TooLarge as error:
             raise Unavailable(f"{label} {error}") from error

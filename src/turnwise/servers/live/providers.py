@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 
 from turnwise.runtime.retries import Clock
 from turnwise.servers.live.fmp import LiveFmp
@@ -92,7 +92,7 @@ async def live_backend(
     access = ACCESS[name]
     account = _account(access, environ)
     # No redirects: following one would send the key to a host that the user did not choose.
-    async with httpx.AsyncClient(
+    async with httpx2.AsyncClient(
         base_url=account.base_url, headers=account.headers, follow_redirects=False
     ) as client:
         provider = Provider(client, account, patience=patience or ProviderPatience(), clock=clock or Clock())
