@@ -1,4 +1,4 @@
-"""Tables break no name, however narrow the terminal is."""
+"""Tables break no name, even on a narrow terminal."""
 
 import io
 
@@ -14,18 +14,8 @@ from turnwise.planning import MemoryPart, MemoryPlan
 from turnwise.runtime.terminal import figure_table, reason_table, wrapped
 from turnwise.types import Tool
 
-WIDTHS = [20, 40, 60, 80, 200]
 NAME = "analyze_financial_data_of_many_companies"
 KEY = "update.tokens_per_microbatch"
-
-
-def console(width: int) -> Console:
-    return Console(file=io.StringIO(), width=width, emoji=False, highlight=False)
-
-
-def printed(on: Console) -> str:
-    assert isinstance(on.file, io.StringIO)
-    return on.file.getvalue()
 
 
 def test_columns_that_do_not_fit_follow_below_with_repeated_names() -> None:
@@ -57,33 +47,35 @@ def test_a_word_longer_than_the_line_is_not_broken() -> None:
     assert wrapped("a very-long-word here", 4) == ["a", "very-long-word", "here"]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_listing_of_tools_breaks_no_name(width: int) -> None:
+@pytest.fixture(params=[20, 40, 60, 80, 200])
+def console(request: pytest.FixtureRequest) -> Console:
+    return Console(file=io.StringIO(), width=request.param, emoji=False, highlight=False)
+
+
+def printed(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_list_of_tools_breaks_no_name(console: Console) -> None:
     schema = {"properties": {"ticker_symbol": {}, "frequency": {"default": "daily"}}, "required": []}
     tool = Tool(NAME, "What it does. " * 9, schema, "server", NAME)
-    on = console(width)
-    print_listing(
-        ToolListing({"server": [tool]}, {"server": "shared"}, {"server": Exposure("server", ())}, {}), on
-    )
-    for name in (NAME, "ticker_symbol?", "frequency=daily"):
-        assert name in printed(on)
-    assert all(len(line) <= width for line in printed(on).splitlines() if "What it does" in line)
+    exposure = {"server": Exposure("server", ())}
+    print_listing(ToolListing({"server": [tool]}, {"server": "shared"}, exposure, {}), console)
+    text = printed(console)
+    assert all(name in text for name in (NAME, "ticker_symbol?", "frequency=daily"))
+    assert all(len(line) <= console.width for line in text.splitlines() if "What it does" in line)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_memory_plan_breaks_no_key(width: int) -> None:
+def test_a_memory_plan_breaks_no_key(console: Console) -> None:
     part = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
-    on = console(width)
-    print_plan(MemoryPlan("cpu", 1, None, (part,), None), on)
-    assert part.name in printed(on)
-    assert KEY in printed(on)
+    print_plan(MemoryPlan("cpu", 1, None, (part,), None), console)
+    assert part.name in printed(console)
+    assert KEY in printed(console)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_an_evaluation_breaks_no_family_and_no_interval(width: int) -> None:
-    on = console(width)
-    print_report(report_of("model", {f"{NAME}1": [True, False]}), console=on)
-    lines = printed(on).splitlines()
-    assert any(line.startswith(NAME[:1]) for line in lines)
-    assert "success (95%)" in printed(on)
-    assert "…" not in printed(on)
+def test_an_evaluation_breaks_no_family_and_no_interval(console: Console) -> None:
+    print_report(report_of("model", {f"{NAME}1": [True, False]}), console=console)
+    assert any(line.startswith(NAME[:1]) for line in printed(console).splitlines())
+    assert "success (95%)" in printed(console)
+    assert "…" not in printed(console)

@@ -17,7 +17,7 @@ from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
 from turnwise.runtime.addresses import check_token
 from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
-from turnwise.runtime.environment import environment
+from turnwise.runtime.environment import environment, user_folder
 from turnwise.runtime.http_replies import parsed_or_text
 from turnwise.runtime.retries import GaveUp
 from turnwise.types import Trajectory
@@ -78,7 +78,9 @@ class Judge:
         self._endpoint = ChatEndpoint(account, patience, max_reply_bytes=MAX_REPLY_BYTES)
         self._slots = asyncio.Semaphore(max_concurrency)
         self._rubric = rubric
-        self._cache = VerdictCache(Path(cache_dir) if cache_dir is not None else default_cache_dir())
+        if cache_dir is None and (cache := user_folder("XDG_CACHE_HOME", "~/.cache")) is not None:
+            cache_dir = cache / "judge"
+        self._cache = VerdictCache(None if cache_dir is None else Path(cache_dir))
         self._being_asked: dict[str, asyncio.Lock] = {}
 
     async def __call__(self, trajectory: Trajectory) -> float:
@@ -232,13 +234,3 @@ class VerdictCache:
     def _path(self, key: str) -> Path:
         assert self._directory is not None
         return self._directory / key[:2] / f"{key}.json"
-
-
-def default_cache_dir() -> Path | None:
-    """Return `$XDG_CACHE_HOME/turnwise/judge`, or under `~/.cache`; None if the user has no home folder."""
-    configured = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        root = Path(configured) if configured else Path("~/.cache").expanduser()
-    except RuntimeError:
-        return None
-    return root / "turnwise" / "judge"
