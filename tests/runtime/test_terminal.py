@@ -1,6 +1,8 @@
 """Tables break no name, even on a narrow terminal."""
 
 import io
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -47,35 +49,31 @@ def test_a_word_longer_than_the_line_is_not_broken() -> None:
     assert wrapped("a very-long-word here", 4) == ["a", "very-long-word", "here"]
 
 
-@pytest.fixture(params=[20, 40, 60, 80, 200])
-def console(request: pytest.FixtureRequest) -> Console:
-    return Console(file=io.StringIO(), width=request.param, emoji=False, highlight=False)
+SCHEMA = {"properties": {"ticker_symbol": {}, "frequency": {"default": "daily"}}, "required": []}
+TOOL = Tool(NAME, "What it does. " * 9, SCHEMA, "server", NAME)
+LISTING = ToolListing({"server": [TOOL]}, {"server": "shared"}, {"server": Exposure("server", ())}, {})
+PART = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
+PLAN = MemoryPlan("cpu", 1, None, (PART,), None)
+REPORT = report_of("model", {f"{NAME}1": [True, False]})
 
 
-def printed(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_the_list_of_tools_breaks_no_name(console: Console) -> None:
-    schema = {"properties": {"ticker_symbol": {}, "frequency": {"default": "daily"}}, "required": []}
-    tool = Tool(NAME, "What it does. " * 9, schema, "server", NAME)
-    exposure = {"server": Exposure("server", ())}
-    print_listing(ToolListing({"server": [tool]}, {"server": "shared"}, exposure, {}), console)
-    text = printed(console)
-    assert all(name in text for name in (NAME, "ticker_symbol?", "frequency=daily"))
-    assert all(len(line) <= console.width for line in text.splitlines() if "What it does" in line)
-
-
-def test_a_memory_plan_breaks_no_key(console: Console) -> None:
-    part = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
-    print_plan(MemoryPlan("cpu", 1, None, (part,), None), console)
-    assert part.name in printed(console)
-    assert KEY in printed(console)
-
-
-def test_an_evaluation_breaks_no_family_and_no_interval(console: Console) -> None:
-    print_report(report_of("model", {f"{NAME}1": [True, False]}), console=console)
-    assert any(line.startswith(NAME[:1]) for line in printed(console).splitlines())
-    assert "success (95%)" in printed(console)
-    assert "…" not in printed(console)
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+@pytest.mark.parametrize(
+    ("show", "names"),
+    [
+        (partial(print_listing, LISTING), [NAME, "ticker_symbol?", "frequency=daily"]),
+        (partial(print_plan, PLAN), [PART.name, KEY]),
+        (
+            lambda console: print_report(report_of("model", {f"{NAME}1": [True]}), console=console),
+            ["success (95%)"],
+        ),
+    ],
+    ids=["tools", "memory plan", "evaluation"],
+)
+def test_no_name_is_broken(show: Callable[[Console], object], names: list[str], width: int) -> None:
+    out = io.StringIO()
+    show(Console(file=out, width=width, emoji=False, highlight=False))
+    text = out.getvalue()
+    assert all(name in text for name in names)
+    assert "…" not in text
+    assert all(len(line) <= width for line in text.splitlines() if "What it does" in line)
