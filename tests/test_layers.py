@@ -28,7 +28,6 @@ MAY_IMPORT_BESIDE = {("__main__", "cli")}
 OWNERS = {
     "mcp": "mcp",
     "mcp_types": "mcp",
-    "httpx2": "mcp",
     "vllm": "engines",
     "wandb": "tracking",
     "weave": "tracking",
@@ -256,7 +255,7 @@ def test_the_checker_finds_nothing_wrong_with_a_sound_tree(tmp_path: Path) -> No
         ("servers/fmp.py", "import turnwise.training.update.trainer", "'training'"),
         ("servers/fmp.py", "from turnwise.elsewhere import x", "'elsewhere'"),
         ("servers/fmp.py", "import mcp_types as wire", "only turnwise.mcp may"),
-        ("servers/fmp.py", "def f():\n    from httpx2 import Client", "only turnwise.mcp may"),
+        ("servers/fmp.py", "def f():\n    from mcp import Client", "only turnwise.mcp may"),
         ("training/x.py", "import vllm", "only turnwise.engines may"),
         ("engines/x.py", "import wandb", "only turnwise.tracking may"),
         ("commands/tools.py", "import turnwise.cli", "'cli'"),

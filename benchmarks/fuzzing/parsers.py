@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import httpx2
 import torch
 from httpx2._sse import EventSource
@@ -311,8 +310,10 @@ def engine_server(exits: contextlib.ExitStack) -> Parser:
     loop = asyncio.new_event_loop()
     engine = TransformersEngine(model, device="cpu", cache_tokens=2_048)
     server = Server(engine, kind="transformers", model="tiny", max_weights_bytes=1 << 20)
-    transport = httpx.ASGITransport(server.application(Admission("127.0.0.1", "")), raise_app_exceptions=True)
-    client = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+    transport = httpx2.ASGITransport(
+        server.application(Admission("127.0.0.1", "")), raise_app_exceptions=True
+    )
+    client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
     def close() -> None:
         loop.run_until_complete(client.aclose())
@@ -325,7 +326,7 @@ def engine_server(exits: contextlib.ExitStack) -> Parser:
         path, content = given
         headers = {"content-digest": wire.content_digest(wire.digest_of(content))}
 
-        async def ask() -> httpx.Response:
+        async def ask() -> httpx2.Response:
             return await client.post(path, content=content, headers=headers)
 
         answer = loop.run_until_complete(ask())

@@ -92,7 +92,7 @@ def recipe_of(terms: LongTerms, mode: str) -> Recipe:
         "run.checkpoint_every": len(terms.latencies),
         "evaluation.before_and_after": "false",
         # scripted tokens have the log-probs of the tokens that were sampled
-        "health.ignore": '["alignment", "kl_cap"]',
+        "health.halt": "[]",
     }
     if terms.device == "cpu":  # a rehearsal
         keys |= {"engine.vllm.cache_gib": 0.25, "engine.vllm.eager": "true"}

@@ -1,4 +1,4 @@
-"""Keys in `.env` make no command call a provider: real commands, providers that count requests."""
+"""No command calls a real provider because a key is in `.env`: real commands, loopback providers."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ Providers = Mapping[str, LoopbackProvider]
 
 @pytest.fixture
 def providers() -> Iterator[Providers]:
-    """Every service that a key of ours opens, on loopback: none of them is ever the real one."""
+    """A loopback server for every service that a key gives access to."""
     with ExitStack() as exits:
         found = {name: exits.enter_context(LoopbackProvider()) for name in KEYS}
         found["FMP"].play("quote", Reply([fmp.QUOTE]))
@@ -47,7 +47,7 @@ def providers() -> Iterator[Providers]:
 
 @pytest.fixture
 def folder(tmp_path: Path, providers: Providers) -> Path:
-    """The demo in small, in a folder whose `.env` has every key: a task that reads, and one that posts."""
+    """A small demo with a task that reads and one that posts, and every key in `.env`."""
     lines = [f"{key}={KEY}\n{name}_BASE_URL={providers[name].url}\n" for name, key in KEYS.items()]
     (tmp_path / ".env").write_text("".join(lines))
     chosen = ("quote_figure-train-0001", "post_figure-train-0001")
@@ -70,8 +70,8 @@ def write_recipe(folder: Path, tools: str = "", tasks: str = 'test = "test.jsonl
     )
 
 
-def arrived(providers: Providers) -> dict[str, list[str]]:
-    """The requests that each provider got, as method and path."""
+def requests_to(providers: Providers) -> dict[str, list[str]]:
+    """The method and path of every request, by provider."""
     return {
         name: [f"{seen.method} {seen.path.removeprefix('/api/')}" for seen in provider.requests]
         for name, provider in providers.items()
@@ -80,7 +80,7 @@ def arrived(providers: Providers) -> dict[str, list[str]]:
 
 
 def live_task(name: str, server: str, *calls: tuple[str, Mapping[str, Any]], world: str = "") -> Task:
-    """One whose demonstration makes these calls and then says done."""
+    """A task whose demonstration makes these calls and then says done."""
     made = tuple(ToolCall(str(place), tool, given) for place, (tool, given) in enumerate(calls))
     results = tuple(ToolResult(call.id, "", Cause.OK, 0.0) for call in made)
     return Task(
@@ -104,9 +104,9 @@ def ok(ran: Ran) -> Ran:
     return ran
 
 
-def test_no_command_calls_a_provider_because_its_key_is_set(folder: Path, providers: Providers) -> None:
-    doctor = turnwise("doctor", "recipe.toml", cwd=folder)  # whose sandbox finding is the machine's own
-    assert arrived(providers) == {}
+def test_a_key_alone_makes_no_command_call_its_provider(folder: Path, providers: Providers) -> None:
+    doctor = turnwise("doctor", "recipe.toml", cwd=folder)  # its exit code depends on the machine's sandbox
+    assert requests_to(providers) == {}
     commands = [
         ["sft", "recipe.toml", "--out", "warm"],
         ["rollout", "recipe.toml", "--groups", "2", "--script", *SMALL],
@@ -116,15 +116,13 @@ def test_no_command_calls_a_provider_because_its_key_is_set(folder: Path, provid
         ["call", "send_slack_message", '{"channel": "general", "message": "hello"}'],
         ["tasks", "check", "train.jsonl"],
     ]
-    said = [doctor, *(ok(turnwise(*command, cwd=folder)) for command in commands)]
-    assert arrived(providers) == {}
+    ran = [ok(turnwise(*command, cwd=folder)) for command in commands]
+    assert requests_to(providers) == {}
     assert "played by its demonstration" in doctor.out
-    assert "learned from 2 demonstrations, 0 dropped" in said[1].out
-    for ran in (doctor, *said[1:6]):
-        assert (
-            "SLACK_BOT_TOKEN is set but not used: slack answers from the embedded world; "
-            'tools.live = ["slack"] uses the real service'
-        ) in ran.out + ran.err
+    assert "learned from 2 demonstrations, 0 dropped" in ran[0].out
+    notice = "SLACK_BOT_TOKEN is set but not used: slack answers from the embedded world; "
+    notice += 'tools.live = ["slack"] uses the real service'
+    assert all(notice in done.out + done.err for done in (doctor, *ran[:5]))
 
 
 def test_only_the_server_that_the_recipe_names_is_live(folder: Path, providers: Providers) -> None:
@@ -132,78 +130,72 @@ def test_only_the_server_that_the_recipe_names_is_live(folder: Path, providers: 
     write_recipe(folder, 'tools.live = ["fmp"]', tasks="")
     ran = ok(turnwise("rollout", "recipe.toml", "--script", *SMALL, cwd=folder))
     assert "fmp is live: its 9 tools only read from FMP" in ran.err
-    assert arrived(providers) == {"FMP": ["GET quote"] * 2}
+    assert requests_to(providers) == {"FMP": ["GET quote"] * 2}
     assert providers["FMP"].requests[0].headers["apikey"] == KEY
     doctor = turnwise("doctor", "recipe.toml", cwd=folder)
     assert "fmp key: FMP_API_KEY is valid: FMP answered fmp_get_previous_close" in doctor.out
-    assert set(arrived(providers)) == {"FMP"}
+    assert set(requests_to(providers)) == {"FMP"}
 
 
-def test_a_live_server_reads_and_does_not_write_unless_that_is_allowed_too(
-    folder: Path, providers: Providers
-) -> None:
+def test_a_live_server_writes_only_if_live_writes_allows_it(folder: Path, providers: Providers) -> None:
     save([live_task("look", "slack", CHANNELS)], folder / "train.jsonl")
     write_recipe(folder, 'tools.live = ["slack"]', tasks="")
     ran = ok(turnwise("rollout", "recipe.toml", "--script", *SMALL, cwd=folder))
     reads = "list_slack_channels, get_slack_channel_history only read"
     assert f"slack is live: {reads} from Slack; send_slack_message is withheld" in ran.err
-    assert set(arrived(providers)["SLACK"]) == {"GET conversations.list"}
+    assert set(requests_to(providers)["SLACK"]) == {"GET conversations.list"}
     save([live_task("post", "slack", CHANNELS, POST)], folder / "train.jsonl")
-    for command in (["rollout", "recipe.toml", "--script"], ["sft", "recipe.toml", "--out", "warm"]):
-        ran = turnwise(*command, cwd=folder)
-        assert ran.code == 2, ran
-        assert "task 'post' needs send_slack_message, which is withheld" in ran.err
+    ran = turnwise("sft", "recipe.toml", "--out", "warm", cwd=folder)
+    assert ran.code == 2, ran
+    assert "task 'post' needs send_slack_message, which is withheld" in ran.err
     doctor = turnwise("doctor", "recipe.toml", cwd=folder)
     assert doctor.code == 1
     assert "SLACK_BOT_TOKEN is valid" in doctor.out
     assert f"slack is live: {reads} from Slack" in doctor.out
-    assert set(arrived(providers)["SLACK"]) == {"GET conversations.list"}
+    assert set(requests_to(providers)["SLACK"]) == {"GET conversations.list"}
     write_recipe(folder, 'tools.live = ["slack"]\ntools.live_writes = ["slack"]', tasks="")
     ran = ok(turnwise("rollout", "recipe.toml", "--script", *SMALL, cwd=folder))
     assert "slack is live and may write to Slack: send_slack_message posts to channels" in ran.err
-    assert arrived(providers)["SLACK"].count("POST chat.postMessage") == 2
-    assert set(arrived(providers)) == {"SLACK"}
+    assert requests_to(providers)["SLACK"].count("POST chat.postMessage") == 2
+    assert set(requests_to(providers)) == {"SLACK"}
 
 
-def test_the_calling_command_is_embedded_unless_it_says_live(folder: Path, providers: Providers) -> None:
+def test_the_call_command_uses_the_embedded_world_without_live(folder: Path, providers: Providers) -> None:
     post = ["call", POST[0], json.dumps(POST[1])]
     assert "ok" in ok(turnwise(*post, cwd=folder)).out
     ran = turnwise(*post, "--live", "slack", cwd=folder)
     assert ran.code == 2, ran
     assert "send_slack_message is withheld" in one_line(ran.err)
-    assert arrived(providers) == {}
+    assert requests_to(providers) == {}
     ok(turnwise(*post, "--live", "slack", "--allow-writes", cwd=folder))
-    assert arrived(providers) == {"SLACK": ["GET conversations.list", "POST chat.postMessage"]}
+    assert requests_to(providers) == {"SLACK": ["GET conversations.list", "POST chat.postMessage"]}
 
 
-def test_a_task_of_the_embedded_world_is_refused_on_a_live_server_by_every_command(
-    folder: Path, providers: Providers
-) -> None:
+def test_a_task_of_the_embedded_world_is_refused_on_a_live_server(folder: Path, providers: Providers) -> None:
     save([live_task("price", "fmp", PRICE, world="embedded")], folder / "train.jsonl")
-    block = {
-        "command": str(Path(warm.light()).with_name("turnwise")),
-        "args": ["serve", "fmp", "--backend", "live"],
-    }
-    (folder / "live.json").write_text(json.dumps({"mcpServers": {"fmp": block}}))
+    served = {"command": str(Path(warm.light()).with_name("turnwise"))}
+    served |= {"args": ["serve", "fmp", "--backend", "live"]}
+    (folder / "live.json").write_text(json.dumps({"mcpServers": {"fmp": served}}))
     write_recipe(folder, tasks="")
     for command, code in (
         (["tasks", "check", "train.jsonl", "--mcp", "live.json"], 1),
         (["train", "recipe.toml", "--dry-run", "--set", "tools.mcp=live.json"], 1),
         (["train", "recipe.toml", "--set", "tools.mcp=live.json"], 2),
         (["rollout", "recipe.toml", "--script", "--set", "tools.live=['fmp']"], 2),
-        (["eval", "recipe.toml", "--tasks", "train.jsonl", "--set", "tools.live=['fmp']"], 2),
         (["sft", "recipe.toml", "--out", "warm", "--set", "tools.live=['fmp']"], 2),
     ):
         ran = turnwise(*command, cwd=folder)
         assert ran.code == code, (command, ran)
         assert "task 'price' is of the embedded world, and server 'fmp' is live (FMP)" in ran.out + ran.err
-    assert arrived(providers) == {}
+    assert requests_to(providers) == {}
     doctor = turnwise("doctor", "recipe.toml", "--set", "tools.live=['fmp']", cwd=folder)
     assert "embedded world, and server 'fmp' is live (FMP)" in doctor.out
-    assert arrived(providers) == {"FMP": ["GET quote"]}, "the key is tried, and no episode is played"
+    assert requests_to(providers) == {"FMP": ["GET quote"]}, "the key is tried, and no episode is played"
 
 
-def test_a_refused_key_and_a_provider_that_is_gone_are_told_apart(folder: Path, providers: Providers) -> None:
+def test_the_doctor_distinguishes_a_refused_key_from_an_unreachable_provider(
+    folder: Path, providers: Providers
+) -> None:
     write_recipe(folder, 'tools.live = ["fmp", "polygon"]', tasks="")
     save([live_task("price", "fmp", PRICE)], folder / "train.jsonl")
     providers["FMP"].play("quote", Reply({"Error Message": f"Invalid API KEY {KEY}"}, 401))
@@ -216,21 +208,14 @@ def test_a_refused_key_and_a_provider_that_is_gone_are_told_apart(folder: Path, 
     assert KEY not in ran.out + ran.err
 
 
-@pytest.mark.parametrize(
-    ("command", "tools", "words"),
-    [
+def test_a_mistake_about_live_servers_is_one_line_before_anything_is_created(folder: Path) -> None:
+    (folder / ".env").unlink()
+    for command, tools, words in (
         ("train", 'tools.live = ["fmp"]', ["'fmp' is live and needs FMP_API_KEY"]),
         ("rollout", 'tools.live = ["fpm"]', ["tools.live", "'fpm'", "fmp, polygon, tavily, slack"]),
-        ("eval", 'tools.live = ["python"]', ["python has no live provider"]),
-        ("doctor", 'tools.live_writes = ["slack"]', ["tools.live_writes", "'slack' is not live"]),
-    ],
-)
-def test_a_mistake_about_live_servers_is_one_line_before_anything_is_made(
-    folder: Path, command: str, tools: str, words: list[str]
-) -> None:
-    (folder / ".env").unlink()
-    write_recipe(folder, tools)
-    ran = turnwise(command, "recipe.toml", cwd=folder)
-    assert ran.code == 2, ran
-    assert all(word in one_line(ran.err) for word in words), ran.err
+    ):
+        write_recipe(folder, tools)
+        ran = turnwise(command, "recipe.toml", cwd=folder)
+        assert ran.code == 2, ran
+        assert all(word in one_line(ran.err) for word in words), ran.err
     assert not (folder / "runs").exists()

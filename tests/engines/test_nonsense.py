@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import torch
 
@@ -159,7 +159,7 @@ def test_a_header_that_lies_is_refused_with_the_lie(server: Serving) -> None:
     state = server.health()
     for words, lie in lies.items():
         headers = {"Content-Digest": content_digest(digest_of(lie))}
-        answer = httpx.post(f"{server.url}/publish", content=lie, headers=headers, timeout=30)
+        answer = httpx2.post(f"{server.url}/publish", content=lie, headers=headers, timeout=30)
         assert words in json.loads(answer.text)["wrong"]
     assert server.health() == state
 
@@ -195,7 +195,7 @@ def test_a_sampling_parameter_out_of_range_is_status_400_with_field_and_value(
 ) -> None:
     ask = {"prompt_ids": [1], "max_tokens": 1, "temperature": 1.0, "top_p": 1.0, "stop_ids": [], "seed": 0}
     body = {"holding": server.health()["holding"], "asks": [ask, ask | {field: value}]}
-    answer = httpx.post(f"{server.url}/complete", content=json.dumps(body), timeout=30)
+    answer = httpx2.post(f"{server.url}/complete", content=json.dumps(body), timeout=30)
     assert (answer.status_code, answer.text.startswith(f"asks.1.{words}")) == (400, True), answer.text
 
 
@@ -213,6 +213,6 @@ def test_a_publication_of_another_file_is_never_taken_for_one(server: Serving, t
     state = server.health()
     for content in (b"", b"{}", b"\x00" * 8, b"\xff" * 40, b"PK\x03\x04" + b"\x00" * 100):
         headers = {"Content-Digest": content_digest(digest_of(content))}
-        answer = httpx.post(f"{server.url}/publish", content=content, headers=headers, timeout=30)
+        answer = httpx2.post(f"{server.url}/publish", content=content, headers=headers, timeout=30)
         assert "weights: not safetensors" in json.loads(answer.text)["wrong"]
     assert server.health() == state

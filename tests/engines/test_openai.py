@@ -176,14 +176,14 @@ def test_retry_after_is_honoured_and_the_answer_comes() -> None:
 
 def test_retries_are_bounded() -> None:
     with serving((503, {"retry-after": "0"}, b"")) as served:
-        with pytest.raises(EngineDown, match="failed 3 times, last with status 503"):
+        with pytest.raises(EngineDown, match=r"answered 503 .3 attempts"):
             ask(served, num_retries=2)
     assert len(served.requests) == 3
 
 
 def test_a_wait_longer_than_allowed_is_engine_down_at_once() -> None:
     with serving((429, {"retry-after": "3600"}, b"")) as served:
-        with pytest.raises(EngineDown, match="asks to wait 3600 s"):
+        with pytest.raises(EngineDown, match=r"answered 429 .attempt 1; the next, in [34]... s"):
             ask(served)
     assert len(served.requests) == 1
 
@@ -218,7 +218,7 @@ def test_a_redirect_is_not_followed_with_the_key() -> None:
 def test_an_endpoint_that_is_not_there_is_engine_down() -> None:
     with serving(answer({"content": "x"})) as served:
         pass
-    with pytest.raises(EngineDown, match=r"failed 2 times.*ConnectError"):
+    with pytest.raises(EngineDown, match=r"ConnectError. .2 attempts"):
         ask(served, num_retries=1)
 
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import torch
 
@@ -191,7 +191,7 @@ async def test_weights_that_arrive_changed_are_not_taken(server: Serving) -> Non
         content[-1] ^= 1
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Digest": content_digest(digest)}
         url = f"{server.url}/publish"
-        client = httpx.AsyncClient()
+        client = httpx2.AsyncClient()
         assert (await client.post(url, content=bytes(content), headers=headers)).status_code == 422
         del headers["Content-Digest"]
         assert (await client.post(url, content=bytes(content), headers=headers)).status_code == 422
@@ -216,7 +216,7 @@ async def test_a_body_beyond_the_limit_is_refused(server: Serving) -> None:
         for _ in range(LIMIT // 1000 + 1):
             yield b"x" * 1000
 
-    with httpx.Client(headers=headers) as client:
+    with httpx2.Client(headers=headers) as client:
         for content in (b"x" * (LIMIT + 1), pieces()):  # with a length, and without
             assert client.post(f"{server.url}/publish", content=content).status_code == 413
         assert client.post(f"{server.url}/complete", content=b"x" * (64 * 2**20 + 1)).status_code == 413
@@ -239,15 +239,15 @@ async def test_only_programs_with_the_token_are_let_in(server: Serving) -> None:
         ({"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"}, 421),
         ({"Authorization": f"Bearer {TOKEN}"}, 200),
     ]:
-        assert httpx.get(f"{server.url}/health", headers=headers).status_code == status
+        assert httpx2.get(f"{server.url}/health", headers=headers).status_code == status
     with pytest.raises(ValueError, match="not allowed in a header"):
         RemoteEngine(server.url, token="two words")
 
 
 def test_the_token_is_said_nowhere(recipe: Path) -> None:
     with serving(recipe, token=TOKEN) as server:
-        httpx.get(f"{server.url}/health?token={TOKEN}", headers={"Authorization": f"Bearer {TOKEN}"})
-        httpx.get(f"{server.url}/nothing", headers={"Authorization": f"Bearer {TOKEN}"})
+        httpx2.get(f"{server.url}/health?token={TOKEN}", headers={"Authorization": f"Bearer {TOKEN}"})
+        httpx2.get(f"{server.url}/nothing", headers={"Authorization": f"Bearer {TOKEN}"})
         code, said = server.end(signal.SIGTERM)
     assert code == 0
     assert TOKEN not in server.line + said

@@ -15,18 +15,18 @@ from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
 from turnwise.protocols import RewardDown
 from turnwise.rewards import Rewards, RewardTerm
-from turnwise.rewards.endpoint import MAX_REPLY_BYTES, JudgePatience
-from turnwise.rewards.judge import Judge, messages_for, read_verdict, record_of
+from turnwise.rewards.judge import MAX_REPLY_BYTES, Judge, messages_for, read_verdict, record_of
+from turnwise.runtime.chat_endpoint import EndpointPatience
 from turnwise.types import Stop, Trajectory, Truth
 
 KEY = "sk-judge-5ecret"
 PATH = "chat/completions"
 RUBRIC = Truth(rubric="The answer names the price and its source.")
 PLAYED = episode(RUBRIC, did(QUOTE, "182.31", symbol="AAPL"), said("182.31, says the quote."))
-QUICK = JudgePatience(num_attempts=3, attempt_seconds=5, total_seconds=30, backoff_seconds=0.01)
+QUICK = EndpointPatience(num_attempts=3, attempt_seconds=5, total_seconds=30, backoff_seconds=0.01)
 
 
-def patience_for(failure: Reply) -> JudgePatience:
+def patience_for(failure: Reply) -> EndpointPatience:
     """Short where the test waits for it to end, long where a busy machine must not end it."""
     return replace(QUICK, attempt_seconds=0.5) if failure.conduct in ("hang", "trickle") else QUICK
 
@@ -50,7 +50,7 @@ def judge_with(
     provider: LoopbackProvider,
     cache: Path,
     *trajectories: Trajectory,
-    patience: JudgePatience = QUICK,
+    patience: EndpointPatience = QUICK,
     **options: Any,
 ) -> list[float]:
     """The scores of several trajectories, asked for at the same time."""

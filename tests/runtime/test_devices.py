@@ -1,4 +1,4 @@
-"""Which device is used, and that what one cannot hold is found before it is tried."""
+"""Which device is chosen, and that a tensor too large for it is refused beforehand."""
 
 import pytest
 import torch
@@ -13,40 +13,30 @@ from turnwise.runtime.devices import (
     pinned,
 )
 
-IS_BARE = not torch.cuda.is_available() and not torch.backends.mps.is_available()
+
+def have(
+    monkeypatch: pytest.MonkeyPatch, *, cuda: bool = False, mps: bool = False, variable: str = ""
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    monkeypatch.setenv(VARIABLE, variable)
 
 
-@pytest.fixture(autouse=True)
-def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+@pytest.mark.parametrize("variable", ["", "auto"])
+def test_auto_is_the_best_device_of_the_machine(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    for devices, expected in (({"cuda": True, "mps": True}, "cuda"), ({"mps": True}, "mps"), ({}, "cpu")):
+        have(monkeypatch, **devices, variable=variable)
+        assert choose_device() == choose_device("auto") == expected
 
 
-@pytest.mark.parametrize("said", ["cpu", " CPU ", "cpu\n"])
-def test_the_environment_says_what_auto_is(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert choose_device("auto") == "cuda"
-    monkeypatch.setenv(VARIABLE, said)
+@pytest.mark.parametrize("variable", ["cpu", " CPU ", "cpu\n"])
+def test_the_variable_decides_what_auto_is(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    have(monkeypatch, cuda=True, variable=variable)
     assert choose_device("auto") == "cpu"
-    assert choose_device() == "cpu"
-
-
-@pytest.mark.parametrize("said", ["", "auto"])
-def test_auto_is_the_best_there_is(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setenv(VARIABLE, said)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert choose_device() == "mps"
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    assert choose_device() == "cpu"
-
-
-def test_what_the_recipe_names_is_not_overruled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "cuda")
-    assert choose_device("cpu") == "cpu"
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said", "words"),
+    ("wanted", "variable", "warning"),
     [
         ("cpu", "cuda", "DEVICE_TYPE=cuda is not used: model.device is 'cpu'"),
         ("cpu", "CPU", ""),
@@ -54,28 +44,28 @@ def test_what_the_recipe_names_is_not_overruled(monkeypatch: pytest.MonkeyPatch)
         ("auto", "cuda", ""),
     ],
 )
-def test_a_variable_that_the_recipe_overrules_is_named(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, said: str, words: str
+def test_the_recipe_takes_precedence_and_an_ignored_variable_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, variable: str, warning: str
 ) -> None:
-    monkeypatch.setenv(VARIABLE, said)
-    assert ignored_variable(wanted).startswith(words)
-    assert bool(ignored_variable(wanted)) == bool(words)
+    have(monkeypatch, cuda=True, variable=variable)
+    assert choose_device(wanted) == ("cuda" if wanted == "auto" else "cpu")
+    assert ignored_variable(wanted).startswith(warning)
+    assert bool(ignored_variable(wanted)) == bool(warning)
 
 
-@pytest.mark.skipif(not IS_BARE, reason="there is one")
 @pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_device_that_is_not_there_is_refused_by_the_name_of_who_wants_it(
+def test_a_missing_device_is_refused_with_the_setting_that_asks_for_it(
     monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
+    have(monkeypatch, variable=device)
     with pytest.raises(ValueError, match=f"model.device is '{device}', and torch finds none"):
         choose_device(device)
-    monkeypatch.setenv(VARIABLE, device)
     with pytest.raises(ValueError, match=f"DEVICE_TYPE is '{device}', and torch finds none"):
         choose_device("auto")
 
 
-def test_a_word_that_is_no_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "gpu")
+def test_an_unknown_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    have(monkeypatch, variable="gpu")
     with pytest.raises(ValueError, match="DEVICE_TYPE is 'gpu': expected auto, cpu, cuda, mps"):
         choose_device()
 
@@ -96,9 +86,9 @@ def test_a_tensor_too_large_for_mps_is_refused_with_the_advice_to_use_the_cpu() 
 
 
 def test_an_expanded_tensor_is_made_contiguous_before_it_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padded rows all have the same positions: one row, expanded."""
+    """The positions of padded rows are one row, expanded."""
     given: list[torch.Tensor] = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: given.append(tensor) or tensor)
     rows = torch.arange(5).expand(3, -1)
     assert pinned(rows).equal(rows)
-    assert [device.is_contiguous() for device in given] == [True]
+    assert [tensor.is_contiguous() for tensor in given] == [True]

@@ -1,4 +1,4 @@
-"""Commands that read or resume a run from elsewhere are not held up, and write nowhere but in its folder."""
+"""A foreign or damaged run folder can neither block a command nor make it write outside the folder."""
 
 import os
 import re
@@ -57,49 +57,50 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return folder.path
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize(
-    ("file", "reads"),
-    [
-        ("recipe.json", lambda run: RunFolder.read(run).recipe),
-        ("recipe.json", load_trained),
-        ("ended.json", lambda run: read_ending(run / "ended.json")),
-        ("versions.json", lambda run: read_versions(run / "versions.json")),
-        ("evaluations/before.json", lambda run: read_report(run / "evaluations" / "before.json")),
-        ("checkpoints/step-000001/manifest.json", load_trained),
-        ("checkpoints/step-000001/facts.json", load_trained),
-        ("checkpoints/step-000001/tensors.safetensors", load_trained),
-        ("checkpoints", load_trained),
-        ("tokenizer.json", lambda run: successes_of(run, "{}")),
-        ("trajectories", lambda run: successes_of(run, "{}")),
-    ],
-)
-def test_a_damaged_file_is_a_value_error_that_names_it(
-    run: Path, file: str, reads: Callable[[Path], object], damage: str
-) -> None:
-    make, reason = DAMAGES[damage]
-    if (run / file).is_dir():
-        (run / file).rename(run.parent / "away")
+READERS: dict[str, list[Callable[[Path], object]]] = {
+    "recipe.json": [lambda run: RunFolder.read(run).recipe, load_trained],
+    "ended.json": [lambda run: read_ending(run / "ended.json")],
+    "versions.json": [lambda run: read_versions(run / "versions.json")],
+    "evaluations/before.json": [lambda run: read_report(run / "evaluations" / "before.json")],
+    "checkpoints/step-000001/manifest.json": [load_trained],
+    "checkpoints/step-000001/facts.json": [load_trained],
+    "checkpoints/step-000001/tensors.safetensors": [load_trained],
+    "checkpoints": [load_trained],
+    "tokenizer.json": [lambda run: successes_of(run, "{}")],
+    "trajectories": [lambda run: successes_of(run, "{}")],
+}
+WITH_REASON = {"recipe.json", "ended.json", "versions.json", "evaluations/before.json"}
+
+
+def take_away(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
     else:
-        (run / file).unlink(missing_ok=True)
-    make(run / file)
-    with pytest.raises(ValueError, match=re.escape(str(run))) as error:
-        reads(run)
-    if file.endswith(".json") and "checkpoints" not in file and file != "tokenizer.json":
-        assert reason in str(error.value)
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("file", READERS)
+def test_a_damaged_file_is_a_value_error_that_names_it(run: Path, file: str) -> None:
+    for make, reason in DAMAGES.values():
+        take_away(run / file)
+        make(run / file)
+        for read in READERS[file]:
+            with pytest.raises(ValueError, match=re.escape(str(run))) as error:
+                read(run)
+            assert file not in WITH_REASON or reason in str(error.value)
 
 
 @pytest.mark.parametrize("damage", ["FIFO", "device", "loop", "folder", "8 GB"])
-def test_episodes_that_cannot_be_read_are_counted_and_left_out(tmp_path: Path, damage: str) -> None:
+def test_episodes_that_cannot_be_read_are_reported_and_skipped(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "step-000000.jsonl"
     DAMAGES[damage][0](path)
-    bad: list[str] = []
-    assert list(read_valid_episodes(path, bad.append)) == []
-    assert len(bad) == 1
-    assert bad[0].startswith("step-000000.jsonl: ")
+    reports: list[str] = []
+    assert list(read_valid_episodes(path, reports.append)) == []
+    [report] = reports
+    assert report.startswith("step-000000.jsonl: ")
 
 
-def test_lines_before_one_that_is_too_long_are_read(tmp_path: Path) -> None:
+def test_lines_before_an_overlong_line_are_read(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     with path.open("wb") as file:
         file.write(b"one\ntwo\n")
@@ -110,49 +111,47 @@ def test_lines_before_one_that_is_too_long_are_read(tmp_path: Path) -> None:
         next(lines)
 
 
+@pytest.fixture
+def precious(tmp_path: Path) -> Path:
+    """A file outside the run."""
+    (tmp_path / "outside").mkdir()
+    path = tmp_path / "outside" / "precious.txt"
+    path.write_text("mine")
+    return path
+
+
 @pytest.mark.parametrize(
     "name",
     ["lock", "metrics.jsonl", "training.log", "ended.json", "trajectories", "wandb", "recipe.json.part"],
 )
-def test_resuming_never_writes_through_a_link(run: Path, name: str) -> None:
-    outside = run.parent / "outside"
-    outside.mkdir()
-    (outside / "precious.txt").write_text("mine")
-    if (run / name).is_dir():
-        (run / name).rename(run.parent / "away")
-    else:
-        (run / name).unlink(missing_ok=True)
-    is_folder = name in ("trajectories", "wandb")
-    (run / name).symlink_to(outside if is_folder else outside / "precious.txt")
+def test_resuming_never_writes_through_a_link(run: Path, precious: Path, name: str) -> None:
+    take_away(run / name)
+    (run / name).symlink_to(precious.parent if name in ("trajectories", "wandb") else precious)
     with pytest.raises(ValueError, match=f"{name}: is a symbolic link"):
         RunFolder.open(run)
-    assert [file.read_text() for file in outside.iterdir()] == ["mine"]
+    assert [file.read_text() for file in precious.parent.iterdir()] == ["mine"]
 
 
-def test_cutting_a_run_removes_nothing_outside_it(run: Path) -> None:
-    outside = run.parent / "outside"
-    outside.mkdir()
-    (outside / "precious.txt").write_text("mine")
+def test_cutting_a_run_removes_nothing_outside_it(run: Path, precious: Path) -> None:
     with RunFolder.open(run) as folder:
-        (run / "trajectories").rename(run.parent / "away")
-        (run / "trajectories").symlink_to(outside)
+        take_away(run / "trajectories")
+        (run / "trajectories").symlink_to(precious.parent)
         with pytest.raises(Damaged, match="trajectories: is a symbolic link, not a folder"):
             folder.cut(0)
-    assert (outside / "precious.txt").exists()
+    assert precious.exists()
 
 
-def test_a_file_that_is_written_whole_follows_no_link_of_its_part(tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("mine")
-    (tmp_path / "new.json.part").symlink_to(tmp_path / "precious")
+def test_an_atomic_write_does_not_follow_a_link_at_its_temporary_name(tmp_path: Path, precious: Path) -> None:
+    (tmp_path / "new.json.part").symlink_to(precious)
     write_atomically(tmp_path / "new.json", b"{}")
-    assert (tmp_path / "precious").read_text() == "mine"
+    assert precious.read_text() == "mine"
     assert (tmp_path / "new.json").read_text() == "{}"
     with open_new(tmp_path / "shared", is_private=False):
         pass
     assert (tmp_path / "shared").stat().st_mode & 0o444 == 0o444
 
 
-def test_a_missing_file_is_missing_and_not_damaged(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_damaged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_table(tmp_path / "none.json")
     with pytest.raises(FileNotFoundError):

@@ -1,6 +1,8 @@
-"""Tables break no name, however narrow the terminal is."""
+"""Tables break no name, even on a narrow terminal."""
 
 import io
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 from rich.console import Console
@@ -14,18 +16,8 @@ from turnwise.planning import MemoryPart, MemoryPlan
 from turnwise.runtime.terminal import figure_table, reason_table, wrapped
 from turnwise.types import Tool
 
-WIDTHS = [20, 40, 60, 80, 200]
 NAME = "analyze_financial_data_of_many_companies"
 KEY = "update.tokens_per_microbatch"
-
-
-def console(width: int) -> Console:
-    return Console(file=io.StringIO(), width=width, emoji=False, highlight=False)
-
-
-def printed(on: Console) -> str:
-    assert isinstance(on.file, io.StringIO)
-    return on.file.getvalue()
 
 
 def test_columns_that_do_not_fit_follow_below_with_repeated_names() -> None:
@@ -57,33 +49,31 @@ def test_a_word_longer_than_the_line_is_not_broken() -> None:
     assert wrapped("a very-long-word here", 4) == ["a", "very-long-word", "here"]
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_listing_of_tools_breaks_no_name(width: int) -> None:
-    schema = {"properties": {"ticker_symbol": {}, "frequency": {"default": "daily"}}, "required": []}
-    tool = Tool(NAME, "What it does. " * 9, schema, "server", NAME)
-    on = console(width)
-    print_listing(
-        ToolListing({"server": [tool]}, {"server": "shared"}, {"server": Exposure("server", ())}, {}), on
-    )
-    for name in (NAME, "ticker_symbol?", "frequency=daily"):
-        assert name in printed(on)
-    assert all(len(line) <= width for line in printed(on).splitlines() if "What it does" in line)
+SCHEMA = {"properties": {"ticker_symbol": {}, "frequency": {"default": "daily"}}, "required": []}
+TOOL = Tool(NAME, "What it does. " * 9, SCHEMA, "server", NAME)
+LISTING = ToolListing({"server": [TOOL]}, {"server": "shared"}, {"server": Exposure("server", ())}, {})
+PART = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
+PLAN = MemoryPlan("cpu", 1, None, (PART,), None)
+REPORT = report_of("model", {f"{NAME}1": [True, False]})
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_a_memory_plan_breaks_no_key(width: int) -> None:
-    part = MemoryPart("engine: keys and values", 10**9, f"16,384 tokens at a time ({KEY})")
-    on = console(width)
-    print_plan(MemoryPlan("cpu", 1, None, (part,), None), on)
-    assert part.name in printed(on)
-    assert KEY in printed(on)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_an_evaluation_breaks_no_family_and_no_interval(width: int) -> None:
-    on = console(width)
-    print_report(report_of("model", {f"{NAME}1": [True, False]}), console=on)
-    lines = printed(on).splitlines()
-    assert any(line.startswith(NAME[:1]) for line in lines)
-    assert "success (95%)" in printed(on)
-    assert "…" not in printed(on)
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 200])
+@pytest.mark.parametrize(
+    ("show", "names"),
+    [
+        (partial(print_listing, LISTING), [NAME, "ticker_symbol?", "frequency=daily"]),
+        (partial(print_plan, PLAN), [PART.name, KEY]),
+        (
+            lambda console: print_report(report_of("model", {f"{NAME}1": [True]}), console=console),
+            ["success (95%)"],
+        ),
+    ],
+    ids=["tools", "memory plan", "evaluation"],
+)
+def test_no_name_is_broken(show: Callable[[Console], object], names: list[str], width: int) -> None:
+    out = io.StringIO()
+    show(Console(file=out, width=width, emoji=False, highlight=False))
+    text = out.getvalue()
+    assert all(name in text for name in names)
+    assert "…" not in text
+    assert all(len(line) <= width for line in text.splitlines() if "What it does" in line)

@@ -89,8 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
         provider, url = self.server.provider, urlsplit(self.path)
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        body = json.loads(raw) if raw else None
-        provider.requests.append(Seen(self.command, url.path, dict(parse_qsl(url.query)), headers, body))
+        provider.requests.append(
+            Seen(self.command, url.path, dict(parse_qsl(url.query)), headers, _parsed(raw))
+        )
         self._give(provider.next_answer(url.path))
 
     def _give(self, answer: Answer) -> None:
@@ -129,3 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw else None
+    except ValueError:  # an uploaded file
+        return raw

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from turnwise.servers.embedded.store import WORLD_VERSION, default_cache_dir, open_image
+from turnwise.servers.embedded.store import WORLD_VERSION, open_image
 from turnwise.servers.embedded.world import open_world
 
 DIGEST = """
@@ -148,15 +148,6 @@ def test_processes_that_make_the_world_at_once_all_get_it(tmp_path: Path) -> Non
     makers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert [maker.communicate(timeout=120)[0] for maker in makers] == ["200\n"] * 4
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
-
-
-def test_the_cache_lies_under_the_xdg_cache_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache_dir() == tmp_path / "turnwise"
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for ignored in ("", "relative/path"):
-        monkeypatch.setenv("XDG_CACHE_HOME", ignored)
-        assert default_cache_dir() == tmp_path / "home" / ".cache" / "turnwise"
 
 
 async def test_a_world_opened_in_one_thread_serves_another(made: Path) -> None:

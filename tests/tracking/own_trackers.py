@@ -1,4 +1,4 @@
-"""Trackers that tests choose as `module:Class`: one that keeps everything, and ways to fail."""
+"""Trackers that tests name as `module:Class`: one that keeps every record, and several that fail."""
 
 import ctypes
 import json
@@ -16,7 +16,7 @@ from turnwise.tracking.tracker import Start
 
 
 class Keeping:
-    """Writes each thing it is told to a file, a line each."""
+    """Writes every record to a file, one line per record."""
 
     def __init__(self, start: Start) -> None:
         self._options = start.config.options
@@ -42,13 +42,13 @@ class Keeping:
     def close(self) -> None:
         self._keep("close")
 
-    def _keep(self, *what: Any) -> None:
-        self._file.write(json.dumps(what) + "\n")
+    def _keep(self, *record: Any) -> None:
+        self._file.write(json.dumps(record) + "\n")
         self._file.flush()
 
 
 class Slow(Keeping):
-    """Takes its time over every figure."""
+    """Sleeps before it keeps a figure."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         time.sleep(self._options["seconds"])
@@ -56,21 +56,21 @@ class Slow(Keeping):
 
 
 class Failing(Keeping):
-    """Fails with every figure, and quotes its key, as libraries do."""
+    """Fails at every figure with an error that quotes the key."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         raise ConnectionError(f"401 for WANDB_API_KEY={os.environ['WANDB_API_KEY']}\n\x1b[31mno\nentry")
 
 
 class Unstartable(Keeping):
-    """Cannot even be made."""
+    """Fails in its constructor."""
 
     def __init__(self, start: Start) -> None:
         raise PermissionError("no API key configured")
 
 
 class Hanging(Keeping):
-    """Stops answering at the first figure, with a process and a thread of its own that would outlive it."""
+    """Hangs at the first figure, with a process and a thread of its own that would outlive it."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -80,14 +80,14 @@ class Hanging(Keeping):
 
 
 class HangingAtEnd(Keeping):
-    """Takes all it is told, and never comes to its end."""
+    """Hangs when it is closed."""
 
     def close(self) -> None:
         time.sleep(600)
 
 
 class Crashing(Keeping):
-    """Takes its process with it, as a fault in a library's own machine code does."""
+    """Crashes its process, like a fault in native code."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         print("something went wrong in native code", file=sys.stderr, flush=True)
@@ -95,7 +95,7 @@ class Crashing(Keeping):
 
 
 class Chatty(Keeping):
-    """Prints far more than a pipe holds, to both ends, and reads what is not there."""
+    """Prints more than a pipe holds to stdout and stderr, and reads stdin."""
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         print("x" * 1_000_000, flush=True)

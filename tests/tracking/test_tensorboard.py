@@ -1,4 +1,4 @@
-"""TensorBoard with the real library: what was written is what its own reader reads, also of a resumed run."""
+"""TensorBoard with the real library: its own reader reads back what was written."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.tracking.played import HOSTILE, begin, play
+from tests.tracking.sample_run import HOSTILE, begin, log_of, resumed, tracked
 from turnwise.tracking.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(
@@ -23,7 +23,7 @@ def read(folder: RunFolder) -> Any:
 
 
 def scalars(events: Any, tag: str) -> list[tuple[int, float]]:
-    return [(Scalar.step, Scalar.value) for Scalar in events.Scalars(tag)]
+    return [(scalar.step, scalar.value) for scalar in events.Scalars(tag)]
 
 
 def text(events: Any, tag: str) -> str:
@@ -31,10 +31,12 @@ def text(events: Any, tag: str) -> str:
     return found.decode()
 
 
-def test_figures_histograms_episodes_and_recipe_are_read_back(tmp_path: Path) -> None:
-    with begin(tmp_path, TENSORBOARD) as folder:
-        play(folder, 0, 1, 2)
-    assert "lost" not in (folder.path / "training.log").read_text()
+@pytest.mark.filterwarnings("ignore:html5lib's sanitizer is deprecated:DeprecationWarning")
+def test_a_run_is_read_back_and_its_episodes_are_never_markup(tmp_path: Path) -> None:
+    from tensorboard.plugin_util import markdown_to_safe_html
+
+    folder = tracked(tmp_path, TENSORBOARD, 0, 1, 2)
+    assert "lost" not in log_of(folder)
     events = read(folder)
     assert scalars(events, "reward/mean") == [(0, 0.5), (1, 1.5), (2, 2.5)]
     assert [str(value) for _, value in scalars(events, "loss/policy")] == ["0.125", "nan", "0.125"]
@@ -45,14 +47,7 @@ def test_figures_histograms_episodes_and_recipe_are_read_back(tmp_path: Path) ->
     assert (list(histogram.bucket), histogram.num) == ([1, 5, 7, 2], 15)
     assert histogram.bucket_limit[:3] == [0.9, 1.0, 1.1]
 
-
-@pytest.mark.filterwarnings("ignore:html5lib's sanitizer is deprecated:DeprecationWarning")
-def test_episodes_are_shown_as_they_are_and_never_as_markup(tmp_path: Path) -> None:
-    from tensorboard.plugin_util import markdown_to_safe_html
-
-    with begin(tmp_path, TENSORBOARD) as folder:
-        play(folder, 0)
-    shown = text(read(folder), "episodes")
+    shown = text(events, "episodes")
     assert "→ get_quote" in shown
     assert "12 dollars" in shown
     assert all(line.startswith("    ") or line in ("", "---") for line in shown.splitlines())
@@ -61,14 +56,10 @@ def test_episodes_are_shown_as_they_are_and_never_as_markup(tmp_path: Path) -> N
     assert "&lt;script&gt;" in page
 
 
-def test_a_resumed_run_goes_on_in_the_folder_and_what_was_cut_off_is_forgotten(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_in_its_folder_without_the_steps_that_were_cut_off(tmp_path: Path) -> None:
     with begin(tmp_path, TENSORBOARD) as folder:
         for step in range(4):
             folder.log(step, "update", {"a": float(step)})
-    with RunFolder.open(folder.path) as folder:
-        folder.start_trackers()
-        folder.cut(2)
-        for step in range(2, 5):
-            folder.log(step, "update", {"a": 10.0 + step})
+    resumed(folder, 2, 2, 3, 4)
     assert len(list((folder.path / "tensorboard").iterdir())) == 2
     assert scalars(read(folder), "a") == [(0, 0.0), (1, 1.0), (2, 12.0), (3, 13.0), (4, 14.0)]

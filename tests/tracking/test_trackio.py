@@ -1,16 +1,13 @@
-"""trackio with the real library, on this machine: what its own store gives back, also of a resumed run."""
+"""trackio with the real library, on this machine: its own store returns what was written."""
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tracking.played import begin, play
-from turnwise.tracking.folder import RunFolder
+from tests.tracking.sample_run import log_of, resumed, run_program, tracked
 
 pytestmark = pytest.mark.skipif(
     find_spec("trackio") is None, reason="needs trackio: pip install 'turnwise[trackio]'"
@@ -26,14 +23,9 @@ print(json.dumps({"runs": runs, "configs": configs, "traces": traces}, default=s
 """
 
 
-@pytest.fixture(autouse=True)
-def _own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "store"))
-
-
 def read() -> dict[str, Any]:
-    """By the library itself, in a process of its own: where its store is, it settles when it is imported."""
-    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, text=True, check=False)
+    """Read the store in a process of its own: the library chooses its folder when it is imported."""
+    done = run_program(READ)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -43,36 +35,22 @@ def column(rows: list[dict[str, Any]], name: str) -> list[tuple[int, Any]]:
     return [(row["step"], row[name]) for row in rows if name in row]
 
 
-def test_figures_histograms_episodes_and_recipe_are_read_back(tmp_path: Path) -> None:
-    with begin(tmp_path, TRACKIO) as folder:
-        play(folder, 0, 1, 2)
-    assert "lost" not in (folder.path / "training.log").read_text()
+def test_a_run_is_read_back_under_one_name_also_after_a_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "store"))
+    folder = tracked(tmp_path, TRACKIO, 0, 1, 2)
+    resumed(folder, 3, 3)
+    assert "lost" not in log_of(folder)
     found = read()
+    assert list(found["runs"]) == ["run"]
     rows = found["runs"]["run"]
     assert column(rows, "reward/mean") == [(0, 0.5), (1, 1.5), (2, 2.5)]
     assert column(rows, "alarm/truncation") == [(1, 1.0)]
     assert column(rows, "evaluation/after/success") == [(3, 0.5)]
+    assert column(rows, "a") == [(3, 13.0)]
     _, ratio = column(rows, "histogram/ratio")[0]
-    assert ratio["values"] == [1, 5, 7, 2]
-    assert len(ratio["bins"]) == 5
+    assert (ratio["values"], len(ratio["bins"])) == ([1, 5, 7, 2], 5)
     assert found["configs"]["run"]["seed"] == 7
-
-
-def test_episodes_are_traces_with_their_calls(tmp_path: Path) -> None:
-    with begin(tmp_path, TRACKIO) as folder:
-        play(folder, 0)
-    told = json.dumps(read())
     for part in ("get_quote", "12 dollars", "It is 12.", "characters left out"):
-        assert part in told
-
-
-def test_a_resumed_run_goes_on_under_its_name(tmp_path: Path) -> None:
-    with begin(tmp_path, TRACKIO) as folder:
-        folder.log(0, "update", {"a": 0.0})
-    with RunFolder.open(folder.path) as folder:
-        folder.start_trackers()
-        folder.cut(1)
-        folder.log(1, "update", {"a": 1.0})
-    found = read()["runs"]
-    assert list(found) == ["run"]
-    assert column(found["run"], "a") == [(0, 0.0), (1, 1.0)]
+        assert part in json.dumps(found["traces"])

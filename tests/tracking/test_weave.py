@@ -1,4 +1,4 @@
-"""Weave with the real library: it has no offline mode, so it is given a server on this machine to send to."""
+"""Weave with the real library; it has no offline mode, so it sends to a server on this machine."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.tracking.played import begin, play
-from tests.tracking.weave_server import Sent, weave_server
+from tests.tracking.sample_run import SECRET, files_with, log_of, tracked
+from tests.tracking.weave_server import WeaveServer
 
 pytestmark = pytest.mark.skipif(
     find_spec("weave") is None, reason="needs weave: pip install 'turnwise[weave]'"
 )
 WEAVE = {"kind": "weave", "close_seconds": 120}
-SECRET = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sent]:
-    with weave_server() as sent:
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[WeaveServer]:
+    with WeaveServer() as sent:
         monkeypatch.setenv("WF_TRACE_SERVER_URL", sent.url)
         monkeypatch.setenv("WANDB_BASE_URL", sent.url)
         monkeypatch.setenv("WANDB_API_KEY", SECRET)
@@ -27,10 +26,12 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Sent]:
         yield sent
 
 
-def test_episodes_are_traces_and_evaluations_are_evaluations(tmp_path: Path, server: Sent) -> None:
-    with begin(tmp_path, WEAVE) as folder:
-        play(folder, 0, 1)
-    assert "lost" not in (folder.path / "training.log").read_text()
+def test_episodes_are_traces_evaluations_are_evaluations_and_no_key_is_kept(
+    tmp_path: Path, server: WeaveServer
+) -> None:
+    folder = tracked(tmp_path, WEAVE, 0, 1)
+    assert "lost" not in log_of(folder)
+    assert not files_with(folder, SECRET)
     episodes = server.calls("episode")
     assert [call["attributes"]["step"] for call in episodes] == [0, 0, 1, 1]
     assert {call["project_id"] for call in episodes} == {"team/ours"}
@@ -54,29 +55,19 @@ def test_episodes_are_traces_and_evaluations_are_evaluations(tmp_path: Path, ser
     assert len(server.calls("Evaluation.predict_and_score")) == 2
 
 
-def test_no_key_is_written_to_the_folder(tmp_path: Path, server: Sent) -> None:
-    with begin(tmp_path / "runs", WEAVE) as folder:
-        play(folder, 0)
-    assert server.requests
-    files = [path for path in folder.path.rglob("*") if path.is_file()]
-    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
-
-
-def test_what_could_not_be_sent_is_said(tmp_path: Path, server: Sent) -> None:
-    server.is_down = True
-    with begin(tmp_path, WEAVE) as folder:
-        play(folder, 0)
-    said = (folder.path / "training.log").read_text()
-    assert "could not be sent" in said
-    assert "tracker weave" in said
-
-
-def test_without_a_network_it_says_so_and_the_run_goes_on(
-    tmp_path: Path, server: Sent, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("is_there", "messages"),
+    [
+        (True, ["could not be sent", "tracker weave"]),
+        (False, ["tracker weave has ended, the run goes on without it: ", "4 of 4 records lost"]),
+    ],
+    ids=["refuses", "unreachable"],
+)
+def test_what_a_server_does_not_accept_is_logged_as_lost(
+    tmp_path: Path, server: WeaveServer, monkeypatch: pytest.MonkeyPatch, is_there: bool, messages: list[str]
 ) -> None:
-    monkeypatch.setenv("WF_TRACE_SERVER_URL", "http://127.0.0.1:9")  # nobody is there
-    with begin(tmp_path, WEAVE) as folder:
-        play(folder, 0)
-    said = (folder.path / "training.log").read_text()
-    assert "tracker weave has ended, the run goes on without it: " in said
-    assert "4 of 4 records lost" in said
+    server.is_down = True
+    if not is_there:
+        monkeypatch.setenv("WF_TRACE_SERVER_URL", "http://127.0.0.1:9")
+    log = log_of(tracked(tmp_path, WEAVE, 0))
+    assert all(message in log for message in messages), log

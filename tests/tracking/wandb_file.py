@@ -1,7 +1,7 @@
-"""Takes the .wandb file of an offline run, gives its records, in W&B's own protocol buffers.
+"""Read the records in the .wandb file of an offline run.
 
-7 bytes of header, then blocks of 32 KiB with parts of   checksum 4 · length 2 · kind 1 · content
-kind: 1 whole, 2 first, 3 middle, 4 last
+The file has a header of 7 bytes, then blocks of 32 KiB with parts: checksum 4 · length 2 · kind 1 · content.
+The kind is 1 for a whole record, 2 for its first part, 3 for a middle one, 4 for the last.
 """
 
 import struct

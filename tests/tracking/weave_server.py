@@ -1,12 +1,8 @@
-"""A server for Weave's client on this machine: answers what it must, and keeps what it was sent."""
+"""A loopback server for Weave's client that records the requests."""
 
-import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.servers.provider import Answer, LoopbackProvider
 
 _VIEWER = {"username": "someone", "entity": "team", "defaultEntity": {"name": "team"}, "flags": "{}"}
 _ANSWERS: dict[str, Any] = {
@@ -18,55 +14,27 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
-@dataclass
-class Sent:
-    """What came: each request's path and body."""
+class WeaveServer(LoopbackProvider):
+    """Accepts every request, or refuses calls while `is_down`."""
 
-    url: str
-    is_down: bool = False
-    """Whether calls are refused, as by a service in trouble."""
-    requests: list[tuple[str, bytes]] = field(default_factory=list)
+    is_down = False
+
+    @property
+    def url(self) -> str:
+        return super().url.removesuffix("/api")
+
+    def next_answer(self, path: str) -> Answer:
+        is_refused = self.is_down and "/call" in path
+        return Answer(_ANSWERS.get(path, {}), 403 if is_refused else 200)
 
     def calls(self, op: str) -> list[dict[str, Any]]:
-        """Finished calls of one operation, in the order they were begun."""
+        """Finished calls of one operation, in the order of their start."""
         found: dict[str, dict[str, Any]] = {}
-        for path, body in self.requests:
-            if path.endswith("/calls/complete"):
-                found |= {call["id"]: call for call in json.loads(body)["batch"]}
-            elif path.endswith(("/call/start", "/call/end")):
-                for half in json.loads(body).values():
+        for request in self.requests:
+            if request.path.endswith("/calls/complete"):
+                found |= {call["id"]: call for call in request.body["batch"]}
+            elif request.path.endswith(("/call/start", "/call/end")):
+                for half in request.body.values():
                     found[half["id"]] = {**found.get(half["id"], {}), **half}
         chosen = [call for call in found.values() if f"/op/{op}:" in call.get("op_name", "")]
         return sorted(chosen, key=lambda call: call["started_at"])
-
-
-@contextmanager
-def weave_server() -> Iterator[Sent]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            path = self.path.partition("?")[0]
-            sent.requests.append((path, body))
-            is_refused = sent.is_down and "/call" in path
-            answer = json.dumps(_ANSWERS.get(path, {})).encode()
-            self.send_response(403 if is_refused else 200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        do_POST = do_GET
-
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    sent = Sent(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield sent
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

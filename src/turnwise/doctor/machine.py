@@ -15,7 +15,7 @@ from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.runtime.devices import VARIABLE, choose_device, memory_of
 from turnwise.sandbox import Kind, isolation
 
-PACKAGES = ("mcp", "pydantic", "httpx")
+PACKAGES = ("mcp", "pydantic", "httpx2")
 """Packages that every command needs."""
 MODEL_PACKAGES = ("torch", "transformers", "peft", "renderers", "safetensors")
 """Packages needed to play or train: the extra `models`."""

@@ -4,27 +4,22 @@ The API carries neither token ids nor the log-probs of sampled tokens, so an end
 can give demonstrations, but can never be trained on.
 """
 
-import asyncio
 import json
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
-
-import httpx
 
 from turnwise.engines.replies import EndpointReply, read_reply, tool_names
 from turnwise.protocols import EngineDown
-from turnwise.runtime.retry_after import retry_after_seconds
+from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
+from turnwise.runtime.retries import GaveUp
 from turnwise.types import Tool, ToolCall
 
 NOT_FOR_TRAINING = (
     "an OpenAI-compatible endpoint gives neither token ids nor their log-probs and takes no weights: "
     "it can be evaluated and can give demonstrations, never be trained"
 )
-
-RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-"""Statuses of temporary failures: the request is sent again."""
 
 MAX_REPLY_BYTES = 16 * 2**20
 
@@ -41,26 +36,14 @@ class ChatMessage:
 
 
 class OpenAIEndpoint:
-    """One model behind `base_url` (`https://api.openai.com/v1`). The key is sent only in a header."""
+    """One model behind `base_url` (`https://api.openai.com/v1`)."""
 
-    def __init__(
-        self,
-        base_url: str,
-        model: str,
-        *,
-        key: str = "",
-        timeout_seconds: float = 120.0,
-        num_retries: int = 4,
-        max_wait_seconds: float = 60.0,
-    ) -> None:
-        self._url = f"{base_url.rstrip('/')}/chat/completions"
-        self._model = model
-        self._key = key
-        self._num_retries = num_retries
-        self._max_wait_seconds = max_wait_seconds
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        # Redirects are not followed: the key must reach only the configured host.
-        self._client = httpx.AsyncClient(headers=headers, timeout=timeout_seconds)
+    def __init__(self, base_url: str, model: str, *, key: str = "", num_retries: int = 4) -> None:
+        patience = EndpointPatience(
+            num_retries + 1, attempt_seconds=120.0, total_seconds=600.0, backoff_seconds=0.5
+        )
+        account = EndpointAccount(base_url, model, key)
+        self._endpoint = ChatEndpoint(account, patience, max_reply_bytes=MAX_REPLY_BYTES)
 
     async def chat(
         self,
@@ -78,7 +61,6 @@ class OpenAIEndpoint:
         """
         names = tool_names(tools)
         body: dict[str, Any] = {
-            "model": self._model,
             "messages": [_message(message, names) for message in messages],
             "max_tokens": max_tokens,
             "temperature": temperature,
@@ -88,7 +70,13 @@ class OpenAIEndpoint:
             body["tools"] = [_tool(tool, names[tool.name]) for tool in tools]
         if seed is not None:
             body["seed"] = seed
-        return read_reply(await self._post(body), {sent: name for name, sent in names.items()})
+        read = partial(read_reply, names={sent: name for name, sent in names.items()})
+        try:
+            return await self._endpoint.ask(body, read)
+        except GaveUp as error:
+            raise EngineDown(f"{self._endpoint.account.url} {error}") from None
+        except Refused as refused:
+            raise self._fault(refused) from None
 
     async def complete(self, prompt_ids: object, sampling: object, seed: object) -> NoReturn:
         raise ValueError(NOT_FOR_TRAINING)
@@ -97,60 +85,18 @@ class OpenAIEndpoint:
         raise ValueError(NOT_FOR_TRAINING)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._endpoint.close()
 
-    async def _post(self, body: Mapping[str, Any]) -> bytes:
-        problem = ""
-        for attempt in range(self._num_retries + 1):
-            try:
-                status, headers, content = await self._exchange(body)
-            except httpx.TransportError as error:
-                problem, headers = f"{type(error).__name__}: {error}", httpx.Headers()
-            except RuntimeError as error:  # httpx raises this if the client is closed
-                raise EngineDown(f"the endpoint's client cannot be used: {error}") from None
-            else:
-                if status == httpx.codes.OK:
-                    return content
-                self._refuse_for_good(status, content)
-                problem = f"status {status}"
-            if attempt < self._num_retries:
-                await asyncio.sleep(self._wait_seconds(attempt, headers, problem))
-        raise EngineDown(
-            f"{self._url} failed {self._num_retries + 1} times, last with {self._clean(problem)}"
-        )
-
-    async def _exchange(self, body: Mapping[str, Any]) -> tuple[int, httpx.Headers, bytes]:
-        async with self._client.stream("POST", self._url, json=body) as response:
-            content = bytearray()
-            async for part in response.aiter_bytes():
-                content += part
-                if len(content) > MAX_REPLY_BYTES:
-                    raise EngineDown(f"{self._url} answered with more than {MAX_REPLY_BYTES} bytes")
-            return response.status_code, response.headers, bytes(content)
-
-    def _refuse_for_good(self, status: int, content: bytes) -> None:
-        """Raise for every status that is not retried."""
-        if status in RETRIED:
-            return
-        if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            # The response body is left out: some servers quote the key.
-            state = "refused the key" if self._key else "asks for a key, and none was given"
-            raise EngineDown(f"{self._url} {state} (status {status})")
-        text = self._clean(content[:500].decode(errors="replace"))
-        if 400 <= status < 500:
-            raise ValueError(f"{self._url} refused the request (status {status}): {text}")
-        raise EngineDown(f"{self._url} answered with status {status}: {text}")
-
-    def _wait_seconds(self, attempt: int, headers: httpx.Headers, problem: str) -> float:
-        asked = retry_after_seconds(headers.get("retry-after"))
-        if asked is None:
-            return min(self._max_wait_seconds, 0.5 * 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
-        if asked > self._max_wait_seconds:
-            raise EngineDown(f"{self._url} asks to wait {asked:.0f} s ({self._clean(problem)})")
-        return asked
-
-    def _clean(self, text: str) -> str:
-        return text.replace(self._key, "<key>") if self._key else text
+    def _fault(self, refused: Refused) -> EngineDown | ValueError:
+        """Map a refusal to our exceptions."""
+        account = self._endpoint.account
+        if refused.status in (401, 403):
+            # What the endpoint said is left out: some servers quote the key.
+            state = "refused the key" if account.key else "asks for a key, and none was given"
+            return EngineDown(f"{account.url} {state} (status {refused.status})")
+        if 400 <= refused.status < 500:
+            return ValueError(f"the request was refused: {account.url} {refused}")
+        return EngineDown(f"{account.url} {refused}")
 
 
 def _message(message: ChatMessage, names: Mapping[str, str]) -> dict[str, Any]:

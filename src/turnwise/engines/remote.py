@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from functools import partial
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 
 from turnwise.engines.wire import (
     MAX_LINE_BYTES,
@@ -77,10 +77,10 @@ class RemoteEngine:
         self._url = url.rstrip("/")
         self._wait_seconds = wait_seconds
         # No redirects, no proxies: prompts, weights and token must reach only the configured host.
-        self._client = httpx.AsyncClient(
+        self._client = httpx2.AsyncClient(
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {token}"} if token else {}),
-            timeout=httpx.Timeout(silence_seconds, connect=CONNECT_SECONDS, pool=None),
-            limits=httpx.Limits(
+            timeout=httpx2.Timeout(silence_seconds, connect=CONNECT_SECONDS, pool=None),
+            limits=httpx2.Limits(
                 max_connections=None, max_keepalive_connections=None, keepalive_expiry=IDLE_SECONDS
             ),
             trust_env=False,
@@ -147,7 +147,7 @@ class RemoteEngine:
                 self._is_ready = False  # new weights were published meanwhile, or the server lost ours
             except _Away as error:
                 self._lose(error)
-                if not isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
+                if not isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout):
                     # connected: the server may have started the request
                     raise EngineDown(f"{self._url} is gone: {error}") from None
         raise EngineDown(f"{self._url} did not take a request {NUM_TRIES} times in a row")
@@ -271,7 +271,7 @@ class RemoteEngine:
     async def _health(self) -> ServerState:
         try:
             response = await self._client.get(f"{self._url}/health")
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise _Away(_words(error)) from error
         _refuse(response.status_code, response.content[:500])
         return read_state(response.content)
@@ -294,14 +294,14 @@ class RemoteEngine:
             async with self._client.stream(
                 "POST", self._url + path, content=content, headers=headers
             ) as response:
-                if response.status_code != httpx.codes.OK:
+                if response.status_code != httpx2.codes.OK:
                     _refuse(response.status_code, await _beginning(response))
                 async with contextlib.aclosing(read_lines(response.aiter_raw())) as lines:
                     async for line in lines:
                         yield line
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise _Away(_words(error)) from error
-        except RuntimeError as error:  # httpx raises this if the client is closed
+        except RuntimeError as error:  # httpx2 raises this if the client is closed
             raise EngineDown(f"the engine is closed: {error}") from None
 
     async def close(self) -> None:
@@ -344,7 +344,7 @@ def _cancel_unwanted(job: "asyncio.Task[None]", futures: "list[asyncio.Future[Co
         job.cancel()
 
 
-async def _beginning(response: httpx.Response) -> bytes:
+async def _beginning(response: httpx2.Response) -> bytes:
     async for part in response.aiter_raw():
         return part[:500]
     return b""
@@ -359,17 +359,17 @@ async def _chunks(content: bytes) -> AsyncIterator[bytes]:
 def _refuse(status: int, content: bytes) -> None:
     """Map an HTTP error to our exceptions."""
     words = content.decode("utf-8", "replace")
-    if status == httpx.codes.OK:
+    if status == httpx2.codes.OK:
         return
-    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+    if status in (httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN):
         raise EngineDown(
             f"the engine's server refuses the token: is {TOKEN_VARIABLE} the same on both sides?"
         )
-    if status == httpx.codes.CONFLICT:
+    if status == httpx2.codes.CONFLICT:
         raise _Other
-    if status in (httpx.codes.BAD_REQUEST, httpx.codes.REQUEST_ENTITY_TOO_LARGE):
+    if status in (httpx2.codes.BAD_REQUEST, httpx2.codes.REQUEST_ENTITY_TOO_LARGE):
         raise ValueError(words)
-    if status >= httpx.codes.INTERNAL_SERVER_ERROR or status == httpx.codes.UNPROCESSABLE_ENTITY:
+    if status >= httpx2.codes.INTERNAL_SERVER_ERROR or status == httpx2.codes.UNPROCESSABLE_ENTITY:
         raise _Away(f"status {status}: {words}")
     raise EngineDown(f"no engine of turnwise answers there: status {status}")
 

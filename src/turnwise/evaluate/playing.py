@@ -191,7 +191,7 @@ async def _collector(
     if not endpoint:
         yield bench.collector(group_size=num_samples, temperature=temperature)
         return
-    remote = engine_class("openai")(endpoint, model, key=environment().get("OPENAI_API_KEY", ""))
+    remote = engine_class("openai")(endpoint, model, key=environment().get("OPENAI_API_KEY", "").strip())
     try:
         playing = endpoint_player(
             remote, limits_of(bench.recipe), temperature, bench.recipe.model.system_prompt

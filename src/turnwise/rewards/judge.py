@@ -11,11 +11,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
+from turnwise.protocols import RewardDown
 from turnwise.rewards.answer import answer_text
-from turnwise.rewards.endpoint import OPENAI, PATIENCE, Endpoint, JudgePatience, open_account
+from turnwise.runtime.addresses import check_token
+from turnwise.runtime.chat_endpoint import ChatEndpoint, EndpointAccount, EndpointPatience, Refused
+from turnwise.runtime.environment import environment, user_folder
+from turnwise.runtime.http_replies import parsed_or_text
+from turnwise.runtime.retries import GaveUp
 from turnwise.types import Trajectory
 
 logger = logging.getLogger(__name__)
+
+OPENAI = "https://api.openai.com/v1"
+
+PATIENCE = EndpointPatience(num_attempts=4, attempt_seconds=60.0, total_seconds=180.0, backoff_seconds=1.0)
+
+MAX_REPLY_BYTES = 1_000_000
+"""The longest reply that is read; a verdict is one line."""
 
 MAX_ANSWER_CHARS = 20_000
 MAX_RESULT_CHARS = 1_000
@@ -58,13 +72,15 @@ class Judge:
         key_variable: str = "OPENAI_API_KEY",
         cache_dir: str | Path | None = None,
         max_concurrency: int = 8,
-        patience: JudgePatience = PATIENCE,
+        patience: EndpointPatience = PATIENCE,
     ) -> None:
-        self._endpoint = Endpoint(
-            open_account(base_url, model, key_variable), patience, max_concurrency=max_concurrency
-        )
+        account = open_account(base_url, model, key_variable)
+        self._endpoint = ChatEndpoint(account, patience, max_reply_bytes=MAX_REPLY_BYTES)
+        self._slots = asyncio.Semaphore(max_concurrency)
         self._rubric = rubric
-        self._cache = VerdictCache(Path(cache_dir) if cache_dir is not None else default_cache_dir())
+        if cache_dir is None and (cache := user_folder("XDG_CACHE_HOME", "~/.cache")) is not None:
+            cache_dir = cache / "judge"
+        self._cache = VerdictCache(None if cache_dir is None else Path(cache_dir))
         self._being_asked: dict[str, asyncio.Lock] = {}
 
     async def __call__(self, trajectory: Trajectory) -> float:
@@ -86,7 +102,7 @@ class Judge:
             async with lock:
                 verdict = self._cache.find(key)
                 if verdict is None:
-                    verdict = await self._endpoint.ask(messages, read_verdict)
+                    verdict = await self._ask(messages)
                     self._cache.keep(key, verdict)
         finally:
             self._being_asked.pop(key, None)
@@ -94,6 +110,26 @@ class Judge:
 
     async def close(self) -> None:
         await self._endpoint.close()
+
+    async def _ask(self, messages: list[dict[str, str]]) -> Verdict:
+        account = self._endpoint.account
+        try:
+            async with self._slots:
+                return await self._endpoint.ask({"messages": messages, "temperature": 0}, _verdict_in)
+        except (Refused, GaveUp) as error:
+            raise RewardDown(f"the judge {account.model} at {account.base_url} {error}") from error
+
+
+def open_account(base_url: str, model: str, key_variable: str) -> EndpointAccount:
+    """Return the account with its key from the environment or `.env`; ValueError if it cannot work."""
+    key = environment().get(key_variable, "").strip()
+    check_token(key, key_variable)
+    url = httpx2.URL(base_url)
+    if url.scheme not in {"http", "https"} or not url.host or url.userinfo:
+        raise ValueError("the judge's base_url must begin with http:// or https:// and hold no password")
+    if not key and url.host == httpx2.URL(OPENAI).host:
+        raise ValueError(f"the judge needs a key: set {key_variable}, or base_url to an endpoint without one")
+    return EndpointAccount(base_url.rstrip("/"), model, key)
 
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:
@@ -146,6 +182,17 @@ def read_verdict(reply: str) -> Verdict:
     raise ValueError('the reply is not {"score": …, "reason": …}')
 
 
+def _verdict_in(reply: bytes) -> Verdict:
+    """Parse a chat completion whose content is a verdict; else ValueError."""
+    match parsed_or_text(reply):
+        case {"choices": [{"message": {"content": str(content)}}, *_]}:
+            try:
+                return read_verdict(content)
+            except ValueError as error:
+                raise ValueError(f"gave no verdict: {error}") from error
+    raise ValueError("gave no verdict: the reply is not a chat completion")
+
+
 def _unfenced(reply: str) -> str:
     """Return the content of a fence around the whole reply, or the reply itself if there is none."""
     opening, _, rest = reply.partition("\n")
@@ -187,13 +234,3 @@ class VerdictCache:
     def _path(self, key: str) -> Path:
         assert self._directory is not None
         return self._directory / key[:2] / f"{key}.json"
-
-
-def default_cache_dir() -> Path | None:
-    """Return `$XDG_CACHE_HOME/turnwise/judge`, or under `~/.cache`; None if the user has no home folder."""
-    configured = os.environ.get("XDG_CACHE_HOME", "")
-    try:
-        root = Path(configured) if configured else Path("~/.cache").expanduser()
-    except RuntimeError:
-        return None
-    return root / "turnwise" / "judge"

@@ -27,7 +27,10 @@ def host_of(header: str) -> str:
     return name.removeprefix("[").removesuffix("]").lower()
 
 
-def check_token(token: str) -> None:
-    """Raise ValueError if the token does not fit into an Authorization header; an empty one does."""
+def check_token(token: str, name: str = "the token") -> None:
+    """Raise ValueError if the token does not fit into a header; an empty one does.
+
+    With a stray line break, the HTTP library would raise an error that quotes the header, token included.
+    """
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError("the token has characters that are not allowed in a header")
+        raise ValueError(f"{name} has characters that are not allowed in a header")

@@ -1,4 +1,4 @@
-"""Environment variables, and under them those of `.env` in the working directory and in its parent."""
+"""The user's settings: environment variables, `.env` files, and where their caches and state are kept."""
 
 import os
 from pathlib import Path
@@ -19,3 +19,14 @@ def dotenv_variables(directory: Path | None = None) -> dict[str, str]:
 def environment(directory: Path | None = None) -> dict[str, str]:
     """Our environment, with defaults from `.env`: an exported variable takes precedence."""
     return {**dotenv_variables(directory), **os.environ}
+
+
+def user_folder(variable: str, default: str) -> Path | None:
+    """Our folder under `$variable` (XDG_CACHE_HOME) or the default; None if the user has no home folder."""
+    configured = Path(os.environ.get(variable, ""))
+    try:
+        # The XDG specification says that a relative path is invalid and must be ignored.
+        root = configured if configured.is_absolute() else Path(default).expanduser()
+    except RuntimeError:
+        return None
+    return root / "turnwise"

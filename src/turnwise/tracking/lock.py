@@ -1,17 +1,16 @@
 """A lock file that the kernel releases when its process ends; the error names the holder.
 
-That holds for any kind of exit, kill -9 included: no stale lock is left behind.
+That holds for any kind of exit, kill -9 included, and for children that outlive it: no stale lock is left.
 """
 
 import datetime
-import fcntl
-import json
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import filelock
 from pydantic import Field, TypeAdapter
 
 from turnwise.runtime.regular_files import read_bytes
@@ -37,24 +36,24 @@ class Lock:
     """An exclusive lock, acquired on construction. ValueError if this or another process holds it."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self._lock = filelock.FileLock(path, timeout=0, mode=0o600, thread_local=False, on_acquired=_sign)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
+            self._lock.acquire()
+        except filelock.Timeout:
             raise ValueError(f"{path.parent} is being written to by {_named(path)}") from None
-        now = f"{datetime.datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z}"
-        holder = _Holder(os.getpid(), platform.node(), now)
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, json.dumps(asdict(holder)).encode() + b"\n", 0)
 
     def release(self) -> None:
         """Release the lock; idempotent."""
-        if self._file >= 0:
-            os.ftruncate(self._file, 0)
-            os.close(self._file)
-            self._file = -1
+        if self._lock.is_locked:
+            os.truncate(self._lock.lock_file, 0)
+            self._lock.release()
+
+
+def _sign(file: int) -> None:
+    """Write this process into the lock file."""
+    now = f"{datetime.datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z}"
+    os.ftruncate(file, 0)
+    os.pwrite(file, _HOLDER.dump_json(_Holder(os.getpid(), platform.node(), now)) + b"\n", 0)
 
 
 def is_held(path: Path) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from turnwise.config import Recipe
+from turnwise.runtime.environment import user_folder
 from turnwise.runtime.regular_files import open_to_append
 
 logger = logging.getLogger(__name__)
@@ -88,12 +89,8 @@ def _keep_mark(name: str) -> None:
 
 def _folder() -> Path | None:
     """`$XDG_STATE_HOME/turnwise/trusted`, by default in `~/.local/state`; None if there is no home."""
-    configured = os.environ.get("XDG_STATE_HOME", "")
-    try:
-        root = Path(configured) if configured else Path("~/.local/state").expanduser()
-    except RuntimeError:
-        return None
-    return root / "turnwise" / "trusted"
+    state = user_folder("XDG_STATE_HOME", "~/.local/state")
+    return None if state is None else state / "trusted"
 
 
 def _live_and_recorded(recipe: Recipe) -> Iterator[Named]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from tests.servers.provider import LoopbackProvider
 from turnwise.mcp.serve import Handler, ToolError, Unavailable
+from turnwise.runtime.retries import Clock
 from turnwise.servers.contract import service_of
 from turnwise.servers.live import live_backend
-from turnwise.servers.live.http import Clock, ProviderPatience
+from turnwise.servers.live.http import ProviderPatience
 
 KEY = "sk-TOPSECRET-0123456789"
 KEYS = {

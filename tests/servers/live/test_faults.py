@@ -116,7 +116,7 @@ def test_a_rate_limit_until_a_date_is_waited_out(provider: LoopbackProvider, ser
 
 def test_a_rate_limit_without_end_is_given_up(provider: LoopbackProvider, server: str) -> None:
     clock = JumpingClock()
-    assert "429 4 times" in fault(provider, server, Answer(b"", 429), clock=clock)
+    assert "429 (4 attempts)" in fault(provider, server, Answer(b"", 429), clock=clock)
     assert clock.slept == [0.5, 1.0, 2.0]
     assert len(provider.requests) == 4
 
@@ -158,7 +158,7 @@ def test_a_passing_failure_of_a_read_is_tried_again(
 @pytest.mark.parametrize(
     ("lasting", "says"),
     [
-        (Answer(b"oops", 500), "500 4 times"),
+        (Answer(b"oops", 500), "500 (4 attempts)"),
         (Answer(conduct="drop"), "dropped"),
         (Answer({"a": 1}, conduct="cut"), "dropped"),
     ],

@@ -36,18 +36,6 @@ CREATE TABLE article (number INTEGER PRIMARY KEY, facts TEXT NOT NULL);
 """
 
 
-def default_cache_dir() -> Path | None:
-    """Return `$XDG_CACHE_HOME/turnwise` or `~/.cache/turnwise`; None if the user has no home."""
-    configured = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says that a relative path is invalid and must be ignored.
-    if Path(configured).is_absolute():
-        return Path(configured) / "turnwise"
-    try:
-        return Path("~/.cache/turnwise").expanduser()
-    except RuntimeError:
-        return None
-
-
 def open_image(seed: int, cache_dir: Path | None) -> bytes:
     """Return the world's SQLite image, from the cache if it is there and intact."""
     if cache_dir is None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from turnwise.runtime.environment import user_folder
 from turnwise.servers.embedded.library import Hit, Library, rank
 from turnwise.servers.embedded.listed_news import listed_articles
 from turnwise.servers.embedded.listed_pages import listed_pages
@@ -11,7 +12,6 @@ from turnwise.servers.embedded.market import Market
 from turnwise.servers.embedded.news import Article, about, newest_first
 from turnwise.servers.embedded.questions import listings_named
 from turnwise.servers.embedded.store import (
-    default_cache_dir,
     open_database,
     open_image,
     read_articles,
@@ -48,6 +48,6 @@ class World:
 
 def open_world(seed: int, *, cache_dir: Path | None = None) -> World:
     """Read the world from the cache, or generate it (about a second) and cache it if possible."""
-    image = open_image(seed, cache_dir or default_cache_dir())
+    image = open_image(seed, cache_dir or user_folder("XDG_CACHE_HOME", "~/.cache"))
     database = open_database(image)
     return World(seed, read_market(database, seed), read_articles(database), Library(database))

@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 from turnwise.mcp.serve import ToolError, Unavailable
+from turnwise.runtime.http_replies import error_message
 from turnwise.servers.live import arguments
-from turnwise.servers.live.http import Provider, ProviderCall, said
+from turnwise.servers.live.http import Provider, ProviderCall
 from turnwise.servers.live.shapes import Record, as_integer, pick, records, scalar
 
 SOURCE = "FMP"
@@ -129,7 +130,7 @@ class LiveFmp:
     def _checked(self, payload: Any) -> list[Record]:
         """Return the rows; FMP sends some refusals with status 200, as an object instead of a list."""
         if isinstance(payload, dict) and "Error Message" in payload:
-            raise Unavailable(f"{SOURCE} refused: {said(payload, self._provider.account)}")
+            raise Unavailable(f"{SOURCE} refused: {error_message(payload, self._provider.account.key)}")
         return records(payload, source=SOURCE)
 
 

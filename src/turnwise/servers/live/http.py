@@ -1,29 +1,25 @@
 """A provider's JSON API over HTTP, with retries; failures become `ToolError` or `Unavailable`."""
 
-import asyncio
 import functools
 import json
 import math
-import random
-import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-import httpx
+import httpx2
 
 import turnwise
 from turnwise.mcp.serve import ToolError, Unavailable
-from turnwise.runtime.retry_after import retry_after_seconds
+from turnwise.runtime.addresses import check_token
+from turnwise.runtime.http_replies import HttpReply, TooLarge, error_message, exchange
+from turnwise.runtime.retries import Clock, GaveUp, RetryPolicy, TemporaryFailure
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Enough for the most that one Polygon page can hold: 50,000 minute bars, about 6 MB."""
 
-MAX_REASON_CHARS = 200
-
-NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Failures before the request left this machine: repeating it is safe even for a write."""
 
 PLAN_LIMITS = frozenset({402, 432, 433})
@@ -43,10 +39,8 @@ class ProviderAccount:
     key_header: str = "Authorization"
 
     def __post_init__(self) -> None:
-        # With a stray line break the HTTP library would raise an error that quotes the header, key included.
-        if not self.key or not all("!" <= character <= "~" for character in self.key):
-            raise ValueError(f"{self.key_variable} is empty or has characters that no HTTP header can carry")
-        url = httpx.URL(self.base_url)
+        check_token(self.key, self.key_variable)
+        url = httpx2.URL(self.base_url)
         if url.scheme not in {"http", "https"} or not url.host:
             raise ValueError(f"the base URL of {self.label} must begin with http:// or https://")
 
@@ -68,30 +62,16 @@ class ProviderPatience:
     backoff_seconds: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """The client's source of time and jitter; tests pass their own."""
-
-    monotonic: Callable[[], float] = time.monotonic
-    now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    jitter: Callable[[], float] = lambda: random.uniform(0.0, 0.25)  # noqa: S311 - spreads retries, no secret
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderReply:
-    """One HTTP response, its body already read and limited in size."""
-
-    status: int
-    body: bytes
-    retry_after: str | None
-
-
 class Provider:
     """One provider's API; `call()` starts the requests of one tool call."""
 
     def __init__(
-        self, client: httpx.AsyncClient, account: ProviderAccount, *, patience: ProviderPatience, clock: Clock
+        self,
+        client: httpx2.AsyncClient,
+        account: ProviderAccount,
+        *,
+        patience: ProviderPatience,
+        clock: Clock,
     ) -> None:
         self.client = client
         self.account = account
@@ -130,61 +110,40 @@ class ProviderCall:
         reply = await self._send(build, is_repeatable=is_repeatable)
         return _payload(reply, self._provider.account, subject)
 
-    async def _send(self, build: Callable[[], httpx.Request], *, is_repeatable: bool) -> ProviderReply:
-        label = self._provider.account.label
-        for attempt in range(self._provider.patience.num_attempts):
-            reply = None
-            try:
-                reply = await self._attempt(build())
-            except NEVER_SENT as error:
-                failure, may_repeat = f"{label} could not be reached ({type(error).__name__})", True
-            except (httpx.TimeoutException, TimeoutError) as error:
-                raise Unavailable(f"{label} did not answer in time") from error
-            except httpx.TransportError as error:
-                failure = f"{label} dropped the connection ({type(error).__name__})"
-                may_repeat = is_repeatable
-            except httpx.DecodingError as error:
-                raise Unavailable(f"{label} sent a body that cannot be decompressed") from error
-            else:
-                # A 429 was rejected before it was processed, so even a write may be sent again.
-                if reply.status != 429 and not (reply.status >= 500 and is_repeatable):
-                    return reply
-                failure, may_repeat = f"{label} answered {reply.status}", True
-            if not may_repeat:
-                raise Unavailable(failure)
-            await self._wait(attempt, reply, failure)
-        raise AssertionError("the wait after the last attempt raises")
+    async def _send(self, build: Callable[[], httpx2.Request], *, is_repeatable: bool) -> HttpReply:
+        patience, clock = self._provider.patience, self._provider.clock
+        seconds = self._deadline - clock.monotonic()
+        policy = RetryPolicy(patience.num_attempts, patience.backoff_seconds, seconds, clock)
+        try:
+            return await policy.run(lambda: self._attempt(build(), is_repeatable=is_repeatable))
+        except GaveUp as error:
+            raise Unavailable(f"{self._provider.account.label} {error}") from error
 
-    async def _attempt(self, request: httpx.Request) -> ProviderReply:
-        provider, account = self._provider, self._provider.account
+    async def _attempt(self, request: httpx2.Request, *, is_repeatable: bool) -> HttpReply:
+        provider, label = self._provider, self._provider.account.label
         seconds = max(0.0, self._deadline - provider.clock.monotonic())
         read, connect = provider.patience.read_seconds, provider.patience.connect_seconds
-        request.extensions["timeout"] = httpx.Timeout(read, connect=connect, pool=seconds).as_dict()
-        # The read timeout only bounds the gap between two chunks; this one stops a body that arrives slowly.
-        async with asyncio.timeout(seconds):
-            response = await provider.client.send(request, stream=True)
-            try:
-                body = bytearray()
-                async for chunk in response.aiter_bytes():
-                    body += chunk
-                    if len(body) > MAX_BODY_BYTES:
-                        raise Unavailable(f"{account.label} sent more than {MAX_BODY_BYTES} bytes")
-            finally:
-                await response.aclose()
-        return ProviderReply(response.status_code, bytes(body), response.headers.get("retry-after"))
-
-    async def _wait(self, attempt: int, reply: ProviderReply | None, failure: str) -> None:
-        """Sleep before the next attempt; raise if there is none or it would start after the deadline."""
-        patience, clock = self._provider.patience, self._provider.clock
-        asked = None if reply is None else retry_after_seconds(reply.retry_after, clock.now())
-        seconds = patience.backoff_seconds * 2**attempt if asked is None else asked
-        seconds += clock.jitter()
-        if attempt + 1 == patience.num_attempts:
-            raise Unavailable(f"{failure} {patience.num_attempts} times")
-        if clock.monotonic() + seconds >= self._deadline:
-            # Retrying sooner than asked only prolongs a rate limit; retrying later is past the deadline.
-            raise Unavailable(f"{failure} and would have to be tried again in {seconds:.0f} s")
-        await clock.sleep(seconds)
+        request.extensions["timeout"] = httpx2.Timeout(read, connect=connect, pool=seconds).as_dict()
+        try:
+            reply = await exchange(
+                provider.client, request, seconds=seconds, max_bytes=MAX_BODY_BYTES, now=provider.clock.now()
+            )
+        except NEVER_SENT as error:
+            raise TemporaryFailure(f"could not be reached ({type(error).__name__})") from error
+        except (httpx2.TimeoutException, TimeoutError) as error:
+            raise Unavailable(f"{label} did not answer in time") from error
+        except httpx2.TransportError as error:
+            failure = f"dropped the connection ({type(error).__name__})"
+            fault = TemporaryFailure(failure) if is_repeatable else Unavailable(f"{label} {failure}")
+            raise fault from error
+        except httpx2.DecodingError as error:
+            raise Unavailable(f"{label} sent a body that cannot be decompressed") from error
+        except TooLarge as error:
+            raise Unavailable(f"{label} {error}") from error
+        # A 429 was rejected before it was processed, so even a write may be sent again.
+        if reply.status == 429 or (reply.status >= 500 and is_repeatable):
+            raise TemporaryFailure(f"answered {reply.status}", reply.wait_seconds)
+        return reply
 
 
 def path_part(value: str) -> str:
@@ -192,7 +151,7 @@ def path_part(value: str) -> str:
     return quote(value, safe=":")
 
 
-def _payload(reply: ProviderReply, account: ProviderAccount, subject: str) -> Any:
+def _payload(reply: HttpReply, account: ProviderAccount, subject: str) -> Any:
     """Return the parsed body of a success; map any other status to ToolError or Unavailable."""
     label, status = account.label, reply.status
     payload, is_json = _parse(reply.body)
@@ -200,7 +159,7 @@ def _payload(reply: ProviderReply, account: ProviderAccount, subject: str) -> An
         if not is_json:
             raise Unavailable(f"{label} sent a body that is not JSON")
         return payload
-    reason = said(payload, account)
+    reason = error_message(payload, account.key)
     because = f": {reason}" if reason else ""
     if status in {401, 403}:
         raise Unavailable(f"{label} refused the key in {account.key_variable} ({status}){because}")
@@ -225,22 +184,3 @@ def _finite(written: str) -> float:
     if not math.isfinite(number):
         raise ValueError(written)
     return number
-
-
-def said(payload: Any, account: ProviderAccount) -> str:
-    """Return an error body's message on one short line, with the key removed."""
-    text = _message(payload)
-    text = text.replace(account.key, "***")
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return text[:MAX_REASON_CHARS]
-
-
-def _message(payload: Any) -> str:
-    """Return an error body's message; FMP, Polygon, Tavily and Slack put it in different places."""
-    for _ in range(3):
-        if isinstance(payload, list) and payload:
-            payload = payload[0]
-        if isinstance(payload, dict):
-            keys = ("Error Message", "error", "message", "detail", "msg")
-            payload = next((payload[key] for key in keys if payload.get(key)), None)
-    return payload if isinstance(payload, str) else ""

@@ -5,8 +5,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from turnwise.mcp.serve import ToolError, Unavailable
+from turnwise.runtime.http_replies import error_message
 from turnwise.servers.live import arguments
-from turnwise.servers.live.http import Provider, ProviderCall, Query, path_part, said
+from turnwise.servers.live.http import Provider, ProviderCall, Query, path_part
 from turnwise.servers.live.shapes import Record, as_integer, pick, record, records, scalar
 
 SOURCE = "Polygon"
@@ -106,7 +107,7 @@ class LivePolygon:
         answer = record(payload, source=SOURCE)
         status = answer.get("status", "OK")
         if status not in GOOD_STATUSES:
-            reason = said(answer, self._provider.account) or "no reason given"
+            reason = error_message(answer, self._provider.account.key) or "no reason given"
             if status == "NOT_FOUND":
                 raise ToolError(f"{SOURCE}: {reason}")
             raise Unavailable(f"{SOURCE} refused: {reason}")

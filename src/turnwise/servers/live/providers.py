@@ -5,10 +5,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpx
+import httpx2
 
+from turnwise.runtime.retries import Clock
 from turnwise.servers.live.fmp import LiveFmp
-from turnwise.servers.live.http import Clock, Provider, ProviderAccount, ProviderPatience
+from turnwise.servers.live.http import Provider, ProviderAccount, ProviderPatience
 from turnwise.servers.live.polygon import LivePolygon
 from turnwise.servers.live.slack import LiveSlack
 from turnwise.servers.live.tavily import LiveTavily
@@ -91,7 +92,7 @@ async def live_backend(
     access = ACCESS[name]
     account = _account(access, environ)
     # No redirects: following one would send the key to a host that the user did not choose.
-    async with httpx.AsyncClient(
+    async with httpx2.AsyncClient(
         base_url=account.base_url, headers=account.headers, follow_redirects=False
     ) as client:
         provider = Provider(client, account, patience=patience or ProviderPatience(), clock=clock or Clock())
