@@ -24,7 +24,6 @@ from tests.tracking.sample_run import (
     wait_until,
 )
 from turnwise.config import Recipe, TrackerConfig
-from turnwise.tracking import outbox
 from turnwise.tracking.folder import RunFolder
 from turnwise.tracking.trackers import project_of
 
@@ -84,9 +83,9 @@ def test_a_tracker_gets_its_own_keys_and_a_limited_number_of_episodes(
 def test_a_slow_tracker_does_not_delay_the_run_and_what_does_not_fit_its_queue_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "ROOM", 20)
     slow = own("Slow", options={"seconds": 0.1}, episodes_per_step=5)
     with begin(tmp_path, slow, own("Keeping")) as folder:
+        monkeypatch.setattr(folder.trackers._outboxes[0][0], "_room", 20)
         wait_until(lambda: len(kept(folder)) == 2)  # both have started
         for number in range(1000):
             folder.trackers.log(number, {"a": 1.0}, {}, ())
