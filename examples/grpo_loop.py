@@ -3,10 +3,10 @@
     python examples/grpo_loop.py                          # the embedded model, on a CPU
     python examples/grpo_loop.py --model Qwen/Qwen3-0.6B  # any causal model of transformers
 
-A step leases tools, plays every task a few times, scores the answers, subtracts the mean score of the group, takes
-clipped policy-gradient steps on the sampled tokens, and gives the new weights to the sampler. turnwise starts the
-servers, renders prompts as ids and samples; all of the learning is written out here. `turnwise train` does the
-same with shared prefixes, health checks, checkpoints and the other algorithms.
+A step leases tools, plays every task a few times, scores the answers, subtracts the mean score of the group,
+takes clipped policy-gradient steps on the sampled tokens, and gives the new weights to the sampler. turnwise
+starts the servers, renders prompts as ids and samples; all of the learning is written out here.
+`turnwise train` does the same with shared prefixes, health checks, checkpoints and the other algorithms.
 """
 
 import argparse
@@ -191,7 +191,7 @@ def clipped_loss(policy: Any, episode: Episode, advantage: float) -> tuple[torch
 def learn(
     policy: Any, optimizer: torch.optim.Optimizer, pairs: list[tuple[Episode, float]], num_passes: int
 ) -> dict[str, float]:
-    """Take a few optimizer steps on one batch; in the first the ratio is 1 and the gradient is REINFORCE's."""
+    """Take a few optimizer steps on one batch; in the first, ratios are 1 and the gradient is REINFORCE's."""
     # One denominator for all: a mean of means would give tokens of short episodes more weight.
     num_tokens = sum(sum(episode.mask) for episode, _ in pairs)
     norm, ratios = torch.tensor(0.0), [torch.ones(1)]
@@ -219,7 +219,7 @@ def success(groups: list[list[Episode]]) -> float:
 
 async def train(options: argparse.Namespace) -> None:
     chat = open_chat(load_tokenizer(options.model))
-    policy = load_model(ModelConfig(path=options.model)).eval()  # no dropout: the trained policy is the one that sampled
+    policy = load_model(ModelConfig(path=options.model)).eval()  # no dropout, as in sampling
     optimizer = torch.optim.AdamW(policy.parameters(), lr=options.learning_rate, weight_decay=0.0)
     engine = TransformersEngine(copy.deepcopy(policy), max_batch=64)
     specs = [spec for spec in load(DEFAULT_FILE) if spec.name in SERVERS]

@@ -1,7 +1,7 @@
 """Write the screenshots of the dashboard to docs/images/, with a real browser.
 
-Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last run is
-for the ratios of tokens: its updates must have several optimizer steps (update.num_epochs = 2).
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last run
+is for the ratios of tokens: its updates must have several optimizer steps (update.num_epochs = 2).
 """
 
 import shutil
