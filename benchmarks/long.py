@@ -381,7 +381,7 @@ def main() -> None:
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--tokens", type=int, default=16_384, help="ours: tokens per micro-batch")
     parser.add_argument("--rows", type=int, default=1, help="plain: rows at a time")
-    parser.add_argument("--updates", type=int, default=2, help="measured updates")
+    parser.add_argument("--updates", type=int, default=2, help="that count")
     parser.add_argument("--kernels", choices=["plain", "fused"], default="fused", help="ours: policy.kernels")
     parser.add_argument("--recompute", action="store_true", help="both sides recompute activations")
     parser.add_argument("--profile", action="store_true", help="print the GPU time by kernel")

@@ -165,7 +165,7 @@ def flops_of(model: Any, shape: Shape, num_tokens: int, is_shared: bool) -> floa
 
 
 def update_ours(model: Any, shape: Shape, *, is_shared: bool, kernels: str) -> Callable[[], int]:
-    """One update with the trainer's own passes."""
+    """By passes as the trainer makes them."""
     import torch
 
     from turnwise.algorithms.losses import Bounds, clip
