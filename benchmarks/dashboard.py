@@ -1,4 +1,4 @@
-"""Prints how long the page's index, its answers and its first paint take on a long run, in one go."""
+"""Measure the dashboard on a long run: indexing, queries and the first paint."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ SHOWN = ["success/rate", "reward/mean", "kl/sampler", "entropy/mean", "loss/poli
 
 
 def write_run(folder: Path, num_steps: int, num_episodes: int, num_tokens: int) -> int:
-    """A run as long as asked for; how many bytes it has."""
+    """Write a run of the given length; return its size in bytes."""
     (folder / "trajectories").mkdir(parents=True)
     (folder / "tokens").mkdir()
     (folder / "recipe.json").write_text(
@@ -114,7 +114,7 @@ def _line(step: int, number: int, num_tokens: int) -> str:
 
 
 def _traced(step: int, number: int) -> str:
-    """What the update kept of an episode's 40 tokens, no two of a column the same."""
+    """Per-token figures of an episode's 40 tokens; values within a column are distinct."""
     logprobs = [-0.0125 * token for token in range(40)]
     ratios = [round(0.8 + 0.01 * token, 4) for token in range(40)]
     head = {"kind": "tokens", "step": step, "episode": str(number), "num_tokens": 40}
@@ -123,7 +123,7 @@ def _traced(step: int, number: int) -> str:
 
 
 def show(name: str, take: Callable[[], Any], num_times: int = 7) -> float:
-    """The median in milliseconds; what it takes of a core is the same on a machine that has other work."""
+    """Return the median in milliseconds; print CPU time too, which other work does not change."""
     took, worked = [], []
     for _ in range(num_times):
         started, work = time.perf_counter(), time.process_time()
@@ -137,7 +137,7 @@ def show(name: str, take: Callable[[], Any], num_times: int = 7) -> float:
 
 
 def answers(run: ListedRun, num_steps: int) -> float:
-    """The slowest filter's median."""
+    """Return the median of the slowest filter."""
     filters = {
         "no filter": Filter(),
         "family": Filter(family="sums"),
@@ -165,7 +165,7 @@ def answers(run: ListedRun, num_steps: int) -> float:
 
 
 def first_paint(runs: Runs) -> float | None:
-    """Milliseconds until there is something to see, and until all charts are drawn; in a real browser."""
+    """Milliseconds until the first paint and until all charts are drawn, in a real browser."""
     chromium = shutil.which("chromium")
     try:
         from playwright.sync_api import sync_playwright
@@ -190,7 +190,7 @@ def first_paint(runs: Runs) -> float | None:
         page.wait_for_selector(".chart")
         whole = page.evaluate("performance.now()")
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
-        print(f"first paint {paint:.0f} ms, every chart of the overview drawn after {whole:.0f} ms")
+        print(f"first paint {paint:.0f} ms, all charts of the overview drawn after {whole:.0f} ms")
         browser.close()
     server.should_exit = True
     thread.join()
@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--trajectories", type=int, default=100_000)
     parser.add_argument(
-        "--tokens", type=int, default=200, help="prompt tokens a turn: sets the lines' length"
+        "--tokens", type=int, default=200, help="prompt tokens per turn; determines the length of the lines"
     )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
@@ -217,7 +217,7 @@ def main() -> None:
         print(
             f"{asked.steps:,} steps, {asked.trajectories:,} trajectories, {num_bytes / 1e6:,.0f} MB of lines"
         )
-        print(f"read once in {seconds:.1f} s ({own:.1f} s of one core); the index has {size / 1e6:,.0f} MB")
+        print(f"read once in {seconds:.1f} s ({own:.1f} s of one core); the index takes {size / 1e6:,.0f} MB")
         slowest = answers(run, asked.steps)
         paint = first_paint(runs)
     print(f"goals: filter under {FILTER_GOAL_MS:g} ms, first paint under {PAINT_GOAL_MS:g} ms")

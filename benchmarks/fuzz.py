@@ -8,7 +8,7 @@ cases, and a failure is printed with the seed that repeats it alone.
 
 import sys
 
-sys.path.append(sys.path.pop(0))  # this folder, behind the installed packages: its mcp.py is not the SDK's
+sys.path.append(sys.path.pop(0))  # this folder goes last, because its mcp.py would shadow the SDK's `mcp`
 
 import argparse
 import contextlib
@@ -33,7 +33,7 @@ MAX_SHOWN = 3
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of one parser's cases."""
+    """Results of one parser's cases."""
 
     num_cases: int = 0
     num_refused: int = 0
@@ -64,7 +64,7 @@ def _fuzz_one(name: str, parser: Parser, num_cases: int, seed: int) -> Outcome:
             outcome.num_refused += 1
         except _TooSlow:
             pass  # counted below, by its time
-        except Exception:  # noqa: BLE001 - whatever it is, it is what the fuzzer looks for
+        except Exception:  # noqa: BLE001 - any other exception is a failure
             outcome.failures.append(
                 f"case seed {case_seed}: {given!r:.300}\n{traceback.format_exc(limit=-4)}"
             )
@@ -77,12 +77,12 @@ def _fuzz_one(name: str, parser: Parser, num_cases: int, seed: int) -> Outcome:
 
 
 class _TooSlow(BaseException):
-    """A case that would go on for ever; no Exception, so that no parser takes it for one of its own."""
+    """A case that would never end; not an Exception, so that no parser catches it."""
 
 
 @contextlib.contextmanager
 def _ended_when_slow() -> Iterator[None]:
-    """Raise _TooSlow after a few times the allowed CPU time: one case must not hold up all the others."""
+    """Raise _TooSlow after a few times the allowed CPU time, so that one case does not block the others."""
 
     def end(*_: object) -> None:
         raise _TooSlow
@@ -97,13 +97,13 @@ def _ended_when_slow() -> Iterator[None]:
 
 
 def _case_seeds(name: str, num_cases: int, seed: int) -> Iterator[int]:
-    """A parser's cases do not depend on which others run."""
+    """Seed of a parser's cases, independent of which other parsers run."""
     first = zlib.crc32(name.encode()) << 32 | seed << 64
     return iter(range(first, first + num_cases))
 
 
 def table(outcomes: Mapping[str, Outcome]) -> str:
-    """In Markdown."""
+    """Return the results as a Markdown table."""
     rows = [
         f"| {name} | {found.num_cases:,} | {found.num_refused:,} | {found.slowest_seconds * 1000:.0f} ms "
         f"| {len(found.failures)} |"
@@ -118,9 +118,9 @@ def table(outcomes: Mapping[str, Outcome]) -> str:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    options.add_argument("--cases", type=int, default=100_000, help="in all, over every parser")
+    options.add_argument("--cases", type=int, default=100_000, help="number of cases over all parsers")
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--only", default="", help="parsers whose name contains this")
+    options.add_argument("--only", default="", help="only parsers whose name contains this")
     given = options.parse_args()
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as exits:

@@ -1,15 +1,14 @@
-"""How long the GPU stands idle while a run plays and learns, step by step, with a timeline.
+"""Measure the share of time that the GPU is idle in every step of a run, and draw a timeline.
 
-    python benchmarks/gpu_idle.py --model models/warm --plot docs/images/timeline.svg   # async, 50 ms a call
-    python benchmarks/gpu_idle.py --model models/warm --mode sync                       # what async is worth
+    python benchmarks/gpu_idle.py --model models/warm --plot docs/images/timeline.svg   # async, 50 ms calls
+    python benchmarks/gpu_idle.py --model models/warm --mode sync                       # for comparison
     python benchmarks/race/grown.py models/grown 8        # the embedded model, as large as Qwen3-8B
     python benchmarks/gpu_idle.py --model models/grown --set optimizer.learning_rate=1e-8
 
-It is `turnwise train recipes/smollm2.toml` with vLLM and slow tools, in a process of its own, while
-nvidia-smi says ten times a second for which share of the time a kernel ran. A step lasts from the end of one
-update to the end of the next; neither the first ones count, in which much is compiled, nor the last, for
-which nothing is played beside them. The goal is at most 15% idle in every step that counts; status 1 if it is
-missed.
+It runs `turnwise train recipes/smollm2.toml` with vLLM and slow tools in a separate process, while nvidia-smi
+reports ten times a second the share of time with a kernel running. A step lasts from the end of one update to
+the end of the next. The first steps, in which much is compiled, and the last ones, without concurrent
+episodes, are left out. The goal is at most 15% idle in every measured step; exit code 1 if it is missed.
 """
 
 import argparse
@@ -25,22 +24,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:1] = [str(HERE / "race")]  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path[:1] = [str(HERE / "race")]  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 from slow_servers import write_servers  # noqa: E402 (found by the path above)
 
 GOAL = 0.15
 EVERY = ("-lms", "100")
-"""Milliseconds between looks."""
+"""Milliseconds between samples."""
 WARM = 2
-"""Steps at the start that do not count."""
+"""Steps at the start that are left out."""
 END = 3
-"""Steps at the end that do not count: as many batches may be played beside an update, and one is learned."""
+"""Steps at the end that are left out: the batches that may be collected ahead, and the one being learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What nvidia-smi said."""
+    """One sample of nvidia-smi."""
 
     time: float
     busy: float
@@ -48,18 +47,18 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """From one update's end to the next one's."""
+    """A step: from the end of one update to the end of the next."""
 
     number: int
     start: float
     end: float
     played: float
-    """Seconds that its batch took to collect, beside other things in async mode."""
+    """Seconds to collect its batch; in async mode, concurrently with other work."""
     learned: float
 
 
 def read_looks(text: str) -> list[Look]:
-    """Lines of `2026/11/15 16:12:01.123, 87`, the host's own time."""
+    """Parse lines like `2026/11/15 16:12:01.123, 87`, in local time."""
     looks = []
     for line in text.splitlines():
         when, _, share = line.partition(",")
@@ -86,7 +85,7 @@ def read_steps(metrics: Path) -> list[Step]:
 
 
 def idle_share(looks: Sequence[Look], start: float, end: float) -> float:
-    """Of the looks within; each is about the time before it."""
+    """The idle share of the samples in this period; a sample covers the time before it."""
     times = [look.time for look in looks]
     within = looks[bisect.bisect_left(times, start) : bisect.bisect_right(times, end)]
     if not within:
@@ -125,7 +124,7 @@ def record(arguments: argparse.Namespace, folder: Path) -> tuple[list[Look], lis
 
 
 def timeline(looks: Sequence[Look], steps: Sequence[Step]) -> str:
-    """An SVG: the share of the time that the GPU worked, and beneath it when updates ran."""
+    """Draw an SVG: the share of time that the GPU worked, and below it when updates ran."""
     width, height, left, top = 900, 220, 50, 20
     start, end = steps[0].start, steps[-1].end
 
@@ -162,12 +161,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", default="smollm2", help="a folder, best of a warm start")
+    parser.add_argument("--model", default="smollm2", help="a model folder, preferably after a warm start")
     parser.add_argument("--mode", choices=("async", "sync"), default="async")
-    parser.add_argument("--latency", type=int, default=50, help="milliseconds that every call takes longer")
-    parser.add_argument("--steps", type=int, default=8, help="that count")
+    parser.add_argument("--latency", type=int, default=50, help="milliseconds added to every call")
+    parser.add_argument("--steps", type=int, default=8, help="measured steps")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument("--plot", type=Path, help="an SVG")
+    parser.add_argument("--plot", type=Path, help="write a timeline to this SVG file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         looks, steps = record(arguments, Path(folder))
@@ -176,7 +175,9 @@ def main() -> None:
     for step, share in zip(steps, shares, strict=True):
         seconds = f"{step.end - step.start:.1f} | {step.played:.1f} | {step.learned:.1f}"
         print(f"| {step.number} | {seconds} | {share:.0%} |")
-    print(f"{arguments.mode}, {arguments.latency} ms a call: at most {max(shares):.0%} idle, goal {GOAL:.0%}")
+    print(
+        f"{arguments.mode}, {arguments.latency} ms per call: at most {max(shares):.0%} idle, goal {GOAL:.0%}"
+    )
     if arguments.plot is not None:
         arguments.plot.write_text(timeline(looks, steps))
     sys.exit(0 if max(shares) <= GOAL else 1)

@@ -1,4 +1,4 @@
-"""Where a GPU's time goes in a piece of work: the kernels of a torch profile, by what they are for."""
+"""GPU time of a function, from a torch profile: its kernels grouped by purpose."""
 
 import re
 from bisect import bisect_right
@@ -15,7 +15,7 @@ OWNERS = {
     "adapters: base and LoRA products, forward": r"^_Adapted$",
     "adapters: base and LoRA products, backward": r"^_AdaptedBackward$",
 }
-"""By the operation that a kernel was launched in, or any that this one is part of; the first that matches."""
+"""Groups by the operation that launched a kernel, or an enclosing one; the first match counts."""
 
 KERNELS = {
     "attention forward": r"^forward_kernel$|flash_fwd|fmha.*(fwd|fprop)|sdpa.*fprop",
@@ -26,26 +26,26 @@ KERNELS = {
     "embedding, gather, scatter": r"embedding|index|gather|scatter|sort",
     "elementwise": r"elementwise|reduce",
 }
-"""By the kernel's own name, for those that no operation above claims."""
+"""Groups by the kernel's name, for kernels without a match above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Of one piece of work, in seconds."""
+    """GPU times of one function call, in seconds."""
 
     by_group: dict[str, float]
     by_kernel: dict[str, tuple[float, int]]
     """Seconds and launches."""
     busy: float
-    """While at least one kernel ran."""
+    """Time with at least one kernel running."""
     span: float
     """From the first kernel's start to the last one's end."""
     idle_by_host: dict[str, float]
-    """While no kernel ran: what the host was doing in the middle of the gap."""
+    """Time without a kernel, by what the host was doing in the middle of the gap."""
 
 
 def profile(work: Callable[[], Any]) -> Times:
-    """Run it under the profiler. What is timed elsewhere must not be: the profiler slows the host down."""
+    """Run the function under the profiler. Do not use it for timings: the profiler slows the host down."""
     import torch
 
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -85,11 +85,11 @@ def added_up(events: Iterable[Any]) -> Times:
 
 
 NEARBY = 200
-"""Host calls looked at before a gap. One that began earlier and still runs is a frame around the others."""
+"""Number of host calls examined before a gap; an earlier call that still runs encloses the others."""
 
 
 def _by_host(gaps: list[tuple[float, float]], calls: list[tuple[float, float, str]]) -> dict[str, float]:
-    """Seconds of the gaps by the innermost host call at the middle of each, or by Python between calls."""
+    """Seconds of the gaps, by the innermost host call at the middle of a gap, or by Python between calls."""
     calls.sort()
     starts = [start for start, _, _ in calls]
     seconds: dict[str, float] = defaultdict(float)

@@ -1,16 +1,16 @@
-"""Kills one training run 50 times, resumes it each time, and compares its end with an unbroken run's.
+"""Kill a training run 50 times, resume it each time, and compare its result with an uninterrupted run.
 
     python benchmarks/kills.py [--kills 50] [--steps 32] [--seed 0] [--keep FOLDER]
 
 The run trains the embedded model on real calls to two servers, in lockstep on the CPU. Every life is the
-command a user would type, ended by SIGKILL at a random moment: the trainer alone, whose servers must then end
-by themselves, or all of its processes at once. Exit code 1 if anything but the times differs, or if a process
-or a scratch folder is left over.
+command that a user would type, killed with SIGKILL at a random moment: either only the trainer, whose servers
+must then end by themselves, or all of its processes at once. Exit code 1 if anything but times differs, or if
+a process or a scratch folder is left.
 """
 
 import sys
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import argparse
 import contextlib
@@ -42,9 +42,9 @@ IMPORTED = (
     "turnwise.run.training_run",
     "turnwise.run.loop",
 )
-"""By a training run; imported once, before the forks."""
+"""Modules of a training run, imported once before the forks."""
 MEASURED = ("time/", "memory/", "tools/seconds", "rollout/tokens_per_second")
-"""Figures that a clock or the machine measures."""
+"""Figures that depend on time or on the machine."""
 PHASES = {
     "": "starting, or playing its first group",
     "trajectories": "playing",
@@ -52,7 +52,7 @@ PHASES = {
     "tokens": "learning",
     "checkpoints": "saving, or playing the next step's first group",
 }
-"""By what the life wrote last."""
+"""Phase of a life, by what it wrote last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +62,19 @@ class Kill:
     is_alone: bool
     phase: str
     next_step: int
-    """The step that the run was resumed at afterwards."""
+    """The step at which the run was resumed."""
     num_servers: int
     """Processes below the trainer when it was killed."""
     seconds_to_end: float
-    """Until the last of them was gone."""
+    """Seconds until the last of them had ended."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--steps", type=int, default=32)
-    parser.add_argument("--seed", type=int, default=0, help="of the moments")
-    parser.add_argument("--keep", type=Path, help="leave both runs in this folder, which must not exist")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments")
+    parser.add_argument("--keep", type=Path, help="keep both runs in this folder, which must not exist")
     options = parser.parse_args()
     for module in IMPORTED:
         importlib.import_module(module)
@@ -85,7 +85,7 @@ def main() -> None:
         unbroken, killed = folder / "runs" / "unbroken", folder / "runs" / "killed"
         run_whole(folder, ["train", str(recipe), "--set", "run.name=unbroken"])
         seconds = step_seconds_of(unbroken)
-        print(f"the unbroken run is done; a step took {seconds:.1f} s", flush=True)
+        print(f"the uninterrupted run is done; a step took {seconds:.1f} s", flush=True)
         kills = kill_and_resume(folder, recipe, options.kills, random.Random(options.seed), seconds)
         problems = [
             *(f"processes left over: {kill}" for kill in kills if kill.seconds_to_end < 0),
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def write_recipe(folder: Path, num_steps: int) -> Path:
-    """The demo's, with fewer steps, tasks and servers."""
+    """The demo's recipe, with fewer steps, tasks and servers."""
     (folder / "tmp").mkdir()
     lines = (ROOT / "recipes" / "cpu" / "train.jsonl").read_text().splitlines()
     rows = [row for row in map(json.loads, lines) if row["family"] in FAMILIES]
@@ -126,10 +126,10 @@ def write_recipe(folder: Path, num_steps: int) -> Path:
 
 
 class Life:
-    """A process that runs `turnwise …` in a session of its own, its output kept.
+    """A process that runs `turnwise …` in its own session; its output is kept.
 
-    Most are forks of this one, which has imported everything already: that is most of a start's time, and
-    nothing of a run exists before it.
+    Most are forks of this process, which has already imported everything: imports are most of the start-up
+    time, and nothing of a run exists before them.
     """
 
     def __init__(self, folder: Path, arguments: list[str], *, is_forked: bool) -> None:
@@ -157,7 +157,7 @@ class Life:
         os._exit(0)
 
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """The exit code; None while it runs."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
 
@@ -169,7 +169,7 @@ class Life:
 
 
 def run_whole(folder: Path, arguments: list[str]) -> None:
-    """Let a command end by itself, started as a user would start it."""
+    """Run a command to its end, started as a user would start it."""
     life = Life(folder, arguments, is_forked=False)
     while (code := life.exit_code()) is None:
         time.sleep(0.1)
@@ -184,14 +184,14 @@ def checkpoints(run: Path) -> list[Path]:
 def kill_and_resume(
     folder: Path, recipe: Path, num_kills: int, luck: random.Random, step_seconds: float
 ) -> list[Kill]:
-    """Ctrl-C ends the killing early; the run is then finished and compared all the same."""
+    """Ctrl-C ends the killing early; the run is still finished and compared."""
     run = folder / "runs" / "killed"
     kills: list[Kill] = []
     with contextlib.suppress(KeyboardInterrupt):
         while len(kills) < num_kills:
             has_begun = (run / "recipe.json").exists()
             if not has_begun and run.exists():
-                shutil.rmtree(run)  # killed before it was a run: there is nothing to resume
+                shutil.rmtree(run)  # killed before the run folder existed: nothing to resume
             source = ["--resume", str(run)] if has_begun else [str(recipe), "--set", "run.name=killed"]
             life = Life(folder, ["train", *source], is_forked=len(kills) % 10 != 0)
             kills.append(live_and_die(folder, life, luck, step_seconds))
@@ -201,7 +201,7 @@ def kill_and_resume(
 
 
 def next_step(run: Path) -> int:
-    """The step that a resumed run begins with: its checkpoints are numbered by steps done."""
+    """The step at which a resumed run begins: checkpoints are numbered by steps done."""
     names = [path.parent.name for path in checkpoints(run)]
     return max((int(name.removeprefix("step-")) for name in names), default=0)
 
@@ -212,7 +212,7 @@ def live_and_die(folder: Path, life: Life, luck: random.Random, step_seconds: fl
     is_alone, is_early = luck.random() < 0.5, luck.random() < 0.25
     if not is_early:
         wait(life, lambda: bool(last_written(run, began)))
-    # the run must not end before the last kill: at its end a life gets no further than its first group
+    # the run must not finish before the last kill, so near its end a life is killed in its first group
     is_near_end = next_step(run) >= num_steps_of(run) - 2
     until = time.time() + luck.uniform(0, 1.5 * step_seconds)
     wait(life, lambda: time.time() >= until or (is_near_end and bool(last_written(run, began))))
@@ -235,14 +235,14 @@ def num_steps_of(run: Path) -> int:
 
 
 def step_seconds_of(run: Path) -> float:
-    """What a step took, by the times in its figures."""
+    """Seconds of a step, from the times in its figures."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     times = [line["time"] for line in lines if line["kind"] == "update"]
     return float((times[-1] - times[0]) / max(1, len(times) - 1))
 
 
 def last_written(run: Path, began: float) -> str:
-    """The part of the run's folder that this life wrote last; empty before its first group was played."""
+    """The part of the run folder that this life wrote last; empty before its first group."""
     written: dict[str, float] = {}
     for path in run.rglob("*"):
         with contextlib.suppress(OSError):
@@ -253,7 +253,7 @@ def last_written(run: Path, began: float) -> str:
 
 
 def descendants(pid: int) -> dict[int, str]:
-    """All processes below this one, with the time each was started: numbers are used again."""
+    """All descendants with their start times, because process ids are reused."""
     children: dict[int, list[int]] = {}
     born: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
@@ -272,7 +272,7 @@ def descendants(pid: int) -> dict[int, str]:
 
 
 def seconds_until_gone(processes: dict[int, str]) -> float:
-    """-1 if one of them is still there after a minute."""
+    """Seconds until all have ended; -1 if one is still there after a minute."""
     clock = time.monotonic()
     while time.monotonic() < clock + 60:
         if not any(is_alive(pid, born) for pid, born in processes.items()):
@@ -289,12 +289,12 @@ def is_alive(pid: int, born: str) -> bool:
 
 
 def left_folders(folder: Path) -> list[Path]:
-    """Scratch folders of killed trainers that the resumed ones did not clear away."""
+    """Scratch folders of killed trainers that the resumed ones did not remove."""
     return list((folder / "tmp").glob("turnwise-[0-9]*"))
 
 
 def differences(unbroken: Path, killed: Path) -> Iterator[str]:
-    """What differs between two runs' last checkpoints, episodes, tokens and figures."""
+    """Differences between two runs' last checkpoints, episodes, tokens and figures."""
     for kind in ("checkpoints", "tokens"):
         left, right = digests(unbroken / kind), digests(killed / kind)
         names = sorted(left.keys() | right.keys())
@@ -317,7 +317,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def episodes(path: Path) -> list[Any]:
-    """Every line of a trajectory file but what a clock measured, sorted: members finish in any order."""
+    """The lines of a trajectory file without times, sorted, because members finish in any order."""
     if not path.exists():
         return []
     lines = path.read_text().splitlines()
@@ -345,7 +345,7 @@ def report(kills: list[Kill], problems: list[str]) -> None:
         print(f"{phase:<50} {counts[phase, True]:>14} {counts[phase, False]:>14}")
     slowest = max((kill.seconds_to_end for kill in kills), default=0.0)
     num_servers = sum(kill.num_servers for kill in kills)
-    print(f"{num_servers} server processes were left behind; all were gone within {slowest:.2f} s")
+    print(f"{num_servers} server processes were left; all ended within {slowest:.2f} s")
     for problem in problems[:40]:
         print(f"BAD {problem}")
     print(

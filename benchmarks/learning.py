@@ -1,20 +1,20 @@
-"""Does it learn: held-out success before and after, over seeds, beside two controls that must stay flat.
+"""Measure held-out success before and after training, over seeds and with two controls that must stay flat.
 
     python benchmarks/learning.py                     # the gate: 3 seeds × (true, learning rate 0, shuffled)
     python benchmarks/learning.py --presets --seeds 0 # every preset, a short version
     python benchmarks/learning.py --plot docs/images/learning.svg
     python benchmarks/learning.py --recipe recipes/smollm2.toml --set model.path=models/warm --goal 0.8
 
-Every run is the recipe with the seed changed; `recipes/cpu.toml` is the demo, on companies never seen in
-training. `shuffled` gives each member the reward of another one of the batch; its tools and its update are
-otherwise the same, so whatever it gains was not learned from rewards. At learning rate 0 the weights cannot
-move, so 10 steps say as much as all.
+Every run is the recipe with another seed; `recipes/cpu.toml` is the demo, tested on companies that are not in
+the training tasks. `shuffled` gives each member the reward of another member of the batch. Everything else is
+the same, so a gain would not come from rewards. At learning rate 0 the weights do not change, so 10 steps are
+enough.
 
-Shuffled rewards are a random walk: a run ends above or below its start by more than its episodes can tell.
-So the noise that controls are held to is that between seeds.
+Shuffled rewards are a random walk: a single run ends above or below its start by more than the interval of
+its episodes. Controls are therefore compared with the noise between seeds.
 
-Runs go two at a time, a core each, in processes of their own. What is finished stays in --out: the same
-command goes on where it was broken off. The end is a verdict, and status 1 if it is not met.
+Two runs go at a time, in separate processes with one core each. Finished runs stay in --out, and the same
+command continues an interrupted measurement. Exit code 1 if a goal is missed.
 """
 
 import argparse
@@ -29,8 +29,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":  # vLLM's own process, which reads this file too, gets what is left
-    sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+if __name__ == "__main__":  # vLLM's process, which imports this file too, uses the rest
+    sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from rich.console import Console
@@ -48,13 +48,13 @@ from turnwise.training.update.trainer import StepResult, Trainer
 
 GATE = ("true rewards", "learning rate 0", "shuffled")
 SHORT = {"learning rate 0": 10, **dict.fromkeys(PRESETS, 25)}
-"""Steps of the variants that are not played to the recipe's end."""
+"""Steps of the variants that are shorter than the recipe."""
 RECIPE = Path(__file__).parents[1] / "recipes" / "cpu.toml"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One run: what it was and how its held-out success went."""
+    """One run and its held-out success."""
 
     variant: str
     seed: int
@@ -62,10 +62,10 @@ class Result:
     before: float
     after: float
     low: float
-    """Of the interval of `after`."""
+    """Lower and upper end of the interval of `after`."""
     high: float
     gain_low: float
-    """Of the interval of after - before, task by task."""
+    """Lower and upper end of the interval of after - before, paired by task."""
     gain_high: float
     seconds: float
     curve: tuple[float, ...]
@@ -74,7 +74,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is asked of a variant, and whether its runs came to it."""
+    """The goal of a variant, and whether its runs reach it."""
 
     variant: str
     asked: str
@@ -83,7 +83,7 @@ class Verdict:
 
 
 def judge(runs: Sequence[Result], goal: float) -> Verdict:
-    """All seeds of one variant together."""
+    """Summarize all seeds of one variant."""
     variant = runs[0].variant
     if variant == GATE[0]:
         worst = min(run.after for run in runs)
@@ -102,7 +102,7 @@ def interval(low: float, high: float) -> str:
 
 
 class Shuffled:
-    """A trainer whose samples each got another one's reward."""
+    """A trainer that shuffles rewards over the samples of a batch."""
 
     def __init__(self, trainer: Trainer, seed: int) -> None:
         self._trainer = trainer
@@ -178,7 +178,7 @@ def table(results: Sequence[Result], verdicts: Sequence[Verdict]) -> str:
 
 
 def plot(results: Sequence[Result]) -> str:
-    """An SVG: success of each step's own episodes, one line a run, one colour a variant."""
+    """Draw an SVG: success of each step's episodes, one line per run, one colour per variant."""
     width, height, left, top = 720, 360, 50, 20
     colours = dict(zip(dict.fromkeys(result.variant for result in results), PALETTE, strict=False))
     longest = max(len(result.curve) for result in results)
@@ -228,7 +228,7 @@ def read_result(file: Path) -> Result:
 
 
 async def play_all(wanted: Sequence[tuple[str, int]], arguments: argparse.Namespace) -> None:
-    """Each in a process of its own, `--jobs` at a time, with its share of the cores."""
+    """Run them in separate processes, `--jobs` at a time, each with its share of the cores."""
     turns = asyncio.Semaphore(arguments.jobs)
     cores = max((os.cpu_count() or 1) // arguments.jobs, 1)
     environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}
@@ -255,14 +255,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--recipe", type=Path, default=RECIPE)
-    parser.add_argument("--goal", type=float, default=0.9, help="success that true rewards must come to")
+    parser.add_argument("--goal", type=float, default=0.9, help="success that true rewards must reach")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--presets", action="store_true", help="every preset in place of the gate")
-    parser.add_argument("--variants", nargs="*", help="only these")
+    parser.add_argument(
+        "--presets", action="store_true", help="run every preset instead of the three variants"
+    )
+    parser.add_argument("--variants", nargs="*", help="run only these")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
-    parser.add_argument("--jobs", type=int, default=2, help="runs at a time; 1 is how long the demo takes")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time; use 1 to time the demo")
     parser.add_argument("--out", type=Path, default=Path("runs/learning"))
-    parser.add_argument("--plot", type=Path, help="an SVG of how the gate's runs went")
+    parser.add_argument("--plot", type=Path, help="write the learning curves to this SVG file")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -1,27 +1,28 @@
-"""Measures one update on long episodes: ours with shared prefixes against a plain padded one, with MFU.
+"""Compare an update on long episodes, with shared prefixes, with a plain padded one, and compute the MFU.
 
-    python benchmarks/long.py                                                  # tiny, on a CPU: does it run?
+    python benchmarks/long.py                                                  # tiny, on a CPU: a smoke test
     python benchmarks/long.py --device cuda --model qwen3-4b --tuning lora --tasks 4 --profile
 
-The batch: 16 tasks (`--tasks`) of 8 members; 2,500 prompt tokens that a task's members share; 6 turns of 300
-sampled and 700 observed tokens each, 8,500 tokens an episode. Weights are random, of the named model's sizes.
+The batch has 16 tasks (`--tasks`) of 8 members: 2,500 prompt tokens shared by the members of a task, then 6
+turns of 300 sampled and 700 observed tokens, 8,500 tokens per episode. Weights are random, in the named
+model's sizes.
 
 `ours` is `Trainer.update` as a run calls it: batch, micro-batches, forward and backward passes, statistics,
 clipping, AdamW. `plain` is transformers' own model with SDPA on padded rows, `--rows` at a time, the head
-applied to sampled tokens alone, the adapters peft's, torch's fused AdamW; its activations are recomputed if
-they do not fit otherwise. Both start with an update of one task that does not count; then `--updates` count.
+applied to sampled tokens only, peft's adapters, torch's fused AdamW; its activations are recomputed only if
+they do not fit. Both start with a warm-up update of one task, then `--updates` are measured.
 
-MFU counts the floating-point operations that a batch needs, each once: recomputation earns nothing. Per token
-and weight of a linear layer 6 with full tuning and 4 with LoRA (a frozen weight has no gradient); per sampled
-token the same for the head; 12 per pair of tokens that attend to each other and channel. It is given twice:
-`unique` counts every distinct token once, `rows` every row in full, as the plain way computes them. Both are
-divided by the seconds measured and by the rate of an 8192³ product of bf16 matrices in the same process.
+MFU counts the floating-point operations that a batch needs, once each; recomputation does not count. A linear
+layer has 6 per token and weight with full tuning and 4 with LoRA (a frozen weight has no gradient), the head
+the same per sampled token; attention has 12 per pair of tokens and channel. `unique` counts every distinct
+token once, `rows` every row in full, as the plain side computes them. Both are divided by the measured
+seconds and by the rate of an 8192³ product of bf16 matrices in the same process.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import argparse
@@ -73,7 +74,7 @@ LORA_RANK = 16
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is learned from."""
+    """The sizes of a batch."""
 
     num_tasks: int = 16
     group_size: int = 8
@@ -99,7 +100,7 @@ class Shape:
         return num_prompts * self.prompt_tokens + self.num_rows * self.tail
 
     def num_pairs(self, *, is_unique: bool) -> int:
-        """Of a token and one that it attends to, itself included."""
+        """Pairs of a token and one it attends to, itself included."""
         prompt, tail = self.prompt_tokens, self.tail
         num_prompts = self.num_tasks if is_unique else self.num_rows
         per_row = tail * prompt + tail * (tail + 1) // 2
@@ -164,7 +165,7 @@ def flops_of(model: Any, shape: Shape, tuning: str, *, is_unique: bool) -> float
 # --- sides -------------------------------------------------------------------------------------------------
 
 Update = Callable[[list[Any]], int]
-"""From samples to the tokens that the model went over, one optimizer step taken."""
+"""Take one optimizer step on the samples; return the number of computed tokens."""
 
 
 def ours(model: Any, options: argparse.Namespace) -> Update:
@@ -180,7 +181,7 @@ def ours(model: Any, options: argparse.Namespace) -> Update:
                 "gradient_checkpointing": options.recompute,
             },
             "update": {"tokens_per_microbatch": options.tokens},
-            # the sampler's log-probs are made up here
+            # the sampler's log-probs are artificial
             "algorithm": {"correction": "none"},
             "optimizer": {"learning_rate": 1e-6},
         }
@@ -217,7 +218,7 @@ def plain(model: Any, options: argparse.Namespace) -> Update:
         except torch.OutOfMemoryError:
             if model.is_gradient_checkpointing:
                 raise
-        print("plain: out of memory, so activations are recomputed from now on", flush=True)
+        print("plain: out of memory; recomputing activations from now on", flush=True)
         optimizer.zero_grad()
         clean()
         recompute(model)
@@ -240,7 +241,7 @@ def plain(model: Any, options: argparse.Namespace) -> Update:
 
 
 def plain_loss(model: Any, rows: list[Any], mean: float, num_sampled: int) -> Tensor:
-    """The clipped loss at a ratio of 1, summed over the sampled tokens of these rows."""
+    """Clipped loss at a ratio of 1, summed over the sampled tokens of these rows."""
     ids_RN = torch.tensor([sample.token_ids for sample in rows], device=model.device)
     mask_RN = torch.tensor([sample.loss_mask for sample in rows], dtype=torch.bool, device=model.device)
     advantage_R = torch.tensor([sample.reward - mean for sample in rows], device=model.device)
@@ -255,7 +256,7 @@ def plain_loss(model: Any, rows: list[Any], mean: float, num_sampled: int) -> Te
 
 
 def recompute(model: Any) -> None:
-    model.train()  # transformers recomputes in training mode alone; there is no dropout in it
+    model.train()  # transformers recomputes only in training mode; the model has no dropout
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.enable_input_require_grads()
 
@@ -268,16 +269,16 @@ SIDES: dict[str, Callable[[Any, argparse.Namespace], Update]] = {"ours": ours, "
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one side."""
+    """Results of one side."""
 
     model: str
     tuning: str
     side: str
     num_tasks: int
     seconds: list[float]
-    """Of every update that counts."""
+    """Seconds of every measured update."""
     num_computed: int
-    """Tokens that the model went over in an update."""
+    """Tokens computed in an update."""
     unique_tokens: int
     row_tokens: int
     peak_gib: float
@@ -297,7 +298,7 @@ def done(device: str) -> None:
 
 
 def ceiling(device: str) -> float:
-    """Floating-point operations a second of a large product of random matrices; the best of five."""
+    """Floating-point operations per second of a large product of random matrices; the best of five."""
     size, dtype = (8192, torch.bfloat16) if device == "cuda" else (512, torch.float32)
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = 0.0
@@ -382,8 +383,8 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=2, help="that count")
     parser.add_argument("--kernels", choices=["plain", "fused"], default="fused", help="ours")
     parser.add_argument("--recompute", action="store_true", help="both sides recompute activations")
-    parser.add_argument("--profile", action="store_true", help="print where the GPU's time goes")
-    parser.add_argument("--json", type=Path, help="append every result to this file, a line each")
+    parser.add_argument("--profile", action="store_true", help="print the GPU time by kernel")
+    parser.add_argument("--json", type=Path, help="append every result to this file, one line each")
     options = parser.parse_args()
     shape = QUICK if options.device == "cpu" else Shape()
     shape = Shape(**{**asdict(shape), "num_tasks": options.tasks or shape.num_tasks})

@@ -1,4 +1,4 @@
-"""Whole training steps on long episodes: turnwise beside TRL's trainers and beside vLLM itself.
+"""Compare whole training steps on long episodes: turnwise, TRL's trainers and raw vLLM.
 
     python benchmarks/long_steps.py --device cuda --model qwen3-0.6b
     python benchmarks/long_steps.py --device cuda --sides turnwise,trl --latencies 500 --tasks 2
@@ -8,7 +8,7 @@ A step plays 16 tasks × 8 episodes and learns from them. An episode has a promp
 tool's schema and 6 turns of 300 sampled tokens; 700 tokens are observed between two turns. Weights are
 random, in the sizes of a Qwen3 model; long_race/episodes.py says how all sides play the same tokens.
 
-Sides run one after the other, each in a process of its own, with vLLM and the same share of the GPU for it:
+Sides run one after the other in separate processes, with vLLM and the same share of the GPU for it:
 `raw` (vLLM's AsyncLLM alone, the limit for rollouts), `turnwise`, `turnwise-async`, `trl` (GRPOTrainer) and
 `trl-async` (AsyncGRPOTrainer, LoRA only). The GPU's idle share is read from nvidia-smi ten times a second.
 """
@@ -32,7 +32,11 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RIVAL = HERE.parent / ".tools" / "trl"
-sys.path[:1] = [str(HERE.parent), str(HERE / "long_race"), str(HERE / "race")]  # not this folder: its mcp.py
+sys.path[:1] = [
+    str(HERE.parent),
+    str(HERE / "long_race"),
+    str(HERE / "race"),
+]  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.append(str(RIVAL))
 
 from episodes import TERMS_VARIABLE, LongTerms, Script  # noqa: E402 (found by the path above)
@@ -50,7 +54,7 @@ GOALS = {
     ("turnwise-async", "trl-async", 0): 1.3,
     ("turnwise-async", "trl-async", 500): 2.0,
 }
-"""Steps per second over the rival's, by milliseconds of a tool call."""
+"""Goals: steps per second relative to TRL's, by milliseconds of a tool call."""
 QUICK = {"num_tasks": 2, "group_size": 2, "prompt_tokens": 400, "num_turns": 3}
 QUICK |= {"sampled_tokens": 40, "observed_tokens": 60}
 TINY = {
@@ -66,16 +70,16 @@ TINY = {
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One side at one latency, its warm steps left out."""
+    """Results of one side at one latency, without its warm-up steps."""
 
     side: str
     latency: int
     seconds: list[float]
     parts: dict[str, float]
-    """Means of what the side itself printed: rollout, update, publish and others."""
+    """Means of the figures that the side printed: rollout, update, publish and others."""
     idle: float | None
     start: float
-    """Seconds from the process's start to its first step."""
+    """Seconds from the start of the process to its first step."""
 
 
 def write_model(name: str, folder: Path, device: str) -> None:
@@ -141,7 +145,7 @@ def write_script(terms: LongTerms, num_steps: int) -> None:
 
 
 def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[Measured]:
-    """In a process of its own; empty where it failed."""
+    """Run a side in a separate process; empty if it failed."""
     folder = Path(terms.folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -160,7 +164,7 @@ def run_side(side: str, terms: LongTerms, options: argparse.Namespace) -> list[M
         except subprocess.TimeoutExpired:
             status = f"no result within {options.side_seconds} s"
         finally:
-            with contextlib.suppress(ProcessLookupError):  # whatever it started ends with it
+            with contextlib.suppress(ProcessLookupError):  # its child processes end with it
                 os.killpg(process.pid, signal.SIGKILL)
     lines = [json.loads(line) for line in figures.read_text().splitlines() if line.startswith('{"')]
     if status:
@@ -263,14 +267,14 @@ def main() -> None:
     parser.add_argument("--model", default="tiny", help="tiny or a size of benchmarks/long.py")
     parser.add_argument("--tuning", choices=["lora", "full"], default="lora")
     parser.add_argument("--sides", default="raw,turnwise", help=f"with commas between, of {', '.join(SIDES)}")
-    parser.add_argument("--latencies", default="0", help="milliseconds of a tool call, with commas between")
-    parser.add_argument("--warm", type=int, default=1, help="steps that do not count")
-    parser.add_argument("--steps", type=int, default=2, help="steps that count, at each latency")
+    parser.add_argument("--latencies", default="0", help="milliseconds of a tool call, separated by commas")
+    parser.add_argument("--warm", type=int, default=1, help="warm-up steps")
+    parser.add_argument("--steps", type=int, default=2, help="measured steps at each latency")
     parser.add_argument("--tasks", type=int, help="per step, each played 8 times; 16 by default")
-    parser.add_argument("--memory-share", type=float, default=0.45, help="of the GPU, for vLLM")
+    parser.add_argument("--memory-share", type=float, default=0.45, help="share of the GPU for vLLM")
     parser.add_argument("--tokens", type=int, default=32_768, help="turnwise: tokens per micro-batch")
     parser.add_argument("--rows", type=int, default=2, help="TRL: episodes per micro-batch")
-    parser.add_argument("--side-seconds", type=float, default=600, help="most that a side may take")
+    parser.add_argument("--side-seconds", type=float, default=600, help="time limit of a side")
     parser.add_argument("--out", type=Path, default=Path("runs/long_steps"))
     parser.add_argument("--json", type=Path, help="append every result to this file, one line per side")
     options = parser.parse_args()

@@ -1,13 +1,13 @@
-"""Measures the MCP client beside a bare SDK client and beside a process per episode, in one run.
+"""Compare the MCP client with a bare SDK client and with one process per episode, in one run.
 
     python benchmarks/mcp.py [--quick]
 
-Absolute times say little on a noisy machine; the ratio beside the rival in the same run does.
+Only the ratios of one run are meaningful on a noisy machine, not absolute times.
 """
 
 import sys
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import argparse
 import asyncio
@@ -45,7 +45,7 @@ def check(results: list[object]) -> None:
 
 
 async def lease_seconds(pool: Pool, num_leases: int) -> list[float]:
-    """Time to get a toolbox from a warm pool, the server's state created and dropped around it."""
+    """Time to lease a toolbox from a warm pool, including the server's state."""
     seconds = []
     for number in range(num_leases):
         started = time.perf_counter()
@@ -56,7 +56,7 @@ async def lease_seconds(pool: Pool, num_leases: int) -> list[float]:
 
 
 async def private_lease_seconds(num_bytes: int, num_leases: int) -> list[float]:
-    """Time to get a toolbox whose server has a private copy of a folder, the processes started ahead."""
+    """Time to lease a toolbox whose server has a private copy of a folder, with processes started ahead."""
     with tempfile.TemporaryDirectory() as folder:
         with (Path(folder) / "data").open("wb") as file:
             file.truncate(num_bytes)
@@ -68,7 +68,7 @@ async def private_lease_seconds(num_bytes: int, num_leases: int) -> list[float]:
         async with Pool(parse({"sleeper": block}, {}, directory=Path.cwd())) as pool:
             assert not await pool.connect()
             assert pool.exposure("sleeper").private
-            await asyncio.sleep(5 * num_leases)  # until all are ready, on a slow machine too
+            await asyncio.sleep(5 * num_leases)  # wait until all are ready
             return await lease_seconds(pool, num_leases)
 
 
@@ -91,7 +91,7 @@ async def bare_calls(client: Client, num_calls: int, in_flight: int) -> float:
 
 
 async def call_by_call(pool: Pool, client: Client, num_calls: int) -> tuple[float, float]:
-    """Calls/s one at a time, ours and the bare SDK's in turn, by the median: both meet the same moments."""
+    """Median calls/s, one at a time, alternating between ours and the bare SDK's."""
     seconds: tuple[list[float], list[float]] = ([], [])
     async with pool.lease(["sleeper"], "in turn") as toolbox:
         for _ in range(num_calls):
@@ -105,7 +105,7 @@ async def call_by_call(pool: Pool, client: Client, num_calls: int) -> tuple[floa
 
 
 async def seconds_to_notice() -> float:
-    """From a server's death at import to our report of it; the server says when it died."""
+    """Seconds from a server's death at import to our report; the server records when it died."""
     dying = "import sys, time; print(time.time(), file=sys.stderr); import no_such_module"
     block = {"command": sys.executable, "args": ["-c", dying]}
     async with Pool(parse({"dying": block}, {}, directory=Path.cwd())) as pool:
@@ -114,7 +114,7 @@ async def seconds_to_notice() -> float:
 
 
 async def best_of_each(rounds: int, *sides: Callable[[], Awaitable[float]]) -> list[float]:
-    """The sides take turns, so that a slow moment of the machine falls on both; the best round counts."""
+    """Alternate between the sides, so that noise affects both; the best round counts."""
     best = [0.0] * len(sides)
     for _ in range(rounds):
         for index, side in enumerate(sides):
@@ -123,7 +123,7 @@ async def best_of_each(rounds: int, *sides: Callable[[], Awaitable[float]]) -> l
 
 
 async def pooled_episodes(pool: Pool) -> float:
-    """64 isolated episodes of 5 calls each: every one counts from 1 to 5 on its own."""
+    """64 isolated episodes of 5 calls each; every episode counts from 1 to 5."""
 
     async def episode(number: int) -> None:
         async with pool.lease(["sleeper"], f"episode-{number}") as toolbox:
@@ -135,7 +135,7 @@ async def pooled_episodes(pool: Pool) -> float:
 
 
 async def process_episodes(num_episodes: int) -> float:
-    """The same with a process for every episode, at most 8 at once, as rivals do it."""
+    """The same with one process per episode, at most 8 at once."""
     slots = asyncio.Semaphore(8)
 
     async def episode() -> None:
@@ -156,7 +156,7 @@ async def slow_calls(pool: Pool) -> float:
 
 
 async def slow_episodes(pool: Pool) -> float:
-    """8 episodes, each one call of a 0.5 s tool: what takes TRL 4 s."""
+    """8 episodes with one call of a 0.5 s tool each; TRL takes 4 s."""
 
     async def episode(number: int) -> None:
         async with pool.lease(["sleeper"], f"slow-{number}") as toolbox:

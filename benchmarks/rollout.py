@@ -1,16 +1,16 @@
-"""Measures the transformers engine beside `generate` per turn and transformers' own continuous batching.
+"""Compare the transformers engine with `generate` per turn and with transformers' continuous batching.
 
     python benchmarks/rollout.py [--quick] [--model tiny|smollm2] [--skip-continuous]
 
-Episodes of three turns with a long shared prefix (tool schemas) and a tool call between turns, all sides with
-the same model, dtype and threads, in one run: absolute times say little on a noisy machine, the ratios do.
+Episodes have three turns with a long shared prefix (tool schemas) and a tool call between turns. All sides
+use the same model, dtype and threads in one run, because only ratios are meaningful on a noisy machine.
 `tiny` is a Qwen3 of random weights: 4 layers, hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens
 of vocabulary, 4.2 M parameters. No token stops a turn, so every side samples the same number of tokens.
 """
 
 import sys
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import argparse
 import asyncio
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Threads that wait give their core away, for all sides alike: where others use the machine too, threads that
-# spin at every barrier make the same work take up to ten times as long.
+# Waiting threads yield their core, on all sides: on a shared machine, threads that spin at barriers make the
+# same work up to ten times as slow.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import torch
@@ -68,7 +68,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Random ids, the same for every side: prompts, and what the tools say."""
+    """Random ids of prompts and tool results, the same for every side."""
 
     prompts: list[list[int]]
     observations: list[list[list[int]]]
@@ -114,7 +114,7 @@ def make_model(name: str) -> Any:
 async def play_all(
     complete: Complete, tokens: Tokens, latency_seconds: float, on_end: Callable[[], None] = lambda: None
 ) -> float:
-    """Every episode on its own: one's tool runs while the others are sampled. Seconds for all of them."""
+    """Play episodes independently: tools run while other episodes are sampled. Return the total seconds."""
 
     async def play(number: int) -> None:
         ids = list(tokens.prompts[number])
@@ -133,7 +133,7 @@ async def play_all(
 
 
 async def run_ours(model: Any, shape: Shape, tokens: Tokens, latency_seconds: float) -> float:
-    """A fresh engine each time: nothing cached, as after a publication."""
+    """Play with a fresh engine and an empty cache, as after a publication."""
     engine = TransformersEngine(model, device="cpu", max_batch=shape.num_episodes)
     try:
         return await play_all(completing(engine, shape), tokens, latency_seconds)
@@ -142,7 +142,7 @@ async def run_ours(model: Any, shape: Shape, tokens: Tokens, latency_seconds: fl
 
 
 async def run_lockstep(model: Any, shape: Shape, tokens: Tokens, latency_seconds: float) -> float:
-    """The same, all episodes turn by turn (rollout.lockstep)."""
+    """Play all episodes turn by turn (rollout.lockstep)."""
     engine = TransformersEngine(model, device="cpu", max_batch=shape.num_episodes)
     pace = Lockstep(engine, shape.num_episodes, asyncio.Lock())
     try:
@@ -184,7 +184,8 @@ def run_generate(model: Any, shape: Shape, tokens: Tokens, latency_seconds: floa
 
 
 async def run_continuous(model: Any, shape: Shape, tokens: Tokens, latency_seconds: float) -> float:
-    """transformers' ContinuousBatchingManager with prefix caching, episodes on their own as with ours."""
+    """Play with transformers' ContinuousBatchingManager and prefix caching, episodes independent of each
+    other."""
     config = GenerationConfig(do_sample=True, max_new_tokens=shape.new_tokens, eos_token_id=-1, top_k=0)
     longest = len(tokens.prompts[0]) + shape.num_turns * (shape.new_tokens + shape.observation_tokens)
     blocks = shape.num_episodes * (longest // 256 + 2)
@@ -215,12 +216,12 @@ async def run_continuous(model: Any, shape: Shape, tokens: Tokens, latency_secon
 def try_continuous(
     model: Any, shape: Shape, tokens: Tokens, latency_seconds: float
 ) -> tuple[float | None, str]:
-    """Seconds, or why it cannot run here; its thread's death must not pass for a result."""
+    """Return the seconds, or why it cannot run here; the death of its thread is not a result."""
     deaths: list[str] = []
     threading.excepthook = lambda hook: deaths.append(f"{hook.exc_type.__name__}: {hook.exc_value}")
     try:
         return asyncio.run(run_continuous(copy.deepcopy(model), shape, tokens, latency_seconds)), ""
-    except (Exception, ExceptionGroup) as error:  # noqa: BLE001 - a rival that cannot run is a row that says so
+    except (Exception, ExceptionGroup) as error:  # noqa: BLE001 - a baseline that cannot run is reported in its row
         causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
         return None, (deaths or [f"{type(causes[0]).__name__}: {causes[0]}"])[0][:100]
     finally:
@@ -243,7 +244,7 @@ def main() -> None:
     parser.add_argument("--model", choices=["tiny", "smollm2"], default="tiny")
     parser.add_argument("--skip-continuous", action="store_true")
     parser.add_argument(
-        "--rounds", type=int, default=1, help="the best of so many counts, for ours and generate"
+        "--rounds", type=int, default=1, help="rounds of turnwise and generate; the best counts"
     )
     options = parser.parse_args()
     torch.set_num_threads(2)
@@ -251,7 +252,7 @@ def main() -> None:
     shape = Shape(8, 3, 500, 20, 16, 60) if options.quick else Shape()
     model = make_model(options.model)
     tokens = make_tokens(shape, model.config.vocab_size)
-    own = copy.deepcopy(model)  # the engine replaces its model's attention; the rivals keep theirs
+    own = copy.deepcopy(model)  # the engine replaces its model's attention; the baselines keep theirs
     short = make_tokens(Shape(2, 2, 64, 4, 4, 4), model.config.vocab_size)
     asyncio.run(run_ours(own, Shape(2, 2, 64, 4, 4, 4), short, 0))  # warm-up: first calls load libraries
     run_generate(model, Shape(2, 2, 64, 4, 4, 4), short, 0)
@@ -261,7 +262,7 @@ def main() -> None:
     console = Console(width=140)
 
     def add(cells: list[str]) -> None:
-        print(*cells, sep="  ", flush=True)  # as they come: the whole takes minutes
+        print(*cells, sep="  ", flush=True)  # print at once: all rows take minutes
         table.add_row(*cells)
 
     ours: dict[float, float] = {}

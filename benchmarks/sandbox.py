@@ -1,4 +1,4 @@
-"""Prints the latency of a trivial snippet: warm sandbox, fresh interpreter, fresh bubblewrap, in one run."""
+"""Compare the latency of a trivial snippet: warm sandbox, fresh interpreter, fresh bubblewrap."""
 
 import argparse
 import asyncio

@@ -1,17 +1,17 @@
-"""Plays thousands of episodes on nine servers that keep failing, and checks that nothing was lost by it.
+"""Play thousands of episodes on nine failing servers, and check that no episode is lost or wrongly scored.
 
     python benchmarks/soak.py [--episodes 10000] [--minutes 60] [--seed 0] [--keep FOLDER]
 
 Five servers of ours and four third-party ones (`bash tests/third_party/install.sh`) are killed, hang, flood,
 answer late, twice or not at all, refuse, drop connections, fill their disk and run out of memory. A scripted
-model plays tasks whose scores are known. Exit code 1 if an episode was lost, doubled or mis-scored, or if
-memory, descriptors or processes grew.
+model plays tasks whose scores are known. Exit code 1 if an episode was lost, duplicated or wrongly scored, or
+if memory, descriptors or processes grew.
 """
 
 import sys
 from pathlib import Path
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.insert(0, str(Path(__file__).resolve().parent / "faults"))
 
 import argparse
@@ -47,7 +47,7 @@ LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000, seconds
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The process at one moment when no episode was in play."""
+    """Resources of the process at a moment without episodes."""
 
     num_episodes: int
     seconds: float
@@ -59,7 +59,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Soak:
-    """What a soak came to."""
+    """The result of a soak."""
 
     audit: Audit
     samples: tuple[Sample, ...]
@@ -71,7 +71,7 @@ class Soak:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Everything that must not be; empty if the soak held."""
+        """All problems; empty if there are none."""
         found = list(self.audit.problems)
         num_replayed = self.audit.num_attempts - self.audit.num_episodes
         if num_replayed < self.num_lost:
@@ -128,7 +128,7 @@ class _Play:
         self.num_done = self.num_lost = self.num_dropped = 0
 
     async def until(self, num_episodes: int, moment: float) -> None:
-        """Go on to this number of episodes, or to the first end of a collection after this moment."""
+        """Continue to this number of episodes, or to the first end of a collection after this time."""
         playing = player(self._bench.engine, self._bench.chat, LIMITS, Sampling())
         plan = CollectionPlan(group_size=1, num_parallel_episodes=NUM_PARALLEL, num_retries=4)
         with TrajectoryWriter(self._path) as writer:
@@ -144,13 +144,13 @@ class _Play:
 
 
 def _rounds(distinct: list[Task]) -> Iterator[Task]:
-    """The tasks again and again, under a new id in every round."""
+    """Repeat the tasks, with new ids in every round."""
     for number in itertools.count():
         yield from (replace(task, id=f"{task.id}#{number}") for task in distinct)
 
 
 async def _sample(num_episodes: int, started: float) -> Sample:
-    """Once the processes that are being replaced have settled."""
+    """Sample the resources once replaced processes have ended."""
     seen = [(-1, -1)]
     for _ in range(80):
         gc.collect()
@@ -178,7 +178,7 @@ def _rss_mib() -> float:
 
 
 def _descendants() -> set[int]:
-    """All processes below this one, zombies too."""
+    """All descendants of this process, zombies included."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -233,13 +233,15 @@ def report(done: Soak) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--episodes", type=int, default=10_000)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time, and audit")
-    parser.add_argument("--seed", type=int, default=0, help="of the faults")
-    parser.add_argument("--keep", type=Path, help="leave all records in this folder, which must not exist")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="stop after this time and audit")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the faults")
+    parser.add_argument("--keep", type=Path, help="keep all records in this folder, which must not exist")
     options = parser.parse_args()
     if words := missing():
         parser.error(words)
-    logging.getLogger("turnwise").setLevel(logging.ERROR)  # each fault is a warning, and there are thousands
+    logging.getLogger("turnwise").setLevel(
+        logging.ERROR
+    )  # every fault logs a warning, and there are thousands
     with tempfile.TemporaryDirectory(prefix="soak-") as temporary:
         folder = options.keep or Path(temporary)
         folder.mkdir(exist_ok=options.keep is None)

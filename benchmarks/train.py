@@ -1,26 +1,25 @@
-"""Measures one update with shared prefixes beside the plain padded way and beside TRL's own GRPO loss.
+"""Compare one update with shared prefixes with padded rows and with TRL's GRPO loss.
 
     python benchmarks/train.py [--quick] [--model tiny|smollm2|qwen3-0.6b] [--sides padded,trl,shared]
     python benchmarks/train.py --device cuda --model qwen3-0.6b   # bf16, with MFU
     pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash   # for trl
 
-An update is the forward and backward pass of the clip loss over 8 groups of 8 members: 2,000 tokens that all
-of them share, 300 own tokens each, token mean over the whole batch, in micro-batches. Every side runs in a
-fresh process with the same weights, batch, dtype and threads, after a small update that loads libraries; the
-gradients of all parameters are compared. The plain side and TRL take a group (8 rows) at a time, which is
-TRL's default; ours goes by a budget of tokens, in which the prefix counts though it is computed once: on a
-CPU that of 8 rows' own tokens, on a GPU all of them, 21,200 beside the 18,400 that the other sides compute
-at a time. On a GPU sides share a process, and each is timed after one whole update more, the quickest of
-three. MFU is what the update's tokens need, once, beside the largest product of matrices.
-TRL runs as its users get it, GRPOTrainer.compute_loss on a prepared batch, with its defaults but for
-gradient checkpointing and bf16, which are off on all sides. `tiny` is a Qwen3 of random weights: 4 layers,
-hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M parameters;
-`qwen3-0.6b` has that model's sizes and random weights.
+An update is the forward and backward pass of the clip loss over 8 groups of 8 members: 2,000 shared tokens,
+300 own tokens each, token mean over the whole batch, in micro-batches. Every side runs in a fresh process
+with the same weights, batch, dtype and threads, after a small warm-up update; the gradients of all parameters
+are compared. The padded side and TRL take a group (8 rows) at a time, TRL's default. Ours has a budget of
+tokens that includes the prefix, although it is computed once: on a CPU 8 rows' own tokens, on a GPU all of
+them, 21,200 tokens where the other sides compute 18,400 at a time. On a GPU the sides share a process, and
+the fastest of three updates after one more warm-up counts. MFU counts the operations of the update's tokens
+once, relative to the fastest matrix product. TRL runs GRPOTrainer.compute_loss on a prepared batch with its
+defaults, except that gradient checkpointing and bf16 are off on all sides. `tiny` is a Qwen3 of random
+weights: 4 layers, hidden 256, MLP 768, 4 heads on 2 key heads of 64, 4,096 tokens of vocabulary, 4.2 M
+parameters; `qwen3-0.6b` has that model's sizes and random weights.
 """
 
 import sys
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import argparse
 import json
@@ -36,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# Threads that wait give their core away, for all sides alike.
+# Waiting threads yield their core, on all sides.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +51,7 @@ class Shape:
     prefix_tokens: int = 2000
     own_tokens: int = 300
     shared_budget: int = 4608
-    """The prefix and 8 rows' own tokens, as many rows as the other sides take at a time."""
+    """Tokens of the prefix and 8 rows, as many rows as the other sides take at a time."""
 
     @property
     def num_rows(self) -> int:
@@ -67,7 +66,7 @@ class Shape:
         return self.num_rows * self.own_tokens
 
     def pairs(self, is_shared: bool) -> int:
-        """Of a token and one that it attends to."""
+        """Pairs of a token and one it attends to."""
         prefix, own = self.prefix_tokens * (self.prefix_tokens + 1) // 2, self.own_tokens
         each = own * self.prefix_tokens + own * (own + 1) // 2
         return self.num_rows * each + prefix * (1 if is_shared else self.num_rows)
@@ -82,13 +81,13 @@ class Result:
 
     seconds: float
     cpu_seconds: float
-    """Of all threads: says more than seconds where others use the machine too."""
+    """CPU time of all threads; meaningful on shared machines too."""
     num_tokens: int
     before: float
-    """Held before the update: weights and batch; on a CPU interpreter and libraries, too."""
+    """Memory before the update: weights and batch; on a CPU also interpreter and libraries."""
     peak: float
     flops: float
-    """Of all products that the computed tokens need, forward and backward, each once."""
+    """Operations that the computed tokens need, forward and backward, once each."""
 
     @property
     def grown(self) -> float:
@@ -96,7 +95,7 @@ class Result:
 
 
 def make_batch(shape: Shape, vocab_size: int) -> tuple[list[int], list[list[int]], list[float]]:
-    """The prefix, each row's own ids, each row's advantage: random, the same for every side."""
+    """Random prefix, own ids and advantages of the rows, the same for every side."""
     source = random.Random(0)
 
     def some(count: int) -> list[int]:
@@ -152,7 +151,7 @@ def make_model(name: str, device: str) -> Any:
 
 
 def flops_of(model: Any, shape: Shape, num_tokens: int, is_shared: bool) -> float:
-    """Two a weight and token, four a pair and channel of attention; backward twice that again."""
+    """Two per weight and token, four per pair and channel of attention; backward twice as many."""
     from torch import nn
 
     head = model.get_output_embeddings()
@@ -204,7 +203,7 @@ def update_ours(model: Any, shape: Shape, *, is_shared: bool) -> Callable[[], in
 
 
 def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
-    """The same by TRL: its trainer, made as users make it, on batches as its collection prepares them."""
+    """The same with TRL's trainer, on batches as its rollouts prepare them."""
     sys.path.append(str(RIVAL))
     import torch
     from datasets import Dataset
@@ -227,7 +226,7 @@ def update_trl(model: Any, shape: Shape, folder: Path) -> Callable[[], int]:
         max_completion_length=shape.own_tokens,
         temperature=1.0,
         gradient_checkpointing=False,
-        bf16=False,  # the weights are as they are on the other sides
+        bf16=False,  # the same weights as on the other sides
         use_cpu=model.device.type == "cpu",
         report_to="none",
     )
@@ -274,7 +273,7 @@ WARM_UP = Shape(1, 2, 20, 5, 100)
 
 
 def run_side(side: str, options: argparse.Namespace, shape: Shape) -> None:
-    """In a process of its own, on a CPU: one update, its gradients and figures into the folder."""
+    """Run one update in a separate process on a CPU; write its gradients and figures to the folder."""
     import torch
     from safetensors.torch import save_file
     from transformers.utils import logging
@@ -305,7 +304,7 @@ def _resident() -> float:
 def measure_on_gpu(
     sides: Sequence[str], options: argparse.Namespace, shape: Shape, folder: Path
 ) -> dict[str, Result]:
-    """The same for every side in turn, in this process."""
+    """Run all sides one after the other in this process."""
     import torch
     from safetensors.torch import save_file
 
@@ -345,7 +344,7 @@ def write_profile(update: Callable[[], int], file: Path) -> None:
 
 
 def ceiling() -> float:
-    """Floating-point operations a second of the quickest of some large products in bf16."""
+    """Floating-point operations per second of the fastest of some large bf16 products."""
     import torch
 
     best = 0.0
@@ -376,7 +375,7 @@ def measure(side: str, options: argparse.Namespace, folder: Path) -> Result:
 
 
 def difference(one: Path, other: Path) -> float:
-    """The largest of all entries, relative to the largest entry of its tensor."""
+    """Largest difference, relative to the largest entry of its tensor."""
     from safetensors.torch import load_file
 
     ones, others = load_file(one), load_file(other)
@@ -424,10 +423,12 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help=f"{QUICK}")
     parser.add_argument("--model", choices=["smollm2", *SIZES], default="tiny")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--profile", type=Path, help="a folder for where a GPU's time goes, side by side")
+    parser.add_argument(
+        "--profile", type=Path, help="write the GPU time by kernel of every side to this folder"
+    )
     parser.add_argument("--sides", help=f"of {', '.join(MAKERS)}; by default what the device has")
-    parser.add_argument("--tokens", type=int, help="of one micro-batch with shared prefixes: time for memory")
-    parser.add_argument("--rounds", type=int, default=1, help="the quickest of so many counts")
+    parser.add_argument("--tokens", type=int, help="tokens per micro-batch with shared prefixes")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds; the fastest counts")
     parser.add_argument("--side", choices=list(MAKERS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,11 +1,11 @@
-"""How long one of torch's operations takes beside a thread that never rests, by how soon threads take turns.
+"""Measure a torch operation next to a thread that never sleeps, by thread switch interval.
 
     python benchmarks/turns.py
 
-torch lets go of the interpreter's lock with every operation and then waits for it, as long as the switch
-interval says and Linux's timers are late by. Asynchronous runs have an update in one thread and all episodes
-in another; `run/command.py` and `runtime/detached_thread.py` set both. It needs two idle cores: on busy ones
-the other thread is slower to take the lock.
+torch releases the interpreter lock in every operation and then waits for it, up to the switch interval plus
+the timer slack of Linux. Asynchronous runs have an update in one thread and all episodes in another;
+`run/command.py` and `runtime/detached_thread.py` set both values. The benchmark needs two idle cores: on busy
+cores the other thread takes the lock more slowly.
 """
 
 import asyncio
@@ -15,18 +15,18 @@ import time
 
 import torch
 
-sys.path[:1] = []  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path[:1] = []  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 from turnwise.run.command import SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU  # noqa: E402
 from turnwise.runtime.detached_thread import run_detached  # noqa: E402
 
 PYTHONS_OWN = 5e-3
 SECONDS = 2.0
-"""Of measuring, each."""
+"""Seconds of one measurement."""
 
 
 def microseconds() -> float:
-    """Of an operation that takes next to nothing."""
+    """Microseconds of a trivial operation."""
     small, count, started = torch.ones(4), 0, time.perf_counter()
     while time.perf_counter() - started < SECONDS:
         small + small
@@ -36,7 +36,7 @@ def microseconds() -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"alone: {microseconds():.1f} µs an operation")
+    print(f"alone: {microseconds():.1f} µs per operation")
     is_over = threading.Event()
 
     def never_rest() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
     restless = threading.Thread(target=never_rest)
     restless.start()
     try:
-        print("| threads take turns after | plain thread | as updates run |\n|---|---|---|")
+        print("| switch interval | plain thread | update thread |\n|---|---|---|")
         for seconds in (PYTHONS_OWN, SWITCH_SECONDS, SWITCH_SECONDS_ON_GPU):
             sys.setswitchinterval(seconds)
             plain, prompt = microseconds(), asyncio.run(run_detached(microseconds))

@@ -1,4 +1,4 @@
-"""Races turnwise against TRL 1.16.0: whole training steps with real tools, side by side in one run.
+"""Compare whole training steps with real tools: turnwise and TRL 1.16.0, in one run.
 
     pip install --target .tools/trl --no-deps trl==1.16.0 datasets dill multiprocess xxhash
     python benchmarks/versus_trl.py                                            # CPU, the embedded model
@@ -7,20 +7,19 @@
     python benchmarks/versus_trl.py --steps 60 --target 0.9 --latencies 0
 
 A step plays 8 tasks × 8 episodes with the five built-in servers and learns from them. Every side runs in a
-process of its own with the same weights, tokenizer, chat template, tasks in the same order, tool schemas,
+separate process with the same weights, tokenizer, chat template, tasks in the same order, tool schemas,
 servers, MCP client, rewards, limits of tokens and turns, AdamW, learning rate and clipping. Both are
-synchronous and take no refills. TRL is set up as its users would at its best, see race/trl_side.py: on a CPU
-it samples by `generate` and by continuous batching, and the better one counts; on a GPU by vLLM, colocated,
-with a cache as large (its supported range, 0.22 to 0.31, has the GPU host's 0.22.1); there, all sides start
-at once, which takes minutes, and are timed one after the other. Its
-experimental AsyncGRPOTrainer is raced in long_steps.py.
+synchronous and replace no groups. TRL has its best configuration, see race/trl_side.py: on a CPU it samples
+by `generate` and by continuous batching, and the faster one counts; on a GPU by colocated vLLM (it supports
+0.22 to 0.31) with a cache of the same size. There all sides start together, which takes minutes, and are
+timed one after the other. TRL's experimental AsyncGRPOTrainer is measured in long_steps.py.
 
-`--latencies` holds every tool result back for so long, at the server, for all sides; a side's steps take
-turns at them. What is finished stays in --out, and the same command goes on where it was broken off. With
-that model's sizes, but as many key heads as heads, `qwen3-0.6b` does what the embedded model does
-(race/grown.py). `--epochs` is for a model that knows no tools: it learns to call them from the
-tasks' demonstrations before the race. `--target` needs many steps: it adds the seconds until three steps in
-a row came to that success on average, and the held-out success afterwards, measured alike for all.
+`--latencies` delays every tool result at the server, for all sides; the steps of a side alternate between the
+latencies. Finished results stay in --out, and the same command continues an interrupted comparison.
+`qwen3-0.6b` computes what the embedded model does in the sizes of Qwen3-0.6B, but with as many key heads as
+heads (race/grown.py). `--epochs` is for a model that cannot call tools: it first learns from the tasks'
+demonstrations. `--target` needs many steps: it adds the seconds until three consecutive steps reach that
+success on average, and the held-out success afterwards, measured in the same way for all.
 """
 
 import argparse
@@ -39,7 +38,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RIVAL = HERE.parent / ".tools" / "trl"
-sys.path[:1] = [str(HERE / "race")]  # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path[:1] = [str(HERE / "race")]  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 sys.path.append(str(RIVAL))
 
 from slow_servers import write_servers  # noqa: E402 (found by the path above)
@@ -52,25 +51,25 @@ SIDES = {
     "trl-continuous": ("trl_side.py", "continuous"),
     "trl-vllm": ("trl_side.py", "vllm"),
 }
-"""The script of each, and what it samples with."""
+"""The script and the sampler of every side."""
 
 DEFAULT_SIDES = {"cpu": "turnwise,trl-generate,trl-continuous", "cuda": "turnwise-vllm,trl-vllm"}
 
 QWEN = "qwen3-0.6b"
 GOALS = {("cpu", 0): 5.0, ("cpu", 500): 15.0, ("cuda", 0): 2.0, ("cuda", 500): 8.0}
-"""Episodes a second over TRL's, by device and milliseconds of a tool."""
+"""Goals: episodes per second relative to TRL's, by device and milliseconds of a tool call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One side at one latency."""
+    """Results of one side at one latency."""
 
     side: str
     load: float
-    """Of the machine when it began."""
+    """Load of the machine at the start."""
     warm: tuple[Step, ...]
     steps: tuple[Step, ...]
-    """Those that count, all of one latency."""
+    """The measured steps, all of one latency."""
     peak_mib: float
     held_out: float | None
 
@@ -83,11 +82,11 @@ class Row:
 
     @property
     def speed(self) -> float:
-        """Episodes a second."""
+        """Episodes per second."""
         return self.mean("num_episodes") / self.mean("seconds")
 
     def seconds_to(self, target: float) -> float | None:
-        """Of training, until three steps in a row came to the target on average."""
+        """Seconds of training until three consecutive steps reach the target on average."""
         steps = self.warm + self.steps
         for end in range(3, len(steps) + 1):
             if statistics.fmean(step.success for step in steps[end - 3 : end]) >= target:
@@ -95,11 +94,11 @@ class Row:
         return None
 
 
-# --- what all sides get -------------------------------------------------------------------------------------
+# --- settings of all sides ----------------------------------------------------------------------------------
 
 
 def write_model(name: str, folder: Path, dtype: str) -> None:
-    """Weights, and a tokenizer with the template that TRL knows as Qwen3's."""
+    """Write weights and a tokenizer with the template that TRL recognizes as Qwen3's."""
     import torch
     from grown import QWEN3_06B, grown
 
@@ -126,7 +125,7 @@ def write_model(name: str, folder: Path, dtype: str) -> None:
 
 
 def teach(model: Path, learned: Path, terms: Terms, num_epochs: int) -> None:
-    """A warm start on the tasks' demonstrations, so that a model that knows no tools comes to call some."""
+    """Warm the model up on the tasks' demonstrations, so that it calls tools."""
     keys = {
         "model.path": model,
         "model.device": terms.device,
@@ -143,7 +142,7 @@ def teach(model: Path, learned: Path, terms: Terms, num_epochs: int) -> None:
 
 
 def write_tasks(file: Path, terms: Terms) -> None:
-    """With one limit of turns for all: TRL knows only one."""
+    """With one turn limit for all tasks, because TRL has only one."""
     from turnwise.tasks.load import load, save
 
     tasks = load(HERE.parent / "recipes" / "cpu" / "train.jsonl")
@@ -181,7 +180,7 @@ def prepare(options: argparse.Namespace) -> Terms:
         prompt_tokens=0,
         tasks_per_step=options.tasks_per_step,
         rows=options.rows or (8 if is_cpu else 32),
-        # what little a large model is made to know is lost with one step of the usual size
+        # an enlarged model forgets what it knows after one step of the usual size
         is_merged=options.publish == "merged",
         cache_gib=options.cache_gib,
         learning_rate=1e-8 if options.model == QWEN else 2e-4,
@@ -203,9 +202,9 @@ def prepare(options: argparse.Namespace) -> Terms:
 
 
 def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None:
-    """In a process of its own, its stdout the figures, its stderr kept beside them; None if it fails.
+    """Run a side in a separate process that prints its figures; keep its stderr. None if it fails.
 
-    The row is of all latencies yet.
+    The row still covers all latencies.
     """
     script, backend = SIDES[side]
     folder = options.out.resolve() / side
@@ -218,11 +217,11 @@ def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None
     with told.open("w") as figures, log.open("w") as errors:
         environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, env=environment, stdout=figures, stderr=errors, check=False)
-    (folder / READY).touch()  # whatever came of it, nobody waits for it any longer
+    (folder / READY).touch()  # in any case, stop waiting for it
     if done.returncode:
         print(log.read_text()[-2000:], file=sys.stderr)
         return None
-    # libraries say things there too
+    # libraries print there too
     lines = [json.loads(line) for line in told.read_text().splitlines() if line.startswith('{"')]
     steps = tuple(Step(**line["step"]) for line in lines if "step" in line)
     last = {key: value for line in lines for key, value in line.items()}
@@ -231,7 +230,7 @@ def run_side(side: str, terms: Terms, options: argparse.Namespace) -> Row | None
 
 
 def run_sides(sides: Sequence[str], terms: Terms, options: argparse.Namespace) -> None:
-    """What each came to is kept in a file of its own; on a GPU they start at once."""
+    """Run the sides and keep each one's results in a file; on a GPU they start together."""
     folders = [options.out.resolve() / side for side in sides]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
@@ -252,7 +251,7 @@ def run_sides(sides: Sequence[str], terms: Terms, options: argparse.Namespace) -
 
 
 def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
-    """By `turnwise eval` for every side, without delay."""
+    """Held-out success by `turnwise eval`, for every side, without delays."""
     keys = {
         "rollout.tokens_per_turn": terms.tokens_per_turn,
         "rollout.tokens_per_episode": terms.prompt_tokens + terms.completion_tokens,
@@ -269,11 +268,11 @@ def held_out(side: str, learned: str, terms: Terms, folder: Path) -> float:
     return float(json.loads(done.stdout.splitlines()[-1])["all"]["success"]["value"])
 
 
-# --- what came of it ----------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------
 
 
 def read_rows(file: Path) -> list[Row]:
-    """One for each latency."""
+    """Split a row by latency."""
     found = json.loads(file.read_text())
     warm, steps = ([Step(**step) for step in found[name]] for name in ("warm", "steps"))
     parts = [tuple(step for step in steps if step.latency == latency) for latency in latencies_of(steps)]
@@ -319,7 +318,7 @@ def verdicts(rows: Sequence[Row], device: str) -> Iterator[str]:
 
 
 def check_same(options: argparse.Namespace) -> None:
-    """Rows of other terms must not stand in one table."""
+    """Refuse to mix results of other settings into one table."""
     names = ("device", "model", "epochs", "latencies", "tasks_per_step", "rows")
     names += ("tuning", "publish", "cache_gib", "warm", "steps")
     asked = {name: getattr(options, name) for name in names}
@@ -336,21 +335,21 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--model", default="embedded", help=f"embedded, smollm2, {QWEN} or a folder")
-    parser.add_argument("--epochs", type=int, default=0, help="of a warm start on demonstrations before it")
+    parser.add_argument("--epochs", type=int, default=0, help="epochs of a warm start on demonstrations")
     parser.add_argument("--sides", help=f"with commas between, of {', '.join(SIDES)}")
-    parser.add_argument("--latencies", default="0,50,500", help="of a tool, milliseconds")
-    parser.add_argument("--warm", type=int, default=2, help="steps that do not count")
-    parser.add_argument("--steps", type=int, default=3, help="steps that do, at each latency")
-    parser.add_argument("--tasks-per-step", type=int, default=8, help="each played 8 times")
-    parser.add_argument("--rows", type=int, help="of a micro-batch of TRL's; 8 on a CPU, 32 on a GPU")
+    parser.add_argument("--latencies", default="0,50,500", help="milliseconds of a tool call")
+    parser.add_argument("--warm", type=int, default=2, help="warm-up steps")
+    parser.add_argument("--steps", type=int, default=3, help="measured steps at each latency")
+    parser.add_argument("--tasks-per-step", type=int, default=8, help="tasks per step, each played 8 times")
+    parser.add_argument("--rows", type=int, help="rows of TRL's micro-batches; 8 on a CPU, 32 on a GPU")
     parser.add_argument("--tuning", choices=["full", "lora"], help="full on a CPU, lora on a GPU")
     parser.add_argument(
         "--publish",
         choices=["merged", "adapters"],
-        help="how turnwise hands LoRA to vLLM; adapters for qwen3-0.6b, merged for small models",
+        help="how turnwise publishes LoRA to vLLM; adapters for qwen3-0.6b, merged for small models",
     )
-    parser.add_argument("--cache-gib", type=float, default=16.0, help="of vLLM, on either side")
-    parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: not asked")
+    parser.add_argument("--cache-gib", type=float, default=16.0, help="size of vLLM's cache, on both sides")
+    parser.add_argument("--target", type=float, default=0.0, help="success to reach; 0: none")
     parser.add_argument("--out", type=Path, help="runs/versus_trl/MODEL-DEVICE by default")
     options = parser.parse_args()
     options.out = options.out or Path("runs/versus_trl") / f"{Path(options.model).name}-{options.device}"

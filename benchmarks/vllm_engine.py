@@ -1,19 +1,19 @@
-"""Measures the vLLM engine beside raw vLLM, and what publications, sleep and wake cost; prints JSON lines.
+"""Compare the vLLM engine with raw vLLM, and measure publications, sleep and wake; print JSON lines.
 
     python benchmarks/vllm_engine.py [--model smollm2|tiny|FOLDER] [--adapters] [--eager] [--episodes 256]
 
-Episodes of three turns with a long shared prefix, played through the engine with no tool latency, beside raw
-vLLM sampling as many tokens from prompts as long. Raw vLLM is its `AsyncLLM` in a process of its own with its
-own defaults: no seeds, no log-probs, no turns, nothing of ours. Both take turns, so that a noisy minute falls
-on both. Then log-probs beside the trainer's own, before and after a publication. Several of these may run
-side by side on one GPU: what is timed is timed under a lock.
+The engine plays episodes of three turns with a long shared prefix and no tool latency. Raw vLLM samples the
+same number of tokens from prompts of the same length: its `AsyncLLM` in a separate process with its defaults,
+without seeds, log-probs or turns. The sides alternate, so that noise affects both. Then log-probs are
+compared with the trainer's, before and after a publication. Several of these may run on one GPU: timed parts
+hold a lock.
 """
 
 import sys
 from pathlib import Path
 
-if __name__ == "__main__":  # vLLM's own process, which reads this file too, gets what is left
-    # not this folder: its mcp.py must not stand in for the SDK's `mcp`
+if __name__ == "__main__":  # vLLM's process, which imports this file too, uses the rest
+    # without this folder, whose mcp.py would shadow the SDK's `mcp`
     sys.path[:1] = [str(Path(__file__).resolve().parent / "race")]
 
 import argparse
@@ -75,7 +75,7 @@ def some_ids(source: random.Random, count: int, vocab_size: int) -> list[int]:
 
 
 async def play(engine: VllmEngine, shape: argparse.Namespace, vocab_size: int, number: int) -> float:
-    """Seconds for all episodes, side by side."""
+    """Seconds to play all episodes concurrently."""
     prefix = some_ids(random.Random(-1 - number), shape.prefix, vocab_size)
     sources = [random.Random(number * 10_000 + one_number) for one_number in range(shape.episodes)]
     beginnings = [some_ids(source, 20, vocab_size) for source in sources]
@@ -94,7 +94,7 @@ async def play(engine: VllmEngine, shape: argparse.Namespace, vocab_size: int, n
 
 
 class Raw:
-    """vLLM as it comes, in a process of its own that plays whenever it is told to."""
+    """Raw vLLM in a separate process, which plays a round on request."""
 
     def __init__(self, model: str, adapter: str, arguments: argparse.Namespace) -> None:
         names = ("dtype", "episodes", "turns", "tokens", "prefix", "observation", "cache_gib")
@@ -105,7 +105,7 @@ class Raw:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT)
 
     def seconds(self) -> float:
-        """Of one round; the first waits until it has started."""
+        """Seconds of one round; the first waits until vLLM has started."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print("play", file=self._process.stdin, flush=True)
@@ -122,13 +122,13 @@ class Raw:
 
 RAW_SECONDS = "raw seconds: "
 ENVIRONMENT = {**os.environ, "VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
-"""A fork would inherit what torch has set up."""
+"""Not a fork, which would inherit torch's state."""
 if DEVICE == "cuda":
-    ENVIRONMENT["VLLM_USE_V2_MODEL_RUNNER"] = "1"  # the newer of its runners, which is the faster one
+    ENVIRONMENT["VLLM_USE_V2_MODEL_RUNNER"] = "1"  # the newer and faster of its runners
 
 
 async def play_raw(arguments: argparse.Namespace) -> None:
-    """In the process of `Raw`: a round for every line of stdin."""
+    """The process of `Raw`: play a round for every line of stdin."""
     from vllm import SamplingParams
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.lora.request import LoRARequest
@@ -144,7 +144,7 @@ async def play_raw(arguments: argparse.Namespace) -> None:
             max_model_len=4096,
             max_num_seqs=arguments.episodes,
             kv_cache_memory_bytes=int(arguments.cache_gib * 2**30),
-            gpu_memory_utilization=0.01,  # it only asks whether so much is free
+            gpu_memory_utilization=0.01,  # it only checks that this much is free
             enforce_eager=arguments.eager,
             disable_log_stats=True,
             **lora,
@@ -164,7 +164,7 @@ async def play_raw(arguments: argparse.Namespace) -> None:
             pass
 
     for number, _ in enumerate(iter(sys.stdin.readline, "")):
-        # another prefix each time: the engine that is measured beside it has other weights each time, too
+        # a new prefix in every round, as the engine has new weights in every round
         prefix = some_ids(random.Random(-1 - number), arguments.prefix, vocab_size)
         rounds = []
         for turn in range(arguments.turns):
@@ -174,7 +174,7 @@ async def play_raw(arguments: argparse.Namespace) -> None:
             ]
             rounds.append([prefix + some_ids(source, length, vocab_size) for source in sources])
         started = time.perf_counter()
-        for turn, prompts in enumerate(rounds):  # as many at once as there are episodes, as the engine has
+        for turn, prompts in enumerate(rounds):  # all episodes at once, as in the engine
             names = (f"{number}-{turn}-{one_number}" for one_number in range(len(prompts)))
             await asyncio.gather(*map(request, names, prompts))
         print(f"{RAW_SECONDS}{time.perf_counter() - started}", flush=True)
@@ -182,7 +182,7 @@ async def play_raw(arguments: argparse.Namespace) -> None:
 
 
 def gaps(policy: Policy, prompt: list[int], completions: list[Completion]) -> dict[str, float]:
-    """How far recorded log-probs are from those of the trainer's model."""
+    """Differences between recorded log-probs and those of the trainer's model."""
     found: list[float] = []
     for completion in completions:
         ids = torch.tensor([[*prompt, *completion.token_ids]], device=policy.device)
@@ -283,7 +283,9 @@ def main() -> None:
     parser.add_argument("--prefix", type=int, default=2000)
     parser.add_argument("--observation", type=int, default=100)
     parser.add_argument("--cache-gib", type=float, default=8.0)
-    parser.add_argument("--rounds", type=int, default=3, help="that count; their median is held to the goal")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="measured rounds; their median is compared with the goal"
+    )
     parser.add_argument("--raw", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     asyncio.run(measure(arguments) if arguments.raw is None else play_raw(arguments))

@@ -1,8 +1,8 @@
-"""Prints how long the embedded world takes to make, to read from the cache, and to answer each tool."""
+"""Measure the embedded world: generating it, loading it from the cache, and every tool."""
 
 import sys
 
-sys.path.pop(0)  # this folder: its mcp.py must not stand in for the SDK's `mcp`
+sys.path.pop(0)  # without this folder, whose mcp.py would shadow the SDK's `mcp`
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def median_seconds(run: Callable[[], object]) -> float:
 
 
 async def tool_seconds(world: World) -> dict[str, list[float]]:
-    """Seconds of each call, over some companies, none of them asked for before."""
+    """Seconds of each call, over companies that were not requested before."""
     slack = EmbeddedSlack(world)
     services = (
         service_of("fmp", EmbeddedFmp(world)),

@@ -1,1 +1,1 @@
-"""How the model that ships with turnwise is made; not part of the installed package."""
+"""Build the embedded model; not part of the installed package."""

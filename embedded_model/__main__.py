@@ -1,4 +1,4 @@
-"""Builds the embedded model and the demo's tasks, from the root of a checkout.
+"""Build the embedded model and the demo's tasks, from the root of a checkout.
 
 python -m embedded_model build --out runs/model
 python -m embedded_model tasks runs/demo-tasks

@@ -50,7 +50,7 @@ class BuildPlan:
     slip_worlds: tuple[int, ...] = (15, 16, 17)
     """Seeds of the worlds with a mixture of correct and wrong lessons."""
     lessons_per_family: int = 150
-    """Per world."""
+    """Lessons per family and world."""
     drills: Stage = field(default_factory=lambda: Stage(1400, 2e-3, 32))
     questions: Stage = field(default_factory=lambda: Stage(250, 2e-3, 24))
     lessons: Stage = field(default_factory=lambda: Stage(2000, 2e-3, 16))

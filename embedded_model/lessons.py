@@ -56,7 +56,7 @@ class LessonTasks:
 
     tasks: Sequence[Task]
     tools: Sequence[Tool]
-    """In the order of an episode."""
+    """The tools, in the order of an episode."""
 
 
 async def make_demo_tasks(num_by_split: Mapping[str, int]) -> Sequence[Task]:

@@ -178,7 +178,7 @@ WORDINGS: Mapping[str, tuple[str, ...]] = {
 
 
 def lesson_families() -> dict[str, Family]:
-    """The families of the lessons: the wordings above beside those that training tasks use."""
+    """The families of the lessons, with the wordings above and those of training tasks."""
     return {
         name: replace(FAMILIES[name], phrasings=(*wordings, *FAMILIES[name].phrasings))
         for name, wordings in WORDINGS.items()

@@ -1,12 +1,12 @@
-"""The whole algorithm on one page: GRPO over episodes that are played with a real MCP server.
+"""The whole algorithm on one page: GRPO over episodes played with real MCP servers.
 
     python examples/grpo_loop.py                          # the embedded model, on a CPU
     python examples/grpo_loop.py --model Qwen/Qwen3-0.6B  # any causal model of transformers
 
-Each step: lease tools, play every task a few times, score the answers, hold each score against its group's
-mean, take clipped policy-gradient steps on the very tokens that were sampled, give the new weights to the
-sampler. turnwise starts the server, writes prompts as ids and samples; the learning is all written out here.
-`turnwise train` does the same with shared prefixes, health checks, checkpoints and every other algorithm.
+A step leases tools, plays every task a few times, scores the answers, subtracts the mean score of the group,
+takes clipped policy-gradient steps on the sampled tokens, and gives the new weights to the sampler. turnwise
+starts the servers, renders prompts as ids and samples; all of the learning is written out here.
+`turnwise train` does the same with shared prefixes, health checks, checkpoints and the other algorithms.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from turnwise.servers.services import DEFAULT_FILE
 from turnwise.types import Fault, Finish, Message, Sampling, ToolCall
 
 SERVERS = ("fmp", "polygon", "tavily", "python", "slack")  # real processes that speak MCP over stdio
-TOOLS = (  # what the model is offered of them; the tasks need two, the others are there to be left alone
+TOOLS = (  # offered to the model; the tasks need two of them, the others are distractors
     *("fmp_get_quote", "fmp_search_ticker", "polygon_get_previous_close", "tavily_qna_search"),
     *("execute_python", "send_slack_message", "get_slack_channel_history"),
 )
@@ -42,13 +42,13 @@ TOKENS_PER_TURN = 96
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 
 FIGURES = {"latest price": "price", "day high": "dayHigh", "day low": "dayLow", "volume": "volume"}
-KINDS = (  # one call; and two, where the second needs what the first one gave
+KINDS = (  # one call; two calls, where the second needs the result of the first
     "Look up the FMP quote of {symbol}. What is its {what}? Answer with the number only.",
     "Search FMP for {name}, take its quote, and tell me the {what}. Answer with the number only.",
 )
 
 
-# --- tasks: a question, and the number that the server's own data gives for it -----------------------------
+# --- tasks: a question and the right number, from the server's own data ------------------------------------
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Task:
 async def make_tasks(
     pool: Pool, num_train: int, num_held_out: int, seed: int
 ) -> tuple[list[Task], list[Task]]:
-    """Tasks to train on, and tasks about other companies to measure on; the kinds in turn."""
+    """Return training tasks and held-out tasks about other companies; the kinds alternate."""
     chance = random.Random(seed)
     async with pool.lease(SERVERS, "make tasks") as toolbox:
 
@@ -82,7 +82,7 @@ async def make_tasks(
 
 
 def score(answer: str, truth: float) -> float:
-    """1 for the right number and nothing else, 0 for anything less."""
+    """Return 1 if the answer is the right number and nothing else, otherwise 0."""
     match = re.fullmatch(r"\$?(-?\d[\d,]*(?:\.\d+)?)", answer.strip())
     return float(match is not None and abs(float(match[1].replace(",", "")) - truth) < 0.005)
 
@@ -92,10 +92,10 @@ def score(answer: str, truth: float) -> float:
 
 @dataclass(frozen=True)
 class Episode:
-    """Everything that was read and written, token by token, and what it earned.
+    """All tokens that were read and written, and the reward.
 
     ids       [prompt..][completion 0][tool output][completion 1]
-    mask       0......0  1..........1  0.........0  1..........1    what the model itself chose
+    mask       0......0  1..........1  0.........0  1..........1    1: chosen by the model
     logprobs   0......0  as sampled    0.........0  as sampled
     """
 
@@ -109,7 +109,7 @@ class Episode:
 async def play(
     task: Task, engine: TransformersEngine, chat: RenderedChat, pool: Pool, episode_id: str, seed: int
 ) -> Episode | None:
-    """None if the tools went down: that is no fault of the model's, so it must not become a reward."""
+    """Play one task; None if the tools failed: that is not the model's fault and must not become a reward."""
     ids: list[int] = []
     mask: list[int] = []
     logprobs: list[float] = []
@@ -118,13 +118,13 @@ async def play(
     async with pool.lease(SERVERS, episode_id, allow=TOOLS) as toolbox:
         unread = chat.open([Message("user", task.question)], toolbox.tools)
         for turn in range(MAX_TURNS):
-            # What the model reads: never trained on.
+            # What the model reads is never trained.
             ids += unread
             mask += [0] * len(unread)
             logprobs += [0.0] * len(unread)
             said = await engine.complete(ids, sampling, seed * MAX_TURNS + turn)
             parsed = chat.parse(said.token_ids, ids, is_cut=said.finish is Finish.LENGTH)
-            # What the model wrote: the ids themselves are kept. Text encoded again may be other ids.
+            # Keep the sampled ids: encoding the text again may give other ids.
             ids += said.token_ids
             mask += [1] * len(said.token_ids)
             logprobs += said.logprobs
@@ -140,7 +140,7 @@ async def play(
                 pairs = zip(parsed.calls, results, strict=True)
                 unread = chat.extend(ids, [(call.name, result.content) for call, result in pairs])
             else:
-                # An answer that was not looked up was guessed.
+                # An answer without any call was guessed.
                 reward = score(parsed.text, task.truth) if num_calls else 0.0
                 break
     return Episode(ids, mask, logprobs, num_calls, reward)
@@ -149,7 +149,7 @@ async def play(
 async def play_groups(
     tasks: list[Task], size: int, engine: TransformersEngine, chat: RenderedChat, pool: Pool, batch: int
 ) -> list[list[Episode]]:
-    """Every task `size` times, all at once: while one episode waits for a tool, the others are sampled."""
+    """Play every task `size` times, all concurrently: while one waits for a tool, the others are sampled."""
 
     async def member(task: Task, number: int) -> Episode | None:
         seed = batch * 1_000 + number
@@ -158,7 +158,7 @@ async def play_groups(
     async with asyncio.TaskGroup() as running:
         groups = [[running.create_task(member(task, n)) for n in range(size)] for task in tasks]
     played = [[future.result() for future in group] for group in groups]
-    # A mean over fewer members would be another baseline: a group is whole or it is left out.
+    # A mean over fewer members would be a different baseline, so incomplete groups are left out.
     return [[member for member in group if member is not None] for group in played if None not in group]
 
 
@@ -166,7 +166,7 @@ async def play_groups(
 
 
 def group_advantages(groups: list[list[Episode]]) -> list[tuple[Episode, float]]:
-    """Each episode with its reward less its group's mean; groups of equal rewards teach nothing."""
+    """Pair each episode with its reward minus the mean of its group; groups of equal rewards are left out."""
     pairs = []
     for group in groups:
         mean = sum(episode.reward for episode in group) / len(group)
@@ -175,10 +175,10 @@ def group_advantages(groups: list[list[Episode]]) -> list[tuple[Episode, float]]
 
 
 def clipped_loss(policy: Any, episode: Episode, advantage: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sum of −min(r·A, clip(r)·A) over the model's own tokens, and r = π_θ / μ at each of them."""
+    """Return the sum of −min(r·A, clip(r)·A) over the model's own tokens, and their ratios r = π_θ / μ."""
     ids_T = torch.tensor(episode.ids, device=policy.device)
     own_N = torch.tensor(episode.mask, device=policy.device).nonzero()[:, 0]
-    # The logits at position t are those of token t + 1; the head is applied where they are needed only.
+    # The logits at position t are those of token t + 1; the head is applied only where needed.
     logits_NV = policy(ids_T[None], logits_to_keep=own_N - 1).logits[0].float()
     logprobs_N = logits_NV.log_softmax(-1).gather(-1, ids_T[own_N, None])[:, 0]
     sampled_N = torch.tensor(episode.logprobs, device=policy.device)[own_N]
@@ -191,8 +191,8 @@ def clipped_loss(policy: Any, episode: Episode, advantage: float) -> tuple[torch
 def learn(
     policy: Any, optimizer: torch.optim.Optimizer, pairs: list[tuple[Episode, float]], num_passes: int
 ) -> dict[str, float]:
-    """A few optimizer steps on one batch; the first has ratio 1, so there the gradient is REINFORCE's."""
-    # One denominator for all: a mean of means would count the tokens of short episodes for more.
+    """Take a few optimizer steps on one batch; in the first, ratios are 1 and the gradient is REINFORCE's."""
+    # One denominator for all: a mean of means would give tokens of short episodes more weight.
     num_tokens = sum(sum(episode.mask) for episode, _ in pairs)
     norm, ratios = torch.tensor(0.0), [torch.ones(1)]
     for _ in range(num_passes):
@@ -200,7 +200,7 @@ def learn(
         for episode, advantage in pairs:
             loss, ratio_N = clipped_loss(policy, episode, advantage)
             loss = loss / num_tokens
-            loss.backward()  # gradients add up: one episode at a time needs the least memory
+            loss.backward()  # gradients accumulate: one episode at a time needs the least memory
             ratios.append(ratio_N)
         norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
@@ -219,7 +219,7 @@ def success(groups: list[list[Episode]]) -> float:
 
 async def train(options: argparse.Namespace) -> None:
     chat = open_chat(load_tokenizer(options.model))
-    policy = load_model(ModelConfig(path=options.model)).eval()  # no dropout: what is trained is what sampled
+    policy = load_model(ModelConfig(path=options.model)).eval()  # no dropout, as in sampling
     optimizer = torch.optim.AdamW(policy.parameters(), lr=options.learning_rate, weight_decay=0.0)
     engine = TransformersEngine(copy.deepcopy(policy), max_batch=64)
     specs = [spec for spec in load(DEFAULT_FILE) if spec.name in SERVERS]
@@ -238,7 +238,7 @@ async def train(options: argparse.Namespace) -> None:
                 await engine.publish(dict(policy.named_parameters()), step + 1)
                 print("".join(f", {name} {value:.3f}" for name, value in figures.items()), flush=True)
             else:
-                print(", every group of equal rewards: nothing to learn", flush=True)
+                print(", all rewards in every group are equal: no update", flush=True)
         after = success(await play_groups(held_out, 4, engine, chat, pool, options.steps))
     await engine.close()
     print(f"held-out success {before:.2f} -> {after:.2f}")
@@ -247,12 +247,12 @@ async def train(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="GRPO over episodes with a real MCP server.")
     parser.add_argument("--model", default="embedded", help="embedded, smollm2, a folder or a hub name")
-    parser.add_argument("--steps", type=int, default=20, help="batches to play and learn from")
-    parser.add_argument("--tasks", type=int, default=200, help="tasks to train on, half of each kind")
-    parser.add_argument("--held-out", type=int, default=24, help="tasks that success is measured on")
-    parser.add_argument("--tasks-per-step", type=int, default=8, help="groups in a batch")
-    parser.add_argument("--group-size", type=int, default=8, help="episodes of each task")
-    parser.add_argument("--passes", type=int, default=2, help="optimizer steps on each batch")
+    parser.add_argument("--steps", type=int, default=20, help="number of batches")
+    parser.add_argument("--tasks", type=int, default=200, help="training tasks, half of each kind")
+    parser.add_argument("--held-out", type=int, default=24, help="held-out tasks")
+    parser.add_argument("--tasks-per-step", type=int, default=8, help="groups per batch")
+    parser.add_argument("--group-size", type=int, default=8, help="episodes per task")
+    parser.add_argument("--passes", type=int, default=2, help="optimizer steps per batch")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--seed", type=int, default=0)
     asyncio.run(train(parser.parse_args()))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the pinned torch into the environment of the Python given; without an NVIDIA GPU, the CPU build,
-# since the registry's default build for Linux brings gigabytes of CUDA packages along.
+# Installs the pinned torch into the environment of the given Python. Without an NVIDIA GPU it installs the CPU build,
+# because the default build for Linux brings gigabytes of CUDA packages.
 #   scripts/install-torch.sh .venv/bin/python
 set -euo pipefail
 python=$1
@@ -11,6 +11,6 @@ if [ "$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null; then
   echo "installing ${pin} (CPU build) ..."
   "${pip[@]}" "${pin}+cpu" 2>/dev/null && exit 0
   "${pip[@]}" --retries 1 --timeout 20 --index-url https://download.pytorch.org/whl/cpu "${pin}+cpu" 2>/dev/null && exit 0
-  echo "turnwise: no CPU build of torch within reach; installing the default one" >&2
+  echo "turnwise: no CPU build of torch could be downloaded; installing the default build" >&2
 fi
 "${pip[@]}" "$pin"

@@ -1,7 +1,7 @@
-"""Takes runs' folders, gives docs/images/: the page's views as a real browser shows them.
+"""Write the screenshots of the dashboard to docs/images/, with a real browser.
 
-Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last is
-for the tokens' ratios: its updates must be of several optimizer steps (update.num_epochs = 2).
+Example: python scripts/screenshots.py runs/cpu runs/cpu-epochs (needs chromium and playwright). The last run
+is for the ratios of tokens: its updates must have several optimizer steps (update.num_epochs = 2).
 """
 
 import shutil
@@ -28,7 +28,7 @@ def take(page: Page, root: str, run: str) -> None:
     links = [link.get_attribute("href") or "" for link in page.query_selector_all("nav a")]
     for view in [link.removeprefix("#/").partition("?")[0] for link in links]:
         page.goto(f"{root}#/{view}?runs={run}")
-        page.wait_for_selector(f'main[data-view="{view}"]')  # said once everything in it stands
+        page.wait_for_selector(f'main[data-view="{view}"]')  # set once the view is complete
         page.screenshot(path=IMAGES / f"view-{view}.png")
     page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-calls&success=0")
     page.wait_for_selector("#list tbody a")
@@ -45,7 +45,7 @@ def take_ratios(page: Page, root: str, run: str) -> None:
     for link in [link.get_attribute("href") or "" for link in page.query_selector_all("#list tbody a")]:
         page.goto(f"{root}{link}&tokens=ratio")
         page.wait_for_selector(".conversation .token")
-        if page.query_selector(".token.stopped"):  # of those that were kept, one with something clipped
+        if page.query_selector(".token.stopped"):  # an episode with a clipped token
             page.screenshot(path=IMAGES / "view-ratios.png")
             return
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what pip cannot: `sandbox`, bubblewrap for the Python sandbox; `browser`, chromium for the page's tests
-# (120 MB to fetch). Never fails a setup: it says what is missing and what that means.
+# Installs system packages: `sandbox`, bubblewrap for the Python sandbox; `browser`, chromium for the dashboard's tests
+# (120 MB). It never fails a setup, but prints what is missing and the consequence.
 set -u
 
 as_root=()
@@ -8,7 +8,7 @@ if [ "$(id -u)" != 0 ]; then
   if sudo -n true 2>/dev/null; then as_root=(sudo -n); else as_root=(false); fi
 fi
 
-install() {  # packages; quiet, and no questions
+install() {  # packages; without output or questions
   if command -v apt-get; then
     "${as_root[@]}" apt-get update -qq &&
       "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
@@ -25,21 +25,21 @@ sandbox() {
   install bubblewrap
   command -v bwrap >/dev/null && return
   echo "turnwise: bubblewrap is missing and could not be installed; the sandbox falls back to Landlock" >&2
-  echo "turnwise: to install it: apt-get install bubblewrap (or your system's way); check with: turnwise doctor" >&2
+  echo "turnwise: to install it: apt-get install bubblewrap (or with your package manager); check with: turnwise doctor" >&2
 }
 
 browser() {
   command -v chromium >/dev/null || command -v chromium-browser >/dev/null && return
-  echo "turnwise: installing chromium, for the tests of the page ..."
+  echo "turnwise: installing chromium for the dashboard's tests ..."
   if command -v apt-get >/dev/null; then install chromium fonts-dejavu-core; else install chromium; fi
   command -v chromium >/dev/null && return
-  echo "turnwise: chromium is missing and could not be installed; the tests of the page will be skipped" >&2
+  echo "turnwise: chromium is missing and could not be installed; the dashboard's tests will be skipped" >&2
 }
 
 for wanted in "$@"; do
   case $wanted in
     sandbox|browser) "$wanted" ;;
-    *) echo "turnwise: no $wanted to install; there are sandbox and browser" >&2; exit 2 ;;
+    *) echo "turnwise: cannot install $wanted; choose sandbox or browser" >&2; exit 2 ;;
   esac
 done
 exit 0

@@ -1,7 +1,7 @@
-"""Whether a soak lost, doubled or mis-scored anything, counted from files alone.
+"""Check from files alone whether a soak lost, duplicated or wrongly scored an episode.
 
-The trajectories are those that turnwise wrote; the ledger is the proxies' and the journal the harness's.
-None of turnwise's own counters or readers is used.
+turnwise wrote the trajectories, the proxies the ledger, and the harness the journal. None of turnwise's own
+counters or readers is used.
 """
 
 import json
@@ -21,7 +21,7 @@ OUTCOMES = (ANSWERED, REPEATED, REPLAYED, READ, UNMET)
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the files say."""
+    """Counts and problems found in the files."""
 
     num_episodes: int
     num_attempts: int
@@ -32,7 +32,7 @@ class Audit:
 
 
 def audit(folder: Path, num_asked: int, scores: Mapping[str, float], writers: tuple[str, ...]) -> Audit:
-    """`scores`: by task name without its round, the score that each of its episodes must have."""
+    """`scores`: the score that every episode of a task must have, by task name without its round."""
     journal, ledger = list(_lines(folder / "journal.jsonl")), list(_lines(folder / "ledger.jsonl"))
     attempts = Counter(line["episode"] for line in journal if line["kind"] == "attempt")
     finished: Counter[str] = Counter()
@@ -71,7 +71,7 @@ def _lost_or_doubled(num_asked: int, attempts: Counter[str], finished: Counter[s
 
 
 def _doubled_writes(ledger: list[dict[str, Any]], writers: tuple[str, ...]) -> Iterator[str]:
-    """A write that reached its server twice in one episode; a process of its own is one episode."""
+    """Writes that reached their server twice in one episode; a separate process is one episode."""
     seen: Counter[str] = Counter()
     for line in ledger:
         if line["kind"] == "call" and line["tool"] in writers:
@@ -90,7 +90,7 @@ def _outcomes(faults: list[dict[str, Any]], calls: list[dict[str, Any]]) -> dict
             call for call in by_content[_content(fault)] if call["started"] <= fault["at"] <= call["ended"]
         ]
         named = [call for call in met if fault["episode"].startswith(call["episode"] + "/")]
-        # of two equal calls at the same time, the one that ended last is the one that had trouble
+        # of two equal calls at the same time, the one that ended last met the fault
         call = max(named or met, key=lambda task: task["ended"], default=None)
         ended[fault["fault"]][UNMET if call is None else _outcome(call)] += 1
     return dict(ended)

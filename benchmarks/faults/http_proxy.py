@@ -1,4 +1,4 @@
-"""Stands before a streamable HTTP server and makes it fail.
+"""A proxy that makes a streamable HTTP server fail.
 
     http_proxy.py SETTINGS PORT UPSTREAM_PORT COMMAND…
 
@@ -19,7 +19,7 @@ _SLOW_SECONDS = 0.7
 
 
 class Front:
-    """Passes HTTP requests on to one server, with the faults that the plan asks for."""
+    """Forwards HTTP requests to one server and injects the planned faults."""
 
     def __init__(self, settings: Settings, upstream: int, command: list[str]) -> None:
         self._settings = settings
@@ -80,7 +80,7 @@ class Front:
         if fault is not None:
             self._ledger.fault(fault, request, self._name)
         if head.startswith(b"GET "):
-            fault = "HTTP 405"  # no stream for what the server says unasked: it would outlive its client here
+            fault = "HTTP 405"  # no stream for unsolicited messages: it would outlive its client here
         if fault in _STATUSES:
             writer.write(_STATUSES[fault])
             await writer.drain()

@@ -1,6 +1,6 @@
-"""What the harness itself sees of episodes, written as they are played: every attempt and every call.
+"""The harness's own record of every attempt at an episode and every call.
 
-Nothing is kept in memory, where it would hide a leak.
+It is written at once, because records in memory would hide a leak.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from turnwise.types import ServerLoss, Task, Tool, ToolCall, ToolResult
 
 
 class Journal:
-    """Appends one line for each attempt at an episode, each call and each sample of the process."""
+    """Appends one line per attempt, call and sample of the process."""
 
     def __init__(self, folder: Path) -> None:
         self._file = (folder / "journal.jsonl").open("a", buffering=1)
@@ -25,7 +25,7 @@ class Journal:
         self._file.write(json.dumps({"kind": kind, **facts}) + "\n")
 
     def around(self, lease: Lease) -> Lease:
-        """The lease, with every attempt and call written down."""
+        """Lease a toolbox and record the attempt and every call."""
 
         @contextlib.asynccontextmanager
         async def journalled(task: Task, episode_id: str) -> AsyncIterator[Toolbox]:
@@ -40,7 +40,7 @@ class Journal:
 
 
 class _Journalled:
-    """A toolbox that writes its calls down."""
+    """A toolbox that records its calls."""
 
     def __init__(self, inner: Toolbox, episode_id: str, journal: Journal) -> None:
         self._inner = inner

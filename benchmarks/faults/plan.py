@@ -1,6 +1,6 @@
-"""Which fault meets which call, drawn from a seed, and the ledger of calls and faults as the wire saw them.
+"""The seeded plan of faults by call, and the ledger of calls and faults seen on the wire.
 
-Standard library only: the proxies start with every server process and must start quickly.
+Standard library only, because a proxy starts with every server process and must start quickly.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ EPISODE_KEY = "io.turnwise/episode"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How one server is disturbed."""
+    """The fault settings of one server."""
 
     server: str
     folder: str
@@ -50,7 +50,7 @@ class Settings:
 
 
 class Plan:
-    """Draws faults; the same place draws the same fault for the same seed."""
+    """Draws faults; for a seed, the same place always draws the same fault."""
 
     def __init__(self, settings: Settings, place: str) -> None:
         self._settings = settings
@@ -58,7 +58,7 @@ class Plan:
         self._num_calls = 0
 
     def at_start(self) -> str | None:
-        """None for a server's first process: a run does not begin while one of its servers cannot start."""
+        """No fault for a server's first process: a run cannot begin if one of its servers does not start."""
         if self._place == f"{self._settings.server} 1":
             return None
         return self._drawn("start", self._settings.start_rate, self._settings.start_faults)
@@ -73,7 +73,7 @@ class Plan:
 
 
 class Ledger:
-    """One line for every call that was seen and every fault that was injected, by all proxies."""
+    """One line per call seen and per fault injected, by all proxies."""
 
     def __init__(self, folder: str, server: str) -> None:
         self._server = server
@@ -101,7 +101,7 @@ class Ledger:
 
 
 def next_process(settings: Settings) -> str:
-    """The name of one more process of this server: `sqlite 7`."""
+    """The name of the next process of this server: `sqlite 7`."""
     with (Path(settings.folder) / f"{settings.server}.count").open("a+") as counter:
         fcntl.flock(counter, fcntl.LOCK_EX)
         counter.seek(0)

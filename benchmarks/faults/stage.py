@@ -1,4 +1,4 @@
-"""What the soak plays on: nine servers behind proxies that make them fail, and tasks whose score is known."""
+"""The setup of the soak: nine servers behind fault-injecting proxies, and tasks with known scores."""
 
 import contextlib
 import json
@@ -65,7 +65,7 @@ HTTP_FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often something fails."""
+    """Rates of faults."""
 
     own: float = 0.01
     """Of calls to our servers over stdio. One process serves all episodes, so a death there hits many."""
@@ -75,7 +75,7 @@ class Rates:
 
     @classmethod
     def over(cls, num_episodes: int) -> "Rates":
-        """Higher in a short soak, so that it meets as many kinds of faults."""
+        """Higher rates for a short soak, so that it meets as many kinds of faults."""
         rates = cls()
         scale = 3.0 if num_episodes < 1_000 else 1.0
         return cls(rates.own * scale, rates.third_party * scale, rates.http * scale, rates.start * scale)
@@ -91,7 +91,7 @@ def missing() -> str:
 
 @contextlib.contextmanager
 def servers(folder: Path, seed: int, rates: Rates, turnwise: str) -> Iterator[Path]:
-    """Start the HTTP servers and write an mcp.json of all nine, whose path is yielded."""
+    """Start the HTTP servers, write an mcp.json of all nine and yield its path."""
     _write_templates(folder)
     with contextlib.ExitStack() as opened:
         blocks: dict[str, Any] = {}
@@ -115,7 +115,7 @@ def servers(folder: Path, seed: int, rates: Rates, turnwise: str) -> Iterator[Pa
 
 
 def tasks(num_own: int) -> list[tuple[Task, float]]:
-    """Distinct tasks with the score that each must end with; some are for third-party servers."""
+    """Distinct tasks with their required scores; some are for third-party servers."""
     embedded = load(ROOT / "recipes" / "cpu" / "train.jsonl")
     step = max(1, len(embedded) // num_own)
     own = [_own(task, number) for number, task in enumerate(embedded[::step])]
@@ -166,7 +166,7 @@ def _filesystem(number: int) -> tuple[Task, float]:
 
 
 def _large_file(number: int) -> tuple[Task, float]:
-    """Asks for more than max_message_bytes: an error that the model reads, so the episode goes on."""
+    """Requests more than max_message_bytes: an error that the model reads, and the episode continues."""
     turns = [("read_text_file", {"path": "large.txt"}), ("write_file", {"path": "n.txt", "content": "n"})]
     return _played(f"large-file-{number}", "filesystem", turns, "too large"), 1.0
 
@@ -203,7 +203,7 @@ def _write_templates(folder: Path) -> None:
 
 
 def _kept(name: str, folder: Path) -> dict[str, Any]:
-    """What an episode's process starts with."""
+    """Files that an episode's process starts with."""
     templates = {"filesystem": folder / "files", "sqlite": folder / "shop.db"}
     return {"template": str(templates[name])} if name in templates else {}
 

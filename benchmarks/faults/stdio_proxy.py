@@ -1,7 +1,7 @@
-"""Stands between turnwise and a stdio server and makes the server fail: `stdio_proxy.py SETTINGS COMMAND…`.
+"""A proxy that makes a stdio server fail: `stdio_proxy.py SETTINGS COMMAND…`.
 
-Every line passes through here in both directions. A call that the plan picked meets its fault; what is
-injected is written to the ledger.
+Every line passes through it in both directions. A call picked by the plan meets its fault, and injected
+faults are written to the ledger.
 """
 
 import contextlib
@@ -129,7 +129,7 @@ class Proxy:
             self._end(self._child.wait())
 
     def _exhaust_memory(self) -> None:
-        """Let the server have 8 MB more, then send it a message that needs 48."""
+        """Allow the server 8 MB more, then send it a message that needs 48 MB."""
         pages = int(Path(f"/proc/{self._child.pid}/statm").read_text().split()[0])
         limit = pages * resource.getpagesize() + 8_000_000
         resource.prlimit(self._child.pid, resource.RLIMIT_AS, (limit, limit))

@@ -1,4 +1,4 @@
-"""Inputs for a fuzzer: random values and damaged copies of sound ones, all from one seeded generator."""
+"""Random values and damaged copies of valid ones for the fuzzer, from one seeded generator."""
 
 import copy
 import json
@@ -71,7 +71,7 @@ class Inputs:
         return "".join(chr(self.random.randrange(0x110000)) for _ in range(self.random.randrange(1, 5)))
 
     def value(self, depth: int = 3) -> Any:
-        """A value as JSON or TOML may hold it."""
+        """A random JSON or TOML value."""
         kind = self.random.randrange(9 if depth else 6)
         if kind < 2:
             return self.random.choice(NUMBERS)
@@ -86,7 +86,7 @@ class Inputs:
         return self.deep()
 
     def deep(self) -> Any:
-        """A list in a list in a list, at the depths where recursion becomes an error."""
+        """A deeply nested list, near the recursion limit."""
         value: Any = self.value(0)
         is_object = self.random.random() < 0.5
         for _ in range(self.random.choice((20, 70, 120, 400, 900))):
@@ -94,7 +94,7 @@ class Inputs:
         return value
 
     def damaged(self, sound: Any) -> Any:
-        """A copy with a few of its parts replaced, dropped, doubled or renamed."""
+        """A copy with a few parts replaced, dropped, duplicated or renamed."""
         whole = [copy.deepcopy(sound)]
         for _ in range(self.random.randrange(1, 4)):
             place, key = self._place(whole)
@@ -102,7 +102,7 @@ class Inputs:
         return whole[0] if whole else None
 
     def _place(self, whole: list[Any]) -> tuple[Any, Any]:
-        """A container somewhere in the value and a key of it."""
+        """A random container within the value, and one of its keys."""
         if not whole:
             whole.append({})
         place, key = whole, 0
@@ -123,7 +123,7 @@ class Inputs:
             place.extend([place[key]] * self.random.randrange(1, 40))
 
     def document(self, sounds: Sequence[Any]) -> str:
-        """A damaged value as JSON text, and sometimes the text damaged as well."""
+        """A damaged value as JSON text; sometimes the text is damaged too."""
         value = self.damaged(self.random.choice(list(sounds)))
         try:
             text = json.dumps(value, ensure_ascii=self.random.random() < 0.5)
@@ -139,7 +139,7 @@ class Inputs:
         return text[:MAX_CHARS]
 
     def damaged_bytes(self, content: bytes) -> bytes:
-        """With bytes changed, put in and left out; small whole numbers are likely places."""
+        """A copy with bytes changed, inserted and deleted, often at small offsets."""
         changed = bytearray(content)
         for _ in range(self.random.randrange(1, 6)):
             place = self.random.randrange(min(len(changed), 400) + 1) if changed else 0
@@ -155,7 +155,7 @@ class Inputs:
         return bytes(changed)
 
     def chunks(self, content: bytes) -> list[bytes]:
-        """The content in pieces of any size, single bytes among them."""
+        """The content in chunks of random size, down to single bytes."""
         size = self.random.choice((1, 2, 7, 100, 1 << 16))
         return [content[start : start + size] for start in range(0, len(content), size)]
 

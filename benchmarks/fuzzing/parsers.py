@@ -1,4 +1,4 @@
-"""Every parser with the inputs that it is fuzzed with and the errors that it may raise."""
+"""Every parser with its fuzzing inputs and the errors that it may raise."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ from turnwise.types import Answer, Matcher
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """One parser: draws an input, reads it, and raises nothing but the errors it declares."""
+    """One parser: draws an input and parses it; only declared errors may be raised."""
 
     draw: Callable[[Inputs], Any]
     read: Callable[[Any], object]
@@ -160,7 +160,7 @@ def readers() -> dict[str, Parser]:
     }
 
 
-# --- what servers send -------------------------------------------------------------------------------------
+# --- replies of servers ------------------------------------------------------------------------------------
 
 
 def read_stdout(chunks: Sequence[bytes]) -> None:
@@ -268,7 +268,7 @@ def read_result(text: str) -> None:
     results.cut(sanitiser.clean(text), 20)
 
 
-# --- what comes to the engine's server ---------------------------------------------------------------------
+# --- requests to the engine server -------------------------------------------------------------------------
 
 
 def draw_weights(inputs: Inputs) -> bytes:
@@ -280,7 +280,7 @@ def draw_weights(inputs: Inputs) -> bytes:
 
 
 def engine_server(exits: contextlib.ExitStack) -> Parser:
-    """The whole server over a real engine of a tiny model; it must answer, and never with status 500."""
+    """The whole server with a real engine of a tiny model; it must answer, never with status 500."""
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(
@@ -338,11 +338,11 @@ def engine_server(exits: contextlib.ExitStack) -> Parser:
     return Parser(draw, read, share=0.3)
 
 
-# --- what the page reads -----------------------------------------------------------------------------------
+# --- files of the dashboard --------------------------------------------------------------------------------
 
 
 class Page:
-    """A run's folder that damaged lines are appended to, and all that the page makes of them."""
+    """A run folder to which damaged lines are appended, read by the dashboard."""
 
     def __init__(self, folder: Path) -> None:
         self._run = folder / "run"
@@ -386,7 +386,7 @@ def read_trajectories(text: str) -> None:
 
 
 def parsers(folder: Path, exits: contextlib.ExitStack) -> dict[str, Parser]:
-    """Every parser by name, until `exits` end; the page's files are put into the folder."""
+    """Every parser by name, open until `exits` closes; the dashboard's files are written to the folder."""
     shown = Page(folder)
     return {
         "mcp.json": Parser(documents(sound.MCP_JSON), in_file("mcp.json", spec.load), (ValueError,)),

@@ -1,4 +1,4 @@
-"""Sound inputs of every kind, which the fuzzer damages."""
+"""Valid inputs of every kind, for the fuzzer to damage."""
 
 from functools import cache
 from typing import Any

@@ -3,7 +3,7 @@
 Weights are random, so nothing that is sampled calls a tool. Every side samples the number of tokens that the
 terms say and then replaces them by a scripted turn of the same length: words and a call of the tool `read`,
 or an answer in the last turn. Parsing, tool calls, rendering and learning work on the scripted tokens. An
-engine's prefix cache does not hold them: it computes them with the next prompt, on all sides alike.
+engine's prefix cache does not contain them: it computes them with the next prompt, on all sides.
 """
 
 import json
@@ -29,7 +29,7 @@ class LongTerms:
     """What every side plays and how it learns."""
 
     folder: str
-    """Scratch of this side."""
+    """Scratch folder of this side."""
     model: str
     """A folder with weights and tokenizer."""
     device: str
@@ -38,9 +38,9 @@ class LongTerms:
     latencies: tuple[int, ...]
     """Milliseconds of a tool call, one entry per step."""
     memory_share: float
-    """Of the GPU, for vLLM's weights and cache."""
+    """Share of the GPU for vLLM's weights and cache."""
     tokens_per_microbatch: int
-    """turnwise."""
+    """turnwise: tokens per micro-batch."""
     rows: int
     """TRL: episodes per micro-batch."""
     num_tasks: int = 16
@@ -56,7 +56,7 @@ class LongTerms:
 
     @property
     def tail_tokens(self) -> int:
-        """All that follows the prompt; nothing is observed after the last turn."""
+        """Number of tokens after the prompt; nothing is observed after the last turn."""
         return self.num_turns * self.sampled_tokens + (self.num_turns - 1) * self.observed_tokens
 
     @property
@@ -64,7 +64,7 @@ class LongTerms:
         return self.prompt_tokens + self.tail_tokens + 64
 
     def turn_of(self, num_prompt_tokens: int) -> int:
-        """The turn, counted from 0, that a prompt of this length asks for."""
+        """The turn, counted from 0, that follows a prompt of this length."""
         turn, rest = divmod(
             num_prompt_tokens - self.prompt_tokens, self.sampled_tokens + self.observed_tokens
         )
@@ -133,7 +133,7 @@ def single_token_words(tokenizer: Any) -> list[str]:
 
 
 def reward_of(token_ids: Sequence[int]) -> float:
-    """Something that differs within a group: the share of even ids."""
+    """A reward that differs within a group: the share of even ids."""
     return sum(token % 2 == 0 for token in token_ids) / max(len(token_ids), 1)
 
 

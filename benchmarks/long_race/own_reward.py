@@ -1,4 +1,4 @@
-"""The reward as turnwise takes it."""
+"""The reward of benchmarks/long_steps.py as a reward part of turnwise."""
 
 from episodes import reward_of
 

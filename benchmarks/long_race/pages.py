@@ -1,6 +1,6 @@
 """An MCP server for benchmarks/long_steps.py: one tool, `read`, that answers with the same page every time.
 
-python pages.py SCRIPT.json DELAY     the file DELAY says how many milliseconds a call takes
+python pages.py SCRIPT.json DELAY     the file DELAY contains the milliseconds of a call
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The tool `read` and the reward as TRL takes them: functions in its own process, without a server."""
+"""The tool `read` and the reward for TRL: functions in its own process, without a server."""
 
 import asyncio
 import json

@@ -61,7 +61,7 @@ def flash_attn_varlen_func(
 
 
 def check_attention() -> None:
-    """Against the plain way, with fewer queries than keys: then the last query sees the last key."""
+    """Compare with plain attention, with fewer queries than keys: the last query then sees the last key."""
     query, key, value = (
         torch.randn(length, heads, 64, device="cuda", dtype=torch.bfloat16)
         for length, heads in ((5, 4), (9, 2), (9, 2))
@@ -77,7 +77,7 @@ def check_attention() -> None:
 
 @contextlib.contextmanager
 def serving(terms: LongTerms) -> Iterator[None]:
-    """`vllm serve`, until this process is done."""
+    """Run `vllm serve` until this process ends."""
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", terms.model, "--port", str(PORT)]
     command += ["--dtype", terms.dtype, "--max-model-len", str(terms.model_len)]
     command += ["--max-num-seqs", str(terms.num_episodes)]
@@ -133,7 +133,7 @@ def main() -> None:
         f"{terms.folder}/trl-async",
         dtype=terms.dtype,
         num_generations=terms.group_size,
-        max_completion_length=terms.sampled_tokens,  # of one turn
+        max_completion_length=terms.sampled_tokens,  # per turn
         temperature=1.0,
         epsilon=0.2,
         epsilon_high=0.28,
@@ -145,7 +145,7 @@ def main() -> None:
         vllm_server_base_url=f"http://127.0.0.1:{PORT}",
         per_device_train_batch_size=terms.rows,
         gradient_accumulation_steps=terms.num_episodes // terms.rows,
-        token_budget=0,  # as many episodes in a step as on the other sides
+        token_budget=0,  # as many episodes per step as on the other sides
         max_inflight_tasks=terms.num_episodes,
         max_staleness=MAX_STALENESS,
         gradient_checkpointing=False,

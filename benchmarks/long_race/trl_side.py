@@ -20,7 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 
 class ScriptedTrainer(GRPOTrainer):
-    """Exchanges the tokens of a turn after they were sampled, and notes what its parts take."""
+    """Replace the tokens of a turn after sampling, and time the parts of a step."""
 
     script: Script
     terms: LongTerms
@@ -100,7 +100,7 @@ def options_of(terms: LongTerms) -> GRPOConfig:
         vllm_max_model_length=terms.model_len,
         vllm_importance_sampling_mode="token_truncate",
         vllm_importance_sampling_clip_max=2.0,
-        gradient_checkpointing=False,  # there is memory enough
+        gradient_checkpointing=False,  # there is enough memory
         bf16=terms.dtype == "bfloat16",
         use_cpu=not is_gpu,
         log_completions=False,
@@ -140,4 +140,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # with vLLM inside, the interpreter may wait for its threads for ever
+    os._exit(0)  # with vLLM inside, the interpreter may wait forever for its threads

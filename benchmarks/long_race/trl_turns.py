@@ -1,4 +1,4 @@
-"""TRL with scripted turns in the place of the sampled ones, for both of its trainers.
+"""TRL with scripted turns instead of the sampled ones, for both of its trainers.
 
 The asynchronous trainer plays in a child process, which imports this module: nothing heavy is imported here.
 """
@@ -12,7 +12,7 @@ from trl.experimental.async_grpo.async_rollout_worker import AsyncRolloutWorker,
 
 
 class ScriptedLoop(_AsyncRolloutLoop):
-    """TRL's loop of rollouts; only the tokens of a turn are exchanged after they were sampled."""
+    """TRL's rollout loop; only the tokens of a turn are replaced after sampling."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

@@ -46,7 +46,7 @@ class Reporting(Quiet):
 
 
 class ScriptedTurns:
-    """An engine's completions with scripted tokens in the place of the sampled ones."""
+    """An engine whose sampled tokens are replaced by scripted ones."""
 
     def __init__(self, engine: Any, script: Script, terms: LongTerms) -> None:
         self._complete, self._script, self._terms = engine.complete, script, terms

@@ -1,6 +1,6 @@
 """Starts turnwise_run.py: `python turnwise_side.py sync|async`, with the terms' file in LONG_RACE_TERMS.
 
-vLLM's process imports the script that started it: this one is light, as the `turnwise` command is.
+vLLM's process imports the script that started it, so this one imports little, like the `turnwise` command.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Takes a lock that every benchmark here knows: what is timed on this machine is timed by itself."""
+"""A lock shared by the benchmarks, so that only one measures at a time on this machine."""
 
 import contextlib
 import fcntl
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Waits until nobody else times anything, and keeps others waiting; `flock` takes the same lock."""
+    """Wait until no other benchmark measures, and make others wait; `flock` takes the same lock."""
     with Path(tempfile.gettempdir(), "turnwise-benchmark.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,11 +1,11 @@
-"""Takes a small Qwen3, gives a large one that computes the same: its weights in the corners of larger ones.
+"""Enlarge a small Qwen3 without changing what it computes: its weights go into corners of larger tensors.
 
-    python benchmarks/race/grown.py FOLDER [0.6|1.7|8]     # the embedded model, as large as Qwen3's
+    python benchmarks/race/grown.py FOLDER [0.6|1.7|8]     # the embedded model in Qwen3's sizes
 
-A race over a size wants a model of that size which calls tools, and no hub is at hand. Every product is of
-the large size, and what it adds is zero. Exact but for rounding, since
-- a norm over more channels, the rest zero, is larger by √(more / few): its weights are smaller by that;
-- a head's channel i turns as fast as channel i·(more / few) of a longer head: that is where it goes;
+A comparison at some size needs a model of that size that calls tools, and there may be no hub. Every product
+has the large size, and the added parts are zero. The result is exact up to rounding, because
+- a norm over more channels, the rest zero, is larger by √(more / few), so its weights are divided by that;
+- a head's channel i rotates like channel i·(more / few) of a longer head, so it is placed there;
 - heads, layers and MLP channels beyond the small model's write nothing;
 - tokens beyond its vocabulary are never sampled: one channel that no layer reads or writes has the same small
   value for every token, the last norm makes it large, and their embeddings point away from it.
@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 SMALL, LARGE = 1e-3, 1e3
-"""Of the channel that keeps tokens away: in the embeddings, and by its weight in the last norm."""
+"""Value of the channel that suppresses tokens: in the embeddings, and by its weight in the last norm."""
 AWAY = 4e3
 
 QWEN3_06B: dict[str, Any] = {
@@ -50,12 +50,13 @@ SIZES = {
     "1.7": {**QWEN3_06B, "hidden_size": 2048, "intermediate_size": 6144},
     "8": QWEN3_8B,
 }
-"""By billions of parameters. But for their 8 key heads: the small model's 12 heads have keys of their own."""
+"""Sizes by billions of parameters. Unlike Qwen3's 8 key heads, every head has its own keys, as in the small
+model."""
 
 
 @torch.no_grad()
 def grown(small: Any, sizes: dict[str, Any], dtype: torch.dtype = torch.float32) -> Qwen3ForCausalLM:
-    """sizes: of a Qwen3Config; none below the small model's, whose heads all have keys of their own."""
+    """`sizes` of a Qwen3Config, none below the small model's, whose heads all have their own keys."""
     old = small.config
     new = Qwen3Config(**{**sizes, "rope_parameters": old.rope_parameters, "rms_norm_eps": old.rms_norm_eps})
     if new.num_key_value_heads < old.num_attention_heads:
@@ -72,7 +73,7 @@ def grown(small: Any, sizes: dict[str, Any], dtype: torch.dtype = torch.float32)
         for name in ("input_layernorm", "post_attention_layernorm"):
             _put(getattr(target, name), getattr(source, name).weight * by_width)
         ours, theirs = target.self_attn, source.self_attn
-        # dot products are divided by √head_dim: what that takes too much, the queries bring
+        # dot products are divided by √head_dim, so the queries are scaled up by the difference
         ours.q_norm.weight[turned] = theirs.q_norm.weight.to(dtype)
         ours.k_norm.weight[turned] = (theirs.k_norm.weight * by_head).to(dtype)
         for name, heads in (("q_proj", query_heads), ("k_proj", key_heads), ("v_proj", key_heads)):
@@ -92,7 +93,7 @@ def grown(small: Any, sizes: dict[str, Any], dtype: torch.dtype = torch.float32)
 
 
 def _zeros(config: Qwen3Config, dtype: torch.dtype) -> Qwen3ForCausalLM:
-    """Not drawn at random first: that takes longer than all the rest."""
+    """Create the model without random weights, which would take longer than everything else."""
     with torch.device("meta"):
         large = Qwen3ForCausalLM(config).to(dtype)
     large.to_empty(device="cpu")
@@ -108,13 +109,13 @@ def _put(module: Any, corner: Tensor) -> None:
 
 
 def _turned(few: int, more: int) -> Tensor:
-    """Where a short head's channels stand in a longer one: in pairs that turn together, as fast as before."""
+    """Positions of a short head's channels in a longer one: pairs that rotate together, at the same rate."""
     half = torch.arange(few // 2) * (more // few)
     return torch.cat([half, half + more // 2])
 
 
 def _heads(numbers: Tensor, head_dim: int, turned: Tensor) -> Tensor:
-    """Rows of a projection: the channels of these heads that a short head's stand in."""
+    """Rows of a projection: the channels of these heads that hold a short head's channels."""
     return (numbers[:, None] * head_dim + turned).flatten()
 
 

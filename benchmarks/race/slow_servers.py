@@ -1,4 +1,4 @@
-"""Takes a latency, gives a server file: the built-in ones over their embedded world, slower by that much."""
+"""The built-in servers over the embedded world, with an added latency."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ DELAYED = Path(__file__).parents[1] / "servers" / "delayed.py"
 
 
 def write_servers(file: Path, latency: int) -> None:
-    """In milliseconds; without keys, so that nothing outside is asked."""
+    """Write a server file with this latency in milliseconds; without keys, so that no provider is called."""
     set_latency(file, latency)
     blocks = {}
     for name in ("fmp", "polygon", "tavily", "python", "slack"):
@@ -18,7 +18,7 @@ def write_servers(file: Path, latency: int) -> None:
 
 
 def set_latency(file: Path, latency: int) -> None:
-    """Of the servers in `file`, whether they run already or not: from the next result on."""
+    """Set the latency of the servers in `file` from the next result on, whether or not they already run."""
     delay = _delay_of(file)
     fresh = delay.with_suffix(".new")
     fresh.write_text(str(latency))

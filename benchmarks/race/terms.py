@@ -1,4 +1,4 @@
-"""The terms of a race, the same for every side, and what each side tells of it: JSON lines on stdout."""
+"""The settings of a comparison, the same for every side, and the figures that a side prints as JSON lines."""
 
 import contextlib
 import json
@@ -21,40 +21,40 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is raced over; written by versus_trl.py, read by the sides."""
+    """The settings; written by versus_trl.py, read by the sides."""
 
     folder: str
-    """Scratch, of this side alone."""
+    """Scratch folder of this side."""
     model: str
     """A folder that transformers can load, weights and tokenizer."""
     tasks: str
     mcp: str
     backend: str
-    """What samples: transformers, generate, continuous or vllm."""
+    """The sampler: transformers, generate, continuous or vllm."""
     device: str
     dtype: str
     tuning: str
     latencies: tuple[int, ...]
-    """Of a tool, milliseconds: one for each step."""
+    """Milliseconds of a tool call, one entry per step."""
     learning_rate: float
     is_merged: bool
     """Whether turnwise's adapters are merged into the weights that vLLM gets: for small models."""
     prompt_tokens: int
-    """Of the longest prompt."""
+    """Tokens of the longest prompt."""
     tasks_per_step: int = 8
     group_size: int = 8
     max_turns: int = 8
     tokens_per_turn: int = 96
     completion_tokens: int = 1024
-    """All that follows the prompt, tool output included, as TRL counts it."""
+    """Tokens after the prompt, tool output included, as TRL counts."""
     result_tokens: int = 512
-    """Of one tool result."""
+    """Tokens of one tool result."""
     rows: int = 8
-    """Of a micro-batch of TRL's; 8 is its default."""
+    """Rows of TRL's micro-batches; 8 is its default."""
     cache_gib: float = 16.0
-    """Of vLLM."""
+    """Size of vLLM's cache."""
     together: tuple[str, ...] = ()
-    """Folders of the sides that start at once; none is timed before all have made their first step."""
+    """Folders of the sides that start together; timing begins when all have made their first step."""
 
     @property
     def num_steps(self) -> int:
@@ -71,31 +71,31 @@ def read_terms() -> Terms:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a side: its wall time and where that went, and what was played."""
+    """One step of a side: its wall time by phase, and what was played."""
 
     latency: int
     seconds: float
     cpu_seconds: float
-    """Of all threads of the side, not of the servers: says more where others use the machine too."""
+    """CPU time of the side's threads, without the servers; meaningful on shared machines too."""
     generation: float
-    """At least one completion was being sampled."""
+    """Seconds with at least one completion being sampled."""
     tools: float
-    """Nothing was sampled: tool calls, rendering, reading, rewards."""
+    """Seconds of the rollouts without sampling: tool calls, rendering, parsing, rewards."""
     update: float
-    """The rest: forward, backward, the optimizer's step, publication."""
+    """The rest: forward, backward, optimizer step, publication."""
     num_episodes: float
     success: float
     calls: float
-    """Tool calls an episode."""
+    """Tool calls per episode."""
     tokens: float
-    """Sampled an episode."""
+    """Sampled tokens per episode."""
 
 
 READY = "ready"
 
 
 class Busy:
-    """Seconds in which at least one of something was under way."""
+    """Counts the seconds in which at least one of several activities was running."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -115,13 +115,13 @@ class Busy:
                 self._seconds += time.perf_counter() - self._since
 
     def take(self) -> float:
-        """What came together since the last time."""
+        """Return the seconds since the last call."""
         seconds, self._seconds = self._seconds, 0.0
         return seconds
 
 
 class Laps:
-    """Tells each step as it ends, and gives the servers the next one's latency."""
+    """Prints each step as it ends, and gives the servers the next step's latency."""
 
     def __init__(self, terms: Terms) -> None:
         self._mcp = Path(terms.mcp)
@@ -131,7 +131,7 @@ class Laps:
         self._held = contextlib.ExitStack()
         self.sampling = Busy()
         self.playing = Busy()
-        """The whole of the rollouts, sampling included."""
+        """Seconds of the rollouts, sampling included."""
 
     def begin(self) -> None:
         self._latency = next(self._latencies, 0)
@@ -148,7 +148,8 @@ class Laps:
         self.begin()
 
     def _take_turn(self) -> None:
-        """After the first step, in which engines start; then alone, to the end of this process."""
+        """Wait after the first step, in which engines start, and then run alone until the end of this
+        process."""
         self._ready.touch()
         while not all(other.exists() for other in self._others):
             time.sleep(0.1)
@@ -160,7 +161,7 @@ def tell(**figures: Any) -> None:
 
 
 def peak_mib(device: str) -> float:
-    """Of this process; on a GPU, without what vLLM has in a process of its own."""
+    """Peak memory of this process; on a GPU, without vLLM's separate process."""
     if device == "cuda":
         import torch
 

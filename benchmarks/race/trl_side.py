@@ -1,9 +1,9 @@
-"""TRL's side of the race: `python benchmarks/race/trl_side.py TERMS.json`; versus_trl.py starts it.
+"""TRL's side of the comparison: `python benchmarks/race/trl_side.py TERMS.json`; versus_trl.py starts it.
 
-GRPOTrainer as its users would set it up for tools that live in MCP servers: an `environment_factory` whose
-methods are the tools, asynchronous, over sessions that stay open for the whole run; TRL keeps the
-environments and resets them. So that only the training loops differ, it gets turnwise's MCP client, its
-results' texts, its rewards and the servers' own schemas, and no `reset` waits for the new episode's lease.
+GRPOTrainer as its users would set it up for tools of MCP servers: an `environment_factory` whose asynchronous
+methods are the tools, over sessions that stay open for the whole run; TRL keeps and resets the environments.
+To compare only the training loops, it uses turnwise's MCP client, result texts and rewards and the servers'
+own schemas, and no `reset` waits for the lease of the new episode.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from turnwise.types import Completion, Finish, Parsed, Stop, Task, Tool, ToolCal
 
 
 class Servers:
-    """The open sessions, in an event loop of their own: they are there before TRL's is, and after it."""
+    """The open sessions, in a separate event loop that outlives TRL's."""
 
     def __init__(self, terms: Terms, chat: Any) -> None:
         self.chat = chat
@@ -47,7 +47,7 @@ class Servers:
         self._held = self.start(self._hold(terms, opened))
         wait([opened, self._held], return_when=FIRST_COMPLETED)
         if self._held.done():
-            self._held.result()  # raises why they could not be had
+            self._held.result()  # raises the reason if they could not be opened
         self.pool = opened.result()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> "Future[Any]":
@@ -70,7 +70,7 @@ class Servers:
 
 
 class Episode:
-    """TRL's environment: one episode after another, each with a lease of its own."""
+    """TRL's environment: one episode after another, with a new lease each."""
 
     _numbers = itertools.count()
 
@@ -101,7 +101,7 @@ class Episode:
         return str(result.content)
 
     async def _score(self, last: Mapping[str, Any], is_ended: bool, rewards: Rewards) -> float:
-        """By turnwise's own rewards, the probes of what the episode left behind included."""
+        """Score with turnwise's rewards, probes included."""
         nothing = Completion((), (), Finish.STOP, 0)
         turns = [Turn((), nothing, Parsed(calls=(call,)), (result,)) for call, result in self._calls]
         turns.append(Turn((), nothing, Parsed(text=last.get("content", ""))))
@@ -117,7 +117,7 @@ class Episode:
 
 
 def environment_of(tools: Sequence[Tool]) -> type[Episode]:
-    """Episode with a method for each tool, which is how TRL finds them."""
+    """An Episode class with one method per tool, as TRL expects."""
 
     def method(name: str) -> Any:
         async def call(self: Episode, **arguments: Any) -> str:
@@ -130,7 +130,7 @@ def environment_of(tools: Sequence[Tool]) -> type[Episode]:
 
 
 class TimedTrainer(GRPOTrainer):
-    """Notes when it samples and when it plays; nothing else is changed."""
+    """Times sampling and rollouts; nothing else is changed."""
 
     laps: Laps
 
@@ -148,7 +148,7 @@ class TimedTrainer(GRPOTrainer):
 
 
 class Telling(TrainerCallback):
-    """Tells each step's figures."""
+    """Prints each step's figures."""
 
     def __init__(self, num_episodes: int) -> None:
         self.num_episodes = num_episodes
@@ -190,7 +190,7 @@ def options_of(terms: Terms) -> GRPOConfig:
         max_tool_calling_iterations=terms.max_turns - 1,
         chat_template_kwargs={"enable_thinking": False},
         max_steps=terms.num_steps,
-        shuffle_dataset=False,  # the order is settled
+        shuffle_dataset=False,  # the order is fixed
         use_transformers_continuous_batching=terms.backend == "continuous",
         transformers_continuous_batching_config=paging_of(terms) if terms.device == "cpu" else None,
         use_vllm=is_vllm,
@@ -198,7 +198,7 @@ def options_of(terms: Terms) -> GRPOConfig:
         vllm_max_model_length=terms.prompt_tokens + terms.completion_tokens,
         vllm_importance_sampling_mode="token_truncate",
         vllm_importance_sampling_clip_max=2.0,
-        gradient_checkpointing=False,  # there is memory enough: it would only cost time
+        gradient_checkpointing=False,  # there is enough memory; it would only cost time
         bf16=terms.dtype == "bfloat16",
         use_cpu=terms.device == "cpu",
         log_completions=False,
@@ -210,7 +210,7 @@ def options_of(terms: Terms) -> GRPOConfig:
 
 
 def paging_of(terms: Terms) -> dict[str, int]:
-    """Room for every episode in whole; left alone it takes half of a CPU's memory, and more time."""
+    """A cache for all episodes; by default it takes half of the machine's memory, and more time."""
     pages = (terms.prompt_tokens + terms.completion_tokens) // 256 + 2
     return {"num_blocks": terms.num_episodes * pages, "max_batch_tokens": 512}
 
@@ -221,7 +221,7 @@ def schema_of(tool: Tool) -> dict[str, Any]:
 
 
 def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
-    # All that will be played, in the order in which turnwise's side draws it.
+    # All tasks, in the order in which turnwise's side draws them.
     num_drawn = terms.num_steps * terms.tasks_per_step
     tasks, _ = draw(load_tasks(Path(terms.tasks)), Schedule(), CurriculumState(), step=0, count=num_drawn)
     tools = offered_tools(tasks[0], servers.pool.tools)
@@ -252,7 +252,7 @@ def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
         peft_config=adapter if terms.tuning == "lora" else None,
     )
     telling.metrics = trainer._metrics["train"]
-    # What the servers say of their tools, not what TRL would read off the methods.
+    # The servers' own schemas, not those that TRL would derive from the methods.
     trainer._env_tools = {None: [schema_of(tool) for tool in tools]}
     trainer._batch_environments = [None]
     [ids], _, _ = trainer._tokenize_prompts(prompts[:1])
@@ -261,7 +261,8 @@ def trainer_of(terms: Terms, servers: Servers, tokenizer: Any) -> GRPOTrainer:
 
 
 def give_cache(terms: Terms) -> None:
-    """As much as turnwise's side has. By a share of the memory, two that start at once take each other's."""
+    """A cache as large as turnwise's. With a share of the memory, two sides that start together would
+    interfere."""
     from trl.generation import vllm_generation
 
     num_bytes = int(terms.cache_gib * 2**30)
@@ -286,4 +287,4 @@ def race(terms: Terms) -> None:
 
 if __name__ == "__main__":
     race(read_terms())
-    os._exit(0)  # with vLLM inside, the interpreter may wait for its threads for ever
+    os._exit(0)  # with vLLM inside, the interpreter may wait forever for its threads

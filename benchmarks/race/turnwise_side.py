@@ -1,7 +1,7 @@
-"""turnwise's side of the race: `python benchmarks/race/turnwise_side.py TERMS.json`; versus_trl.py starts it.
+"""turnwise's side of the comparison: `python benchmarks/race/turnwise_side.py TERMS.json`; versus_trl.py
+starts it.
 
-A run as `turnwise train` makes it, its trajectories written to disk as always; only the engine is told to
-note when it samples.
+A run like that of `turnwise train`, with trajectories on disk; only the engine also records when it samples.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from turnwise.tracking.folder import RunFolder
 
 
 class Telling(Quiet):
-    """Tells each step's figures."""
+    """Prints each step's figures."""
 
     def __init__(self, recipe: Recipe, terms: Terms) -> None:
         super().__init__(Console(stderr=True), recipe)
@@ -62,9 +62,9 @@ def recipe_of(terms: Terms) -> Recipe:
         "rollout.num_parallel_episodes": terms.num_episodes,
         "rollout.tokens_per_turn": terms.tokens_per_turn,
         "rollout.tokens_per_episode": terms.prompt_tokens + terms.completion_tokens,
-        "rollout.dynamic_sampling": "false",  # TRL has nothing like it
+        "rollout.dynamic_sampling": "false",  # TRL has no counterpart
         "policy.tuning": terms.tuning,
-        # As TRL: with vLLM its own log-probs are corrected for, else they are taken to be the trainer's.
+        # As in TRL: vLLM's log-probs are corrected for; others count as the trainer's.
         "algorithm.correction": "decoupled" if terms.backend == "vllm" else "none",
         "optimizer.learning_rate": terms.learning_rate,
         "run.num_steps": terms.num_steps,

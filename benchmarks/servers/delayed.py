@@ -1,7 +1,7 @@
-"""Stands before a stdio server and holds each tool result back: `delayed.py FILE COMMAND ARGS...`.
+"""A proxy that delays the tool results of a stdio server: `delayed.py FILE COMMAND ARGS...`.
 
-For how many milliseconds is what FILE says when the result comes. Everything else passes at once, and results
-wait beside one another, not one after the other.
+FILE contains the delay in milliseconds and is read for every result. Everything else passes at once, and
+results are delayed concurrently.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ async def main(delay: Path, command: list[str]) -> None:
                 called.add(message["id"])
             inbound.write(line)
             await inbound.drain()
-        inbound.close()  # as the client did
+        inbound.close()  # like the client
 
     forwarding = asyncio.create_task(forward(server.stdin))
     async for line in server.stdout:

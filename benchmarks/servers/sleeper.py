@@ -1,4 +1,4 @@
-"""A server for benchmarks: a tool that echoes, one that sleeps, one that counts per episode."""
+"""An MCP server for benchmarks with three tools: echo, sleep, and a counter per episode."""
 
 import asyncio
 from collections import Counter
