@@ -1,6 +1,7 @@
 // Puts the views together: which runs are shown, which view, and what happens when a run grows.
 
 import { ask, listen } from "./api.js";
+import { repaint } from "./chart.js";
 import { conversation } from "./conversation.js";
 import { make } from "./dom.js";
 import { evaluations } from "./evaluations.js";
@@ -92,6 +93,7 @@ function theme(next) {
   const now = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const wanted = next || (now === "dark" ? "light" : "dark");
   document.documentElement.dataset.theme = wanted;
+  repaint();
   try { localStorage.setItem("theme", wanted); } catch { /* a file may not keep anything */ }
 }
 
@@ -117,6 +119,7 @@ function keys(event) {
 try { if (localStorage.getItem("theme")) theme(localStorage.getItem("theme")); } catch { /* as above */ }
 document.getElementById("theme").addEventListener("click", () => theme());
 document.addEventListener("keydown", keys);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 // not by its address: that is where the view is kept
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 window.addEventListener("hashchange", () => draw_(false));
