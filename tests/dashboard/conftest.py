@@ -2,14 +2,14 @@
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.dashboard.recorded import write_run
-from tests.dashboard.serving import Served, serving
+from tests.dashboard.serving import Serve, Served, serving
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -58,7 +58,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def serve(page: Any) -> Iterator[Callable[..., Served]]:
+def serve(page: Any) -> Iterator[Serve]:
     """Serve a run of the test's own. The page closes its event stream before the server ends."""
     with contextlib.ExitStack() as servers:
         yield lambda *runs: servers.enter_context(serving(*runs))

@@ -5,7 +5,7 @@ import http.client
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,10 @@ class Served:
         return json.loads(body)
 
 
+Serve = Callable[..., Served]
+"""Start a server on these runs; it ends with the test."""
+
+
 @contextlib.contextmanager
 def serving(*runs: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[Served]:
     shown = Runs(runs, runs[0].parent / "cache")
@@ -75,6 +79,16 @@ def look(page: Any, served: Served, view: str, **settings: object) -> None:
     """Open a view of `run` and wait until it is complete."""
     page.goto(f"{served.url}#/{view}?{urlencode({'runs': 'run', **settings})}")
     page.wait_for_selector(f'main[data-view="{view}"] {VIEWS.get(view, ".conversation")}')
+
+
+def wait_for_steps(page: Any, chart: str, steps: list[int]) -> None:
+    """Wait until the chart is drawn with these steps. (The page's policy forbids `wait_for_function`.)"""
+    script = f"document.getElementById('chart-{chart}')?.plot?.data[0]"
+    for _ in range(600):
+        if page.evaluate(script) == steps:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(page.evaluate(script))
 
 
 def texts(page: Any, selector: str) -> list[str]:

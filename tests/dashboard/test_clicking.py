@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.dashboard.recorded import Row, evaluate, good, new_run, played, task
-from tests.dashboard.serving import Served, look, texts
+from tests.dashboard.serving import Serve, Served, look, texts
 
 
 def calls(row: Row) -> list[str]:
@@ -138,9 +138,7 @@ def test_an_episode_shows_its_calls_its_group_and_the_same_task_at_other_steps(
     assert page.inner_text("#reward") == "1"
 
 
-def test_a_row_is_a_link_and_long_lists_have_pages(
-    page: Any, serve: Callable[..., Served], tmp_path: Path
-) -> None:
+def test_a_row_is_a_link_and_long_lists_have_pages(page: Any, serve: Serve, tmp_path: Path) -> None:
     with new_run(tmp_path) as folder:
         evaluate(folder, "step-000001", [good(task(f"t{number:03d}")) for number in range(120)])
     look(page, serve(folder.path), "trajectories", source="step-000001")

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.dashboard.recorded import (
-    RATIOS,
     TOOLS,
     bad,
     episode,
@@ -26,9 +25,9 @@ from tests.dashboard.recorded import (
     turn,
 )
 from turnwise.config import Recipe
-from turnwise.dashboard.conversation import conversation, side_by_side, tokens
+from turnwise.dashboard.conversation import tokens
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter, choices, members, of_task, page
+from turnwise.dashboard.listing import Filter, choices, of_task, page
 from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
@@ -54,6 +53,10 @@ def index_of(run: Path) -> Index:
     index = Index(run, run.parent / "cache")
     index.refresh()
     return index
+
+
+def tasks(index: Index, wanted: Filter) -> list[str]:
+    return [row["task"] for row in page(index, wanted)["rows"]]
 
 
 def test_series_have_the_logged_values(recorded: Index) -> None:
@@ -83,12 +86,8 @@ def test_many_steps_are_thinned_to_means_with_their_extremes(folder: RunFolder) 
 
 
 def test_alarms_and_histograms_are_at_their_steps(recorded: Index) -> None:
-    found = alarms(recorded)["alarms"]
-    assert [(episode["step"], episode["name"]) for episode in found] == [
-        (2, "not_a_number"),
-        (1, "truncation"),
-    ]
-    assert "Try:" in found[1]["message"]
+    fired = [(alarm["step"], alarm["name"]) for alarm in alarms(recorded)["alarms"]]
+    assert fired == [(2, "not_a_number"), (1, "truncation")]
     ratios = histogram(recorded, "ratio", first=1, last=2)
     assert [column["counts"][25] for column in ratios["columns"]] == [2, 3]
     assert len(ratios["edges"]) == 42
@@ -166,12 +165,12 @@ def test_steps_cut_by_a_resumed_run_leave_the_index(folder: RunFolder) -> None:
     assert last_step(index) == 0
     with index.reading() as connection:
         assert [row["episode"] for row in connection.execute("SELECT * FROM traces")] == ["t0/0.0"]
-    assert [row["task"] for row in page(index, Filter())["rows"]] == ["t0"]
+    assert tasks(index, Filter()) == ["t0"]
     log_step(folder, 1)
     play_step(folder, 1, [bad(task("again"))])
     index.refresh()
     assert last_step(index) == 1
-    assert [row["task"] for row in page(index, Filter(last=1))["rows"]] == ["again", "t0"]
+    assert tasks(index, Filter(last=1)) == ["again", "t0"]
     assert traffic(index)["tools"][0]["num_calls"] == 2
 
 
@@ -183,11 +182,11 @@ def test_a_replaced_or_rewritten_file_is_read_again(folder: RunFolder) -> None:
     other.write_bytes(path.read_bytes().replace(b"aaa", b"bbb"))  # of the same length
     os.replace(other, path)
     index.refresh()
-    assert [row["task"] for row in page(index, Filter())["rows"]] == ["bbb"]
+    assert tasks(index, Filter()) == ["bbb"]
     os.truncate(path, 0)
     play_step(folder, 0, [good(task("a longer name")), good(task("ccc"))])
     index.refresh()
-    assert [row["task"] for row in page(index, Filter())["rows"]] == ["a longer name", "ccc"]
+    assert tasks(index, Filter()) == ["a longer name", "ccc"]
 
 
 def test_a_lone_surrogate_in_a_name_becomes_a_question_mark(folder: RunFolder) -> None:
@@ -206,75 +205,14 @@ def test_a_broken_index_is_rebuilt(folder: RunFolder) -> None:
     assert last_step(index_of(folder.path)) == 0
 
 
-@pytest.mark.parametrize(
-    ("wanted", "tasks"),
-    [
-        (Filter(first=3, source="train"), ["ace", "ace", "bee", "bee", "evil<b>", "long"]),
-        (Filter(last=0, source="train"), ["ace", "ace", "bee", "bee"]),
-        (Filter(task="EVIL"), ["evil<b>"]),
-        (Filter(family="sums", source="train", last=0), ["bee", "bee"]),
-        (Filter(difficulty="hard", first=3), ["bee", "bee"]),
-        (Filter(low=0.2, high=0.3), ["evil<b>", "long"]),
-        (Filter(stop="max_turns"), ["evil<b>", "long"]),
-        (Filter(fault="infra"), ["evil<b>", "long"]),
-        (Filter(fault="model", source="train", last=0), ["ace"]),
-        (Filter(tool="send"), ["evil<b>", "long"]),
-        (Filter(source="after", is_success=False), ["held0"]),
-        (Filter(task="' OR 1=1 --"), []),
-    ],
-)
-def test_filters_leave_the_episodes_that_fit(recorded: Index, wanted: Filter, tasks: list[str]) -> None:
-    assert [row["task"] for row in page(recorded, wanted)["rows"]] == tasks
-
-
-def test_pages_of_the_list_do_not_overlap(folder: RunFolder) -> None:
-    play_step(folder, 0, [good(task(f"t{number}")) for number in range(7)])
-    index = index_of(folder.path)
-    pages = [page(index, Filter(), sort="oldest", offset=offset, limit=3) for offset in (0, 3, 6)]
-    assert [row["task"] for page in pages for row in page["rows"]] == [f"t{number}" for number in range(7)]
-    assert {page["total"] for page in pages} == {7}
-    with pytest.raises(ValueError, match="sort"):
-        page(index, Filter(), sort="id; DROP TABLE episodes")
-
-
-def test_an_episode_has_its_calls_its_group_and_the_same_task_at_other_steps(recorded: Index) -> None:
-    [first, second] = page(recorded, Filter(task="ace", source="train", first=2, last=2))["rows"]
-    found = conversation(recorded, second["id"])
-    ids = [first["id"], second["id"]]
-    assert [member["id"] for member in found["group"]] == members(recorded, first["id"]) == ids
-    assert found["reward"] == {"total": 0.0, "parts": {"outcome": 0.0, "format": 0.5}}
-    [call] = found["turns"][0]["calls"]
-    assert (call["name"], json.loads(call["arguments"])) == ("quote", {"symbol": "?"})
-    outcome = [call["result"][key] for key in ("cause", "fault", "num_retries")]
-    assert outcome == ["tool_error", "model", 2]
-    assert [episode["step"] for episode in found["elsewhere"]] == [0, 1, 2, 2, 3]
-    assert [episode["reward"] for episode in of_task(recorded, "ace")] == [0.5] * 5
-    assert [len(episode["turns"]) for episode in side_by_side(recorded, first["id"])] == [2, 2]
-    with pytest.raises(LookupError):
-        conversation(recorded, 10_000)
-
-
 def test_success_without_an_outcome_part_is_what_the_run_counts(folder: RunFolder) -> None:
-    played = [good(task("a")), bad(task("a"), 1), hostile(task("a"), 2)]
-    play_step(
-        folder, 0, [StoredEpisode(episode.trajectory, Reward(0.7, {"own:part": 0.7})) for episode in played]
-    )
+    episodes = [good(task("a")), bad(task("a"), 1), hostile(task("a"), 2)]
+    play_step(folder, 0, [replace(played, reward=Reward(0.7, {"own:part": 0.7})) for played in episodes])
     rows = page(index_of(folder.path), Filter(), sort="oldest")["rows"]
     assert [row["is_success"] for row in rows] == [1, 0, 0]
 
 
 NO_PIECES = Pieces(Path("nowhere"), "nothing")
-
-
-def test_tokens_have_the_updates_figures_by_turn(recorded: Index) -> None:
-    [_, second] = page(recorded, Filter(task="ace", source="train", first=2, last=2))["rows"]
-    found = tokens(recorded, second["id"], ShownRecipe(), NO_PIECES)
-    assert found["is_traced"]
-    first, last = [turn["update"] for turn in found["turns"]]
-    assert (first["ratios"], last["ratios"]) == (RATIOS[:4], RATIOS[4:])
-    assert first["olds"] == last["olds"] == [-0.01, -0.5, -1.25, -4.0]
-    assert (first["clips"], last["clips"]) == (".hl.", "...x")
-    assert first["advantages"] == last["advantages"] == [-0.5] * 4, "from one number"
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,26 @@
 """The page by keyboard alone: the order of Tab, the focus ring, Enter, Escape and the arrow keys."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.dashboard.recorded import figures, good, log_step, new_run, play_step, task
-from tests.dashboard.serving import VIEWS, Served, look, readout
+from tests.dashboard.serving import VIEWS, Serve, Served, look, readout, wait_for_steps
 
 REACHABLE = "a[href], button:not(:disabled), input, select, summary, [tabindex='0']"
 
 WATCH_FOCUS = """(which) => {
-  const all = [...document.querySelectorAll(which)], stops = [];
+  const stops = window.stops = [], places = () => [...document.querySelectorAll(which)];
   document.addEventListener("focusin", ({ target }) => {
-    const style = getComputedStyle(target), box = target.getBoundingClientRect(), place = all.indexOf(target);
+    const style = getComputedStyle(target), box = target.getBoundingClientRect();
+    const place = places().indexOf(target);
+    if (stops.at(-1)?.place === place) return;
     stops.push({ place, words: target.outerHTML.slice(0, 120),
       is_ringed: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
       is_seen: box.width > 0 && box.height > 0 && box.right > 0 && box.bottom > 0 && box.top < innerHeight });
   });
-  window.stops = stops;
-  return all.length;
+  return places().length;
 }"""
-"""From now on, keep in `window.stops` what every focused element looks like."""
+"""From now on, keep in `window.stops` what every focused element looks like, once if the page is redrawn."""
 
 
 def active(page: Any) -> str:
@@ -120,9 +120,7 @@ def test_arrow_keys_walk_over_tokens_and_describe_them(page: Any, served: Served
     assert page.inner_text("#turn-2 .pointed").startswith("id 11 ·")
 
 
-def test_focus_step_and_scroll_position_stay_while_the_run_grows(
-    page: Any, serve: Callable[..., Served], tmp_path: Path
-) -> None:
+def test_focus_step_and_scroll_stay_while_the_run_grows(page: Any, serve: Serve, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 800, "height": 900})
     with new_run(tmp_path) as folder:
         for step in range(3):
@@ -136,7 +134,7 @@ def test_focus_step_and_scroll_position_stay_while_the_run_grows(
         page.keyboard.press("ArrowLeft")
         page.evaluate("document.getElementById('alarms').open = false")
         log_step(folder, 3)
-        page.wait_for_function("document.getElementById('chart-cut').plot?.data[0].length === 4")
+        wait_for_steps(page, "cut", [0, 1, 2, 3])
         assert active(page) == "chart-cut"
         assert readout(page, "cut") == {"truncation/rate": str(figures(1)["truncation/rate"])}
         assert page.evaluate("document.getElementById('chart-cut').plot.cursor.idx") == 1

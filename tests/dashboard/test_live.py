@@ -4,12 +4,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.dashboard.recorded import lines, played
-from tests.dashboard.serving import Served, readout, serving
+from tests.dashboard.serving import Serve, readout, serving
 from tests.run.stage import write_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +20,7 @@ def logged(run: Path, name: str) -> dict[int, float]:
     return {row["step"]: row["metrics"][name] for row in rows if name in row["metrics"]}
 
 
-def test_a_real_training_run_is_followed_to_its_end(
-    page: Any, serve: Callable[..., Served], tmp_path: Path
-) -> None:
+def test_a_real_training_run_is_followed_to_its_end(page: Any, serve: Serve, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, run={"num_steps": 2}, evaluation={"num_samples": 2, "every": 1})
     command = [sys.executable, "-m", "turnwise", "train", str(recipe), "--quiet"]
     run = tmp_path / "runs" / "run"

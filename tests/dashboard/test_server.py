@@ -5,6 +5,7 @@ import http.client
 import json
 import re
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,9 @@ def test_every_answer_agrees_with_the_files(served: Served) -> None:
     assert standing["heldout"] == {"before": 2 / 6, "after": 5 / 6}
     assert standing["latest"]["success/rate"] == figures(3)["success/rate"]
     assert served.ask("series", name=["success/rate"])["success/rate"]["values"][0] == 0.5
-    assert served.ask("histogram", name="ratio")["columns"][3]["counts"][25] == 4
-    assert [alarm["step"] for alarm in served.ask("alarms")["alarms"]] == [2, 1]
     assert served.ask("choices")["num_episodes"] == 4 * 4 + 2 + 12 + 4
     stored = lines(served.run / "trajectories" / "step-000003.jsonl")
     assert served.ask("trajectories", source="train", first=3, last=3)["total"] == len(stored) - 1
-    assert served.ask("tools")["tools"][0]["num_calls"] == 16
     written = json.loads((served.run / "evaluations" / "after.json").read_text())["figures"]
     [before, validation, after] = served.ask("evaluations")
     assert (before["name"], validation["name"], after["name"]) == ("before", "step-000002", "after")
@@ -56,6 +54,8 @@ def test_every_answer_agrees_with_the_files(served: Served) -> None:
     tokens = served.ask("tokens", id=second["id"])
     assert (tokens["has_pieces"], len(tokens["turns"][0]["pieces"])) == (True, 4)
     assert tokens["turns"][1]["ids"] == [11, 12, 13, 14]
+    assert served.ask("trajectories", task="' OR 1=1 --")["total"] == 0
+    assert served.ask("trajectories", fault="infra")["total"] == 2
     [evil] = served.ask("trajectories", task="evil")["rows"]
     assert served.ask("trajectory", id=evil["id"])["turns"][0]["text"] == HOSTILE
 
@@ -133,22 +133,21 @@ def wait_until(served: Served, state: str, num_episodes: int) -> None:
     raise AssertionError(found)
 
 
-def test_the_event_stream_announces_growth_and_the_end_of_a_run(tmp_path: Path) -> None:
-    def event() -> Any:
-        found = json.loads(stream.readline().removeprefix(b"data: "))
-        stream.readline()
-        return found
+@contextlib.contextmanager
+def events(served: Served) -> Iterator[Callable[[], Any]]:
+    """The event stream: a function that waits for the next event, for less than a heartbeat."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=14)) as connection:
+        connection.request("GET", "/api/events")
+        stream = connection.getresponse()
+        assert stream.headers["Content-Type"].startswith("text/event-stream")
+        yield lambda: json.loads((stream.readline() + stream.readline()).removeprefix(b"data: "))
 
+
+def test_the_event_stream_announces_growth_and_the_end_of_a_run(tmp_path: Path) -> None:
     folder = new_run(tmp_path, num_steps=2)
     log_step(folder, 0)
     with serving(folder.path) as served:
-        # a shorter time-out than the heartbeat
-        with contextlib.closing(
-            http.client.HTTPConnection("127.0.0.1", served.port, timeout=14)
-        ) as connection:
-            connection.request("GET", "/api/events")
-            stream = connection.getresponse()
-            assert stream.headers["Content-Type"].startswith("text/event-stream")
+        with events(served) as event:
             before = event()
             wait_until(served, "running", 0)
             log_step(folder, 1)
@@ -156,11 +155,7 @@ def test_the_event_stream_announces_growth_and_the_end_of_a_run(tmp_path: Path) 
             assert event()["version"] > before["version"]
             wait_until(served, "running", 1)
             assert served.ask("series", name="reward/mean")["reward/mean"]["steps"] == [0, 1]
-        with contextlib.closing(
-            http.client.HTTPConnection("127.0.0.1", served.port, timeout=14)
-        ) as connection:
-            connection.request("GET", "/api/events")
-            stream = connection.getresponse()
+        with events(served) as event:
             before = event()
             write_json(folder.summary, summary(2))
             folder.close()

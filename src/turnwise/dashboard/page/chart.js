@@ -96,7 +96,11 @@ function marks({ ctx, bbox, valToPos }, limits, alarms) {
     ctx.strokeStyle = colour;
     ctx.setLineDash(dash);
     ctx.beginPath();
-    for (const [x, y, wide, high] of places) { ctx.moveTo(x, y); ctx.lineTo(x + wide, y + high); }
+    for (const place of places) {
+      const [x, y, wide, high] = place.map(Math.round);
+      ctx.moveTo(x + 0.5, y + 0.5); // through the middle of a pixel, or the line is blurred over two
+      ctx.lineTo(x + wide + 0.5, y + high + 0.5);
+    }
     ctx.stroke();
   };
   ctx.save();
