@@ -92,14 +92,15 @@ def wait_for_steps(page: Any, chart: str, steps: list[int]) -> None:
 
 
 def texts(page: Any, selector: str) -> list[str]:
-    return [element.inner_text() for element in page.query_selector_all(selector)]
+    """The elements' texts, read at once: the page may be redrawn at any time."""
+    found: list[str] = page.eval_on_selector_all(selector, "(all) => all.map((one) => one.innerText)")
+    return found
 
 
 def readout(page: Any, chart: str) -> dict[str, str]:
     """The exact value that the chart's readout shows for every line."""
-    items = page.query_selector_all(f"#chart-{chart} .readout [data-label]")
-    values = [item.query_selector(".number").get_attribute("title") for item in items]
-    return dict(zip((item.get_attribute("data-label") for item in items), values, strict=True))
+    script = "(items) => items.map((item) => [item.dataset.label, item.querySelector('.number').title])"
+    return dict(page.eval_on_selector_all(f"#chart-{chart} .readout [data-label]", script))
 
 
 def pixel(page: Any, chart: str, step: float, value: float) -> str:

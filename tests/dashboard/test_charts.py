@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.dashboard.recorded import figures, learned
-from tests.dashboard.serving import Served, look, pixel, readout, wait_for_steps
+from tests.dashboard.serving import Served, look, pixel, readout, texts, wait_for_steps
 
 BLUE, ORANGE, DARK_BLUE = "#2563eb", "#c2410c", "#6ea8fe"
 
@@ -41,11 +41,10 @@ def test_every_chart_has_a_caption_and_missing_figures_are_named(page: Any, serv
     for view, num_charts in least.items():
         look(page, served, view, **({"id": row["id"]} if view == "trajectory" else {}))
         page.wait_for_selector("main svg, main canvas")
-        charts = page.query_selector_all("figure")
-        assert len(charts) >= num_charts
-        for chart in charts:
-            assert 20 < len(chart.query_selector(".note").inner_text()) < 140
-        assert len(page.query_selector_all("main svg, main canvas")) == len(charts)
+        notes = texts(page, "figure .note:first-of-type, figure figcaption.note")
+        assert len(notes) >= num_charts
+        assert all(20 < len(note) < 140 for note in notes)
+        assert len(page.query_selector_all("main svg, main canvas")) == len(notes)
         if view == "overview":
             assert "Value loss" in page.inner_text("main > section > div > p.note")
             assert page.query_selector("#chart-value") is None

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.dashboard.recorded import lines, played
 from tests.dashboard.serving import Serve, readout, serving
 from tests.run.stage import write_recipe
@@ -20,6 +22,7 @@ def logged(run: Path, name: str) -> dict[int, float]:
     return {row["step"]: row["metrics"][name] for row in rows if name in row["metrics"]}
 
 
+@pytest.mark.slow
 def test_a_real_training_run_is_followed_to_its_end(page: Any, serve: Serve, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, run={"num_steps": 2}, evaluation={"num_samples": 2, "every": 1})
     command = [sys.executable, "-m", "turnwise", "train", str(recipe), "--quiet"]

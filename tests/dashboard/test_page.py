@@ -160,7 +160,7 @@ def test_an_exported_file_shows_every_view_without_a_server(page: Any, run: Path
     page.wait_for_selector("#list")
     page.fill("#filter-task", "ace")
     page.press("#filter-task", "Enter")
-    page.wait_for_selector("#total .number:text-is('10')")
+    page.wait_for_selector("#total .number:text-is('9')")
     page.click("#list tbody a >> nth=1")
     page.wait_for_selector("#turn-2")
     page.select_option("#tokens", "logprob")

@@ -47,11 +47,11 @@ function partsOf(line, smooth) {
 
 function scaleOf(lines, limits, isLog) {
   const values = lines.flatMap((line) => [...line.values, ...(line.lows || [])]).filter((value) => value !== null);
-  const isLogarithmic = isLog && values.every((value) => value > 0) && limits.every((limit) => limit.value > 0);
+  const isLogarithmic = isLog && values.length > 0 && values.every((value) => value > 0) && limits.every((limit) => limit.value > 0);
   const range = (_, low, high) => {
     const ends = [low, high, ...limits.map((limit) => limit.value)].filter((value) => value !== null);
     const least = Math.min(...ends), most = Math.max(...ends);
-    if (!ends.length || (least === 0 && most === 0)) return [0, 1];
+    if (!ends.length || (least === 0 && most === 0)) return isLogarithmic ? [0.1, 1] : [0, 1];
     return isLogarithmic ? uPlot.rangeLog(least, most, 10, false) : uPlot.rangeNum(least, most, 0.1, true);
   };
   return { distr: isLogarithmic ? 3 : 1, range };
