@@ -10,10 +10,16 @@ from tests.dashboard.serving import Served, look, pixel, readout, texts, wait_fo
 BLUE, ORANGE, DARK_BLUE = "#2563eb", "#c2410c", "#6ea8fe"
 
 
+def look_steadily(page: Any, served: Served, view: str, **settings: object) -> None:
+    """Open a view and wait for the redraw that follows the first event, so that no other one comes."""
+    look(page, served, view, **settings)
+    page.wait_for_selector("main:not([data-drawn='1']) .chart canvas")
+
+
 def test_the_readout_says_what_was_logged_at_the_step_of_pointer_or_arrow_keys(
     page: Any, served: Served
 ) -> None:
-    look(page, served, "overview")
+    look_steadily(page, served, "overview")
     assert readout(page, "success") == {
         "success/rate": str(figures(3)["success/rate"]),
         "heldout/success": str(5 / 6),
@@ -51,7 +57,7 @@ def test_every_chart_has_a_caption_and_missing_figures_are_named(page: Any, serv
 
 
 def test_dragging_zooms_all_charts_and_a_double_click_shows_all_steps(page: Any, served: Served) -> None:
-    look(page, served, "overview")
+    look_steadily(page, served, "overview")
     box = page.query_selector("#chart-success .u-over").bounding_box()
     page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 50)
     page.mouse.down()
@@ -69,14 +75,14 @@ def test_dragging_zooms_all_charts_and_a_double_click_shows_all_steps(page: Any,
 def test_smoothing_draws_the_mean_over_the_values_and_log_scale_needs_positive_values(
     page: Any, served: Served
 ) -> None:
-    look(page, served, "overview", smooth=0.5)
+    look_steadily(page, served, "overview", smooth=0.5)
     # 0.5, 0.51, 0.52, 0.53 with weights 1/8, 1/4, 1/2, 1 over their sum
     mean = (0.5 / 8 + 0.51 / 4 + 0.52 / 2 + 0.53) / (1 / 8 + 1 / 4 + 1 / 2 + 1)
     numbers = page.query_selector_all("#chart-success .readout .number")
     assert float(numbers[1].get_attribute("title")) == pytest.approx(mean)
     assert pixel(page, "success", 3, mean) == BLUE
     page.goto("about:blank")
-    look(page, served, "overview", log=1)
+    look_steadily(page, served, "overview", log=1)
     distribution = "(id) => document.getElementById(id).plot.scales.y.distr"
     assert page.evaluate(distribution, "chart-entropy") == 3
     assert page.evaluate(distribution, "chart-truncation") == 1, "it has zeros"
@@ -87,7 +93,7 @@ def test_smoothing_draws_the_mean_over_the_values_and_log_scale_needs_positive_v
 def test_a_line_has_gaps_where_a_value_is_missing_and_the_colour_of_the_theme(
     page: Any, served: Served
 ) -> None:
-    look(page, served, "overview")
+    look_steadily(page, served, "overview")
     drawn = [step / 2 for step in range(7) if pixel(page, "gradient", step / 2, 0.5) == BLUE]
     assert drawn == [0, 0.5, 1, 3], "step 2 was NaN"
     before = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -103,7 +109,7 @@ def test_a_line_has_gaps_where_a_value_is_missing_and_the_colour_of_the_theme(
 def test_runs_are_laid_over_each_other_and_lines_are_switched_off_by_their_names(
     page: Any, served: Served
 ) -> None:
-    look(page, served, "overview")
+    look_steadily(page, served, "overview")
     page.check("#run-second")
     page.wait_for_selector("#chart-success [data-label='second success/rate']")
     found = readout(page, "success")
@@ -124,7 +130,7 @@ def test_runs_are_laid_over_each_other_and_lines_are_switched_off_by_their_names
 
 
 def test_health_draws_clip_boundaries_alarm_limits_and_alarms(page: Any, served: Served) -> None:
-    look(page, served, "health")
+    look_steadily(page, served, "health")
     bounds = [item.get_attribute("data-bound") for item in page.query_selector_all("[data-bound]")]
     assert bounds == ["0.8", "1.28"]
     assert readout(page, "ratios-0") == {"tokens": "104"}

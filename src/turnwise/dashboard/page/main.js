@@ -82,7 +82,7 @@ function grew() {
   if (waiting) return;
   waiting = setTimeout(() => {
     waiting = null;
-    if (numAtWork) return grew();
+    if (numAtWork || main.querySelector(":active")) return grew(); // or the chart would go away under a drag
     const isTyping = document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && main.contains(document.activeElement);
     if (!isTyping && place().view !== "trajectory") draw_(true);
     else if (!runs.length) draw_(false);
