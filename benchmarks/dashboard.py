@@ -187,7 +187,7 @@ def first_paint(runs: Runs) -> float | None:
         browser = library.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
-        page.wait_for_selector(".chart")
+        page.wait_for_selector(".chart canvas")
         whole = page.evaluate("performance.now()")
         paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
         print(f"first paint {paint:.0f} ms, all charts of the overview drawn after {whole:.0f} ms")

@@ -29,6 +29,7 @@ def take(page: Page, root: str, run: str) -> None:
     for view in [link.removeprefix("#/").partition("?")[0] for link in links]:
         page.goto(f"{root}#/{view}?runs={run}")
         page.wait_for_selector(f'main[data-view="{view}"]')  # set once the view is complete
+        page.wait_for_timeout(500)  # charts are drawn in the next frame
         page.screenshot(path=IMAGES / f"view-{view}.png")
     page.goto(f"{root}#/trajectories?runs={run}&source=train&sort=-calls&success=0")
     page.wait_for_selector("#list tbody a")
@@ -53,7 +54,7 @@ def take_ratios(page: Page, root: str, run: str) -> None:
 def take_dark(page: Page, root: str, run: str) -> None:
     page.emulate_media(color_scheme="dark")
     page.goto(f"{root}#/overview?runs={run}&smooth=0.8")
-    page.wait_for_selector(".chart path.faint")
+    page.wait_for_selector(".chart canvas")
     page.screenshot(path=IMAGES / "view-dark.png")
     page.set_viewport_size({"width": 390, "height": 844})
     page.screenshot(path=IMAGES / "view-phone.png")

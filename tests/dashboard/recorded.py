@@ -1,4 +1,4 @@
-"""What the page is tried on: run folders written by the run's own writers, hostile words among them."""
+"""Run folders for the page's tests, written by the run's own writers; some texts in them are hostile."""
 
 import json
 import math
@@ -35,6 +35,8 @@ from turnwise.types import (
     Truth,
     Turn,
 )
+
+Row = dict[str, Any]
 
 HOSTILE = (
     '<script>window.broken = 1</script><img src=x onerror="window.broken = 2">\'"&amp; '
@@ -101,12 +103,8 @@ def good(of: Task, member: int = 0) -> StoredEpisode:
 
 def bad(of: Task, member: int = 0) -> StoredEpisode:
     failed = result("no such symbol", Cause.TOOL_ERROR, 1.5, retries=2)
-    return StoredEpisode(
-        episode(
-            of, (turn(0, calls=[("quote", {"symbol": "?"}, failed)]), turn(1, "I do not know")), member=member
-        ),
-        Reward(0.0, {"outcome": 0.0, "format": 0.5}),
-    )
+    turns = (turn(0, calls=[("quote", {"symbol": "?"}, failed)]), turn(1, "I do not know"))
+    return StoredEpisode(episode(of, turns, member=member), Reward(0.0, {"outcome": 0.0, "format": 0.5}))
 
 
 def hostile(of: Task, member: int = 0, text: str = HOSTILE) -> StoredEpisode:
@@ -114,17 +112,16 @@ def hostile(of: Task, member: int = 0, text: str = HOSTILE) -> StoredEpisode:
         turn(0, text, [("send", {"words": text}, result(text, Cause.TIMEOUT, 0.1))]),
         turn(1, text, error=FormatError(FormatErrorKind.BAD_JSON, text)),
     )
-    return StoredEpisode(
-        episode(of, turns, stop=Stop.MAX_TURNS, member=member), Reward(0.25, {"outcome": 0.0, text: 0.5})
-    )
+    played = episode(of, turns, stop=Stop.MAX_TURNS, member=member)
+    return StoredEpisode(played, Reward(0.25, {"outcome": 0.0, text: 0.5}))
 
 
 RATIOS = [1.0, 1.3, 0.5, 1.0, 1.01, 0.97, 1.0, 4.0]
-"""Of the eight tokens that an episode of two turns sampled; with clip bounds of 0.2 and 0.28."""
+"""The ratios of an episode's eight tokens; the clip bounds are 0.2 and 0.28."""
 
 
 def trace_step(folder: RunFolder, step: int, episodes: Sequence[str]) -> None:
-    """What an update kept of each token, one episode better than the next."""
+    """Write the update's figures of every token; every episode has a lower advantage than the one before."""
     old = [-0.01, -0.5, -1.25, -4.0] * 2
     new: list[float | None] = [round(o + math.log(r), 4) for o, r in zip(old, RATIOS, strict=True)]
     found = [
@@ -174,7 +171,7 @@ def learned(step: int) -> dict[str, float]:
 
 
 def log_step(folder: RunFolder, step: int) -> None:
-    """One step's figures as a run logs them, alarms too."""
+    """Log one step's figures, histogram and alarms as a run does."""
     folder.log(step, "rollout", figures(step))
     counts = [0] * 43
     counts[21], counts[25] = 100, step + 1
@@ -193,38 +190,34 @@ def evaluate(folder: RunFolder, name: str, played: Sequence[StoredEpisode]) -> N
     with TrajectoryWriter(folder.evaluations / f"{name}.trajectories.jsonl") as writer:
         for episode in played:
             writer.write(episode)
-    records = tuple(
-        record(episode.trajectory, is_success=succeeded(episode.trajectory, episode.reward))
-        for episode in played
-    )
+    judged = [(episode.trajectory, succeeded(episode.trajectory, episode.reward)) for episode in played]
+    records = tuple(record(trajectory, is_success=is_success) for trajectory, is_success in judged)
     num_tasks = len({record.task_id for record in records})
     report = EvaluationReport("tiny", 1, 1.0, 12.5, num_tasks, 0, records)
     write_report(report, folder.evaluations / f"{name}.json")
 
 
+def new_run(root: Path, name: str = "run", num_steps: int = 4, model: str = "embedded") -> RunFolder:
+    recipe = Recipe.model_validate({"run": {"num_steps": num_steps}, "model": {"path": model}})
+    return RunFolder.create(root, name, recipe, is_dated=False)
+
+
 def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
-    """A finished run: every step with a group that differs, evaluations before and after, hostile words."""
-    recipe = Recipe.model_validate({"run": {"num_steps": num_steps}, "model": {"path": "embedded"}})
-    with RunFolder.create(root, name, recipe, is_dated=False) as folder:
+    """A finished run with evaluations before, after and (of four steps) between, and two hostile episodes."""
+    with new_run(root, name, num_steps) as folder:
+        ace, bee = task("ace"), task("bee", "sums", Difficulty.HARD)
         for step in range(num_steps):
             log_step(folder, step)
-            ace, bee = task("ace"), task("bee", "sums", Difficulty.HARD)
             played = [good(ace), bad(ace, 1), good(bee), good(bee, 1)]
             if step == num_steps - 1:
                 played += [hostile(task("evil<b>", "<i>family"), 0), hostile(task("long"), 0, "x" * 2**20)]
             play_step(folder, step, played)
             trace_step(folder, step, ["ace/0.0", "ace/0.1"])
         held = [task(f"held{number}", "quotes" if number % 2 else "sums") for number in range(6)]
-        evaluate(
-            folder,
-            "before",
-            [bad(episode) if number > 1 else good(episode) for number, episode in enumerate(held)],
-        )
-        evaluate(
-            folder,
-            "after",
-            [good(episode) if number else bad(episode) for number, episode in enumerate(held)],
-        )
+        evaluate(folder, "before", [*map(good, held[:2]), *map(bad, held[2:])])
+        if num_steps == 4:
+            evaluate(folder, "step-000002", [good(ace), bad(ace, 1), bad(bee), bad(bee, 1)])
+        evaluate(folder, "after", [bad(held[0]), *map(good, held[1:])])
         write_json(folder.summary, summary(num_steps))
         return folder.path
 
@@ -240,4 +233,13 @@ def summary(num_steps: int) -> dict[str, Any]:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    complete, _, _ = path.read_text().rpartition("\n")  # the last line may be half written
+    return [json.loads(line) for line in complete.splitlines()]
+
+
+def played(run: Path) -> list[Row]:
+    """Every stored episode as its file has it, with the `source` that the page filters by."""
+    files = dict.fromkeys(run.glob("trajectories/*.jsonl"), "train")
+    files |= {path: path.name.partition(".")[0] for path in run.glob("evaluations/*.trajectories.jsonl")}
+    rows = [(source, line) for path, source in files.items() for line in lines(path)]
+    return [{**line, "source": source} for source, line in rows if line["kind"] == "trajectory"]

@@ -1,4 +1,4 @@
-"""The index grows with the files, reads nothing twice, and keeps only what stands there."""
+"""The index follows the run's files without reading a line twice, and answers what they contain."""
 
 import json
 import os
@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.dashboard.recorded import (
-    HOSTILE,
-    RATIOS,
     TOOLS,
     bad,
     episode,
@@ -19,17 +17,17 @@ from tests.dashboard.recorded import (
     hostile,
     learned,
     log_step,
+    new_run,
     play_step,
     result,
     task,
     trace_step,
     turn,
-    write_run,
 )
 from turnwise.config import Recipe
-from turnwise.dashboard.conversation import conversation, side_by_side, tokens
+from turnwise.dashboard.conversation import tokens
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.listing import Filter, choices, members, of_task, page
+from turnwise.dashboard.listing import Filter, choices, of_task, page
 from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
@@ -42,13 +40,13 @@ from turnwise.types import Cause, Reward, StateProbe, Tool, Truth
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[RunFolder]:
-    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+    with new_run(tmp_path) as folder:
         yield folder
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return index_of(write_run(tmp_path_factory.mktemp("recorded")))
+def recorded(run: Path) -> Index:
+    return index_of(run)
 
 
 def index_of(run: Path) -> Index:
@@ -57,23 +55,23 @@ def index_of(run: Path) -> Index:
     return index
 
 
-def test_figures_come_out_as_logged(tmp_path: Path) -> None:
-    index = index_of(write_run(tmp_path))
-    found = series(index, ["success/rate", "entropy/mean", "gradient/norm", "no/such"])
+def tasks(index: Index, wanted: Filter) -> list[str]:
+    return [row["task"] for row in page(index, wanted)["rows"]]
+
+
+def test_series_have_the_logged_values(recorded: Index) -> None:
+    wanted = ["success/rate", "entropy/mean", "gradient/norm", "groups/zero_variance_fraction", "no/such"]
+    found = series(recorded, wanted)
     assert found["success/rate"]["steps"] == [0, 1, 2, 3]
     assert found["success/rate"]["values"] == [figures(step)["success/rate"] for step in range(4)]
     assert found["entropy/mean"]["values"] == [learned(step)["entropy/mean"] for step in range(4)]
     assert found["gradient/norm"]["values"] == [0.5, 0.5, None, 0.5]
+    assert found["groups/zero_variance_fraction"]["values"] == [0.125] * 4, "the rollout's, not the update's"
     assert found["no/such"]["steps"] == []
-    assert last_step(index) == 3
-    assert latest(index, ["reward/mean"]) == {"reward/mean": figures(3)["reward/mean"]}
-    measured = {"heldout/success", "heldout/reward"}
-    assert set(names(index)) == figures(0).keys() | learned(0).keys() | measured
-
-
-def test_of_a_name_logged_twice_in_a_step_the_rollouts_count(tmp_path: Path) -> None:
-    found = series(index_of(write_run(tmp_path)), ["groups/zero_variance_fraction"])
-    assert found["groups/zero_variance_fraction"]["values"] == [0.125] * 4
+    assert last_step(recorded) == 3
+    assert latest(recorded, ["reward/mean"]) == {"reward/mean": figures(3)["reward/mean"]}
+    measured = {"heldout/success", "heldout/reward", "validation/reward"}
+    assert set(names(recorded)) == figures(0).keys() | learned(0).keys() | measured
 
 
 def test_many_steps_are_thinned_to_means_with_their_extremes(folder: RunFolder) -> None:
@@ -87,20 +85,15 @@ def test_many_steps_are_thinned_to_means_with_their_extremes(folder: RunFolder) 
     assert series(index, ["a"], first=5, last=6)["a"]["values"] == [5.0, 6.0]
 
 
-def test_alarms_and_histograms_stand_at_their_steps(tmp_path: Path) -> None:
-    index = index_of(write_run(tmp_path))
-    found = alarms(index)["alarms"]
-    assert [(episode["step"], episode["name"]) for episode in found] == [
-        (2, "not_a_number"),
-        (1, "truncation"),
-    ]
-    assert "Try:" in found[1]["message"]
-    ratios = histogram(index, "ratio", first=1, last=2)
+def test_alarms_and_histograms_are_at_their_steps(recorded: Index) -> None:
+    fired = [(alarm["step"], alarm["name"]) for alarm in alarms(recorded)["alarms"]]
+    assert fired == [(2, "not_a_number"), (1, "truncation")]
+    ratios = histogram(recorded, "ratio", first=1, last=2)
     assert [column["counts"][25] for column in ratios["columns"]] == [2, 3]
     assert len(ratios["edges"]) == 42
 
 
-def test_a_growing_file_is_read_from_where_it_was_left(
+def test_a_growing_file_is_read_from_its_last_position(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_step(folder, 0)
@@ -123,13 +116,13 @@ def test_a_growing_file_is_read_from_where_it_was_left(
     assert sizes.items() <= set(read)
     assert all(offset >= sizes[name] for name, offset in read)
     assert page(index, Filter())["total"] == 2
-    # another process begins where this one ended
+    # another process starts at the same position
     read.clear()
     Index(folder.path, folder.path.parent / "cache").refresh()
     assert read == []
 
 
-def test_a_line_cut_short_waits_for_its_end(folder: RunFolder) -> None:
+def test_a_half_written_line_is_read_once_it_is_complete(folder: RunFolder) -> None:
     play_step(folder, 0, [good(task("a"))])
     path = folder.trajectories(0)
     line = path.read_bytes().splitlines(keepends=True)[1]
@@ -144,12 +137,12 @@ def test_a_line_cut_short_waits_for_its_end(folder: RunFolder) -> None:
     assert choices(index)["num_bad_lines"] == 0
 
 
-def test_lines_that_are_none_of_ours_are_counted_and_left_out(folder: RunFolder) -> None:
+def test_lines_of_unknown_shape_are_counted_and_skipped(folder: RunFolder) -> None:
     play_step(folder, 0, [good(task("a"))])
     log_step(folder, 0)
     lines = [b"{torn", b"[1]", b'{"kind":"other"}', b'{"kind":"trajectory","step":0}', b"[" * 100_000]
     figures = {"step": 10**30, "kind": "rollout", "time": 0.0, "metrics": {}}
-    lines.append(json.dumps(figures).encode())  # more than a database holds
+    lines.append(json.dumps(figures).encode())  # larger than SQLite's integers
     for path in (folder.trajectories(0), folder.metrics):
         with path.open("ab") as file:
             file.write(b"\n".join(lines) + b"\n")
@@ -161,7 +154,7 @@ def test_lines_that_are_none_of_ours_are_counted_and_left_out(folder: RunFolder)
     assert choices(index)["num_bad_lines"] == 12
 
 
-def test_what_a_resumed_run_has_cut_is_gone_from_the_index(folder: RunFolder) -> None:
+def test_steps_cut_by_a_resumed_run_leave_the_index(folder: RunFolder) -> None:
     for step in range(3):
         log_step(folder, step)
         play_step(folder, step, [good(task(f"t{step}"))])
@@ -172,38 +165,31 @@ def test_what_a_resumed_run_has_cut_is_gone_from_the_index(folder: RunFolder) ->
     assert last_step(index) == 0
     with index.reading() as connection:
         assert [row["episode"] for row in connection.execute("SELECT * FROM traces")] == ["t0/0.0"]
-    assert [row["task"] for row in page(index, Filter())["rows"]] == ["t0"]
+    assert tasks(index, Filter()) == ["t0"]
     log_step(folder, 1)
     play_step(folder, 1, [bad(task("again"))])
     index.refresh()
     assert last_step(index) == 1
-    assert [row["task"] for row in page(index, Filter(last=1))["rows"]] == ["again", "t0"]
+    assert tasks(index, Filter(last=1)) == ["again", "t0"]
     assert traffic(index)["tools"][0]["num_calls"] == 2
 
 
-def test_a_file_replaced_by_one_of_the_same_length_is_read_anew(folder: RunFolder) -> None:
+def test_a_replaced_or_rewritten_file_is_read_again(folder: RunFolder) -> None:
     play_step(folder, 0, [good(task("aaa"))])
     index = index_of(folder.path)
     path = folder.trajectories(0)
     other = path.with_suffix(".part")
-    other.write_bytes(path.read_bytes().replace(b"aaa", b"bbb"))
+    other.write_bytes(path.read_bytes().replace(b"aaa", b"bbb"))  # of the same length
     os.replace(other, path)
     index.refresh()
-    assert [row["task"] for row in page(index, Filter())["rows"]] == ["bbb"]
-
-
-def test_a_file_cut_in_its_place_and_grown_past_where_it_was_is_read_anew(folder: RunFolder) -> None:
-    play_step(folder, 0, [good(task("aaa"))])
-    index = index_of(folder.path)
-    path = folder.trajectories(0)
-    with path.open("r+b") as file:
-        file.truncate(0)
+    assert tasks(index, Filter()) == ["bbb"]
+    os.truncate(path, 0)
     play_step(folder, 0, [good(task("a longer name")), good(task("ccc"))])
     index.refresh()
-    assert [row["task"] for row in page(index, Filter())["rows"]] == ["a longer name", "ccc"]
+    assert tasks(index, Filter()) == ["a longer name", "ccc"]
 
 
-def test_half_a_character_in_a_name_is_shown_as_a_question_mark(folder: RunFolder) -> None:
+def test_a_lone_surrogate_in_a_name_becomes_a_question_mark(folder: RunFolder) -> None:
     play_step(folder, 0, [good(task("half\ud800", "family\ud800"))])
     index = index_of(folder.path)
     [row] = page(index, Filter())["rows"]
@@ -211,7 +197,7 @@ def test_half_a_character_in_a_name_is_shown_as_a_question_mark(folder: RunFolde
     assert choices(index)["num_bad_lines"] == 0
 
 
-def test_an_index_of_another_version_or_a_broken_one_is_made_anew(folder: RunFolder) -> None:
+def test_a_broken_index_is_rebuilt(folder: RunFolder) -> None:
     log_step(folder, 0)
     index = index_of(folder.path)
     for file in index.path.parent.iterdir():
@@ -219,91 +205,14 @@ def test_an_index_of_another_version_or_a_broken_one_is_made_anew(folder: RunFol
     assert last_step(index_of(folder.path)) == 0
 
 
-@pytest.mark.parametrize(
-    ("wanted", "tasks"),
-    [
-        (Filter(first=3, source="train"), ["ace", "ace", "bee", "bee", "evil<b>", "long"]),
-        (Filter(last=0, source="train"), ["ace", "ace", "bee", "bee"]),
-        (Filter(task="EVIL"), ["evil<b>"]),
-        (Filter(family="sums", source="train", last=0), ["bee", "bee"]),
-        (Filter(difficulty="hard", first=3), ["bee", "bee"]),
-        (Filter(low=0.2, high=0.3), ["evil<b>", "long"]),
-        (Filter(stop="max_turns"), ["evil<b>", "long"]),
-        (Filter(fault="infra"), ["evil<b>", "long"]),
-        (Filter(fault="model", source="train", last=0), ["ace"]),
-        (Filter(tool="send"), ["evil<b>", "long"]),
-        (Filter(source="after", is_success=False), ["held0"]),
-        (Filter(task="' OR 1=1 --"), []),
-    ],
-)
-def test_the_list_is_filtered_by_all_it_shows(recorded: Index, wanted: Filter, tasks: list[str]) -> None:
-    index = recorded
-    assert [row["task"] for row in page(index, wanted)["rows"]] == tasks
-
-
-def test_the_list_comes_in_pages_that_do_not_overlap(folder: RunFolder) -> None:
-    play_step(folder, 0, [good(task(f"t{number}")) for number in range(7)])
-    index = index_of(folder.path)
-    pages = [page(index, Filter(), sort="oldest", offset=offset, limit=3) for offset in (0, 3, 6)]
-    assert [row["task"] for page in pages for row in page["rows"]] == [f"t{number}" for number in range(7)]
-    assert {page["total"] for page in pages} == {7}
-    with pytest.raises(ValueError, match="sort"):
-        page(index, Filter(), sort="id; DROP TABLE episodes")
-
-
-def test_an_episode_comes_whole_with_its_group_and_the_same_task_elsewhere(tmp_path: Path) -> None:
-    index = index_of(write_run(tmp_path))
-    [first, second] = page(index, Filter(task="ace", first=2, last=2))["rows"]
-    found = conversation(index, second["id"])
-    assert (
-        [member["id"] for member in found["group"]]
-        == members(index, first["id"])
-        == [first["id"], second["id"]]
-    )
-    assert found["reward"] == {"total": 0.0, "parts": {"outcome": 0.0, "format": 0.5}}
-    [call] = found["turns"][0]["calls"]
-    assert (call["name"], json.loads(call["arguments"])) == ("quote", {"symbol": "?"})
-    assert (call["result"]["cause"], call["result"]["fault"], call["result"]["num_retries"]) == (
-        "tool_error",
-        "model",
-        2,
-    )
-    assert [episode["step"] for episode in found["elsewhere"]] == [0, 1, 2, 3]
-    assert [episode["reward"] for episode in of_task(index, "ace")] == [0.5] * 4
-    assert [len(episode["turns"]) for episode in side_by_side(index, first["id"])] == [2, 2]
-    with pytest.raises(LookupError):
-        conversation(index, 10_000)
-
-
-def test_hostile_words_pass_through_the_index(tmp_path: Path) -> None:
-    index = index_of(write_run(tmp_path))
-    [row] = page(index, Filter(task="evil"))["rows"]
-    found = conversation(index, row["id"])
-    assert found["turns"][0]["text"] == HOSTILE
-    assert found["turns"][0]["calls"][0]["result"]["content"] == HOSTILE
-    [long] = page(index, Filter(task="long"))["rows"]
-    assert len(conversation(index, long["id"])["turns"][0]["text"]) == 2**20
-
-
-def test_success_is_what_the_run_counts_where_no_part_says_it(folder: RunFolder) -> None:
-    played = [good(task("a")), bad(task("a"), 1), hostile(task("a"), 2)]
-    play_step(
-        folder, 0, [StoredEpisode(episode.trajectory, Reward(0.7, {"own:part": 0.7})) for episode in played]
-    )
+def test_success_without_an_outcome_part_is_what_the_run_counts(folder: RunFolder) -> None:
+    episodes = [good(task("a")), bad(task("a"), 1), hostile(task("a"), 2)]
+    play_step(folder, 0, [replace(played, reward=Reward(0.7, {"own:part": 0.7})) for played in episodes])
     rows = page(index_of(folder.path), Filter(), sort="oldest")["rows"]
     assert [row["is_success"] for row in rows] == [1, 0, 0]
 
 
-def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -> None:
-    index = index_of(write_run(tmp_path))
-    [_, second] = page(index, Filter(task="ace", first=2, last=2))["rows"]
-    found = tokens(index, second["id"], ShownRecipe(), Pieces(Path("nowhere"), "nothing"))
-    assert found["is_traced"]
-    first, last = [turn["update"] for turn in found["turns"]]
-    assert (first["ratios"], last["ratios"]) == (RATIOS[:4], RATIOS[4:])
-    assert first["olds"] == last["olds"] == [-0.01, -0.5, -1.25, -4.0]
-    assert (first["clips"], last["clips"]) == (".hl.", "...x")
-    assert first["advantages"] == last["advantages"] == [-0.5] * 4, "one number stands for all"
+NO_PIECES = Pieces(Path("nowhere"), "nothing")
 
 
 @pytest.mark.parametrize(
@@ -313,36 +222,34 @@ def test_each_token_is_shown_as_the_update_had_it_turn_by_turn(tmp_path: Path) -
         (Filter(source="after"), "not learned from"),
     ],
 )
-def test_of_tokens_that_were_not_kept_it_is_said_why(recorded: Index, wanted: Filter, words: str) -> None:
+def test_missing_token_figures_have_a_reason(recorded: Index, wanted: Filter, words: str) -> None:
     recipe = ShownRecipe.model_validate(Recipe().model_dump(mode="json"))
     for row in page(recorded, wanted)["rows"]:
-        found = tokens(recorded, row["id"], recipe, Pieces(Path("nowhere"), "nothing"))
+        found = tokens(recorded, row["id"], recipe, NO_PIECES)
         assert not found["is_traced"]
         assert words in found["missing"]
         assert {turn["update"] for turn in found["turns"]} == {None}
         is_known = row["source"] == "train"
-        assert found["advantage"] == (0.0 if is_known else None), "an evaluation has no advantages"
+        assert found["advantage"] == (0.0 if is_known else None), "evaluations have no advantages"
 
 
 @pytest.mark.parametrize(
     "lie", [{"num_tokens": 7}, {"clip": "."}, {"ratio": [1.0]}, {"old": ["x"] * 8}, {"new": {}}]
 )
-def test_tokens_that_do_not_fit_their_episode_are_not_shown(
+def test_token_figures_that_do_not_fit_their_episode_are_not_shown(
     folder: RunFolder, lie: dict[str, object]
 ) -> None:
     play_step(folder, 0, [good(task("a"))])
     trace_step(folder, 0, ["a/0.0"])
     path = folder.tokens(0)
-    assert tokens(index_of(folder.path), 1, ShownRecipe(), Pieces(Path("nowhere"), "nothing"))["is_traced"]
+    assert tokens(index_of(folder.path), 1, ShownRecipe(), NO_PIECES)["is_traced"]
     path.write_text(json.dumps({**json.loads(path.read_text()), **lie}) + "\n")
-    assert not tokens(index_of(folder.path), 1, ShownRecipe(), Pieces(Path("nowhere"), "nothing"))[
-        "is_traced"
-    ]
+    assert not tokens(index_of(folder.path), 1, ShownRecipe(), NO_PIECES)["is_traced"]
 
 
-def test_a_reward_that_fails_is_a_fault_and_no_failure(folder: RunFolder) -> None:
+def test_a_failed_reward_is_a_fault_and_not_a_failed_episode(folder: RunFolder) -> None:
     sound = task("a")
-    # a probe of the server's state that was never answered: nobody knows whether it was done
+    # nobody answered the probe of the server's state, so success is unknown
     probed = replace(sound, truth=Truth(probes=(StateProbe("quote", {}, "51.9"),)))
     unknown = StoredEpisode(episode(probed, [turn(0, "done")], member=1), Reward(0.0, {"own:part": 0.0}))
     play_step(folder, 0, [good(sound), unknown])
@@ -354,20 +261,20 @@ def test_a_reward_that_fails_is_a_fault_and_no_failure(folder: RunFolder) -> Non
     assert [episode["success"] for episode in of_task(index, "a")] == [1.0], "it counts neither way"
 
 
-def test_breakers_are_told_as_they_stood_and_added_up(recorded: Index) -> None:
-    def told(**steps: int) -> dict[str, tuple[object, ...]]:
+def test_breakers_have_their_last_state_and_the_sum_of_openings(recorded: Index) -> None:
+    def breakers(**steps: int) -> dict[str, tuple[object, ...]]:
         keys = ("is_open", "step", "num_openings", "num_steps_open")
-        found = traffic(recorded, **steps)["servers"]
-        return {episode["server"]: tuple(episode[key] for key in keys) for episode in found}
+        servers = traffic(recorded, **steps)["servers"]
+        return {server["server"]: tuple(server[key] for key in keys) for server in servers}
 
-    assert told() == {"market": (False, 3, 0.0, 0.0), "slack": (True, 3, 1.0, 2.0)}
-    assert told(last=1)["slack"] == (False, 1, 0.0, 0.0)
-    assert told(first=3)["slack"] == (True, 3, 0.0, 1.0)
+    assert breakers() == {"market": (False, 3, 0.0, 0.0), "slack": (True, 3, 1.0, 2.0)}
+    assert breakers(last=1)["slack"] == (False, 1, 0.0, 0.0)
+    assert breakers(first=3)["slack"] == (True, 3, 0.0, 1.0)
     [market] = traffic(recorded, source="after")["servers"]
     assert (market["server"], market["is_open"], market["num_calls"]) == ("market", None, 6)
 
 
-def test_a_tool_that_the_model_made_up_is_a_tool_of_no_server(folder: RunFolder) -> None:
+def test_a_tool_that_does_not_exist_belongs_to_no_server(folder: RunFolder) -> None:
     made_up = turn(0, calls=[("quotes", {}, result("no such tool", Cause.UNKNOWN_TOOL))])
     play_step(folder, 0, [StoredEpisode(episode(task("a"), [made_up]), Reward(0.0, {"outcome": 0.0}))])
     found = traffic(index_of(folder.path))
@@ -375,45 +282,37 @@ def test_a_tool_that_the_model_made_up_is_a_tool_of_no_server(folder: RunFolder)
     assert found["servers"] == []
 
 
-def test_traffic_counts_calls_errors_retries_and_percentiles(tmp_path: Path) -> None:
-    index = index_of(write_run(tmp_path))
-    found = traffic(index, first=0, last=2)
+def test_traffic_counts_calls_errors_retries_and_percentiles(recorded: Index) -> None:
+    found = traffic(recorded, first=0, last=2)
     [quote] = found["tools"]
-    assert (quote["server"], quote["num_calls"], quote["num_errors"], quote["num_retries"]) == (
-        "market",
-        12,
-        3,
-        6,
-    )
+    counts = [quote[key] for key in ("server", "num_calls", "num_errors", "num_retries")]
+    assert counts == ["market", 12, 3, 6]
     assert quote["causes"] == {"ok": 9, "tool_error": 3}
     assert (quote["p50"], quote["p95"], quote["p99"]) == (0.25, 1.5, 1.5)
     assert found["tool_seconds"] == pytest.approx(9 * 0.25 + 3 * 1.5)
     assert found["waiting_share"] == pytest.approx(6.75 / (6.75 + 12 * 1.0))
-    assert [tool["tool"] for tool in traffic(index, first=3)["tools"]] == ["quote", "send"]
-    assert traffic(index, source="after")["tools"][0]["num_calls"] == 6
+    assert [tool["tool"] for tool in traffic(recorded, first=3)["tools"]] == ["quote", "send"]
+    assert traffic(recorded, source="after")["tools"][0]["num_calls"] == 6
 
 
-def test_a_servers_latency_is_of_all_its_tools_calls_together(folder: RunFolder) -> None:
+def test_a_servers_percentiles_are_over_the_calls_of_all_its_tools(folder: RunFolder) -> None:
     news = Tool("news", "News.", {"type": "object"}, "market", "news")
 
     def calls(tool: str, times: list[float]) -> list[StoredEpisode]:
         turns = [turn(0, calls=[(tool, {}, result(seconds=time))]) for time in times]
         episodes = [episode(task(tool), [turn], member=number) for number, turn in enumerate(turns)]
-        return [
-            StoredEpisode(replace(episode, tools=(*TOOLS, news)), Reward(1.0, {"outcome": 1.0}))
-            for episode in episodes
-        ]
+        offered = [replace(episode, tools=(*TOOLS, news)) for episode in episodes]
+        return [StoredEpisode(episode, Reward(1.0, {"outcome": 1.0})) for episode in offered]
+
+    def servers(**steps: int) -> list[list[object]]:
+        keys = ("server", "num_calls", "p50", "p95", "p99")
+        return [[server[key] for key in keys] for server in traffic(index, **steps)["servers"]]
 
     play_step(folder, 0, [*calls("quote", [0.1] * 9 + [3.0]), *calls("news", [1.0] * 10)])
     play_step(folder, 1, calls("news", [9.0]))
+    folder.log(2, "rollout", {"breaker/open/idle": 0.0, "breaker/openings/idle": 0.0})
     index = index_of(folder.path)
-    keys = ("server", "num_calls", "p50", "p95", "p99")
-    [market] = traffic(index, last=0)["servers"]
-    assert tuple(market[key] for key in keys) == ("market", 20, 1.0, 1.0, 3.0)
+    assert servers(last=0) == [["market", 20, 1.0, 1.0, 3.0]]
     assert [tool["p50"] for tool in traffic(index, last=0)["tools"]] == [1.0, 0.1]
-    [market] = traffic(index, first=1)["servers"]
-    assert tuple(market[key] for key in keys) == ("market", 1, 9.0, 9.0, 9.0)
-    log_breaker = {"breaker/open/idle": 0.0, "breaker/openings/idle": 0.0}
-    folder.log(2, "rollout", log_breaker)
-    [idle] = traffic(index_of(folder.path), first=2)["servers"]
-    assert tuple(idle[key] for key in keys) == ("idle", 0, None, None, None)
+    assert servers(first=1, last=1) == [["market", 1, 9.0, 9.0, 9.0]]
+    assert servers(first=2) == [["idle", 0, None, None, None]]

@@ -1,35 +1,30 @@
-"""The page without a pointer: the way of Tab, the ring around what it is at, Enter, Escape and the arrows."""
+"""The page by keyboard alone: the order of Tab, the focus ring, Enter, Escape and the arrow keys."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.dashboard.looking import VIEWS, look, readout
-from tests.dashboard.recorded import figures, good, log_step, play_step, task, write_run
-from tests.dashboard.test_server import Served, serving
-from turnwise.config import Recipe
-from turnwise.tracking.folder import RunFolder
+from tests.dashboard.recorded import figures, good, log_step, new_run, play_step, task
+from tests.dashboard.serving import VIEWS, Serve, Served, look, readout, wait_for_steps
 
 REACHABLE = "a[href], button:not(:disabled), input, select, summary, [tabindex='0']"
 
-RING = """() => {
-  const at = document.activeElement, style = getComputedStyle(at), box = at.getBoundingClientRect();
-  return { ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
-    is_seen: box.width > 0 && box.height > 0 && box.right > 0 && box.bottom > 0 && box.top < innerHeight,
-    place: [...document.querySelectorAll(WHICH)].indexOf(at), words: at.outerHTML.slice(0, 120) };
-}""".replace("WHICH", repr(REACHABLE))
-
-
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    root = tmp_path_factory.mktemp("runs")
-    yield from serving(write_run(root), write_run(root, "second", num_steps=2))
+WATCH_FOCUS = """(which) => {
+  const stops = window.stops = [], places = () => [...document.querySelectorAll(which)];
+  document.addEventListener("focusin", ({ target }) => {
+    const style = getComputedStyle(target), box = target.getBoundingClientRect();
+    const place = places().indexOf(target);
+    if (stops.at(-1)?.place === place) return;
+    stops.push({ place, words: target.outerHTML.slice(0, 120),
+      is_ringed: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
+      is_seen: box.width > 0 && box.height > 0 && box.right > 0 && box.bottom > 0 && box.top < innerHeight });
+  });
+  return places().length;
+}"""
+"""From now on, keep in `window.stops` what every focused element looks like, once if the page is redrawn."""
 
 
 def active(page: Any) -> str:
-    """Where the focus is: its id, or else its words."""
+    """The id of the focused element, or its text."""
     return str(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
 
 
@@ -38,30 +33,31 @@ def tab_to(page: Any, which: str) -> None:
         page.keyboard.press("Tab")
         if page.evaluate("(which) => document.activeElement.matches(which)", which):
             return
-    raise AssertionError(f"Tab never came to {which}")
+    raise AssertionError(f"Tab never reached {which}")
 
 
-@pytest.mark.parametrize("view", [*VIEWS, "trajectory", "group"])
-def test_tab_comes_to_everything_in_order_and_shows_where_it_is(page: Any, served: Served, view: str) -> None:
-    [row, *_] = served.ask("trajectories", task="ace", first=3, last=3)["rows"]
-    more = {"trajectory": {"id": row["id"], "tokens": "ratio"}, "group": {"id": row["id"], "group": 1}}
-    look(page, served, "trajectory" if view == "group" else view, **more.get(view, {}))
-    num = page.evaluate("(which) => document.querySelectorAll(which).length", REACHABLE)
-    assert num > 10
-    places = []
-    for _ in range(num):
-        page.keyboard.press("Tab")
-        found = page.evaluate(RING)
-        if found["place"] < 0:  # a table or text that only scrolls is stopped at too
-            continue
-        assert found["ring"], found["words"]
-        assert found["is_seen"], found["words"]
-        places.append(found["place"])
-    assert places == sorted(set(places)), "forward, and nothing twice"
-    assert len(places) > 0.7 * num
+def test_tab_reaches_everything_in_order_and_shows_where_it_is(page: Any, served: Served) -> None:
+    [row, *_] = served.ask("trajectories", task="ace", first=3, last=3, source="train")["rows"]
+    episodes = ({"tokens": "ratio"}, {"group": 1})
+    views = [
+        *((view, {}) for view in VIEWS),
+        *(("trajectory", {"id": row["id"], **more}) for more in episodes),
+    ]
+    for view, settings in views:
+        page.goto("about:blank")  # so that Tab starts at the top again
+        look(page, served, view, **settings)
+        num_reachable = page.evaluate(WATCH_FOCUS, REACHABLE)
+        assert num_reachable > 10
+        for _ in range(num_reachable):
+            page.keyboard.press("Tab")
+        stops = [stop for stop in page.evaluate("window.stops") if stop["place"] >= 0]  # else it only scrolls
+        assert [stop["words"] for stop in stops if not (stop["is_ringed"] and stop["is_seen"])] == []
+        places = [stop["place"] for stop in stops]
+        assert places == sorted(set(places)), f"{view}: forward, and nothing twice"
+        assert len(places) > 0.7 * num_reachable
 
 
-def test_the_way_past_the_heads_leads_to_the_content_of_this_view(page: Any, served: Served) -> None:
+def test_the_skip_link_leads_to_the_content_of_this_view(page: Any, served: Served) -> None:
     look(page, served, "health")
     page.keyboard.press("Tab")
     assert active(page) == "to the content"
@@ -72,7 +68,7 @@ def test_the_way_past_the_heads_leads_to_the_content_of_this_view(page: Any, ser
     assert page.evaluate("document.getElementById('main').contains(document.activeElement)")
 
 
-def test_enter_on_a_view_or_a_run_keeps_the_place(page: Any, served: Served) -> None:
+def test_the_focus_stays_on_the_chosen_view_or_run(page: Any, served: Served) -> None:
     look(page, served, "overview")
     tab_to(page, "#view-tools")
     page.keyboard.press("Enter")
@@ -84,16 +80,14 @@ def test_enter_on_a_view_or_a_run_keeps_the_place(page: Any, served: Served) -> 
     assert active(page) == "run-second"
 
 
-def test_enter_goes_into_an_episode_and_its_group_and_escape_comes_out_again(
-    page: Any, served: Served
-) -> None:
+def test_enter_opens_an_episode_and_its_group_and_escape_leaves_them(page: Any, served: Served) -> None:
     look(page, served, "trajectories")
     page.keyboard.press("/")
     assert active(page) == "filter-task"
     page.keyboard.type("ace")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#total .number:text-is('8')")
-    assert active(page) == "filter-task", "to go on typing"
+    page.wait_for_selector("#total .number:text-is('10')")
+    assert active(page) == "filter-task", "for further typing"
     page.keyboard.press("Escape")
     assert active(page) == "main"
     tab_to(page, "#list a")
@@ -105,12 +99,12 @@ def test_enter_goes_into_an_episode_and_its_group_and_escape_comes_out_again(
     page.keyboard.press("Escape")
     page.wait_for_selector("#turn-2")
     page.keyboard.press("Escape")
-    page.wait_for_selector("main[data-view='trajectories'] #total .number:text-is('8')")
-    assert page.input_value("#filter-task") == "ace", "as it was filtered"
+    page.wait_for_selector("main[data-view='trajectories'] #total .number:text-is('10')")
+    assert page.input_value("#filter-task") == "ace", "filtered as before"
 
 
-def test_tokens_are_walked_over_and_say_what_they_are(page: Any, served: Served) -> None:
-    [_, row] = served.ask("trajectories", task="ace", first=3, last=3)["rows"]
+def test_arrow_keys_walk_over_tokens_and_describe_them(page: Any, served: Served) -> None:
+    [_, row] = served.ask("trajectories", task="ace", first=3, last=3, source="train")["rows"]
     look(page, served, "trajectory", id=row["id"], run="run", tokens="ratio")
     tab_to(page, "#turn-1 .tokens")
     for _ in range(2):
@@ -126,35 +120,35 @@ def test_tokens_are_walked_over_and_say_what_they_are(page: Any, served: Served)
     assert page.inner_text("#turn-2 .pointed").startswith("id 11 ·")
 
 
-def test_what_the_user_has_in_hand_stays_while_the_run_grows(page: Any, tmp_path: Path) -> None:
+def test_focus_step_and_scroll_stay_while_the_run_grows(page: Any, serve: Serve, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 800, "height": 900})
-    with RunFolder.create(tmp_path, "run", Recipe(), is_dated=False) as folder:
+    with new_run(tmp_path) as folder:
         for step in range(3):
             log_step(folder, step)
         play_step(folder, 0, [good(task(f"a-task-with-a-long-name-{'x' * 80}-{n}")) for n in range(9)])
-        for served in serving(folder.path):
-            look(page, served, "health")
-            page.focus("#chart-cut")
-            page.keyboard.press("ArrowLeft")
-            page.keyboard.press("ArrowLeft")
-            assert readout(page, "cut") == {"truncation/rate": str(figures(1)["truncation/rate"])}
-            page.evaluate("document.getElementById('alarms').open = false")
-            drawn = page.get_attribute("main", "data-drawn")
-            log_step(folder, 3)
-            page.wait_for_selector(f"main:not([data-drawn='{drawn}'])")
-            assert active(page) == "chart-cut"
-            assert readout(page, "cut") == {"truncation/rate": str(figures(1)["truncation/rate"])}
-            assert not page.evaluate("document.getElementById('alarms').open")
-            page.keyboard.press("3")
-            page.wait_for_selector("main[data-view='trajectories'] #list a")
-            tab_to(page, "#list a")
-            page.keyboard.press("Tab")
-            words = active(page)
-            page.evaluate("document.querySelector('.wide').scrollLeft = 40")
-            drawn = page.get_attribute("main", "data-drawn")
-            play_step(folder, 1, [good(task("new"))])
-            page.wait_for_selector("#list a:text-is('new')")
-            assert page.get_attribute("main", "data-drawn") != drawn
-            assert active(page) == words
-            assert page.evaluate("document.querySelector('.wide').scrollLeft") == 40
-            page.goto("about:blank")
+        look(page, serve(folder.path), "health")
+        assert page.inner_text("#live") == "● connected"
+        assert "running" in page.inner_text("#runs")
+        page.focus("#chart-cut")
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowLeft")
+        page.evaluate("document.getElementById('alarms').open = false")
+        log_step(folder, 3)
+        wait_for_steps(page, "cut", [0, 1, 2, 3])
+        assert active(page) == "chart-cut"
+        assert readout(page, "cut") == {"truncation/rate": str(figures(1)["truncation/rate"])}
+        assert page.evaluate("document.getElementById('chart-cut').plot.cursor.idx") == 1
+        assert not page.evaluate("document.getElementById('alarms').open")
+        page.hover("h2")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector("#chart-alignment .step:has-text('step 2')")
+        page.keyboard.press("3")
+        page.wait_for_selector("main[data-view='trajectories'] #list a")
+        tab_to(page, "#list a")
+        page.keyboard.press("Tab")
+        words = active(page)
+        page.evaluate("document.querySelector('.wide').scrollLeft = 40")
+        play_step(folder, 1, [good(task("new"))])
+        page.wait_for_selector("#list a:text-is('new')")
+        assert active(page) == words
+        assert page.evaluate("document.querySelector('.wide').scrollLeft") == 40

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from turnwise.dashboard import conversation, evaluations, listing, series
-from turnwise.dashboard.page_script import PAGE, bundle
+from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.server import OF_DAMAGED_FILES, as_json
 from turnwise.dashboard.token_texts import Pieces
@@ -38,7 +38,9 @@ def export(runs: Runs) -> bytes:
     ).decode()
     # JSON escapes of the same characters, so that no text can close the <script> element
     data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    script, style = bundle(), (PAGE / "style.css").read_text("utf-8")
+    script, style = bundle(), stylesheet()
+    assert not re.search("</script|<!--", script, re.IGNORECASE), "would end the <script> element early"
+    assert "</style" not in style.lower()
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; base-uri 'none'"
     )

@@ -1,13 +1,15 @@
-"""Join the page's JavaScript modules into one script, so that the page loads with one request."""
+"""Join the page's JavaScript modules and uPlot into one script, and their style sheets into one."""
 
 import re
 from importlib.resources import files
 
 PAGE = files("turnwise.dashboard") / "page"
+UPLOT = files("turnwise.dashboard") / "vendor" / "uplot"
 
 MODULES = (
-    *("dom", "recorded", "api", "place", "source", "hold", "chart", "figures", "panels", "overview"),
-    *("health", "trajectories", "tokens", "conversation", "tools", "evaluations", "main"),
+    *("dom", "recorded", "api", "place", "source", "hold", "chart", "curves", "heat", "intervals"),
+    *("figures", "panels", "overview", "health", "trajectories", "tokens", "conversation", "tools"),
+    *("evaluations", "main"),
 )
 """In dependency order: a module comes after those that it imports."""
 
@@ -16,7 +18,13 @@ _EXPORT = re.compile(r"^export (?=(?:async )?function|class|const)", re.MULTILIN
 
 
 def bundle() -> str:
-    """The modules as one script, without imports and exports: no two modules define the same name."""
+    """uPlot and the modules as one script without imports; no two modules define the same name."""
+    library = (UPLOT / "uPlot.iife.min.js").read_text("utf-8")
     parts = [(PAGE / f"{name}.js").read_text("utf-8") for name in MODULES]
     body = "\n".join(_EXPORT.sub("", _IMPORT.sub("", part)) for part in parts)
-    return f'"use strict";\n(() => {{\n{body}\n}})();'
+    return f'"use strict";\n(() => {{\n{library}\n{body}\n}})();'
+
+
+def stylesheet() -> str:
+    """uPlot's style sheet, then the page's, which overrides it."""
+    return "\n".join(sheet.read_text("utf-8") for sheet in (UPLOT / "uPlot.min.css", PAGE / "style.css"))

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from turnwise.dashboard import conversation, listing, series
 from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import RequestGuard
-from turnwise.dashboard.page_script import PAGE, bundle
+from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
@@ -241,7 +241,8 @@ def _events(watch: Watch, is_ending: Callable[[], bool]) -> Any:
 
 
 def _page(name: str) -> Any:
-    content = bundle().encode() if name == "main.js" else (PAGE / name).read_bytes()
+    made = {"main.js": bundle, "style.css": stylesheet}
+    content = made[name]().encode() if name in made else (PAGE / name).read_bytes()
     kind = _TYPES[name.rpartition(".")[2]]
 
     async def endpoint(request: Request) -> Response:

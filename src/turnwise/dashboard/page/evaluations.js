@@ -1,8 +1,8 @@
 // Success on held-out tasks, by family and difficulty, and what changed.
 
 import { ask } from "./api.js";
-import { intervals } from "./chart.js";
 import { brief, cells, figure, make, number, percent, seconds, table } from "./dom.js";
+import { intervals } from "./intervals.js";
 import { go, moved } from "./place.js";
 import { nameOf } from "./source.js";
 

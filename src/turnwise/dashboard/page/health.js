@@ -1,9 +1,9 @@
 // Whether what was sampled is what is trained, and each alarm where it fired.
 
 import { ask } from "./api.js";
-import { heat } from "./chart.js";
 import { badge, cells, make, number, table } from "./dom.js";
 import { HEALTH } from "./figures.js";
+import { heat } from "./heat.js";
 import { panelsOf, settingsOf } from "./panels.js";
 import { moved } from "./place.js";
 
@@ -15,15 +15,15 @@ export async function health(runs, settings) {
   const rules = runs[0].standing.health || {};
   const limits = (panel) => {
     const rule = panel.rule && rules[panel.rule];
-    return rule && rule.action !== "off" ? [{ value: rule.threshold, label: "alarm" }] : [];
+    return rule && rule.action !== "off" ? [{ value: rule.threshold }] : [];
   };
-  const ticks = [...new Set(alarms.flatMap((each) => each.alarms.map((alarm) => alarm.step)))];
+  const steps = [...new Set(alarms.flatMap((each) => each.alarms.map((alarm) => alarm.step)))];
   const pictures = runs.map((run, place) => ratios[place].columns.length ? heat({
     ...ratios[place], bounds: run.standing.clip, key: "ratios-" + place,
     title: "Ratios" + (runs.length > 1 ? ", " + run.name : ""),
     note: "Each column is a step: how many tokens have which new-over-old probability; dashed, where clipping begins.",
   }) : "");
-  const charts = await panelsOf(HEALTH, runs, settings, { limits, ticks, before: pictures });
+  const charts = await panelsOf(HEALTH, runs, settings, { limits, alarms: steps, before: pictures });
   return make("section", {}, make("h2", {}, "Health"), alarmsOf(runs, alarms), settingsOf(settings), charts);
 }
 

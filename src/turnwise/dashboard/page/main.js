@@ -1,6 +1,7 @@
 // Puts the views together: which runs are shown, which view, and what happens when a run grows.
 
 import { ask, listen } from "./api.js";
+import { repaint } from "./chart.js";
 import { conversation } from "./conversation.js";
 import { make } from "./dom.js";
 import { evaluations } from "./evaluations.js";
@@ -81,7 +82,7 @@ function grew() {
   if (waiting) return;
   waiting = setTimeout(() => {
     waiting = null;
-    if (numAtWork) return grew();
+    if (numAtWork || main.querySelector(":active")) return grew(); // or the chart would go away under a drag
     const isTyping = document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && main.contains(document.activeElement);
     if (!isTyping && place().view !== "trajectory") draw_(true);
     else if (!runs.length) draw_(false);
@@ -92,6 +93,7 @@ function theme(next) {
   const now = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const wanted = next || (now === "dark" ? "light" : "dark");
   document.documentElement.dataset.theme = wanted;
+  repaint();
   try { localStorage.setItem("theme", wanted); } catch { /* a file may not keep anything */ }
 }
 
@@ -117,6 +119,7 @@ function keys(event) {
 try { if (localStorage.getItem("theme")) theme(localStorage.getItem("theme")); } catch { /* as above */ }
 document.getElementById("theme").addEventListener("click", () => theme());
 document.addEventListener("keydown", keys);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 // not by its address: that is where the view is kept
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
 window.addEventListener("hashchange", () => draw_(false));

@@ -1,15 +1,15 @@
 // Takes panels and runs, gives their charts side by side, with the settings that belong to all of them.
 
 import { ask } from "./api.js";
-import { chart } from "./chart.js";
+import { curves, DASHES } from "./curves.js";
 import { make } from "./dom.js";
 import { namesOf } from "./figures.js";
 import { go } from "./place.js";
 
-const COLOURS = 8, DASHES = ["solid", "dashed", "dotted", "dashdot"];
+const COLOURS = 8, PATTERNS = Object.keys(DASHES);
 
 // runs: [{ name, standing }]; answers one element with every panel that has something to show.
-export async function panelsOf(panels, runs, settings, { limits = () => [], ticks = [], before = [] } = {}) {
+export async function panelsOf(panels, runs, settings, { limits = () => [], alarms = [], before = [] } = {}) {
   const smooth = Number(settings.smooth || 0);
   const range = { first: settings.first, last: settings.last };
   const known = await Promise.all(runs.map((run) => ask("names", { run: run.name })));
@@ -22,16 +22,16 @@ export async function panelsOf(panels, runs, settings, { limits = () => [], tick
       ...found[place][name],
       label: runs.length > 1 ? run.name + " " + name : name,
       colour: "c" + (1 + (runs.length > 1 ? run.colour : names.indexOf(name)) % COLOURS),
-      dash: runs.length > 1 ? DASHES[names.indexOf(name) % DASHES.length] : name.startsWith("heldout/") ? "dotted" : "solid",
+      dash: runs.length > 1 ? PATTERNS[names.indexOf(name) % PATTERNS.length] : name.startsWith("heldout/") ? "dotted" : "solid",
     }))).filter((line) => line.steps.length);
-    if (lines.length) grid.append(chart({ ...panel, lines, smooth, limits: limits(panel), ticks }));
+    if (lines.length) grid.append(curves({ ...panel, lines, smooth, isLog: Boolean(settings.log), limits: limits(panel), alarms }));
     else missing.push(panel.title);
   }
   const rest = missing.length ? make("p", { class: "note" }, "Not logged by " + (runs.length > 1 ? "these runs" : "this run") + ": " + missing.join(", ") + ".") : "";
   return make("div", {}, grid, rest);
 }
 
-// Smoothing and the range of steps.
+// Smoothing, the range of steps and the scale.
 export function settingsOf(settings) {
   const said = make("output", { class: "number" }, settings.smooth || "0");
   const change = (name) => (event) => go({ [name]: event.target.value });
@@ -39,5 +39,6 @@ export function settingsOf(settings) {
     make("label", {}, "smoothing ", make("input", { id: "smooth", type: "range", min: 0, max: 0.98, step: 0.02, value: settings.smooth || 0, oninput: (event) => { said.textContent = event.target.value; }, onchange: change("smooth") }), said),
     make("label", {}, "steps from ", make("input", { id: "first", type: "number", min: 0, value: settings.first || "", onchange: change("first") })),
     make("label", {}, "to ", make("input", { id: "last", type: "number", min: 0, value: settings.last || "", onchange: change("last") })),
-    make("button", { type: "button", onclick: () => go({ smooth: "", first: "", last: "" }) }, "all steps, as logged"));
+    make("label", { title: "for charts whose values are all above 0" }, make("input", { id: "log", type: "checkbox", checked: Boolean(settings.log), onchange: (event) => go({ log: event.target.checked ? 1 : "" }) }), "log scale"),
+    make("button", { type: "button", onclick: () => go({ smooth: "", first: "", last: "", log: "" }) }, "all steps, as logged"));
 }

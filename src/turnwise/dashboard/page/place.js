@@ -38,5 +38,5 @@ export function go(changes, view) {
 }
 
 function shared(settings) {
-  return Object.fromEntries(["runs", "run", "first", "last", "smooth"].filter((key) => key in settings).map((key) => [key, settings[key]]));
+  return Object.fromEntries(["runs", "run", "first", "last", "smooth", "log"].filter((key) => key in settings).map((key) => [key, settings[key]]));
 }

@@ -1,0 +1,118 @@
+"""A real server for the page, and what tests do with it in a browser: open a view, read a chart."""
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+
+from turnwise.dashboard.guard import RequestGuard
+from turnwise.dashboard.runs import Runs
+from turnwise.dashboard.server import application
+from turnwise.dashboard.watch import Watch
+
+VIEWS = {
+    "overview": ".chart canvas",
+    "health": "#chart-ratios-0 canvas",
+    "trajectories": "table#list",
+    "tools": "table#tools",
+    "evaluations": "#change",
+}
+"""The views, with a selector that matches once the view is complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server in this process, and the first of its runs."""
+
+    port: int
+    run: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            return response, response.read()
+
+    def ask(self, path: str, **parameters: Any) -> Any:
+        query = urlencode({"run": self.run.name, **parameters}, doseq=True)
+        response, body = self.get(f"/api/{path}?{query}")
+        assert response.status == 200, body
+        return json.loads(body)
+
+
+Serve = Callable[..., Served]
+"""Start a server on these runs; it ends with the test."""
+
+
+@contextlib.contextmanager
+def serving(*runs: Path, host: str = "127.0.0.1", token: str = "") -> Iterator[Served]:
+    shown = Runs(runs, runs[0].parent / "cache")
+    watch = Watch(shown, seconds=0.1)
+    app = application(shown, watch, RequestGuard(host, 80, token), is_ending=lambda: server.should_exit)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started or not watch.is_whole:
+            assert thread.is_alive()
+            time.sleep(0.02)
+        yield Served(server.servers[0].sockets[0].getsockname()[1], runs[0])
+    finally:
+        server.should_exit = True
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
+def look(page: Any, served: Served, view: str, **settings: object) -> None:
+    """Open a view of `run` and wait until it is complete."""
+    page.goto(f"{served.url}#/{view}?{urlencode({'runs': 'run', **settings})}")
+    page.wait_for_selector(f'main[data-view="{view}"] {VIEWS.get(view, ".conversation")}')
+
+
+def wait_for_steps(page: Any, chart: str, steps: list[int]) -> None:
+    """Wait until the chart is drawn with these steps. (The page's policy forbids `wait_for_function`.)"""
+    script = f"document.getElementById('chart-{chart}')?.plot?.data[0]"
+    for _ in range(600):
+        if page.evaluate(script) == steps:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(page.evaluate(script))
+
+
+def texts(page: Any, selector: str) -> list[str]:
+    """The elements' texts, read at once: the page may be redrawn at any time."""
+    found: list[str] = page.eval_on_selector_all(selector, "(all) => all.map((one) => one.innerText)")
+    return found
+
+
+def readout(page: Any, chart: str) -> dict[str, str]:
+    """The exact value that the chart's readout shows for every line."""
+    script = "(items) => items.map((item) => [item.dataset.label, item.querySelector('.number').title])"
+    return dict(page.eval_on_selector_all(f"#chart-{chart} .readout [data-label]", script))
+
+
+def pixel(page: Any, chart: str, step: float, value: float) -> str:
+    """The colour that is drawn at this place of a chart, as #rrggbb; "" if there is none."""
+    found: str = page.evaluate(PIXEL, [f"chart-{chart}", step, value])
+    return found
+
+
+PIXEL = """([id, step, value]) => {
+  const { plot } = document.getElementById(id);
+  const [x, y] = [plot.valToPos(step, "x", true), plot.valToPos(value, "y", true)].map(Math.round);
+  const [red, green, blue, opacity] = plot.ctx.getImageData(x, y, 1, 1).data;
+  const hex = [red, green, blue].map((part) => part.toString(16).padStart(2, "0"));
+  return opacity < 99 ? "" : "#" + hex.join("");
+}"""
