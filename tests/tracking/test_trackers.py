@@ -88,7 +88,7 @@ def test_a_slow_one_costs_the_run_no_time_and_what_does_not_fit_is_counted(
 ) -> None:
     monkeypatch.setattr(outbox, "ROOM", 20)
     slow = own("Slow", options={"seconds": 0.2}, episodes_per_step=0, close_seconds=60)
-    with begin(tmp_path, slow, own("Keeping")) as folder:
+    with begin(tmp_path, slow, own("Keeping", episodes_per_step=64)) as folder:  # room for 2,048
         fast = folder.path / "kept.jsonl"
         wait_until(lambda: fast.exists() and fast.read_text().count("start") == 2)
         started = time.monotonic()
