@@ -160,7 +160,9 @@ async def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None
                     source.learned_from(step)
         return levels
 
-    assert (await run()) == [{"e"}, {"m"}], "eight successes at easy promote"
+    first, second = await run()
+    assert first == {"e"}
+    assert "m" in second, "eight successes at easy, a step's episodes, promote"
 
 
 def test_too_few_tasks_are_named() -> None:
