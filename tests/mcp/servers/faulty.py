@@ -25,7 +25,12 @@ if MODE == "orphan":  # a grandchild that keeps our stdout open and outlives us
 
 READ_ONLY = {"readOnlyHint": True}
 TOOLS = [
-    {"name": "do", "inputSchema": {"type": "object"}, "annotations": READ_ONLY},
+    {
+        "name": "do",
+        "description": f"With the key {os.environ.get('FAULTY_API_KEY', 'of nobody')}.",
+        "inputSchema": {"type": "object"},
+        "annotations": READ_ONLY,
+    },
     {"name": "write", "inputSchema": {"type": "object"}},
     {
         "name": "bad_structure",
