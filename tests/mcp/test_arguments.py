@@ -209,18 +209,15 @@ def test_a_value_that_does_not_fit_the_parameter_is_not_renamed() -> None:
 # --- schemas that cannot be checked ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": None},
-        {"type": "object", "properties": ["symbol"]},
-        {"type": "object", "required": "symbol"},
-        {"type": "objekt"},
-        {"$schema": 5},
-        {"$schema": ["x"]},
-        {"properties": {"symbol": {"multipleOf": 0}}},
-    ],
-)
+INVALID = [
+    {"properties": None},
+    {"required": "symbol"},
+    {"type": "objekt"},
+    {"properties": {"symbol": {"multipleOf": 0}}},
+]
+
+
+@pytest.mark.parametrize("schema", INVALID)
 def test_an_invalid_schema_causes_a_warning_and_the_server_checks_the_arguments(
     schema: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

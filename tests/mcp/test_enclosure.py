@@ -16,7 +16,7 @@ from turnwise.mcp.private_folders import Enclosure, Mount, Way, with_real
 from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.surroundings import caches
 
-SCRIBE = str(SERVERS / "scribe.py")
+SCRIBE = str(SERVERS / "faulty.py")
 # Runs in a namespace of the test, where the disk that it is given is mounted below a folder.
 NESTED = """
 import asyncio, subprocess, sys
@@ -47,11 +47,11 @@ def scribe(home: Path, command: str = sys.executable, **options: Any) -> ServerS
 
 
 async def read(toolbox: Any, path: str | Path) -> str:
-    return (await ask(toolbox, "read", path=str(path))).content
+    return (await ask(toolbox, "read_file", path=str(path))).content
 
 
 async def write(toolbox: Any, path: str | Path, text: str = "changed") -> str:
-    return (await ask(toolbox, "write", path=str(path), text=text)).content
+    return (await ask(toolbox, "write_file", path=str(path), text=text)).content
 
 
 @pytest.fixture

@@ -107,13 +107,15 @@ async def test_processes_are_started_ahead_of_demand_and_never_used_twice() -> N
 
 async def test_a_lease_over_the_limit_of_processes_waits_until_one_is_returned() -> None:
     num_leased, seen = 0, []
+    pair = asyncio.Barrier(2)
 
     async def episode(pool: Pool, name: str) -> None:
         nonlocal num_leased
         async with pool.lease(["notebook"], name) as toolbox:
             num_leased += 1
             seen.append(num_leased)
-            assert (await ask(toolbox, "write", text=name, seconds=0.1)).cause is Cause.OK
+            assert (await ask(toolbox, "write", text=name)).cause is Cause.OK
+            await pair.wait()
             num_leased -= 1
 
     async with nothing_leaks(), Pool([notebook(isolation="process", num_warm=0, max_processes=2)]) as pool:
@@ -171,11 +173,11 @@ async def test_a_repaired_call_is_recorded_with_the_names_of_the_tool_and_replay
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "calls.jsonl"
-    server = script_spec("scribe")
+    server = script_spec("faulty")
 
     async def write(name: str, *specs: ServerSpec, **settings: Any) -> ToolResult:
-        async with Pool(specs, **settings) as pool, pool.lease(["scribe"], "a") as toolbox:
-            return await ask(toolbox, "write", path=str(tmp_path / "new.txt"), **{name: "x"})
+        async with Pool(specs, **settings) as pool, pool.lease(["faulty"], "a") as toolbox:
+            return await ask(toolbox, "write_file", path=str(tmp_path / "new.txt"), **{name: "x"})
 
     repaired = await write("msg", server, cassette=Cassette(path, Mode.RECORD))
     assert (repaired.content, repaired.repairs) == ("written", ("msg->text",))

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import math
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -18,6 +17,8 @@ from turnwise.runtime.environment import environment
 
 SECRET = "sk-TOPSECRET-0123456789"
 NOWHERE = Path("/nowhere")
+WRONG = json.loads((Path(__file__).parent / "data" / "wrong_blocks.json").read_text())
+"""Blocks with a mistake, and words of its report; and blocks with a mistake and the secret, or ${S} for it."""
 
 
 def one(
@@ -206,55 +207,16 @@ def test_workers_divide_the_limits_of_a_remote_server() -> None:
 # --- mistakes ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        ({"command": "x", "env": {"API_KEY": "${NOPE}"}}, ["env.API_KEY: ${NOPE} is not set"]),
-        ({"command": "x", "args": ["a", "--k=${NOPE}"]}, ["args[1]: ${NOPE} is not set"]),
-        ({"url": "https://${NOPE}"}, ["url: ${NOPE} is not set"]),
-        ({"command": "x", "turnwise": {"template": "${NOPE}"}}, ["turnwise.template: ${NOPE} is not set"]),
-        ({"command": "x", "url": "https://y"}, ["`command`", "`url`", "not both or neither"]),
-        ({}, ["`command`", "`url`", "not both or neither"]),
-        ({"type": "sse", "url": "https://y"}, ["sse", "streamable HTTP"]),
-        ({"transport": "sse", "url": "https://y"}, ["sse"]),
-        ({"url": "ftp://y"}, ["url", "http://"]),
-        ({"url": "https://y", "turnwise": {"isolation": "process"}}, ["process", "remote"]),
-        ({"command": ["x"]}, ["command"]),
-        ({"command": "x", "args": "y"}, ["args"]),
-        ({"command": "x", "args": [1]}, ["args.0"]),
-        ({"command": "x", "env": {"PORT": 80}}, ["env.PORT"]),
-        ({"command": "x", "cwd": 5}, ["cwd"]),
-        ({"url": "https://y", "headers": ["a"]}, ["headers"]),
-        ({"command": "x", "turnwise": None}, ["turnwise: expected an object, got null"]),
-        ({"command": "x", "turnwise": [1]}, ["turnwise: expected an object, got list"]),
-        (
-            {"command": "x", "turnwise": {"isolaton": "shared"}},
-            ["turnwise.isolaton", "not permitted", '"shared"'],
-        ),
-        ({"command": "x", "turnwise": {"isolation": "shard"}}, ["turnwise.isolation", "'keyed'", '"shard"']),
-        ({"command": "x", "turnwise": {"num_warm": -1}}, ["turnwise.num_warm", "-1"]),
-        ({"command": "x", "turnwise": {"timeout_seconds": 0}}, ["turnwise.timeout_seconds", "got 0"]),
-        (
-            {"command": "x", "turnwise": {"timeout_seconds": math.inf}},
-            ["turnwise.timeout_seconds", "Infinity"],
-        ),
-        ({"command": "x", "turnwise": {"rate_per_second": math.nan}}, ["turnwise.rate_per_second", "NaN"]),
-        ({"command": "x", "args": reduce(lambda inner, _: [inner], range(2_000), 1)}, ["nested too deeply"]),
-        ({"command": "x", "turnwise": {"template": 5}}, ["turnwise.template", "5"]),
-        ({"command": "x", "turnwise": {"template": "gone"}}, ["turnwise.template", "/nowhere/gone"]),
-        ({"command": "x", "turnwise": {"allow": "get_*"}}, ["turnwise.allow", '"get_*"']),
-        (
-            {"command": "x", "env": {"KEY": "${input:api-key}"}},
-            ["${input:api-key} is asked for by an editor"],
-        ),
-        ("npx server", ["expected an object, got str"]),
-        (None, ["expected an object, got null"]),
-    ],
-)
+@pytest.mark.parametrize(("block", "words"), WRONG["mistakes"])
 def test_a_mistake_is_reported_in_one_line_with_server_and_field(block: Any, words: list[str]) -> None:
     message = refusal(block)
     assert "\n" not in message
     assert not [word for word in words if word not in message], message
+
+
+def test_a_block_that_is_nested_too_deeply_is_refused() -> None:
+    deep: Any = reduce(lambda inner, _: [inner], range(2_000), 1)
+    assert "nested too deeply" in refusal({"command": "x", "args": deep})
 
 
 @pytest.mark.parametrize("name", ["", "x\n", "\x1b[0m", "x" * 65])
@@ -263,32 +225,7 @@ def test_a_server_name_that_cannot_be_printed_is_refused(name: str) -> None:
         one({"command": "x"}, name=name)
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        {"env": {"API_KEY": "${S}"}},
-        {"env": {"API_KEY": "${S}", "PORT": 80}, "command": "x"},
-        {"env": "${S}", "command": "x"},
-        {"env": ["${S}"], "command": "x"},
-        {"env": {"A": ["${S}"]}, "command": "x"},
-        {"url": "${S}"},
-        {"url": "ftp://me:${S}@host"},
-        {"url": "${S}", "command": "${S}"},
-        {"url": 5, "headers": {"Authorization": "Bearer ${S}"}},
-        {"command": ["${S}"]},
-        {"command": "x", "args": "${S}"},
-        {"command": "x", "args": [["${S}"]]},
-        {"command": "x", "cwd": ["${S}"]},
-        {"command": "x", "env": {"K": "${S}"}, "turnwise": {"isolation": "none"}},
-        {"command": "x", "env": {"K": "${S}"}, "turnwise": {"isolation": "${S}"}},
-        {"command": "x", "turnwise": {"${S}": 1}},
-        {"command": "x", "turnwise": SECRET},
-        {"command": "x", "env": {"K": SECRET, "L": "${UNSET}"}},
-        {"type": "sse", "env": {"K": SECRET}},
-        [SECRET],
-        SECRET,
-    ],
-)
+@pytest.mark.parametrize("block", WRONG["with_secret"])
 def test_no_mistake_shows_a_secret(block: Any) -> None:
     refusal(block, {"S": SECRET})
 
