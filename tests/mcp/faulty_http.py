@@ -40,6 +40,15 @@ class Door:
 
 
 OPEN = Door(retry_after="")
+JSON, STREAM, PAGE = "application/json", "text/event-stream", "text/html"
+CANNED: dict[Any, tuple[int, bytes, str, dict[str, str]]] = {
+    "moved": (307, b"", PAGE, {"location": "https://elsewhere.example.com/mcp?key=x"}),
+    "moved nowhere": (307, b"", PAGE, {"location": "//["}),
+    "bad gzip": (200, b"no gzip", JSON, {"content_encoding": "gzip"}),
+    "gzip stream": (200, gzip.compress(b"data: {}\n\n"), STREAM, {"content_encoding": "gzip"}),
+    "junk": (200, b"{]", JSON, {}),
+    "html": (200, b"<html>login</html>", PAGE, {}),
+}
 
 
 def text(value: str) -> dict[str, Any]:
@@ -94,35 +103,26 @@ class Handler(BaseHTTPRequestHandler):
         if what == "once" and key not in self.failed_keys:
             self.failed_keys.add(key)
             self.reply(503, b"busy", "text/plain")
+        elif what in CANNED:
+            status, body, kind, headers = CANNED[what]
+            self.reply(status, body, kind, **headers)
         elif isinstance(what, int):
-            self.reply(what, b"<html>no</html>" * times, "text/html")
+            self.reply(what, b"<html>no</html>" * times, PAGE)
         elif what == "rpc":  # an HTTP error with a JSON-RPC error as its body
             refusal = {"code": -32603, "message": f"refused with {times}"}
             body = json.dumps({"jsonrpc": "2.0", "id": number, "error": refusal})
-            self.reply(times, body.encode(), "application/json")
-        elif what == "moved":
-            self.reply(307, b"", "text/html", location="https://elsewhere.example.com/mcp?key=x")
-        elif what == "moved nowhere":
-            self.reply(307, b"", "text/html", location="//[")
-        elif what in ("gzip", "br", "bad gzip"):
+            self.reply(times, body.encode(), JSON)
+        elif what in ("gzip", "br"):
             body = gzip.compress(self.message(number, text("fine" * times)))
-            encoding = "br" if what == "br" else "gzip"
-            body = b"no gzip" if what == "bad gzip" else body
-            self.reply(200, body, "application/json", content_encoding=encoding)
-        elif what == "gzip stream":
-            self.reply(200, gzip.compress(b"data: {}\n\n"), "text/event-stream", content_encoding="gzip")
+            self.reply(200, body, JSON, content_encoding=what)
         elif what == "drop":
             self.drop()
         elif what == "drop_json":
-            self.reply(200, b'{"jsonrpc":', "application/json", content_length="1000")
+            self.reply(200, b'{"jsonrpc":', JSON, content_length="1000")
             self.drop()
         elif what == "drop_stream":
-            self.reply(200, b": hello\n\n", "text/event-stream", content_length="")
+            self.reply(200, b": hello\n\n", STREAM, content_length="")
             self.drop()
-        elif what == "junk":
-            self.reply(200, b"{]", "application/json")
-        elif what == "html":
-            self.reply(200, b"<html>login</html>", "text/html")
         else:
             if what == "sleep":
                 time.sleep(0.6)
@@ -136,7 +136,7 @@ class Handler(BaseHTTPRequestHandler):
         return json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
 
     def result(self, number: int, result: dict[str, Any]) -> None:
-        self.reply(200, self.message(number, result), "application/json")
+        self.reply(200, self.message(number, result), JSON)
 
     def reply(self, status: int, body: bytes, kind: str, **headers: str) -> None:
         """Send a reply; a header with an empty value is left out."""

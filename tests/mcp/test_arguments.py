@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from turnwise.mcp.argument_names import SYNONYMS
 from turnwise.mcp.arguments import ArgumentChecker, BadArguments
 
+Json = dict[str, Any]
 TEXT = {"type": "string"}
 QUOTE = {
     "type": "object",
@@ -31,22 +32,20 @@ ANY_JSON = st.recursive(
 )
 
 
-def message(schema: Any, arguments: dict[str, Any], **options: bool) -> str:
+def message(schema: Any, arguments: Json, **options: bool) -> str:
     """The error that these arguments cause, without its first words."""
     with pytest.raises(BadArguments, match=r"^bad arguments for quote: ") as caught:
         ArgumentChecker("quote", schema, **options).check(arguments)
     return str(caught.value).partition(": ")[2]
 
 
-def checked(
-    schema: Any, arguments: dict[str, Any], **options: bool
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+def checked(schema: Any, arguments: Json, **options: bool) -> tuple[Json, tuple[str, ...]]:
     """The arguments after repair, and the repairs."""
     found = ArgumentChecker("quote", schema, **options).check(arguments)
     return dict(found.arguments), found.repairs
 
 
-def is_unchanged(schema: Any, arguments: dict[str, Any], **options: bool) -> bool:
+def is_unchanged(schema: Any, arguments: Json, **options: bool) -> bool:
     return checked(schema, arguments, **options) == (arguments, ())
 
 
@@ -79,9 +78,7 @@ def nested(depth: int) -> list[Any]:
         ({"com->pany": "x"}, "unknown argument 'com->pany'; missing required 'symbol'"),
     ],
 )
-def test_an_error_names_the_argument_its_value_and_what_was_expected(
-    arguments: dict[str, Any], words: str
-) -> None:
+def test_an_error_names_the_argument_its_value_and_what_is_expected(arguments: Json, words: str) -> None:
     assert message(QUOTE, arguments).startswith(words)
 
 
@@ -107,7 +104,7 @@ def test_a_lone_surrogate_is_refused_anywhere_in_the_arguments() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.dictionaries(st.text(), ANY_JSON, max_size=4), st.dictionaries(st.text(), ANY_JSON, max_size=4))
-def test_a_check_raises_nothing_but_bad_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+def test_a_check_raises_nothing_but_bad_arguments(schema: Json, arguments: Json) -> None:
     for tried in (schema, {"properties": schema}, {"properties": {key: {"enum": [1]} for key in arguments}}):
         try:
             found, _ = checked(tried, arguments)
@@ -134,17 +131,17 @@ def test_every_synonym_is_repaired_to_the_name_in_the_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_arguments", "arguments", "repairs"),
+    ("sent", "used", "repairs"),
     [
         ({"limit": 2, "company": "ACME"}, {"limit": 2, "symbol": "ACME"}, {"company->symbol"}),
         ({"company": "A", "count": 3}, {"symbol": "A", "limit": 3}, {"count->limit", "company->symbol"}),
     ],
 )
-def test_the_only_unknown_name_becomes_the_only_missing_parameter(
-    given_arguments: dict[str, Any], arguments: dict[str, Any], repairs: set[str]
+def test_the_only_unknown_name_becomes_the_only_missing_one(
+    sent: Json, used: Json, repairs: set[str]
 ) -> None:
-    found, done = checked(QUOTE, given_arguments)
-    assert (found, set(done)) == (arguments, repairs)
+    found, done = checked(QUOTE, sent)
+    assert (found, set(done)) == (used, repairs)
 
 
 def test_for_a_tool_that_may_write_synonyms_are_repaired_but_no_name_is_guessed() -> None:
@@ -171,9 +168,7 @@ def test_with_repairs_off_the_error_is_that_of_the_schema() -> None:
         ({"properties": {"query": TEXT, "limit": {"type": "integer"}}}, {"query": "x", "count": "many"}),
     ],
 )
-def test_an_ambiguous_or_unnecessary_repair_is_not_made(
-    schema: dict[str, Any], arguments: dict[str, Any]
-) -> None:
+def test_an_ambiguous_or_unnecessary_repair_is_not_made(schema: Json, arguments: Json) -> None:
     assert is_unchanged(schema, arguments)
 
 
@@ -186,7 +181,7 @@ def test_an_ambiguous_or_unnecessary_repair_is_not_made(
         {"allOf": [{"properties": {"ticker": {}}}]},
     ],
 )
-def test_names_are_never_repaired_for_a_schema_that_allows_others(more: dict[str, Any]) -> None:
+def test_names_are_never_repaired_for_a_schema_that_allows_others(more: Json) -> None:
     schema = {"properties": {"symbol": TEXT}, **more}
     assert is_unchanged(schema, {"ticker": "ACME"})
     assert message({**schema, "required": ["symbol"]}, {"ticker": "A"}) == "'symbol' is a required property"
@@ -218,16 +213,14 @@ INVALID = [
 
 
 @pytest.mark.parametrize("schema", INVALID)
-def test_an_invalid_schema_causes_a_warning_and_the_server_checks_the_arguments(
-    schema: dict[str, Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_schema_causes_a_warning(schema: Json, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert is_unchanged(schema, {"symbol": "A"})
     assert "quote: its schema cannot be checked" in caplog.text
 
 
 def test_schemas_and_numbers_beyond_the_validator_do_not_crash_it() -> None:
-    deep: dict[str, Any] = {}
+    deep: Json = {}
     inner = deep
     for _ in range(3_000):
         inner["properties"] = {"a": {}}

@@ -98,9 +98,7 @@ async def test_with_real_data_a_server_changes_the_files_of_the_user(home: Path)
     assert (home / "kept.txt").read_text() == "changed"
 
 
-async def test_a_program_that_installs_its_server_fills_its_real_cache_once(
-    home: Path, tmp_path: Path
-) -> None:
+async def test_an_installing_program_fills_its_real_cache_once(home: Path, tmp_path: Path) -> None:
     npx = tmp_path / "bin" / "npx"
     npx.parent.mkdir()
     # as npx does: what is in the cache is not fetched again

@@ -32,9 +32,7 @@ def found(block: dict[str, Any], writers: tuple[str, ...] = ("write",), **more: 
         ({"args": ["--api", "https://jira.example.com/rest"]}, "the service at jira.example.com"),
     ],
 )
-def test_a_server_with_an_account_or_a_service_is_refused_unless_its_data_is_declared_real(
-    block: dict[str, Any], words: str
-) -> None:
+def test_a_server_with_an_account_or_a_service_is_refused(block: dict[str, Any], words: str) -> None:
     assert words in str(found(block))
     assert found(block).is_refused
     assert not found({**block, "turnwise": {"data": "real"}}).is_refused

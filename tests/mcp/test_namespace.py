@@ -37,9 +37,7 @@ def test_a_name_is_qualified_only_if_two_servers_have_it() -> None:
     "servers",
     [{"a": ["b__x", "x"], "b": ["x"]}, {"a.b": ["x"], "a_b": ["x"]}, {"a": ["x", "x"]}],
 )
-def test_two_tools_that_would_share_a_name_are_an_error_with_that_name(
-    servers: dict[str, list[str]],
-) -> None:
+def test_two_tools_that_would_share_a_name_are_an_error(servers: dict[str, list[str]]) -> None:
     with pytest.raises(ValueError, match=r"two tools end up as '(b__x|a_b__x|a__x)'"):
         namespaced(listing(servers))
 

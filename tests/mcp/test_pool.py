@@ -169,9 +169,7 @@ async def test_a_recorded_episode_replays_exactly_without_any_server(tmp_path: P
     assert path.read_bytes() == content
 
 
-async def test_a_repaired_call_is_recorded_with_the_names_of_the_tool_and_replays_with_either(
-    tmp_path: Path,
-) -> None:
+async def test_a_repaired_call_replays_under_its_old_and_its_new_names(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     server = script_spec("faulty")
 

@@ -56,9 +56,7 @@ def ended_process() -> int:
     return process.pid
 
 
-async def test_directories_are_separate_empty_and_readable_only_by_us(
-    scratch: Scratch, temporary: Path
-) -> None:
+async def test_directories_are_separate_empty_and_private(scratch: Scratch, temporary: Path) -> None:
     one, two = await scratch.fresh("srv", None), await scratch.fresh("srv", None)
     assert one != two
     assert list(one.iterdir()) == []

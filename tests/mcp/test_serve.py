@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ import turnwise
 from tests import warm
 from tests.mcp.leases import ask, leased
 from tests.mcp.notes import SERVER, http_spec, notes_over_http, notes_spec
+from tests.mcp.raw_stdio import talk
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import SILENT_SECONDS, _Known
 from turnwise.mcp.session import ConnectFailed
@@ -71,9 +71,7 @@ async def test_values_and_faults_keep_their_meaning_on_the_way(spec: ServerSpec)
         assert [result.call_id for result in results] == [call.id for call in calls]
 
 
-async def test_tools_are_listed_with_schemas_and_hints_and_state_is_kept_per_episode(
-    spec: ServerSpec,
-) -> None:
+async def test_tools_have_schemas_and_hints_and_state_is_kept_per_episode(spec: ServerSpec) -> None:
     async with Pool([spec]) as pool:
         assert await pool.connect() == {}
         tools = {tool.name: tool for tool in pool.tools}
@@ -118,15 +116,15 @@ async def test_a_restarted_http_server_has_lost_the_episode() -> None:
 
 
 @contextlib.asynccontextmanager
-async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"") -> AsyncIterator[str]:
-    """The URL of a proxy that, once the event is set, answers `server/discover` with `reply` and hangs up."""
+async def without_discovery(url: str, replies: list[bytes]) -> AsyncIterator[str]:
+    """The URL of a proxy that answers `server/discover` with the reply in the list, if there is one."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         [length] = re.findall(rb"content-length: (\d+)", head.lower()) or [b"0"]
         body = await reader.readexactly(int(length))
-        if is_cut.is_set() and b"server/discover" in body:
-            writer.write(reply)
+        if replies and b"server/discover" in body:
+            writer.write(replies[0])
         else:
             upstream, to_upstream = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
             host = f"127.0.0.1:{urlsplit(url).port}".encode()
@@ -141,33 +139,25 @@ async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"")
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
-async def test_an_outage_during_connect_does_not_change_how_episodes_are_isolated(url: str) -> None:
-    is_cut = asyncio.Event()
-    is_cut.set()
-    async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
+async def test_an_outage_never_makes_a_pool_share_state_between_episodes(url: str) -> None:
+    replies = [b""]
+    async with without_discovery(url, replies) as proxied, Pool([http_spec(proxied)]) as pool:
         with pytest.raises(ConnectFailed, match="connection failed"):
             async with pool.lease(["notes"], "one"):
                 pass
-        is_cut.clear()
-        async with pool.lease(["notes"], "two"):
-            assert pool.isolation("notes") is Isolation.KEYED
-
-
-async def test_a_server_that_no_longer_supports_episodes_after_a_fault_is_refused(url: str) -> None:
-    is_cut = asyncio.Event()
-    reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-    async with without_discovery(url, is_cut, reply) as proxied, Pool([http_spec(proxied)]) as pool:
-        async with pool.lease(["notes"], "one") as toolbox:
+        replies.clear()
+        async with pool.lease(["notes"], "two") as toolbox:
             await ask(toolbox, "add_note", text="mine")
+            assert pool.isolation("notes") is Isolation.KEYED
         session = pool._supplies["notes"]._first
         assert session is not None
         session.abandon("a fault")
-        is_cut.set()
+        replies.append(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         with pytest.raises(ConnectFailed, match="without keeping episodes apart"):
-            async with pool.lease(["notes"], "two"):
+            async with pool.lease(["notes"], "three"):
                 pass
-        is_cut.clear()
-        async with pool.lease(["notes"], "three"):
+        replies.clear()
+        async with pool.lease(["notes"], "four"):
             assert pool.isolation("notes") is Isolation.KEYED
 
 
@@ -212,27 +202,9 @@ HELLO = rpc("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clie
 def test_a_stdio_server_survives_junk_writes_only_json_rpc_and_ends_with_its_stdin() -> None:
     tools = ("buggy", "nope", "echo")
     calls = [rpc("tools/call", number, name=tool, arguments={}) for number, tool in enumerate(tools, 1)]
-    lines = [
-        "junk",
-        json.dumps(HELLO),
-        '{"half":',
-        *map(json.dumps, [rpc("notifications/initialized"), *calls]),
-    ]
-    replies: dict[Any, dict[str, Any]] = {}
-    command = [warm.light(), str(SERVER)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("".join(f"{line}\n" for line in lines))
-        process.stdin.flush()
-        # The end of its input would cancel the calls that are still running.
-        while not {0, 1, 2, 3} <= replies.keys():
-            reply = json.loads(process.stdout.readline())
-            assert reply["jsonrpc"] == "2.0"
-            replies[reply.get("id")] = reply
-        process.stdin.close()
-        assert process.stdout.read() == ""
-        assert process.wait(30) == 0
+    messages = ["junk", HELLO, '{"half":', rpc("notifications/initialized"), *calls]
+    replies, exit_code = talk([warm.light(), str(SERVER)], messages)
+    assert exit_code == 0
     assert replies[0]["result"]["serverInfo"] == {"name": "notes", "version": turnwise.__version__}
     assert [replies[number]["result"].get("isError", False) for number in (1, 2, 3)] == [True, True, False]
     assert "unknown tool 'nope'" in replies[2]["result"]["content"][0]["text"]

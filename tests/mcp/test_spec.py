@@ -18,7 +18,7 @@ from turnwise.runtime.environment import environment
 SECRET = "sk-TOPSECRET-0123456789"
 NOWHERE = Path("/nowhere")
 WRONG = json.loads((Path(__file__).parent / "data" / "wrong_blocks.json").read_text())
-"""Blocks with a mistake, and words of its report; and blocks with a mistake and the secret, or ${S} for it."""
+"""Blocks with a mistake and words of its report; and blocks with a mistake and a secret, or ${S} for it."""
 
 
 def one(
@@ -110,9 +110,7 @@ def test_the_episode_directory_is_filled_in_at_launch() -> None:
     assert command.cwd == Path("/scratch/1/sub")
 
 
-def test_relative_paths_are_resolved_from_the_file_and_a_tilde_is_the_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home" / "seed").mkdir(parents=True)
     file = write(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": "x", "cwd": "sub"}}})
@@ -127,9 +125,7 @@ def test_a_disabled_server_is_left_out_even_if_it_is_wrong() -> None:
     assert [spec.name for spec in parse(servers, {}, directory=NOWHERE)] == ["on"]
 
 
-def test_keys_of_other_clients_are_ignored_and_unknown_keys_are_logged(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unknown_keys_are_logged_unless_other_clients_use_them(caplog: pytest.LogCaptureFixture) -> None:
     known = {"type": "stdio", "description": "d", "autoApprove": ["a"], "alwaysAllow": [], "timeout": 60}
     assert one({"command": "x", **known}).command == "x"
     assert caplog.text == ""
@@ -162,9 +158,7 @@ def test_the_file_of_vs_code_is_read_with_its_comments_and_variables(tmp_path: P
     assert git.env == {"TOKEN": "t"}
 
 
-def test_the_environment_wins_over_dotenv_files_and_the_nearer_of_two_wins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_wins_over_dotenv_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "parent" / "project"
     here.mkdir(parents=True)
     (tmp_path / ".env").write_text("TW_FAR=far\n")
@@ -178,9 +172,7 @@ def test_the_environment_wins_over_dotenv_files_and_the_nearer_of_two_wins(
     assert not {"TW_BARE", "TW_FAR"} & set(environment()), "only the folder and its parent are read"
 
 
-def test_a_program_comes_from_the_path_of_the_user_but_turnwise_is_the_one_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_are_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("python", "turnwise"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -188,7 +180,8 @@ def test_a_program_comes_from_the_path_of_the_user_but_turnwise_is_the_one_that_
     python = command_of(one({"command": "python"}), None)
     assert python.path == str(tmp_path / "python")
     assert python.environment["PATH"] == str(tmp_path)
-    assert command_of(one({"command": "turnwise"}), None).path != str(tmp_path / "turnwise")
+    own = command_of(one({"command": "turnwise"}), None)
+    assert own.path != str(tmp_path / "turnwise"), "turnwise is the one that runs"
 
 
 def test_workers_divide_the_limits_of_a_remote_server() -> None:
@@ -252,9 +245,7 @@ def test_secrets_are_found_in_flags_and_urls_and_never_printed() -> None:
         (b'{"mcpServers": "\xff"}', "not JSON"),
     ],
 )
-def test_a_file_that_is_not_an_mcp_json_is_an_error_that_names_it(
-    tmp_path: Path, content: str | bytes, words: str
-) -> None:
+def test_an_error_in_the_file_names_it(tmp_path: Path, content: str | bytes, words: str) -> None:
     file = tmp_path / "mcp.json"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError, match=rf"mcp\.json.*{words}") as caught:

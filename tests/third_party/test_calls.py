@@ -71,9 +71,7 @@ async def test_an_error_of_a_tool_is_an_observation_of_the_model() -> None:
             assert words in result.content
 
 
-async def test_bad_arguments_and_unknown_tools_are_not_sent_and_a_late_call_is_cancelled(
-    tmp_path: Path,
-) -> None:
+async def test_wrong_calls_are_not_sent_and_late_calls_are_cancelled(tmp_path: Path) -> None:
     tap = tmp_path / "sent.jsonl"
     async with leased(tapped(tap, timeout_seconds=3)) as toolbox:
         for tool, arguments, cause, words in (

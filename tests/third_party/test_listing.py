@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.mcp.notes import notes_spec
+from tests.mcp.raw_stdio import talk
 from tests.third_party.installed import LEGACY_VERSION, PLACES, spec
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import Session, command_of
@@ -27,26 +27,10 @@ def raw_tools(server: ServerSpec, directory: Path) -> list[dict[str, Any]]:
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/list", "params": {}},
     ]
-    with subprocess.Popen(
-        [command.program, *command.args],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=command.environment,
-        cwd=directory,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        replies = (json.loads(line) for line in process.stdout)
-        for message in messages:
-            process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-            process.stdin.flush()
-            if "id" in message:
-                answer = next(reply for reply in replies if reply.get("id") == message["id"])
-        process.kill()
-        tools: list[dict[str, Any]] = answer["result"]["tools"]
-        return tools
+    options = {"env": command.environment, "cwd": directory}
+    replies, _ = talk([command.program, *command.args], messages, **options)
+    tools: list[dict[str, Any]] = replies[2]["result"]["tools"]
+    return tools
 
 
 async def test_tools_are_offered_exactly_as_their_servers_list_them(tmp_path: Path) -> None:

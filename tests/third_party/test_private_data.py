@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.leaks import nothing_leaks
-from tests.mcp.leases import ask, leased, spec_of
+from tests.mcp.leases import ask, spec_of
 from tests.third_party.installed import block, spec
 from turnwise.commands.tools import call_tool
 from turnwise.mcp.pool import Pool
@@ -35,8 +35,8 @@ def digest(folder: Path) -> dict[str, str]:
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def files_of(folder: Path, **options: Any) -> ServerSpec:
-    return spec_of("files", block("filesystem", str(folder), **options), folder)
+def files_of(folder: Path) -> ServerSpec:
+    return spec_of("files", block("filesystem", str(folder)), folder)
 
 
 def ordinary(folder: Path) -> tuple[ServerSpec, ServerSpec]:
@@ -76,13 +76,6 @@ async def test_episodes_that_write_leave_the_files_of_the_user_unchanged(folder:
             assert str(exposed).startswith("episodes change private copies of")
             assert str(folder) in str(exposed)
     assert digest(folder) == before
-
-
-async def test_a_folder_whose_data_is_real_is_changed(folder: Path) -> None:
-    plan = folder / "notes" / "plan.txt"
-    async with leased(files_of(folder, data="real")) as toolbox:
-        await call(toolbox, "write_file", path=str(plan), content="changed")
-    assert plan.read_text() == "changed"
 
 
 async def test_the_directory_of_the_episode_is_empty_and_has_the_same_path_in_every_episode() -> None:
