@@ -10,17 +10,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.leaks import nothing_leaks
-from tests.rollout.stage import (
-    call,
-    gathered,
-    leasing,
-    notebook,
-    script,
-    scripted,
-    small_chat,
-    task,
-    tasks,
-)
+from tests.rollout.stage import call, gathered, leasing, notebook, script, scripted, small_chat, tasks
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
@@ -101,9 +91,10 @@ async def test_groups_are_complete_and_no_more_episodes_run_at_once_than_allowed
 
 
 def test_members_have_different_seeds_that_are_equal_in_every_run() -> None:
-    seeds = {member_seed(0, task(name), member) for name in "ab" for member in range(8)}
+    one, other = TASKS[:2]
+    seeds = {member_seed(0, task, member) for task in (one, other) for member in range(8)}
     assert len(seeds) == 16
-    assert member_seed(0, task("a"), 3) == member_seed(0, task("a"), 3) != member_seed(1, task("a"), 3)
+    assert member_seed(0, one, 3) == member_seed(0, tasks(1)[0], 3) != member_seed(1, one, 3)
 
 
 async def test_no_episode_is_lost_or_duplicated_under_injected_faults() -> None:

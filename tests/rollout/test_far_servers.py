@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp.leases import ask, leased, spec_of
 from tests.rollout.line import Host, Line, why_none
 from tests.rollout.stage import task
 from tests.run.stage import write_model
-from turnwise.mcp.pool import Pool
-from turnwise.mcp.spec import parse
+from tests.shown import write_servers
 from turnwise.rewards import is_success
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.tasks.load import save
@@ -68,8 +68,7 @@ def noted(name: str) -> Task:
 
 def write_recipe(folder: Path, url: str) -> Path:
     options = {"max_concurrency": MAX_CONCURRENCY, "timeout_seconds": 2, "breaker_seconds": 0.5}
-    servers = {"notebook": {"url": url, "headers": HEADERS, "turnwise": options}}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    write_servers(folder, notebook={"url": url, "headers": HEADERS, "turnwise": options})
     save([noted(f"note{number}") for number in range(NUM_TASKS)], folder / "train.jsonl")
     recipe = folder / "recipe.toml"
     recipe.write_text(
@@ -104,10 +103,8 @@ def server_log(url: str, host: Host) -> list[str]:
 
 
 async def ask_log(url: str) -> str:
-    async with Pool(parse({"notebook": {"url": url, "headers": HEADERS}}, {}, directory=Path.cwd())) as pool:
-        async with pool.lease(["notebook"], "log") as toolbox:
-            [result] = await toolbox.call([ToolCall("1", "log", {})])
-            return result.content
+    async with leased(spec_of("notebook", {"url": url, "headers": HEADERS})) as toolbox:
+        return (await ask(toolbox, "log")).content
 
 
 @pytest.mark.slow
