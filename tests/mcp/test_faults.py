@@ -109,7 +109,7 @@ async def test_the_last_answer_of_a_server_that_dies_after_it_counts(isolation: 
 @ISOLATIONS
 async def test_a_hung_server_is_replaced(isolation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "_CHECK_SECONDS", 0.3)
-    async with faulty_pool(isolation=isolation, timeout_seconds=0.5) as pool:
+    async with faulty_pool(isolation=isolation, timeout_seconds=1.0) as pool:
         async with pool.lease(["faulty"], "e") as toolbox:
             pid = pid_of(await do(toolbox))
             result = await do(toolbox, "hang")
@@ -118,9 +118,9 @@ async def test_a_hung_server_is_replaced(isolation: str, monkeypatch: pytest.Mon
 
 
 async def test_a_slow_tool_on_a_healthy_server_times_out_and_keeps_its_server() -> None:
-    async with faulty_lease(timeout_seconds=0.5) as toolbox:
+    async with faulty_lease(timeout_seconds=1.0) as toolbox:
         pid = pid_of(await do(toolbox))
-        result = await do(toolbox, "sleep", seconds=0.8)
+        result = await do(toolbox, "sleep", seconds=1.3)
         assert (result.cause, result.fault) == (Cause.TIMEOUT, Fault.INFRA)
         await asyncio.sleep(0.5)
         assert pid_of(await do(toolbox)) == pid

@@ -27,7 +27,7 @@ def split(data: bytes, sizes: list[int], max_bytes: int) -> tuple[list[BoundedLi
     return lines, splitter
 
 
-def whole(data: bytes) -> BoundedLine:
+def complete(data: bytes) -> BoundedLine:
     return BoundedLine(data, len(data), is_cut=False)
 
 
@@ -55,7 +55,7 @@ def test_lines_are_the_same_in_chunks_of_any_size(
     data = b"".join(content + b"\n" for content in contents) + unfinished
     lines, splitter = split(data, sizes, max_bytes)
     assert lines == [
-        whole(content)
+        complete(content)
         if len(content) <= max_bytes
         else BoundedLine(content[:EDGE] + b"\n" + content[-EDGE:], len(content), is_cut=True)
         for content in contents
@@ -91,14 +91,14 @@ def error_of(line: BoundedLine) -> tuple[object, int]:
     ],
 )
 def test_requests_replies_errors_and_notifications_are_read(data: bytes, kind: type) -> None:
-    assert isinstance(_parse(whole(data)), kind)
+    assert isinstance(_parse(complete(data)), kind)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**17), st.text(), st.booleans())
 def test_any_text_in_a_reply_is_read_unchanged(number: int, text: str, is_ascii: bool) -> None:
     body = {"jsonrpc": "2.0", "id": number, "result": {"content": [{"type": "text", "text": text}]}}
-    message = _parse(whole(json.dumps(body, ensure_ascii=is_ascii).encode()))
+    message = _parse(complete(json.dumps(body, ensure_ascii=is_ascii).encode()))
     assert isinstance(message, wire.JSONRPCResponse)
     assert (message.id, message.result["content"][0]["text"]) == (number, text)
 
@@ -124,7 +124,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("junk", [*JUNK, *BROKEN])
 def test_junk_is_skipped(junk: bytes) -> None:
-    assert _parse(whole(junk)) is None
+    assert _parse(complete(junk)) is None
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_junk_is_skipped(junk: bytes) -> None:
     ],
 )
 def test_an_unreadable_reply_becomes_an_error_of_its_call(data: bytes) -> None:
-    assert error_of(whole(data)) == (12, UNREADABLE_CODE)
+    assert error_of(complete(data)) == (12, UNREADABLE_CODE)
 
 
 @pytest.mark.parametrize(

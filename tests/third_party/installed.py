@@ -24,7 +24,7 @@ PLACES = {
     "memory": {"args": [], "env": {"MEMORY_FILE_PATH": "${EPISODE_DIR}/memory.jsonl"}},
     "sqlite": {"args": ["--db-path", "${EPISODE_DIR}/shop.db"]},
 }
-"""How every server is told to keep its data in the directory of the episode."""
+"""Arguments and variables with which a server keeps its data in the directory of the episode."""
 
 
 def require(path: Path, *, by: str = "tests/third_party/install.sh") -> str:
