@@ -1,7 +1,7 @@
-"""Takes a server's URL from the conformance suite, does with our client what the scenario asks.
+"""The client under test of the conformance suites.
 
-The suite runs `python client.py URL` with MCP_CONFORMANCE_SCENARIO and MCP_CONFORMANCE_CONTEXT set, and
-judges what arrives at its server. Exits with 1 if a result is not what this client must make of it.
+A suite runs `python client.py URL` with MCP_CONFORMANCE_SCENARIO and MCP_CONFORMANCE_CONTEXT set, and judges
+what arrives at its server. The client exits with 1 if a result is not what it should be.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ async def call(toolbox: LeasedToolbox, tool: str, arguments: Mapping[str, Any]) 
 
 
 async def connect_only(toolbox: LeasedToolbox) -> None:
-    """Initialising and listing the tools is what making a lease does."""
+    """A lease initialises the session and lists the tools."""
 
 
 async def call_every_tool(toolbox: LeasedToolbox) -> None:
@@ -38,13 +38,13 @@ async def add_numbers(toolbox: LeasedToolbox) -> None:
     assert "8" in await call(toolbox, "add_numbers", {"a": 5, "b": 3})
 
 
-async def call_what_is_valid(toolbox: LeasedToolbox) -> None:
+async def call_valid_tool(toolbox: LeasedToolbox) -> None:
     assert [tool.name for tool in toolbox.tools] == ["valid_tool"]
     await call(toolbox, "valid_tool", {"region": "eu-west1"})
 
 
 async def look_up_user(toolbox: LeasedToolbox) -> None:
-    """The arguments are checked against a schema that refers to the network, which must not be asked."""
+    """The schema refers to the network, which must not be used to check the arguments."""
     [result] = await toolbox.call(
         [ToolCall("call", "lookup_user", {"id": "user-1", "profile": {"name": "Ada"}})]
     )
@@ -56,8 +56,8 @@ async def echo_schema(toolbox: LeasedToolbox) -> None:
     await call(toolbox, "json_schema_echo", {"schema": schema})
 
 
-async def call_beside_elicitations(toolbox: LeasedToolbox) -> None:
-    """The two tools that elicit are refused; the two that do not are none the worse for it."""
+async def call_tools_that_elicit(toolbox: LeasedToolbox) -> None:
+    """The two tools that elicit are refused, and the others still work."""
     turn = [ToolCall(tool.name, tool.name, {}) for tool in toolbox.tools]
     results = {result.call_id: result for result in await toolbox.call(turn)}
     assert results["test_mrtr_echo_state"].is_error
@@ -65,10 +65,10 @@ async def call_beside_elicitations(toolbox: LeasedToolbox) -> None:
     assert results["test_mrtr_unrelated"].content == "unrelated-ok"
 
 
-async def call_as_told(session: Session) -> None:
-    """On the session itself: one call has a null where its schema wants a boolean; a toolbox refuses it."""
-    for told in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
-        _, cause = await session.call(told["name"], told["arguments"], episode="conformance")
+async def call_from_context(session: Session) -> None:
+    """Without a toolbox, which would refuse one call: it has a null where its schema wants a boolean."""
+    for given in json.loads(os.environ["MCP_CONFORMANCE_CONTEXT"])["toolCalls"]:
+        _, cause = await session.call(given["name"], given["arguments"], episode="conformance")
         assert cause is Cause.OK, cause
 
 
@@ -78,12 +78,12 @@ ON_TOOLBOX: Mapping[str, Callable[[LeasedToolbox], Awaitable[None]]] = {
     "sse-retry": call_every_tool,
     "request-metadata": connect_only,
     "http-standard-headers": call_every_tool,
-    "http-invalid-tool-headers": call_what_is_valid,
+    "http-invalid-tool-headers": call_valid_tool,
     "json-schema-ref-no-deref": look_up_user,
     "json-schema-2020-12-preservation": echo_schema,
-    "sep-2322-client-request-state": call_beside_elicitations,
+    "sep-2322-client-request-state": call_tools_that_elicit,
 }
-ON_SESSION: Mapping[str, Callable[[Session], Awaitable[None]]] = {"http-custom-headers": call_as_told}
+ON_SESSION: Mapping[str, Callable[[Session], Awaitable[None]]] = {"http-custom-headers": call_from_context}
 
 
 async def with_toolbox(server: ServerSpec, act: Callable[[LeasedToolbox], Awaitable[None]]) -> None:

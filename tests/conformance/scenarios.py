@@ -1,6 +1,6 @@
-"""Every client scenario of the MCP conformance suites in one place: what must pass, what does not apply, why.
+"""Every client scenario of the MCP conformance suites: those that must pass, and why the others do not apply.
 
-A scenario of either suite that is not named here fails `test_conformance.py` until it is.
+A scenario that is not named here fails `test_conformance.py`.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ SUITES = {
     "0.1.16": "@modelcontextprotocol/conformance",
     "0.2.0-alpha.12": "conformance-next",
 }
-"""Version of each suite, and the package of `tests/third_party/package.json` that holds it.
+"""The versions of the suites, and their packages in `tests/third_party/package.json`.
 
 The released suite knows the protocol up to 2025-11-25; the pre-release is the only one for 2026-07-28.
 """
@@ -17,9 +17,9 @@ The released suite knows the protocol up to 2025-11-25; the pre-release is the o
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One scenario of one suite, over the wire of one protocol version.
+    """One scenario of one suite in one protocol version.
 
-    The released suite has one wire only: there the version is the newest of those it lists.
+    The released suite runs a scenario only in the newest version that it lists.
     """
 
     suite: str
@@ -30,11 +30,7 @@ class Run:
         return f"{self.scenario} {self.version} ({self.suite})"
 
 
-_RELEASED = {
-    "initialize": ("2025-11-25",),
-    "tools_call": ("2025-11-25",),
-    "sse-retry": ("2025-11-25",),
-}
+_RELEASED = dict.fromkeys(("initialize", "tools_call", "sse-retry"), ("2025-11-25",))
 _PRE_RELEASED = {
     "initialize": ("2025-06-18", "2025-11-25"),
     "tools_call": ("2025-06-18", "2025-11-25", "2026-07-28"),
@@ -54,12 +50,12 @@ APPLICABLE = tuple(
 )
 
 _NO_USER = (
-    "It answers an elicitation. No user sits before a training run, so our client declares no elicitation "
-    "capability, and a server may not elicit from a client that has not declared it."
+    "It answers an elicitation. A training run has no user, so our client does not declare the elicitation "
+    "capability, and a server may not elicit from such a client."
 )
 _NO_OAUTH = (
-    "It is a step of an OAuth flow, in which a user or an identity provider grants access. Our client runs "
-    "none: in training a server is given its token by `mcp.json`, in `headers` or `env`."
+    "It is a step of an OAuth flow, in which a user or an identity provider grants access. Our client has "
+    "none: a server gets its token from `mcp.json`, in `headers` or `env`."
 )
 _NO_SKILLS = "It belongs to the skills extension (skills/list, resources/read). Our client uses tools only."
 
@@ -80,4 +76,4 @@ NOT_APPLICABLE = {
     **{f"auth/{name}": _NO_OAUTH for name in _AUTH.split()},
     **{f"sep-2640-client-{name}": _NO_SKILLS for name in _SKILLS.split()},
 }
-"""Scenario to reason, for both suites."""
+"""Why a scenario does not apply, for both suites."""

@@ -1,10 +1,11 @@
-"""Our client under the MCP conformance suites: the suite's own verdict on every scenario that applies."""
+"""Our client under the MCP conformance suites: the suite judges every scenario that applies."""
 
 import json
 import re
 import shlex
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,99 +21,89 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the suite said of one run: its exit code, every check, and all it printed."""
+    """The exit code of the suite, its checks, and all that it printed."""
 
     exit_code: int
     checks: list[dict[str, Any]]
     printed: str
 
-    def ids(self, status: str) -> set[str]:
-        return {check["id"] for check in self.checks if check["status"] == status}
+    def ids(self, *statuses: str) -> set[str]:
+        return {check["id"] for check in self.checks if check["status"] in statuses}
 
 
 def suite_command(suite: str) -> list[str]:
     return [node(), require(NODE_MODULES / SUITES[suite] / "dist" / "index.js")]
 
 
-def judge(run: Run, directory: Path, client: Path = CLIENT) -> Verdict:
-    """Have the suite start its server, run the client against it, and judge."""
-    finished = subprocess.run(
-        [
-            *suite_command(run.suite),
-            *("client", "--scenario", run.scenario, "--spec-version", run.version),
-            *("--command", shlex.join([warm.light(), str(client)])),
-            *("--output-dir", str(directory)),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def judge(run: Run, directory: Path) -> Verdict:
+    """Let the suite start its server, run our client against it, and judge."""
+    options = {
+        "scenario": run.scenario,
+        "spec-version": run.version,
+        "command": shlex.join([warm.light(), str(CLIENT)]),
+        "output-dir": str(directory),
+    }
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    command = [*suite_command(run.suite), "client", *words]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    finished = subprocess.run(command, timeout=120, check=False, **output)
     checks = [check for path in directory.rglob("checks.json") for check in json.loads(path.read_text())]
     return Verdict(finished.returncode, checks, finished.stdout)
 
 
+@cache
 def listed(suite: str) -> dict[str, tuple[str, ...]]:
-    """Every client scenario the suite has, and the protocol versions it lists for it."""
-    finished = subprocess.run(
-        [*suite_command(suite), "list", "--client"], capture_output=True, text=True, check=True
-    )
+    """Every client scenario of the suite, and the protocol versions that it lists for it."""
+    command = [*suite_command(suite), "list", "--client"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.findall(r"^\s*- (\S+) \[([^]]*)\]$", finished.stdout, re.MULTILINE)
     return {name: tuple(versions.split(",")) for name, versions in found}
 
 
-@pytest.mark.parametrize("run", APPLICABLE, ids=str)
+def is_repetition(run: Run) -> bool:
+    """Whether the released suite has the scenario in this version, or the run of the newest one covers it."""
+    return run.suite != "0.1.16" and run.version == "2025-11-25"
+
+
+REPEATED = [pytest.param(run, marks=pytest.mark.slow) for run in APPLICABLE if is_repetition(run)]
+
+
+@pytest.mark.parametrize("run", [*(run for run in APPLICABLE if not is_repetition(run)), *REPEATED], ids=str)
 def test_our_client_passes(run: Run, tmp_path: Path) -> None:
     verdict = judge(run, tmp_path)
     assert verdict.exit_code == 0, verdict.printed
-    # A scenario that is not run also exits with 0, so something must have been found good.
+    # A scenario that is not run also exits with 0, so at least one check must have succeeded.
     assert verdict.ids("SUCCESS"), verdict.printed
-    assert not verdict.ids("FAILURE") | verdict.ids("WARNING"), verdict.printed
+    assert not verdict.ids("FAILURE", "WARNING"), verdict.printed
 
 
-@pytest.mark.parametrize("suite", SUITES)
-def test_every_scenario_of_the_suite_is_classified(suite: str) -> None:
-    scenarios = listed(suite)
-    assert len(scenarios) > 20
-    unnamed = set(scenarios) - {run.scenario for run in APPLICABLE} - set(NOT_APPLICABLE)
-    assert not unnamed, "classify these in tests/conformance/scenarios.py and docs/conformance.md"
-    applicable = {name: versions for name, versions in scenarios.items() if name not in NOT_APPLICABLE}
-    newest_only = suite == "0.1.16"
-    runs = {
-        (name, version)
-        for name, versions in applicable.items()
-        for version in (versions[-1:] if newest_only else versions)
-    }
-    assert runs == {(run.scenario, run.version) for run in APPLICABLE if run.suite == suite}
-
-
-def test_no_classified_scenario_is_gone_from_the_suites() -> None:
-    known = {name for suite in SUITES for name in listed(suite)}
-    assert set(NOT_APPLICABLE) <= known
-    assert not set(NOT_APPLICABLE) & {run.scenario for run in APPLICABLE}
-
-
-def test_the_part_of_multi_round_trips_that_needs_no_user_passes(tmp_path: Path) -> None:
-    """Of its five checks three need an elicitation answered; the other two are for every client."""
+def test_the_checks_of_multi_round_trips_that_need_no_user_pass(tmp_path: Path) -> None:
+    """Three of its five checks need an elicitation answered; the other two are for every client."""
     verdict = judge(Run("0.2.0-alpha.12", "sep-2322-client-request-state", "2026-07-28"), tmp_path)
     needs_no_user = {"sep-2322-client-parallel-isolation", "sep-2322-default-result-type-complete"}
     assert verdict.ids("SUCCESS") >= needs_no_user, verdict.printed
     assert "Client exited with code" not in verdict.printed, verdict.printed
 
 
-def test_the_verdict_is_bad_when_the_client_does_not_do_its_part(tmp_path: Path) -> None:
-    """The check of the check: a client that does nothing, successfully, must not pass."""
-    idle = tmp_path / "idle.py"
-    idle.write_text("")
-    run = Run("0.2.0-alpha.12", "tools_call", "2026-07-28")
-    verdict = judge(run, tmp_path / "results", client=idle)
-    assert verdict.exit_code != 0
-    assert verdict.ids("FAILURE")
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_scenario_of_a_suite_is_classified(suite: str) -> None:
+    scenarios = listed(suite)
+    assert len(scenarios) > 20
+    unnamed = set(scenarios) - {run.scenario for run in APPLICABLE} - set(NOT_APPLICABLE)
+    assert not unnamed, "classify these in tests/conformance/scenarios.py and docs/conformance.md"
+    newest_only = suite == "0.1.16"
+    runs = {
+        (name, version)
+        for name, versions in scenarios.items()
+        if name not in NOT_APPLICABLE
+        for version in (versions[-1:] if newest_only else versions)
+    }
+    assert runs == {(run.scenario, run.version) for run in APPLICABLE if run.suite == suite}
 
 
-def test_the_document_names_every_scenario() -> None:
-    text = DOCUMENT.read_text()
-    names = {run.scenario for run in APPLICABLE} | set(NOT_APPLICABLE)
-    assert not [name for name in sorted(names) if f"`{name}`" not in text]
+def test_every_classified_scenario_is_in_a_suite_and_in_the_document() -> None:
+    applicable, text = {run.scenario for run in APPLICABLE}, DOCUMENT.read_text()
+    assert not set(NOT_APPLICABLE) & applicable
+    assert not [name for name in sorted(applicable | set(NOT_APPLICABLE)) if f"`{name}`" not in text]
     assert not [version for version in SUITES if version not in text]
+    assert set(NOT_APPLICABLE) <= {name for suite in SUITES for name in listed(suite)}

@@ -1,4 +1,4 @@
-"""Counts what a test must leave as it found it: child processes, file descriptors, tasks, scratch folders."""
+"""What a test must leave as it found it: child processes, file descriptors, tasks, scratch folders."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def descendants(pid: int | None = None) -> set[int]:
-    """All processes below this one, zombies too."""
+    """All processes below this one, including zombies."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -42,7 +42,7 @@ def scratch_folders() -> set[str]:
 
 @contextlib.asynccontextmanager
 async def nothing_leaks() -> AsyncIterator[None]:
-    """Everything opened inside must be gone at the end, given a moment for the kernel to catch up."""
+    """Assert that everything opened inside is gone at the end, or a few seconds later."""
     before = descendants(), descriptors(), asyncio.all_tasks(), scratch_folders()
     yield
     deadline = time.monotonic() + 5

@@ -1,6 +1,5 @@
-"""A server that names no data can still write anywhere: nothing that it writes reaches the user's files."""
+"""A server that names no data can still write anywhere, but nothing reaches the files of the user."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -11,31 +10,48 @@ from typing import Any
 import pytest
 
 from tests.mcp.leaks import nothing_leaks
-from turnwise.mcp.mount_table import mount_points
+from tests.mcp.leases import SERVERS, ask, leased, spec_of
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.private_folders import Enclosure, Mount, Namespace, Way, open_namespace, with_real
-from turnwise.mcp.scratch import Scratch
-from turnwise.mcp.spec import ServerSpec, parse
+from turnwise.mcp.private_folders import Enclosure, Mount, Way, with_real
+from turnwise.mcp.spec import ServerSpec
 from turnwise.mcp.surroundings import caches
-from turnwise.types import ToolCall
 
-SCRIBE = str(Path(__file__).parent / "servers" / "scribe.py")
+SCRIBE = str(SERVERS / "faulty.py")
+# Runs in a namespace of the test, where the disk that it is given is mounted below a folder.
+NESTED = """
+import asyncio, subprocess, sys
+from pathlib import Path
+from turnwise.mcp.mount_table import mount_points
+from turnwise.mcp.private_folders import find_enclosure, open_namespace
+from turnwise.mcp.scratch import Scratch
+
+async def main(disk):
+    assert disk in [point.folder for point in mount_points()]
+    scratch = Scratch()
+    found = await find_enclosure([disk.parent], [], [], scratch)
+    namespace = await open_namespace(found.mounts, scratch)
+    script = f"cat '{disk}/file'; echo new > '{disk}/file'; cat '{disk}/file'"
+    inside = namespace.wrap(["sh", "-c", script], Path("/"))
+    assert subprocess.run(inside, capture_output=True, check=True).stdout == b"real\\nnew\\n"
+    namespace.close()
+    scratch.close()
+    assert (disk / "file").read_text() == "real\\n"
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
 
 
 def scribe(home: Path, command: str = sys.executable, **options: Any) -> ServerSpec:
-    block = {
-        "command": command,
-        "args": [SCRIBE],
-        "env": {"HOME": str(home)},
-        "turnwise": {"num_warm": 0, **options},
-    }
-    [spec] = parse({"scribe": block}, {}, directory=Path.cwd())
-    return spec
+    block = {"command": command, "args": [SCRIBE], "env": {"HOME": str(home)}}
+    return spec_of("scribe", {**block, "turnwise": {"num_warm": 0, **options}})
 
 
-async def call(toolbox: Any, name: str, **arguments: Any) -> str:
-    [result] = await toolbox.call([ToolCall("1", name, arguments)])
-    return str(result.content)
+async def read(toolbox: Any, path: str | Path) -> str:
+    return (await ask(toolbox, "read_file", path=str(path))).content
+
+
+async def write(toolbox: Any, path: str | Path, text: str = "changed") -> str:
+    return (await ask(toolbox, "write_file", path=str(path), text=text)).content
 
 
 @pytest.fixture
@@ -59,19 +75,16 @@ def elsewhere() -> Iterator[Path]:
     folder.rmdir()
 
 
-async def test_what_a_server_writes_by_itself_is_gone_with_the_episode(home: Path, elsewhere: Path) -> None:
+async def test_files_that_a_server_writes_end_with_the_episode(home: Path, elsewhere: Path) -> None:
     places = [home / "kept.txt", Path("/var/tmp/turnwise-scribe"), Path.cwd() / "turnwise-scribe.txt"]
-
     async with nothing_leaks(), Pool([scribe(home)]) as pool:
-        for number in range(2):
-            async with pool.lease(["scribe"], f"episode-{number}") as toolbox:
-                assert await call(toolbox, "read", path="~/kept.txt") == "as it was"
+        for episode in ("first", "second"):
+            async with pool.lease(["scribe"], episode) as toolbox:
+                assert await read(toolbox, "~/kept.txt") == "as it was"
                 for place in places:
-                    assert await call(toolbox, "write", path=str(place), text="changed") == "written"
-                    assert await call(toolbox, "read", path=str(place)) == "changed"
-                outside = str(elsewhere / "new.txt")
-                said = await call(toolbox, "write", path=outside, text="changed")
-                assert said == "failed: Read-only file system"
+                    assert await write(toolbox, place) == "written"
+                    assert await read(toolbox, place) == "changed"
+                assert await write(toolbox, elsewhere / "new.txt") == "failed: Read-only file system"
         assert not pool.exposure("scribe").is_refused
         assert pool.exposure("scribe").leak == ""
     assert places[0].read_text() == "as it was"
@@ -79,83 +92,41 @@ async def test_what_a_server_writes_by_itself_is_gone_with_the_episode(home: Pat
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_with_real_data_a_server_writes_where_it_wants(home: Path) -> None:
-    async with Pool([scribe(home, data="real")]) as pool, pool.lease(["scribe"], "1") as toolbox:
-        assert await call(toolbox, "write", path="~/kept.txt", text="changed") == "written"
+async def test_with_real_data_a_server_changes_the_files_of_the_user(home: Path) -> None:
+    async with leased(scribe(home, data="real")) as toolbox:
+        assert await write(toolbox, "~/kept.txt") == "written"
     assert (home / "kept.txt").read_text() == "changed"
 
 
-async def test_a_program_that_installs_its_server_fills_its_real_cache_once(
-    home: Path, tmp_path: Path
-) -> None:
+async def test_an_installing_program_fills_its_real_cache_once(home: Path, tmp_path: Path) -> None:
     npx = tmp_path / "bin" / "npx"
     npx.parent.mkdir()
     # as npx does: what is in the cache is not fetched again
-    npx.write_text(
-        f'#!/bin/sh\nif [ ! -e "$HOME/.npm/package" ]; then echo fetched >> "$HOME/.npm/package"; fi\n'
-        f'exec {sys.executable} "$@"\n'
-    )
+    fetch = 'if [ ! -e "$HOME/.npm/package" ]; then echo fetched >> "$HOME/.npm/package"; fi'
+    npx.write_text(f'#!/bin/sh\n{fetch}\nexec {sys.executable} "$@"\n')
     npx.chmod(0o755)
-
     async with Pool([scribe(home, str(npx))]) as pool:
-        for number in range(2):
-            async with pool.lease(["scribe"], str(number)) as toolbox:
-                assert await call(toolbox, "read", path="~/.npm/package") == "fetched\n"
-                await call(toolbox, "write", path="~/.npm/package", text="by the model")
+        for episode in ("first", "second"):
+            async with pool.lease(["scribe"], episode) as toolbox:
+                assert await read(toolbox, "~/.npm/package") == "fetched\n"
+                await write(toolbox, "~/.npm/package", "by the model")
     assert (home / ".npm" / "package").read_text() == "fetched\n"
     assert caches(scribe(home)) == ()
 
 
-def inside(namespace: Namespace, command: str) -> str:
-    done = subprocess.run(
-        namespace.wrap(["sh", "-c", command], Path("/")), capture_output=True, text=True, check=False
+def test_a_file_system_mounted_below_a_private_folder_is_private_too(tmp_path: Path) -> None:
+    disk = tmp_path / "data" / "disk"
+    disk.mkdir(parents=True)
+    mount = (
+        f"mount -t tmpfs tmpfs '{disk}'; echo real > '{disk}/file'; exec {sys.executable} -c \"$0\" '{disk}'"
     )
-    return done.stdout + done.stderr
-
-
-def test_a_file_system_below_a_private_folder_is_seen_through_it(tmp_path: Path) -> None:
-    """Made in a namespace of the test's own, where a second file system is mounted below the folder."""
-    script = (
-        "import sys; sys.path.insert(0, '.')\n"
-        "from pathlib import Path\n"
-        "from tests.mcp.test_enclosure import check_nested\n"
-        f"check_nested(Path({str(tmp_path)!r}))\n"
-    )
-    (tmp_path / "data" / "disk").mkdir(parents=True)
-    mount = f"mount -t tmpfs tmpfs '{tmp_path}/data/disk'; echo real > '{tmp_path}/data/disk/file'"
-    kind = [] if os.geteuid() == 0 else ["--map-root-user"]
-    done = subprocess.run(
-        ["unshare", "--mount", *kind, "sh", "-c", f'{mount}; exec {sys.executable} -c "$0"', script],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ["unshare", "--mount", *as_root, "sh", "-c", mount, NESTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def check_nested(folder: Path) -> None:
-    """Runs inside that namespace."""
-    from turnwise.mcp.private_folders import find_enclosure
-
-    disk = folder / "data" / "disk"
-    assert disk in [point.folder for point in mount_points()]
-
-    async def main() -> None:
-        scratch = Scratch()
-        found = await find_enclosure([folder / "data"], [], [], scratch)
-        namespace = await open_namespace(found.mounts, scratch)
-        assert (
-            inside(namespace, f"cat '{disk}/file'; echo new > '{disk}/file'; cat '{disk}/file'")
-            == "real\nnew\n"
-        )
-        namespace.close()
-        scratch.close()
-
-    asyncio.run(main())
-    assert (disk / "file").read_text() == "real\n"
-
-
-def test_real_folders_are_only_those_inside_private_ones() -> None:
+def test_only_folders_inside_private_ones_are_mounted_as_real() -> None:
     enclosure = Enclosure((Mount(Path("/home/u"), Way.OVERLAY), Mount(Path("/data"), Way.COPY)))
     added = with_real(enclosure, [Path("/home/u/.npm"), Path("/data/x"), Path("/elsewhere")])
     assert added[2:] == (Mount(Path("/home/u/.npm"), Way.REAL),)

@@ -2,78 +2,61 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.mcp.leaks import descendants, nothing_leaks
-from tests.mcp.notes import notes_spec
+from tests.mcp.leases import ask, leased, script_spec, spec_of
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.pool import Pool
-from turnwise.mcp.spec import Isolation, ServerSpec, parse
+from turnwise.mcp.spec import Isolation, ServerSpec
 from turnwise.types import Cause, Fault, ToolCall, ToolResult
 
-SERVERS = Path(__file__).parent / "servers"
 
-
-def notebook(name: str = "notebook", **options: Any) -> dict[str, Any]:
-    return {name: {"command": sys.executable, "args": [str(SERVERS / "notebook.py")], "turnwise": options}}
-
-
-def specs(*blocks: dict[str, Any]) -> tuple[ServerSpec, ...]:
-    return parse({name: block for part in blocks for name, block in part.items()}, {}, directory=Path.cwd())
+def notebook(name: str = "notebook", **options: Any) -> ServerSpec:
+    spec = script_spec("notebook")
+    return spec_of(name, {"command": spec.command, "args": list(spec.args), "turnwise": options})
 
 
 def calls(*asked: tuple[str, dict[str, Any]]) -> list[ToolCall]:
     return [ToolCall(str(number), name, arguments) for number, (name, arguments) in enumerate(asked)]
 
 
-async def one(toolbox: Any, name: str, **arguments: Any) -> ToolResult:
-    [result] = await toolbox.call(calls((name, arguments)))
-    return result
-
-
-async def test_our_own_stateful_server_is_keyed_without_being_told() -> None:
-    async with nothing_leaks(), Pool(specs(notebook())) as pool:
-        await pool.connect()
-        assert pool.isolation("notebook") is Isolation.KEYED
-
-
 @pytest.mark.parametrize("isolation", ["keyed", "process"])
-async def test_episodes_at_the_same_time_never_see_each_others_state(isolation: str) -> None:
+async def test_concurrent_episodes_never_see_the_state_of_each_other(isolation: str) -> None:
     async def episode(pool: Pool, name: str) -> list[str]:
         async with pool.lease(["notebook"], name) as toolbox:
             for number in range(3):
-                await one(toolbox, "write", text=f"{name}{number}")
+                await ask(toolbox, "write", text=f"{name}{number}")
                 await asyncio.sleep(0)
-            return json.loads((await one(toolbox, "read")).content)
+            return json.loads((await ask(toolbox, "read")).content)
 
-    async with nothing_leaks(), Pool(specs(notebook(isolation=isolation))) as pool:
-        seen = await asyncio.gather(*(episode(pool, name) for name in "abcd"))
-        assert seen == [[f"{name}{number}" for number in range(3)] for name in "abcd"]
+    async with nothing_leaks(), Pool([notebook(isolation=isolation)]) as pool:
+        seen = await asyncio.gather(*(episode(pool, name) for name in "abc"))
+        assert seen == [[f"{name}{number}" for number in range(3)] for name in "abc"]
 
 
-async def test_state_is_dropped_with_the_lease() -> None:
-    async with nothing_leaks(), Pool(specs(notebook())) as pool:
+async def test_a_server_that_supports_episodes_is_shared_and_their_state_ends_with_the_lease() -> None:
+    async with nothing_leaks(), Pool([notebook()]) as pool:
         async with pool.lease(["notebook"], "a") as toolbox:
-            await one(toolbox, "write", text="x")
-            [kept] = json.loads((await one(toolbox, "episodes")).content)
+            assert pool.isolation("notebook") is Isolation.KEYED
+            await ask(toolbox, "write", text="x")
+            [kept] = json.loads((await ask(toolbox, "episodes")).content)
             assert kept.startswith("a/")
+            with pytest.raises(ValueError, match="episode id 'a' already has a lease"):
+                async with pool.lease(["notebook"], "a"):
+                    pass
         async with pool.lease(["notebook"], "a") as toolbox:
-            assert (await one(toolbox, "episodes")).content == "[]"
-
-
-async def test_one_episode_id_cannot_be_leased_twice_at_once() -> None:
-    async with Pool(specs(notebook())) as pool, pool.lease(["notebook"], "a"):
-        with pytest.raises(ValueError, match="episode id 'a' already has a lease"):
-            async with pool.lease(["notebook"], "a"):
+            assert (await ask(toolbox, "episodes")).content == "[]"
+        with pytest.raises(ValueError, match=r"unknown 'notebok'; mcp\.json has notebook"):
+            async with pool.lease(["notebok"], "b"):
                 pass
 
 
-async def test_reads_of_a_turn_run_together_and_writes_keep_their_place() -> None:
-    async with nothing_leaks(), Pool(specs(notebook())) as pool, pool.lease(["notebook"], "a") as toolbox:
+async def test_reads_of_a_turn_run_concurrently_and_writes_keep_their_order() -> None:
+    async with nothing_leaks(), leased(notebook()) as toolbox:
         results = await toolbox.call(
             calls(
                 ("read", {"seconds": 0.2}),
@@ -86,130 +69,151 @@ async def test_reads_of_a_turn_run_together_and_writes_keep_their_place() -> Non
         contents = [result.content for result in results]
         assert contents == ["[]", "[]", "written", "written", '["one","two"]']
         assert [result.call_id for result in results] == ["0", "1", "2", "3", "4"]
-        log = json.loads((await one(toolbox, "log")).content)
-        assert log[:2] == ["read starts", "read starts"]
-        assert log[2:] == [
-            *("read ends", "read ends", "write one starts", "write one ends"),
-            *("write two starts", "write two ends", "read starts", "read ends"),
+        assert json.loads((await ask(toolbox, "log")).content) == [
+            *("read starts", "read starts", "read ends", "read ends"),
+            *("write one starts", "write one ends", "write two starts", "write two ends"),
+            *("read starts", "read ends"),
         ]
 
 
-async def test_faults_are_told_apart() -> None:
-    async with Pool(specs(notebook())) as pool, pool.lease(["notebook"], "a") as toolbox:
-        model = await one(toolbox, "fail", how="model")
-        provider = await one(toolbox, "fail", how="provider")
-        bug = await one(toolbox, "fail", how="bug")
-        unknown = await one(toolbox, "raed")
-        assert (model.cause, model.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
-        assert (provider.cause, provider.fault) == (Cause.UPSTREAM, Fault.INFRA)
-        assert (bug.cause, bug.fault) == (Cause.UPSTREAM, Fault.INFRA)
+async def test_errors_of_the_model_differ_from_errors_of_the_infrastructure() -> None:
+    async with leased(notebook()) as toolbox:
+        for how, expected in (
+            ("model", (Cause.TOOL_ERROR, Fault.MODEL)),
+            ("provider", (Cause.UPSTREAM, Fault.INFRA)),
+            ("bug", (Cause.UPSTREAM, Fault.INFRA)),
+        ):
+            failed = await ask(toolbox, "fail", how=how)
+            assert (failed.cause, failed.fault) == expected
+        unknown = await ask(toolbox, "raed")
         assert (unknown.cause, unknown.fault) == (Cause.UNKNOWN_TOOL, Fault.MODEL)
         assert "did you mean 'read'?" in unknown.content
 
 
-async def test_processes_are_spawned_ahead_of_demand_and_never_used_twice() -> None:
+async def test_processes_are_started_ahead_of_demand_and_never_used_twice() -> None:
     async with nothing_leaks():
         before = descendants()
-        async with Pool(specs(notebook(isolation="process", num_warm=3, max_processes=4))) as pool:
+        async with Pool([notebook(isolation="process", num_warm=3, max_processes=4)]) as pool:
             await pool.connect()
             async with asyncio.timeout(30):
                 while len(descendants() - before) < 3:  # no lease has asked for them yet
                     await asyncio.sleep(0.05)
             for name in ("a", "b"):
                 async with pool.lease(["notebook"], name) as toolbox:
-                    assert (await one(toolbox, "read")).content == "[]"
-                    assert (await one(toolbox, "log")).content.count("read starts") == 1
-            assert len(descendants() - before) <= 4 + 1  # one may still be on its way out
+                    assert (await ask(toolbox, "read")).content == "[]"
+                    assert (await ask(toolbox, "log")).content.count("read starts") == 1
+            assert len(descendants() - before) <= 4 + 1  # one may still be exiting
 
 
-async def test_a_lease_past_the_most_processes_waits_for_one_to_be_given_back() -> None:
-    before = descendants()
-    seen: list[int] = []
+async def test_a_lease_over_the_limit_of_processes_waits_until_one_is_returned() -> None:
+    num_leased, seen = 0, []
+    pair = asyncio.Barrier(2)
 
     async def episode(pool: Pool, name: str) -> None:
+        nonlocal num_leased
         async with pool.lease(["notebook"], name) as toolbox:
-            seen.append(len(descendants() - before))
-            await one(toolbox, "write", text=name, seconds=0.2)
-            seen.append(len(descendants() - before))
+            num_leased += 1
+            seen.append(num_leased)
+            assert (await ask(toolbox, "write", text=name)).cause is Cause.OK
+            await pair.wait()
+            num_leased -= 1
 
-    options = {"isolation": "process", "num_warm": 0, "max_processes": 2}
-    async with nothing_leaks(), Pool(specs(notebook(**options))) as pool:
-        await asyncio.gather(*(episode(pool, str(number)) for number in range(5)))
-    assert len(seen) == 10
-    assert max(seen) == 2
+    async with nothing_leaks(), Pool([notebook(isolation="process", num_warm=0, max_processes=2)]) as pool:
+        await asyncio.gather(*(episode(pool, str(number)) for number in range(4)))
+    assert (len(seen), max(seen)) == (4, 2)
 
 
-async def test_two_servers_with_the_same_tools_get_qualified_names() -> None:
-    both = specs(notebook("left"), notebook("right", deny=["log", "fail"]))
+async def test_tools_with_the_same_name_on_two_servers_get_qualified_names() -> None:
+    both = [notebook("left"), notebook("right", deny=["log", "fail"])]
     async with Pool(both) as pool, pool.lease(["left", "right"], "a") as toolbox:
-        names = [tool.name for tool in toolbox.tools]
-        assert names == [
+        assert [tool.name for tool in toolbox.tools] == [
             *("left__write", "left__read", "left__episodes", "log", "fail"),
             *("right__write", "right__read", "right__episodes"),
         ]
-        await one(toolbox, "left__write", text="only left")
-        assert (await one(toolbox, "right__read")).content == "[]"
-        assert (await one(toolbox, "left__read")).content == '["only left"]'
+        await ask(toolbox, "left__write", text="only left")
+        assert (await ask(toolbox, "right__read")).content == "[]"
+        assert (await ask(toolbox, "left__read")).content == '["only left"]'
         async with pool.lease(["left"], "b", allow=["*read", "log"], deny=["log"]) as narrow:
             assert [tool.name for tool in narrow.tools] == ["left__read"]
-            assert (await one(narrow, "left__write", text="x")).cause is Cause.UNKNOWN_TOOL
+            assert (await ask(narrow, "left__write", text="x")).cause is Cause.UNKNOWN_TOOL
 
 
-async def test_a_server_that_is_not_in_the_file_is_named() -> None:
-    async with Pool(specs(notebook())) as pool:
-        with pytest.raises(ValueError, match=r"unknown 'notebok'; mcp\.json has notebook"):
-            async with pool.lease(["notebok"], "a"):
-                pass
+# --- record and replay -------------------------------------------------------------------------------------
 
 
 async def scene(pool: Pool, episode: str) -> list[ToolResult]:
     async with pool.lease(["notebook"], episode) as toolbox:
         first = await toolbox.call(calls(("read", {}), ("write", {"text": "x"}), ("read", {})))
         second = await toolbox.call(calls(("fail", {"how": "model"}), ("nope", {}), ("read", {})))
-        return [*first, *second]
+        third = await toolbox.call(calls(("fail", {"how": "provider"})))
+        return [*first, *second, *third]
 
 
 async def test_a_recorded_episode_replays_exactly_without_any_server(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    async with Pool(specs(notebook()), cassette=Cassette(path, Mode.RECORD)) as pool:
+    async with Pool([notebook()], cassette=Cassette(path, Mode.RECORD)) as pool:
         recorded = await scene(pool, "a")
-    before = descendants()
+    before, content = descendants(), path.read_bytes()
     async with Pool((), cassette=Cassette(path, Mode.REPLAY)) as pool:
         for episode in ("a", "another episode with the same steps"):
             replayed = await scene(pool, episode)
-            assert [r.content for r in replayed] == [r.content for r in recorded]
-            assert [r.cause for r in replayed] == [r.cause for r in recorded]
+            assert [(r.content, r.cause) for r in replayed] == [(r.content, r.cause) for r in recorded]
+            assert [r.is_replayed for r in replayed] == [r.cause is not Cause.UNKNOWN_TOOL for r in recorded]
         async with pool.lease(["notebook"], "b") as toolbox:
-            missed = await one(toolbox, "write", text="never recorded")
+            missed = await ask(toolbox, "write", text="never recorded")
             assert (missed.cause, missed.fault) == (Cause.NOT_RECORDED, Fault.INFRA)
             assert 'notebook/write({"text":"never recorded"})' in missed.content
+            stale = await ask(toolbox, "read")
+            assert stale.cause is Cause.NOT_RECORDED, "the recorded reads were made in other states"
         assert descendants() == before
+    assert path.read_bytes() == content
 
 
-async def test_a_mended_call_is_recorded_under_the_tools_own_names_and_replays_from_either(
-    tmp_path: Path,
-) -> None:
-    async def add(pool: Pool, name: str) -> ToolResult:
-        async with pool, pool.lease(["notes"], "a") as toolbox:
-            return await one(toolbox, "add_note", **{name: "x"})
-
+async def test_a_repaired_call_replays_under_its_old_and_its_new_names(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    mended = await add(Pool([notes_spec()], cassette=Cassette(path, Mode.RECORD)), "msg")
-    assert (mended.cause, mended.repairs) == (Cause.OK, ("msg->text",))
+    server = script_spec("faulty")
+
+    async def write(name: str, *specs: ServerSpec, **settings: Any) -> ToolResult:
+        async with Pool(specs, **settings) as pool, pool.lease(["faulty"], "a") as toolbox:
+            return await ask(toolbox, "write_file", path=str(tmp_path / "new.txt"), **{name: "x"})
+
+    repaired = await write("msg", server, cassette=Cassette(path, Mode.RECORD))
+    assert (repaired.content, repaired.repairs) == ("written", ("msg->text",))
     for name, repairs in (("msg", ("msg->text",)), ("text", ())):
-        again = await add(Pool((), cassette=Cassette(path, Mode.REPLAY)), name)
-        assert (again.content, again.repairs, again.is_replayed) == (mended.content, repairs, True)
-    refused = await add(Pool([notes_spec()], is_mending=False), "msg")
-    assert refused.cause is Cause.BAD_ARGUMENTS
+        again = await write(name, cassette=Cassette(path, Mode.REPLAY))
+        assert (again.content, again.repairs, again.is_replayed) == (repaired.content, repairs, True)
+    assert (await write("msg", server, is_mending=False)).cause is Cause.BAD_ARGUMENTS
 
 
-async def test_replay_or_call_brings_a_live_server_up_to_the_replayed_state(tmp_path: Path) -> None:
+async def test_replay_or_call_calls_what_is_missing_in_the_replayed_state(tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
-    async with Pool(specs(notebook()), cassette=Cassette(path, Mode.RECORD)) as pool:
-        async with pool.lease(["notebook"], "a") as toolbox:
-            await one(toolbox, "write", text="x")
-    async with Pool(specs(notebook()), cassette=Cassette(path, Mode.REPLAY_OR_CALL)) as pool:
-        async with pool.lease(["notebook"], "b") as toolbox:
-            assert (await one(toolbox, "write", text="x")).is_replayed
-            live = await one(toolbox, "read")
-            assert (live.is_replayed, live.content) == (False, '["x"]')
+    steps = [("write", {"text": "x"}), ("read", {}), ("fail", {"how": "provider"})]
+
+    async def played(mode: Mode, chosen: list[tuple[str, dict[str, Any]]]) -> list[ToolResult]:
+        cassette = Cassette(path, mode)
+        async with leased(notebook(), cassette=cassette) as toolbox:
+            results = [await ask(toolbox, name, **arguments) for name, arguments in chosen]
+        cassette.close()
+        return results
+
+    await played(Mode.RECORD, [steps[0], steps[2]])
+    results = await played(Mode.REPLAY_OR_CALL, steps)
+    assert [result.is_replayed for result in results] == [True, False, False], "faults are not replayed"
+    assert results[1].content == '["x"]', "the replayed write was not made on the live server"
+    assert [result.is_replayed for result in await played(Mode.REPLAY, steps)] == [True] * 3
+
+
+async def test_no_secret_of_an_env_block_is_shown_or_recorded(tmp_path: Path) -> None:
+    secret, path = "sk-TOPSECRET/0123+45", tmp_path / "calls.jsonl"
+    server = script_spec("faulty", env={"FAULTY_API_KEY": secret})
+    async with leased(server, cassette=Cassette(path, Mode.RECORD)) as toolbox:
+        [description] = [tool.description for tool in toolbox.tools if tool.name == "do"]
+        shown = await ask(toolbox, "do", what="environment")
+        echoed = await ask(toolbox, "do", what="echo", text=f"key is {secret}!")
+    assert "[redacted]" in description
+    assert '"FAULTY_API_KEY": "[redacted]"' in shown.content
+    assert echoed.content.startswith("key is [redacted]!#")
+    tools, first, second = path.read_text().splitlines()
+    for line in (tools, first, second.partition('"content"')[2]):  # the model's own arguments are kept
+        for spelling in (secret, json.dumps(secret)[1:-1], secret.replace("/", "%2F").replace("+", "%2B")):
+            assert spelling not in line

@@ -1,12 +1,10 @@
-"""The serving seam through real processes, stdio and HTTP: values, faults, episodes as a client sees them."""
+"""Our servers as a client sees them, over stdio and HTTP in real processes: values, faults, episodes."""
 
 import asyncio
 import contextlib
 import json
 import re
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,14 +12,15 @@ import httpx2
 import pytest
 
 import turnwise
+from tests import warm
+from tests.mcp.leases import ask, leased
 from tests.mcp.notes import SERVER, http_spec, notes_over_http, notes_spec
+from tests.mcp.raw_stdio import talk
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import SILENT_SECONDS, _Known
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import Isolation, ServerSpec
-from turnwise.types import Cause, Fault, ToolCall, ToolResult
-
-Ask = Callable[..., Awaitable[ToolResult]]
+from turnwise.types import Cause, Fault, ToolCall
 
 
 @pytest.fixture(scope="module")
@@ -35,94 +34,70 @@ def spec(request: pytest.FixtureRequest, url: str) -> ServerSpec:
     return notes_spec() if request.param == "stdio" else http_spec(url)
 
 
-@contextlib.asynccontextmanager
-async def episode(spec: ServerSpec, name: str = "e") -> AsyncIterator[Ask]:
-    async with Pool([spec]) as pool, pool.lease(["notes"], name) as toolbox:
-
-        async def ask(tool: str, **arguments: Any) -> ToolResult:
-            [result] = await toolbox.call([ToolCall("1", tool, arguments)])
-            return result
-
-        yield ask
+async def notes_in(toolbox: Any) -> dict[str, Any]:
+    """The notes of the episode, and the names of all episodes that the server knows."""
+    seen: dict[str, Any] = json.loads((await ask(toolbox, "list_notes")).content)
+    assert seen["episode"] in seen["episodes"]
+    return {"notes": seen["notes"], "episodes": [key.rpartition("/")[0] for key in seen["episodes"]]}
 
 
-async def test_a_string_is_sent_as_it_is_and_anything_else_as_compact_json(spec: ServerSpec) -> None:
-    async with episode(spec) as ask:
-        assert (await ask("say", text="plain é\n  text")).content == "plain é\n  text"
+async def test_values_and_faults_keep_their_meaning_on_the_way(spec: ServerSpec) -> None:
+    async with leased(spec) as toolbox:
+        assert (await ask(toolbox, "say", text="plain é\n  text")).content == "plain é\n  text"
         arguments = {
             "é": [1, 2.5, None, True],
             "big": 10**30,
             "deep": {"a": {"b": "\U0001f600"}},
-            "nul": "a\x1fb",
+            "c": "a\x1fb",
         }
-        echoed = await ask("echo", **arguments)
+        echoed = await ask(toolbox, "echo", **arguments)
         assert echoed.cause is Cause.OK
         assert json.loads(echoed.content.replace("\\u001f", "\x1f"), strict=False) == arguments
         assert " " not in echoed.content
+        for tool, cause, message in (
+            ("wrong", Cause.TOOL_ERROR, "no ticker 'ZZZZ'"),
+            ("unavailable", Cause.UPSTREAM, "provider says 503"),
+            ("buggy", Cause.UPSTREAM, "KeyError in buggy"),
+            ("unwritable", Cause.UPSTREAM, ""),
+        ):
+            failed = await ask(toolbox, tool)
+            assert (failed.cause, failed.fault) == (cause, Fault.MODEL if tool == "wrong" else Fault.INFRA)
+            assert message in failed.content
+            assert "sk-inside-the-bug" not in failed.content, "the message of a bug may contain anything"
+        await ask(toolbox, "half_character")
+        calls = [ToolCall(str(number), "say", {"text": f"n{number}"}) for number in range(100)]
+        results = await toolbox.call(calls)
+        assert [result.content for result in results] == [f"n{number}" for number in range(100)]
+        assert [result.call_id for result in results] == [call.id for call in calls]
 
 
-async def test_faults_keep_their_meaning_on_the_way(spec: ServerSpec) -> None:
-    async with episode(spec) as ask:
-        wrong = await ask("wrong")
-        assert (wrong.cause, wrong.fault) == (Cause.TOOL_ERROR, Fault.MODEL)
-        assert "no ticker 'ZZZZ'" in wrong.content
-        down = await ask("unavailable")
-        assert (down.cause, down.fault) == (Cause.UPSTREAM, Fault.INFRA)
-        assert "provider says 503" in down.content
-        bug = await ask("buggy")
-        assert (bug.cause, bug.fault) == (Cause.UPSTREAM, Fault.INFRA)
-        assert "KeyError in buggy" in bug.content
-        assert "sk-inside-the-bug" not in bug.content, "a bug's message may hold anything"
-        assert (await ask("say", text="still there")).content == "still there"
-
-
-async def test_a_value_that_is_not_json_is_the_servers_fault(spec: ServerSpec) -> None:
-    async with episode(spec) as ask:
-        assert (await ask("unwritable")).fault is Fault.INFRA
-
-
-async def test_text_that_is_not_unicode_does_not_end_the_server_for_everyone() -> None:
-    async with episode(notes_spec()) as ask:
-        await ask("half_character")
-        assert (await ask("say", text="still there")).content == "still there"
-
-
-async def test_state_is_kept_per_episode_and_dropped_with_its_lease(spec: ServerSpec) -> None:
+async def test_tools_have_schemas_and_hints_and_state_is_kept_per_episode(spec: ServerSpec) -> None:
     async with Pool([spec]) as pool:
-        async with pool.lease(["notes"], "one") as one, pool.lease(["notes"], "two") as two:
-            await one.call([ToolCall("1", "add_note", {"text": "mine"})])
-            [seen_by_two] = await two.call([ToolCall("1", "list_notes", {})])
-            [seen_by_one] = await one.call([ToolCall("1", "list_notes", {})])
-            assert json.loads(seen_by_two.content)["notes"] == []
-            seen = json.loads(seen_by_one.content)
-            assert (seen["notes"], names(seen["episodes"])) == (["mine"], ["one", "two"])
-            assert seen["episode"] in seen["episodes"]
+        assert await pool.connect() == {}
+        tools = {tool.name: tool for tool in pool.tools}
+        assert tools["add_note"].input_schema["required"] == ["text"]
+        assert (tools["add_note"].description, tools["add_note"].is_repeatable) == ("Keep a note.", False)
+        assert tools["list_notes"].is_read_only
         assert pool.isolation("notes") is Isolation.KEYED
+        async with pool.lease(["notes"], "one") as one, pool.lease(["notes"], "two") as two:
+            await ask(one, "add_note", text="mine")
+            assert (await notes_in(two))["notes"] == []
+            assert await notes_in(one) == {"notes": ["mine"], "episodes": ["one", "two"]}
         async with pool.lease(["notes"], "one") as again:
-            [seen] = await again.call([ToolCall("1", "list_notes", {})])
-            assert json.loads(seen.content)["notes"] == []
-            assert names(json.loads(seen.content)["episodes"]) == ["one"]
+            assert await notes_in(again) == {"notes": [], "episodes": ["one"]}, "dropped with its lease"
 
 
-def names(keys: list[str]) -> list[str]:
-    """Of episodes, without what keeps those of one name apart."""
-    return [key.rpartition("/")[0] for key in keys]
-
-
-async def test_workers_that_share_a_server_keep_episodes_of_one_id_apart(url: str) -> None:
+async def test_episodes_of_one_id_from_two_workers_are_kept_apart(url: str) -> None:
     async with Pool([http_spec(url)]) as first, Pool([http_spec(url)]) as second:
         async with first.lease(["notes"], "e") as mine, second.lease(["notes"], "e") as other:
-            await mine.call([ToolCall("1", "add_note", {"text": "mine"})])
-            [seen] = await other.call([ToolCall("1", "list_notes", {})])
-            assert json.loads(seen.content)["notes"] == []
+            await ask(mine, "add_note", text="mine")
+            assert (await notes_in(other))["notes"] == []
         async with second.lease(["notes"], "e") as again:
-            [seen] = await again.call([ToolCall("1", "list_notes", {})])
-            assert names(json.loads(seen.content)["episodes"]) == ["e"], "both are dropped"
+            assert (await notes_in(again))["episodes"] == ["e"], "both are dropped"
 
 
-async def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as_if_it_had_not() -> None:
-    """Between two calls, and the new process has the old one's address: no connection ever fails."""
-
+async def test_a_restarted_http_server_has_lost_the_episode() -> None:
+    """It restarts between two calls at the same address, so no connection ever fails."""
     with contextlib.ExitStack() as first:
         url = first.enter_context(notes_over_http())
         async with (
@@ -130,27 +105,26 @@ async def test_a_restarted_http_server_has_lost_the_episode_and_is_not_called_as
             pool.lease(["notes"], "e") as toolbox,
             pool.lease(["notes"], "idle") as idle,
         ):
-            await toolbox.call([ToolCall("1", "add_note", {"text": "kept"})])
+            await ask(toolbox, "add_note", text="kept")
             await asyncio.to_thread(first.close)
             with notes_over_http("--port", str(urlsplit(url).port)):
-                [seen] = await toolbox.call([ToolCall("2", "list_notes", {})])
+                seen = await ask(toolbox, "list_notes")
                 assert (seen.cause, seen.fault) == (Cause.CLOSED, Fault.INFRA)
                 assert "restarted" in seen.content
                 assert [loss.is_state_lost for loss in toolbox.losses] == [True]
-                [unharmed] = await idle.call([ToolCall("1", "list_notes", {})])
-                assert unharmed.cause is Cause.OK, "it had nothing there yet"
+                assert (await ask(idle, "list_notes")).cause is Cause.OK, "it had no state to lose"
 
 
 @contextlib.asynccontextmanager
-async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"") -> AsyncIterator[str]:
-    """The URL of a proxy that, once the event is set, answers `server/discover` with `reply` and hangs up."""
+async def without_discovery(url: str, replies: list[bytes]) -> AsyncIterator[str]:
+    """The URL of a proxy that answers `server/discover` with the reply in the list, if there is one."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         [length] = re.findall(rb"content-length: (\d+)", head.lower()) or [b"0"]
         body = await reader.readexactly(int(length))
-        if is_cut.is_set() and b"server/discover" in body:
-            writer.write(reply)
+        if replies and b"server/discover" in body:
+            writer.write(replies[0])
         else:
             upstream, to_upstream = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
             host = f"127.0.0.1:{urlsplit(url).port}".encode()
@@ -165,87 +139,55 @@ async def without_discovery(url: str, is_cut: asyncio.Event, reply: bytes = b"")
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
 
 
-async def test_an_outage_while_connecting_does_not_hide_that_a_server_keeps_episodes_apart(url: str) -> None:
-    is_cut = asyncio.Event()
-    is_cut.set()
-    async with without_discovery(url, is_cut) as proxied, Pool([http_spec(proxied)]) as pool:
+async def test_an_outage_never_makes_a_pool_share_state_between_episodes(url: str) -> None:
+    replies = [b""]
+    async with without_discovery(url, replies) as proxied, Pool([http_spec(proxied)]) as pool:
         with pytest.raises(ConnectFailed, match="connection failed"):
             async with pool.lease(["notes"], "one"):
                 pass
-        is_cut.clear()
-        async with pool.lease(["notes"], "two"):
+        replies.clear()
+        async with pool.lease(["notes"], "two") as toolbox:
+            await ask(toolbox, "add_note", text="mine")
             assert pool.isolation("notes") is Isolation.KEYED
-
-
-async def test_a_server_that_comes_back_without_keeping_episodes_apart_is_refused(url: str) -> None:
-    is_cut = asyncio.Event()
-    reply = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-    async with without_discovery(url, is_cut, reply) as proxied, Pool([http_spec(proxied)]) as pool:
-        async with pool.lease(["notes"], "one") as toolbox:
-            await toolbox.call([ToolCall("1", "add_note", {"text": "mine"})])
-        assert pool.isolation("notes") is Isolation.KEYED
         session = pool._supplies["notes"]._first
         assert session is not None
         session.abandon("a fault")
-        is_cut.set()
+        replies.append(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
         with pytest.raises(ConnectFailed, match="without keeping episodes apart"):
-            async with pool.lease(["notes"], "two"):
+            async with pool.lease(["notes"], "three"):
                 pass
-        is_cut.clear()
-        async with pool.lease(["notes"], "three"):
+        replies.clear()
+        async with pool.lease(["notes"], "four"):
             assert pool.isolation("notes") is Isolation.KEYED
 
 
-async def test_an_episode_whose_worker_died_is_dropped_in_the_end() -> None:
+async def test_the_episode_of_a_dead_worker_is_dropped_after_a_long_silence() -> None:
     now, dropped = 0.0, list[str]()
 
     async def drop(episode: str) -> None:
         dropped.append(episode)
 
-    async def main() -> None:
-        nonlocal now
-        known = _Known(drop, clock=lambda: now)
-        for episode in ("dead", "slow", "over"):
-            await known.heard_of(episode)
-        known.gone("over")
-        now = SILENT_SECONDS
-        await known.heard_of("slow")
-        assert dropped == []
-        now += 1.0
-        await known.heard_of("new")
-        assert dropped == ["dead"]
-        await _Known(None).heard_of("any")
-
-    await main()
+    known = _Known(drop, clock=lambda: now)
+    for episode in ("dead", "slow", "over"):
+        await known.heard_of(episode)
+    known.gone("over")
+    now = SILENT_SECONDS
+    await known.heard_of("slow")
+    assert dropped == []
+    now += 1.0
+    await known.heard_of("new")
+    assert dropped == ["dead"]
+    await _Known(None).heard_of("any")
 
 
-async def test_a_server_without_state_is_not_told_of_episodes_nor_asked_to_drop_them() -> None:
+async def test_a_server_without_state_gets_no_episode_ids() -> None:
     async with Pool([notes_spec("--unkeyed", isolation="shared")]) as pool:
         async with pool.lease(["notes"], "one") as toolbox:
-            [seen] = await toolbox.call([ToolCall("1", "list_notes", {})])
-            assert json.loads(seen.content)["episode"] == ""
+            assert json.loads((await ask(toolbox, "list_notes")).content)["episode"] == ""
         assert pool.isolation("notes") is Isolation.SHARED
 
 
-async def test_tools_are_listed_with_their_schemas_and_hints(spec: ServerSpec) -> None:
-    async with Pool([spec]) as pool:
-        assert await pool.connect() == {}
-        tools = {tool.name: tool for tool in pool.tools}
-        assert tools["add_note"].input_schema["required"] == ["text"]
-        assert not tools["add_note"].is_repeatable
-        assert tools["list_notes"].is_read_only
-        assert tools["add_note"].description == "Keep a note."
-
-
-async def test_many_calls_at_once_each_get_their_own_answer(spec: ServerSpec) -> None:
-    async with Pool([spec]) as pool, pool.lease(["notes"], "e") as toolbox:
-        calls = [ToolCall(str(number), "say", {"text": f"n{number}"}) for number in range(100)]
-        results = await toolbox.call(calls)
-        assert [result.content for result in results] == [f"n{number}" for number in range(100)]
-        assert [result.call_id for result in results] == [call.id for call in calls]
-
-
-# --- the wire itself, without a client of ours -------------------------------------------------------------
+# --- the protocol, without our client ----------------------------------------------------------------------
 
 
 def rpc(method: str, number: int | None = None, **params: Any) -> dict[str, Any]:
@@ -253,95 +195,40 @@ def rpc(method: str, number: int | None = None, **params: Any) -> dict[str, Any]
     return message if number is None else {**message, "id": number}
 
 
-HELLO = rpc(
-    "initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo={"name": "raw", "version": "1"}
-)
+CLIENT = {"name": "raw", "version": "1"}
+HELLO = rpc("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo=CLIENT)
 
 
-def talk(*messages: dict[str, Any] | str) -> tuple[list[dict[str, Any]], int]:
-    """Say these lines to a stdio server, hear it out to the last request's reply, close its stdin."""
-    lines = [message if isinstance(message, str) else json.dumps(message) for message in messages]
-    last = json.loads(lines[-1])["id"]
-    replies: list[dict[str, Any]] = []
-    argv = [sys.executable, str(SERVER)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write("".join(f"{line}\n" for line in lines))
-        process.stdin.flush()
-        # Its end of input would cancel what it is still answering.
-        while not any(reply.get("id") == last for reply in replies):
-            replies.append(json.loads(process.stdout.readline()))
-        process.stdin.close()
-        replies.extend(json.loads(line) for line in process.stdout)
-        return replies, process.wait(30)
+def test_a_stdio_server_survives_junk_writes_only_json_rpc_and_ends_with_its_stdin() -> None:
+    tools = ("buggy", "nope", "echo")
+    calls = [rpc("tools/call", number, name=tool, arguments={}) for number, tool in enumerate(tools, 1)]
+    messages = ["junk", HELLO, '{"half":', rpc("notifications/initialized"), *calls]
+    replies, exit_code = talk([warm.light(), str(SERVER)], messages)
+    assert exit_code == 0
+    assert replies[0]["result"]["serverInfo"] == {"name": "notes", "version": turnwise.__version__}
+    assert [replies[number]["result"].get("isError", False) for number in (1, 2, 3)] == [True, True, False]
+    assert "unknown tool 'nope'" in replies[2]["result"]["content"][0]["text"]
+    assert replies[3]["result"]["content"][0]["text"] == "{}"
 
 
-def test_stdout_carries_only_json_rpc_and_the_server_ends_with_its_stdin() -> None:
-    replies, code = talk(
-        HELLO, rpc("notifications/initialized"), rpc("tools/call", 1, name="buggy", arguments={})
-    )
-    assert code == 0
-    assert {reply["jsonrpc"] for reply in replies} == {"2.0"}
-    by_id = {reply["id"]: reply for reply in replies}
-    assert by_id[0]["result"]["serverInfo"] == {"name": "notes", "version": turnwise.__version__}
-    assert by_id[1]["result"]["isError"] is True
+def status(url: str, body: bytes, **headers: str) -> int:
+    accepted = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    return httpx2.post(url, content=body, headers={**accepted, **headers}).status_code
 
 
-def test_an_unknown_tool_is_an_error_result_that_names_it() -> None:
-    replies, _ = talk(
-        HELLO, rpc("notifications/initialized"), rpc("tools/call", 1, name="nope", arguments={})
-    )
-    [answer] = [reply for reply in replies if reply["id"] == 1]
-    assert answer["result"]["isError"] is True
-    assert "unknown tool 'nope'" in answer["result"]["content"][0]["text"]
+def test_an_http_server_refuses_junk_and_requests_from_web_pages(url: str) -> None:
+    hello = json.dumps(HELLO).encode()
+    for body in (b"junk", b"", b"[]", b"\xff\xfe", b"[" * 10_000):
+        assert 400 <= status(url, body) < 500
+    assert status(url, hello, host="evil.example") >= 400
+    assert status(url, hello, origin="https://evil.example") >= 400
+    assert status(url, hello) == 200
 
 
-def test_junk_on_stdin_does_not_end_the_server() -> None:
-    replies, code = talk(
-        "junk",
-        HELLO,
-        '{"half":',
-        rpc("notifications/initialized"),
-        rpc("tools/call", 1, name="echo", arguments={}),
-    )
-    assert code == 0
-    assert [reply["result"]["content"][0]["text"] for reply in replies if reply.get("id") == 1] == ["{}"]
-
-
-def test_http_refuses_a_foreign_host_so_that_no_web_page_reaches_it(url: str) -> None:
-    body = json.dumps(HELLO)
-    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    with httpx2.Client() as client:
-        assert client.post(url, content=body, headers=headers).status_code == 200
-        assert client.post(url, content=body, headers={**headers, "host": "evil.example"}).status_code >= 400
-        assert (
-            client.post(url, content=body, headers={**headers, "origin": "https://evil.example"}).status_code
-            >= 400
-        )
-
-
-def test_http_junk_is_refused_and_the_server_goes_on(url: str) -> None:
-    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    with httpx2.Client() as client:
-        for body in (b"junk", b"", b"[]", b"\xff\xfe", b"[" * 10_000):
-            assert 400 <= client.post(url, content=body, headers=headers).status_code < 500
-        assert client.post(url, content=json.dumps(HELLO), headers=headers).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({}, 401),
-        ({"authorization": "Bearer wrong"}, 401),
-        ({"authorization": "Bearer open-sesame", "origin": "https://evil.example.com"}, 403),
-        ({"authorization": "Bearer open-sesame"}, 200),
-    ],
-)
-def test_a_server_that_others_can_reach_asks_for_its_token_and_turns_pages_away(
-    headers: dict[str, str], status: int
-) -> None:
+def test_a_server_with_a_token_refuses_requests_without_it() -> None:
+    hello, right = json.dumps(HELLO).encode(), "Bearer open-sesame"
     with notes_over_http("--token", "open-sesame") as url:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
-        assert httpx2.post(url, json=asked, headers={**accept, **headers}).status_code == status
+        assert status(url, hello) == 401
+        assert status(url, hello, authorization="Bearer wrong") == 401
+        assert status(url, hello, authorization=right, origin="https://evil.example.com") == 403
+        assert status(url, hello, authorization=right) == 200

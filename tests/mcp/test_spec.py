@@ -1,8 +1,7 @@
-"""What `mcp.json` may say, and how each mistake in it is told without telling its secrets."""
+"""What `mcp.json` may contain, and how its mistakes are reported without showing its secrets."""
 
 import contextlib
 import json
-import math
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -18,6 +17,8 @@ from turnwise.runtime.environment import environment
 
 SECRET = "sk-TOPSECRET-0123456789"
 NOWHERE = Path("/nowhere")
+WRONG = json.loads((Path(__file__).parent / "data" / "wrong_blocks.json").read_text())
+"""Blocks with a mistake and words of its report; and blocks with a mistake and a secret, or ${S} for it."""
 
 
 def one(
@@ -27,9 +28,10 @@ def one(
     return spec
 
 
-def refusal(block: Any, variables: Mapping[str, str] | None = None, *, directory: Path = NOWHERE) -> str:
+def refusal(block: Any, variables: Mapping[str, str] | None = None) -> str:
+    """The error that this block causes; it never contains the secret."""
     with pytest.raises(ValueError, match="server 'srv'") as caught:
-        one(block, variables, directory=directory)
+        one(block, variables)
     assert caught.value.__cause__ is None
     assert SECRET not in str(caught.value)
     return str(caught.value)
@@ -40,127 +42,90 @@ def write(path: Path, content: Any) -> Path:
     return path
 
 
-# --- what it may say ---------------------------------------------------------------------------------------
+# --- valid files -------------------------------------------------------------------------------------------
 
 
-def test_a_stdio_server_is_read_as_the_ecosystem_writes_it() -> None:
-    spec = one({"command": "npx", "args": ["-y", "server"], "env": {"A": "1"}, "cwd": "/data"})
-    assert (spec.command, spec.args, spec.env, spec.cwd) == (
-        "npx",
-        ("-y", "server"),
-        {"A": "1"},
-        Path("/data"),
-    )
-    assert not spec.is_remote
-    assert spec.options.isolation is Isolation.AUTO
-
-
-def test_an_http_server_is_read_as_the_ecosystem_writes_it() -> None:
-    spec = one({"type": "http", "url": "https://x/mcp", "headers": {"Authorization": "Bearer t"}})
-    assert (spec.url, spec.headers, spec.is_remote) == ("https://x/mcp", {"Authorization": "Bearer t"}, True)
+def test_stdio_and_http_servers_are_read_as_other_clients_write_them() -> None:
+    stdio = one({"command": "npx", "args": ["-y", "server"], "env": {"A": "1"}, "cwd": "/data"})
+    assert (stdio.command, stdio.args, stdio.env) == ("npx", ("-y", "server"), {"A": "1"})
+    assert (stdio.cwd, stdio.is_remote) == (Path("/data"), False)
+    assert stdio.options.isolation is Isolation.AUTO
+    http = one({"type": "http", "url": "https://x/mcp", "headers": {"Authorization": "Bearer t"}})
+    assert (http.url, http.headers, http.is_remote) == ("https://x/mcp", {"Authorization": "Bearer t"}, True)
 
 
 def test_the_turnwise_block_sets_how_training_uses_a_server() -> None:
-    block = {
-        "isolation": "process",
-        "num_warm": 0,
-        "allow": ["get_*"],
-        "deny": ["*_all"],
-        "rate_per_second": 2.5,
-    }
-    options = one({"command": "x", "turnwise": block}).options
+    block = {"isolation": "process", "num_warm": 0, "allow": ["get_*"], "deny": ["*_all"]}
+    options = one({"command": "x", "turnwise": {**block, "rate_per_second": 2.5}}).options
     assert options.isolation is Isolation.PROCESS
-    assert (options.num_warm, options.allow, options.deny, options.rate_per_second) == (
-        0,
-        ("get_*",),
-        ("*_all",),
-        2.5,
-    )
+    assert (options.num_warm, options.rate_per_second) == (0, 2.5)
+    assert (options.allow, options.deny) == (("get_*",), ("*_all",))
 
 
 def test_variables_are_expanded_everywhere(tmp_path: Path) -> None:
     (tmp_path / "seed").mkdir()
-    variables = {"TOKEN": "t0k", "DIR": "seed", "MODE": "process", "BIN": "run", "HOST": "h.local"}
-    spec = one(
-        {
-            "command": "${BIN}.sh",
-            "args": [
-                "--a=${TOKEN}${TOKEN}",
-                "${MISSING:-dflt}",
-                "${TOKEN:-dflt}",
-                "${MISSING:-}",
-                "$TOKEN",
-                "$${x",
-            ],
-            "env": {"KEY": "Bearer ${TOKEN}"},
-            "cwd": "${DIR}",
-            "turnwise": {"isolation": "${MODE}", "template": "${DIR}"},
-        },
-        variables,
-        directory=tmp_path,
-    )
-    assert spec.command == "run.sh"
-    assert spec.args == ("--a=t0kt0k", "dflt", "t0k", "", "$TOKEN", "$${x")
-    assert spec.env == {"KEY": "Bearer t0k"}
+    variables = {
+        "TOKEN": "t0k",
+        "DIR": "seed",
+        "MODE": "process",
+        "BIN": "run",
+        "HOST": "h.local",
+        "EMPTY": "",
+    }
+    defaults = ["${MISSING:-dflt}", "${TOKEN:-dflt}", "${MISSING:-}", "${EMPTY:-dflt}"]
+    block = {
+        "command": "${BIN}.sh",
+        "args": ["--a=${TOKEN}${TOKEN}", *defaults, "$TOKEN", "$${x"],
+        "env": {"KEY": "Bearer ${TOKEN}"},
+        "cwd": "${DIR}",
+        "turnwise": {"isolation": "${MODE}", "template": "${DIR}"},
+    }
+    spec = one(block, variables, directory=tmp_path)
+    assert (spec.command, spec.env) == ("run.sh", {"KEY": "Bearer t0k"})
+    assert spec.args == ("--a=t0kt0k", "dflt", "t0k", "", "dflt", "$TOKEN", "$${x")
     assert spec.cwd == spec.options.template == tmp_path / "seed"
     assert spec.options.isolation is Isolation.PROCESS
     remote = one({"url": "https://${HOST}/mcp", "headers": {"X": "${TOKEN}"}}, variables)
     assert (remote.url, remote.headers) == ("https://h.local/mcp", {"X": "t0k"})
+    assert one({"command": "${A}"}, {"A": "${B}", "B": "b"}).command == "${B}", "a value is expanded once"
 
 
-def test_a_variables_value_is_not_expanded_again() -> None:
-    assert one({"command": "${A}"}, {"A": "${B}", "B": "b"}).command == "${B}"
-
-
-def test_a_default_stands_in_for_an_empty_variable_as_in_a_shell() -> None:
-    assert one({"command": "${A:-b}"}, {"A": ""}).command == "b"
-
-
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.text())
 def test_text_without_a_variable_is_never_changed(text: str) -> None:
     if "${" not in text:
         assert one({"command": "x", "args": [text], "env": {"A": text}}).args == (text,)
 
 
-def test_the_episode_directory_is_left_for_launch_and_filled_in_there() -> None:
-    spec = one(
-        {
-            "command": "x",
-            "args": ["${EPISODE_DIR}/db.sqlite"],
-            "env": {"HOME": "${EPISODE_DIR}"},
-            "cwd": "${EPISODE_DIR}/sub",
-        }
-    )
+def test_the_episode_directory_is_filled_in_at_launch() -> None:
+    block = {
+        "args": ["${EPISODE_DIR}/db.sqlite"],
+        "env": {"HOME": "${EPISODE_DIR}"},
+        "cwd": "${EPISODE_DIR}/sub",
+    }
+    spec = one({"command": "x", **block})
     assert spec.args == ("${EPISODE_DIR}/db.sqlite",)
     command = command_of(spec, Path("/scratch/1"))
-    assert command.args == ("/scratch/1/db.sqlite",)
-    assert command.env == {"HOME": "/scratch/1"}
+    assert (command.args, command.env) == (("/scratch/1/db.sqlite",), {"HOME": "/scratch/1"})
     assert command.cwd == Path("/scratch/1/sub")
 
 
-def test_relative_paths_are_seen_from_the_file_and_home_is_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_are_relative_to_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home" / "seed").mkdir(parents=True)
     file = write(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": "x", "cwd": "sub"}}})
     assert load(file, {})[0].cwd == tmp_path / "sub"
     block = {"command": "x", "turnwise": {"template": "~/seed"}}
-    assert one(block, directory=NOWHERE).options.template == tmp_path / "home" / "seed"
+    assert one(block).options.template == tmp_path / "home" / "seed"
 
 
-def test_a_disabled_server_is_left_out_whatever_else_is_wrong_with_it() -> None:
-    servers = {
-        "off": {"disabled": True, "command": "${UNSET}", "url": 5},
-        "on": {"disabled": False, "command": "x"},
-    }
+def test_a_disabled_server_is_left_out_even_if_it_is_wrong() -> None:
+    off = {"disabled": True, "command": "${UNSET}", "url": 5}
+    servers = {"off": off, "on": {"disabled": False, "command": "x"}}
     assert [spec.name for spec in parse(servers, {}, directory=NOWHERE)] == ["on"]
 
 
-def test_keys_of_other_clients_are_tolerated_and_unknown_ones_named_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_unknown_keys_are_logged_unless_other_clients_use_them(caplog: pytest.LogCaptureFixture) -> None:
     known = {"type": "stdio", "description": "d", "autoApprove": ["a"], "alwaysAllow": [], "timeout": 60}
     assert one({"command": "x", **known}).command == "x"
     assert caplog.text == ""
@@ -169,235 +134,45 @@ def test_keys_of_other_clients_are_tolerated_and_unknown_ones_named_once(
     assert SECRET not in caplog.text
 
 
-def test_a_file_saved_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
     file = write(tmp_path / "mcp.json", "\ufeff" + json.dumps({"mcpServers": {"a": {"command": "x"}}}))
     assert [spec.name for spec in load(file, {})] == ["a"]
 
 
-# --- .env --------------------------------------------------------------------------------------------------
+def test_the_file_of_vs_code_is_read_with_its_comments_and_variables(tmp_path: Path) -> None:
+    folder = tmp_path / ".vscode"
+    folder.mkdir()
+    content = """{
+      // servers of this workspace
+      "servers": {
+        "git": {
+          "type": "stdio", /* as VS Code writes it */
+          "command": "git-server",
+          "args": ["${workspaceFolder}", "http://not-a-comment", "/* nor this */"],
+          "env": {"TOKEN": "${env:MY_TOKEN}"},
+        },
+      },
+    }"""
+    [git] = load(write(folder / "mcp.json", content), {"MY_TOKEN": "t"})
+    assert git.args == (str(tmp_path), "http://not-a-comment", "/* nor this */")
+    assert git.env == {"TOKEN": "t"}
 
 
-def test_the_environment_wins_over_dotenv_here_which_wins_over_dotenv_above(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = tmp_path / "project"
-    here.mkdir()
-    (tmp_path / ".env").write_text("TW_ABOVE=above\nTW_BOTH=above\nTW_ALL=above\nTW_BARE\n")
+def test_the_environment_wins_over_dotenv_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "parent" / "project"
+    here.mkdir(parents=True)
+    (tmp_path / ".env").write_text("TW_FAR=far\n")
+    (here.parent / ".env").write_text("TW_ABOVE=above\nTW_BOTH=above\nTW_ALL=above\nTW_BARE\n")
     (here / ".env").write_text('# comment\nexport TW_BOTH="here"\nTW_ALL=here\n')
     monkeypatch.setenv("TW_ALL", "real")
     monkeypatch.chdir(here)
     block = {"command": "x", "args": ["${TW_ABOVE}", "${TW_BOTH}", "${TW_ALL}", "${TW_BARE:-none}"]}
     [spec] = load(write(tmp_path / "mcp.json", {"mcpServers": {"a": block}}))
     assert spec.args == ("above", "here", "real", "none")
-    assert "TW_BARE" not in environment()
+    assert not {"TW_BARE", "TW_FAR"} & set(environment()), "only the folder and its parent are read"
 
 
-def test_no_dotenv_above_the_parent_or_below_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    deep = tmp_path / "a" / "b"
-    deep.mkdir(parents=True)
-    (tmp_path / ".env").write_text("TW_FAR=far\n")
-    monkeypatch.chdir(deep)
-    assert "TW_FAR" not in environment()
-
-
-# --- mistakes ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("block", "words"),
-    [
-        ({"command": "x", "env": {"API_KEY": "${NOPE}"}}, ["env.API_KEY: ${NOPE} is not set"]),
-        ({"command": "x", "args": ["a", "--k=${NOPE}"]}, ["args[1]: ${NOPE} is not set"]),
-        ({"url": "https://${NOPE}"}, ["url: ${NOPE} is not set"]),
-        ({"command": "x", "turnwise": {"template": "${NOPE}"}}, ["turnwise.template: ${NOPE} is not set"]),
-        ({"command": "x", "url": "https://y"}, ["`command`", "`url`", "not both or neither"]),
-        ({}, ["`command`", "`url`", "not both or neither"]),
-        ({"type": "sse", "url": "https://y"}, ["sse", "streamable HTTP"]),
-        ({"transport": "sse", "url": "https://y"}, ["sse"]),
-        ({"url": "ftp://y"}, ["url", "http://"]),
-        ({"url": "https://y", "turnwise": {"isolation": "process"}}, ["process", "remote"]),
-        ({"command": ["x"]}, ["command"]),
-        ({"command": "x", "args": "y"}, ["args"]),
-        ({"command": "x", "args": [1]}, ["args.0"]),
-        ({"command": "x", "env": {"PORT": 80}}, ["env.PORT"]),
-        ({"command": "x", "cwd": 5}, ["cwd"]),
-        ({"url": "https://y", "headers": ["a"]}, ["headers"]),
-        ({"command": "x", "turnwise": None}, ["turnwise: expected an object, got null"]),
-        ({"command": "x", "turnwise": [1]}, ["turnwise: expected an object, got list"]),
-        (
-            {"command": "x", "turnwise": {"isolaton": "shared"}},
-            ["turnwise.isolaton", "not permitted", '"shared"'],
-        ),
-        ({"command": "x", "turnwise": {"isolation": "shard"}}, ["turnwise.isolation", "'keyed'", '"shard"']),
-        ({"command": "x", "turnwise": {"num_warm": -1}}, ["turnwise.num_warm", "-1"]),
-        ({"command": "x", "turnwise": {"timeout_seconds": 0}}, ["turnwise.timeout_seconds", "got 0"]),
-        (
-            {"command": "x", "turnwise": {"timeout_seconds": math.inf}},
-            ["turnwise.timeout_seconds", "Infinity"],
-        ),
-        ({"command": "x", "turnwise": {"rate_per_second": math.nan}}, ["turnwise.rate_per_second", "NaN"]),
-        ({"command": "x", "args": reduce(lambda inner, _: [inner], range(2_000), 1)}, ["nested too deeply"]),
-        ({"command": "x", "turnwise": {"template": 5}}, ["turnwise.template", "5"]),
-        ({"command": "x", "turnwise": {"template": "gone"}}, ["turnwise.template", "/nowhere/gone"]),
-        ({"command": "x", "turnwise": {"allow": "get_*"}}, ["turnwise.allow", '"get_*"']),
-        ("npx server", ["expected an object, got str"]),
-        (None, ["expected an object, got null"]),
-    ],
-)
-def test_a_mistake_is_one_line_that_names_server_and_field(block: Any, words: list[str]) -> None:
-    said = refusal(block)
-    assert "\n" not in said
-    for word in words:
-        assert word in said
-
-
-@pytest.mark.parametrize("name", ["", "x\n", "\x1b[0m", "x" * 65])
-def test_a_server_name_that_could_not_be_printed_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="name"):
-        one({"command": "x"}, name=name)
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        {"env": {"API_KEY": "${S}"}},
-        {"env": {"API_KEY": "${S}", "PORT": 80}, "command": "x"},
-        {"env": "${S}", "command": "x"},
-        {"env": ["${S}"], "command": "x"},
-        {"env": {"A": ["${S}"]}, "command": "x"},
-        {"url": "${S}"},
-        {"url": "ftp://me:${S}@host"},
-        {"url": "${S}", "command": "${S}"},
-        {"url": 5, "headers": {"Authorization": "Bearer ${S}"}},
-        {"command": ["${S}"]},
-        {"command": "x", "args": "${S}"},
-        {"command": "x", "args": [["${S}"]]},
-        {"command": "x", "cwd": ["${S}"]},
-        {"command": "x", "env": {"K": "${S}"}, "turnwise": {"isolation": "none"}},
-        {"command": "x", "env": {"K": "${S}"}, "turnwise": {"isolation": "${S}"}},
-        {"command": "x", "turnwise": {"${S}": 1}},
-        {"command": "x", "turnwise": SECRET},
-        {"command": "x", "env": {"K": SECRET, "L": "${UNSET}"}},
-        {"type": "sse", "env": {"K": SECRET}},
-        [SECRET],
-        SECRET,
-    ],
-)
-def test_no_mistake_prints_a_secret(block: Any) -> None:
-    refusal(block, {"S": SECRET})
-
-
-def test_a_spec_that_is_printed_or_logged_shows_no_secret() -> None:
-    spec = one({"command": "x", "env": {"KEY": SECRET}})
-    remote = one({"url": f"https://h/mcp?key={SECRET}", "headers": {"Authorization": SECRET}})
-    for shown in (repr(spec), str(spec), repr((spec, remote)), str(remote), f"{remote}"):
-        assert SECRET not in shown
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{", ["not JSON"]),
-        ("", ["not JSON"]),
-        ("[1]", ["mcpServers"]),
-        ('{"context": {}}', ["mcpServers"]),
-        ('{"mcpServers": []}', ["mcpServers"]),
-        ("[" * 100_000, ["not JSON"]),
-        (json.dumps({"mcpServers": {"a": {"env": {"K": SECRET}}}})[:-1], ["not JSON"]),
-    ],
-)
-def test_a_file_that_is_no_mcp_json_is_a_value_error_that_names_it(
-    tmp_path: Path, content: str, words: list[str]
-) -> None:
-    file = write(tmp_path / "mcp.json", content)
-    with pytest.raises(ValueError, match=r"mcp\.json") as caught:
-        load(file, {})
-    assert SECRET not in str(caught.value)
-    for word in words:
-        assert word in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read_is_a_value_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"gone\.json: no such file"):
-        load(tmp_path / "gone.json", {})
-    with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
-        load(tmp_path, {})
-    (tmp_path / "latin.json").write_bytes(b'{"mcpServers": "\xff"}')
-    with pytest.raises(ValueError, match=r"latin\.json: not JSON"):
-        load(tmp_path / "latin.json", {})
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
-    max_leaves=6,
-)
-KEYS = [
-    "command",
-    "args",
-    "env",
-    "cwd",
-    "url",
-    "headers",
-    "turnwise",
-    "type",
-    "disabled",
-    "isolation",
-    "template",
-]
-
-
-@settings(deadline=None, max_examples=300)
-@given(
-    st.dictionaries(st.sampled_from(KEYS), JSON | st.dictionaries(st.sampled_from(KEYS), JSON, max_size=3))
-)
-def test_no_block_raises_anything_but_a_value_error(block: dict[str, Any]) -> None:
-    with contextlib.suppress(ValueError):
-        parse({"srv": block}, {}, directory=NOWHERE)
-
-
-def test_secrets_are_looked_for_in_env_headers_the_url_and_flags() -> None:
-    [local] = parse(
-        {
-            "s": {
-                "command": "x",
-                "args": ["run", "--api-key", "k-123456", "--token=t-123456", "--dir", "/data"],
-            }
-        },
-        {},
-        directory=Path.cwd(),
-    )
-    [bare] = parse({"s": {"url": "http://127.0.0.1:1/mcp?key=u-123456"}}, {}, directory=Path.cwd())
-    assert local.secrets == {"k-123456", "t-123456"}
-    assert bare.secrets == {"u-123456"}
-
-
-def test_workers_share_what_a_remote_server_allows() -> None:
-    limits = {"max_concurrency": 10, "rate_per_second": 6.0}
-    blocks = {
-        "far": {"url": "http://far/mcp", "turnwise": limits},
-        "own": {"command": "x", "turnwise": limits},
-    }
-    far, own = parse(blocks, {}, directory=Path.cwd())
-    assert far.shared_by(1) == far
-    share = far.shared_by(4).options
-    assert (share.max_concurrency, share.rate_per_second) == (2, 1.5)
-    share = own.shared_by(4).options
-    assert (share.max_concurrency, share.rate_per_second) == (10, 1.5), "each worker starts one of its own"
-
-
-def test_more_workers_than_a_server_takes_calls_are_refused() -> None:
-    [far] = parse(
-        {"far": {"url": "http://far/mcp", "turnwise": {"max_concurrency": 3}}}, {}, directory=Path.cwd()
-    )
-    assert far.shared_by(3).options.max_concurrency == 1
-    with pytest.raises(ValueError, match=r"server 'far': turnwise\.max_concurrency is 3, and 4 workers"):
-        far.shared_by(4)
-
-
-def test_a_program_is_the_users_own_and_turnwise_is_the_one_that_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_programs_are_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("python", "turnwise"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
@@ -405,10 +180,103 @@ def test_a_program_is_the_users_own_and_turnwise_is_the_one_that_runs(
     python = command_of(one({"command": "python"}), None)
     assert python.path == str(tmp_path / "python")
     assert python.environment["PATH"] == str(tmp_path)
-    assert command_of(one({"command": "turnwise"}), None).path != str(tmp_path / "turnwise")
+    own = command_of(one({"command": "turnwise"}), None)
+    assert own.path != str(tmp_path / "turnwise"), "turnwise is the one that runs"
 
 
-def test_a_bad_entry_costs_a_line_and_not_the_other_servers(caplog: pytest.LogCaptureFixture) -> None:
+def test_workers_divide_the_limits_of_a_remote_server() -> None:
+    limits = {"max_concurrency": 10, "rate_per_second": 6.0}
+    far = one({"url": "http://far/mcp", "turnwise": limits})
+    assert far.shared_by(1) == far
+    for spec, max_concurrency in ((far, 2), (one({"command": "x", "turnwise": limits}), 10)):
+        share = spec.shared_by(4).options  # every worker starts a local server of its own
+        assert (share.max_concurrency, share.rate_per_second) == (max_concurrency, 1.5)
+    narrow = one({"url": "http://far/mcp", "turnwise": {"max_concurrency": 3}})
+    assert narrow.shared_by(3).options.max_concurrency == 1
+    with pytest.raises(ValueError, match=r"server 'srv': turnwise\.max_concurrency is 3, and 4 workers"):
+        narrow.shared_by(4)
+
+
+# --- mistakes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("block", "words"), WRONG["mistakes"])
+def test_a_mistake_is_reported_in_one_line_with_server_and_field(block: Any, words: list[str]) -> None:
+    message = refusal(block)
+    assert "\n" not in message
+    assert not [word for word in words if word not in message], message
+
+
+def test_a_block_that_is_nested_too_deeply_is_refused() -> None:
+    deep: Any = reduce(lambda inner, _: [inner], range(2_000), 1)
+    assert "nested too deeply" in refusal({"command": "x", "args": deep})
+
+
+@pytest.mark.parametrize("name", ["", "x\n", "\x1b[0m", "x" * 65])
+def test_a_server_name_that_cannot_be_printed_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        one({"command": "x"}, name=name)
+
+
+@pytest.mark.parametrize("block", WRONG["with_secret"])
+def test_no_mistake_shows_a_secret(block: Any) -> None:
+    refusal(block, {"S": SECRET})
+
+
+def test_secrets_are_found_in_flags_and_urls_and_never_printed() -> None:
+    flags = ["run", "--api-key", "k-123456", "--token=t-123456", "--dir", "/data"]
+    assert one({"command": "x", "args": flags}).secrets == {"k-123456", "t-123456"}
+    assert one({"url": "http://127.0.0.1:1/mcp?key=u-123456"}).secrets == {"u-123456"}
+    local = one({"command": "x", "env": {"KEY": SECRET}})
+    remote = one({"url": f"https://h/mcp?key={SECRET}", "headers": {"Authorization": SECRET}})
+    assert SECRET not in f"{local} {local!r} {remote} {remote!r} {(local, remote)}"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "not JSON"),
+        ("", "not JSON"),
+        ("[1]", "mcpServers"),
+        ('{"context": {}}', "mcpServers"),
+        ('{"mcpServers": []}', "mcpServers"),
+        ("[" * 100_000, "not JSON"),
+        (json.dumps({"mcpServers": {"a": {"env": {"K": SECRET}}}})[:-1], "not JSON"),
+        (b'{"mcpServers": "\xff"}', "not JSON"),
+    ],
+)
+def test_an_error_in_the_file_names_it(tmp_path: Path, content: str | bytes, words: str) -> None:
+    file = tmp_path / "mcp.json"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=rf"mcp\.json.*{words}") as caught:
+        load(file, {})
+    assert SECRET not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone\.json: no such file"):
+        load(tmp_path / "gone.json", {})
+    with pytest.raises(ValueError, match=r"cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3),
+    max_leaves=6,
+)
+_NAMES = "command args env cwd url headers turnwise type disabled isolation template"
+KEYS = st.sampled_from(_NAMES.split())
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.dictionaries(KEYS, JSON | st.dictionaries(KEYS, JSON, max_size=3)))
+def test_no_block_raises_anything_but_a_value_error(block: dict[str, Any]) -> None:
+    with contextlib.suppress(ValueError):
+        parse({"srv": block}, {}, directory=NOWHERE)
+
+
+def test_a_wrong_entry_is_logged_and_the_other_servers_are_used(caplog: pytest.LogCaptureFixture) -> None:
     blocks = {
         "unset": {"command": "x", "env": {"KEY": "${SURELY_NOT_SET}"}},
         "old": {"type": "sse", "url": "http://127.0.0.1/sse"},
@@ -416,36 +284,7 @@ def test_a_bad_entry_costs_a_line_and_not_the_other_servers(caplog: pytest.LogCa
         "odd": 5,
         "good": {"command": "x"},
     }
-    [good] = parse(blocks, {}, directory=Path.cwd())
-    assert good.name == "good"
+    assert [spec.name for spec in parse(blocks, {}, directory=NOWHERE)] == ["good"]
     lines = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
-    assert [name in line for name, line in zip(("unset", "old", "typo", "odd"), lines, strict=True)] == [
-        True
-    ] * 4
+    assert all(name in line for name, line in zip(("unset", "old", "typo", "odd"), lines, strict=True))
     assert "SURELY_NOT_SET" in lines[0]
-
-
-def test_vs_codes_file_is_read_with_its_comments_and_variables(tmp_path: Path) -> None:
-    folder = tmp_path / ".vscode"
-    folder.mkdir()
-    (folder / "mcp.json").write_text(
-        """{
-          // servers of this workspace
-          "servers": {
-            "git": {
-              "type": "stdio", /* as VS Code writes it */
-              "command": "git-server",
-              "args": ["${workspaceFolder}", "http://not-a-comment", "/* nor this */"],
-              "env": {"TOKEN": "${env:MY_TOKEN}"},
-            },
-          },
-        }"""
-    )
-    [git] = load(folder / "mcp.json", {"MY_TOKEN": "t"})
-    assert git.args == (str(tmp_path), "http://not-a-comment", "/* nor this */")
-    assert git.env == {"TOKEN": "t"}
-
-
-def test_a_value_that_an_editor_asks_for_is_refused_with_what_to_write() -> None:
-    with pytest.raises(ValueError, match=r"env.KEY: \$\{input:api-key\} is asked for by an editor"):
-        one({"command": "x", "env": {"KEY": "${input:api-key}"}})

@@ -1,6 +1,6 @@
 """Two hosts and a network line between them that is slow, loses packets and can be cut.
 
-The hosts are network namespaces, each with a tun device. Packets of one host reach the other after a delay,
+The hosts are network namespaces, with one tun device each. Packets of one host reach the other after a delay,
 or never; the TCP on top is that of the kernel. (The kernel's netem does the same if it was built; this needs
 no kernel module, and without root only access to /dev/net/tun.)
 """

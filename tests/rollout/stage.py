@@ -1,8 +1,9 @@
-"""Fixtures of the rollout tests: a small Qwen3-style chat, real notebook servers, scripted completions."""
+"""What rollout tests play with: a small Qwen3-style chat, real notebook servers, scripted completions."""
 
+import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ from turnwise.engines.scripted import ScriptedEngine
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec, parse
-from turnwise.rollout.collector import Lease, LeaseFailed
-from turnwise.types import Answer, Matcher, Message, Task, ToolCall, Truth
+from turnwise.rollout.collector import Collector, Lease, LeaseFailed
+from turnwise.types import Answer, Group, Matcher, Message, Task, ToolCall, Truth
 
 NOTEBOOK = Path(__file__).parents[1] / "mcp" / "servers" / "notebook.py"
 
@@ -28,10 +29,13 @@ def small_chat() -> RenderedChat:
 
 
 def task(name: str = "t", **more: Any) -> Task:
+    prompt = (Message("user", f"Write {name} down, read it, say done."),)
     truth = Truth(answer=Answer("done", Matcher.NORMALISED))
-    return Task(
-        name, (Message("user", f"Write {name} down, read it, say done."),), ("notebook",), truth, **more
-    )
+    return Task(name, prompt, ("notebook",), truth, **more)
+
+
+def tasks(count: int) -> list[Task]:
+    return [task(f"t{number}") for number in range(count)]
 
 
 def call(name: str, **arguments: Any) -> ToolCall:
@@ -48,6 +52,11 @@ def scripted(
     """An engine that plays `turns(task)` for every task, concurrently and again after a fault."""
     by_prompt = {chat.open(one.prompt, pool.tools): turns(one) for one in tasks}
     return ScriptedEngine(lambda text: chat.say(text)[:-1], min(chat.stop_ids), by_prompt=by_prompt)
+
+
+async def gathered(collector: Collector, tasks: Iterable[Task], num_groups: int) -> list[Group]:
+    async with asyncio.timeout(600), collector.collecting(tasks, num_groups) as groups:
+        return [group async for group in groups]
 
 
 def leasing(pool: Pool) -> Lease:

@@ -1,15 +1,14 @@
 """Sampled tokens equal trained tokens over whole episodes, with a real model, engine and servers."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from tests.chat.tokenizers import qwen3
-from tests.rollout.stage import call, leasing, notebook, task
-from turnwise.chat import open_chat
+from tests.rollout.stage import call, leasing, notebook, small_chat, task
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
@@ -22,19 +21,10 @@ TOLERANCE = 1e-4
 
 def tiny_model(seed: int) -> Any:
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=640,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=8192,
-        initializer_range=0.05,
-        tie_word_embeddings=False,
-    )
-    return Qwen3ForCausalLM(config).eval()
+    widths = {"vocab_size": 640, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    rest = {"max_position_embeddings": 8192, "initializer_range": 0.05, "tie_word_embeddings": False}
+    return Qwen3ForCausalLM(Qwen3Config(**widths, **heads, **rest)).eval()
 
 
 class EagerChat:
@@ -75,40 +65,38 @@ async def collected(engine: Any, chat: Any, limits: EpisodeLimits, num_tasks: in
             return [trajectory async for group in groups for trajectory in group.trajectories]
 
 
-async def test_sampled_logprobs_equal_a_plain_forward_pass_over_turns_and_publications() -> None:
-    chat = open_chat(qwen3(), system_prompt="Use the tools.")
-    first, second = tiny_model(1), tiny_model(2)
-
+@asynccontextmanager
+async def tiny_engine() -> AsyncIterator[TransformersEngine]:
     engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
-    limits = EpisodeLimits(tokens_per_turn=120, tokens_per_episode=4_000)
     try:
-        before = await collected(engine, chat, limits, 2)
-        await engine.publish(second.state_dict(), 7)
-        after = await collected(engine, chat, limits, 2)
+        yield engine
     finally:
         await engine.close()
-    assert {len(trajectory.turns) for trajectory in before + after} == {3}
-    check_exact(first, before)
-    check_exact(second, after)
-    assert {turn.completion.policy_version for item in before for turn in item.turns} == {0}
-    assert {turn.completion.policy_version for item in after for turn in item.turns} == {7}
+
+
+async def test_sampled_logprobs_equal_a_plain_forward_pass_over_turns_and_publications() -> None:
+    first, second = tiny_model(1), tiny_model(2)
+    limits = EpisodeLimits(tokens_per_turn=80, tokens_per_episode=4_000)
+    async with tiny_engine() as engine:
+        before = await collected(engine, small_chat(), limits, 2)
+        await engine.publish(second.state_dict(), 7)
+        after = await collected(engine, small_chat(), limits, 2)
+    for model, version, trajectories in ((first, 0, before), (second, 7, after)):
+        check_exact(model, trajectories)
+        turns = [turn for trajectory in trajectories for turn in trajectory.turns]
+        assert len(turns) == 3 * len(trajectories)
+        assert {turn.completion.policy_version for turn in turns} == {version}
     assert {item.token_ids for item in before}.isdisjoint(item.token_ids for item in after)
     with pytest.raises(AssertionError):
         check_exact(second, before)
 
 
 async def test_a_member_draws_the_same_tokens_whatever_else_is_running() -> None:
-    chat = open_chat(qwen3(), system_prompt="Use the tools.")
-
-    async def main(num_tasks: int) -> dict[str, tuple[int, ...]]:
-        engine = TransformersEngine(tiny_model(1), device="cpu", max_batch=8)
-        try:
-            limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=4_000)
-            played = await collected(engine, chat, limits, num_tasks)
-        finally:
-            await engine.close()
-        return {trajectory.episode_id: trajectory.token_ids for trajectory in played}
-
-    alone, together = await main(1), await main(2)
-    assert set(alone) < set(together)
-    assert all(together[episode] == ids for episode, ids in alone.items())
+    limits = EpisodeLimits(tokens_per_turn=40, tokens_per_episode=4_000)
+    seen = []
+    for num_tasks in (1, 2):
+        async with tiny_engine() as engine:
+            played = await collected(engine, small_chat(), limits, num_tasks)
+        seen.append({(trajectory.episode_id, trajectory.token_ids) for trajectory in played})
+    alone, together = seen
+    assert alone < together

