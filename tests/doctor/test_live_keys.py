@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.servers.live import test_fmp as fmp
-from tests.servers.live import test_slack as slack
+from tests.servers.live.calls import play_replies
 from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
 from tests.test_cli import Ran, one_line, turnwise
@@ -39,9 +38,8 @@ def providers() -> Iterator[Providers]:
     """A loopback server for every service that a key gives access to."""
     with ExitStack() as exits:
         found = {name: exits.enter_context(LoopbackProvider()) for name in KEYS}
-        found["FMP"].play("quote", Reply([fmp.QUOTE]))
-        found["SLACK"].play("conversations.list", slack.page(slack.channel("C012AB3CD", "general")))
-        found["SLACK"].play("chat.postMessage", Reply(slack.POSTED))
+        play_replies(found["FMP"], "fmp")
+        play_replies(found["SLACK"], "slack")
         yield found
 
 

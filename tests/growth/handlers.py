@@ -1,4 +1,4 @@
-"""Every function of ours that is given text by a model, bytes by a server or a file by a user."""
+"""Every function that handles text of a model, bytes of a server or a file of a user."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ from turnwise.types import Answer, Matcher
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One function and the longest text that it is ever given."""
+    """A function and the longest text that it ever gets."""
 
     handle: Callable[[str], object]
     max_chars: int = 1 << 20
@@ -61,7 +61,7 @@ def guard() -> TextGuard:
 
 @cache
 def guard_without_letters() -> TextGuard:
-    """Of a vocabulary that writes its unknown token, which is special, for every character it lacks."""
+    """Its vocabulary has one letter; the unknown token, which is special, replaces all other characters."""
     tokenizer = Tokenizer(models.WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")  # type: ignore[assignment]
     return TextGuard(PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>"))
@@ -77,13 +77,15 @@ def reads_call(text: str) -> object:
     )
 
 
+CHECKER = arguments.ArgumentChecker(
+    "f", {"type": "object", "properties": {"ticker": {"type": "string"}}, "required": ["ticker"]}
+)
+
+
 def checks_arguments(text: str) -> None:
-    schema = {"type": "object", "properties": {"ticker": {"type": "string"}}, "required": ["ticker"]}
-    checker = arguments.ArgumentChecker("f", schema)
-    with contextlib.suppress(arguments.BadArguments):
-        checker.check({"symbol": text})
-    with contextlib.suppress(arguments.BadArguments):
-        checker.check({text: 1, f"{text}2": [text]})
+    for given in ({"symbol": text}, {text: 1, f"{text}2": [text]}):
+        with contextlib.suppress(arguments.BadArguments):
+            CHECKER.check(given)
 
 
 def reads_verdict(text: str) -> None:
@@ -123,7 +125,7 @@ def reads_engine_lines(text: str) -> None:
 
 
 def reads_events(text: str) -> None:
-    """The SDK's own reader, one byte at a time: what its limit lets through must not take quadratic time."""
+    """The SDK's reader, one byte at a time: input below its size limit must not take quadratic time."""
     content = encoded(text)
     body = httpx2.Response(
         200,
@@ -136,10 +138,13 @@ def reads_events(text: str) -> None:
             pass
 
 
+UNIQUE_ITEMS = Schema("f", {"type": "array", "uniqueItems": True})
+
+
 def checks_output(text: str) -> None:
     rows = [{"a": number, "b": character} for number, character in enumerate(text)]
     for items in (rows, list(text), [[row] for row in rows]):
-        Schema("f", {"type": "array", "uniqueItems": True}).first_error(items)
+        UNIQUE_ITEMS.first_error(items)
 
 
 def reads_reply(text: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 Generator = Callable[[int], str]
-"""A text of about as many characters as it is asked for."""
+"""Makes a text of about the given number of characters."""
 
 
 def repeated(unit: str, before: str = "", after: str = "") -> Generator:
@@ -16,6 +16,7 @@ INPUTS: Mapping[str, Generator] = {
     "digits": repeated("7"),
     "grouped digits": repeated(",111", before="1"),
     "numbers": repeated("3.14 "),
+    "different numbers": lambda num_chars: " ".join(map(str, range(num_chars // 5))),
     "dates": repeated("2024-01-31 "),
     "fractions": repeated("½"),
     "superscripts": repeated("²"),

@@ -1,4 +1,4 @@
-"""Takes what a model said and did, gives the trajectory of it, as if it had been played."""
+"""Builds the trajectory of an episode from what the model said and did."""
 
 from collections.abc import Sequence
 from typing import Any

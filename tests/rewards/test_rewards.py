@@ -1,4 +1,4 @@
-"""Composed rewards: their parts, their weights, the user's own, and that style never beats success."""
+"""Composed rewards: parts, weights, the user's own functions, and that style never beats success."""
 
 import asyncio
 import inspect
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.rewards import own_rewards
 from tests.rewards.episodes import HISTORY, POST, QUOTE, did, episode, garbled, said
-from turnwise.protocols import RewardDown, Rewarder
+from turnwise.protocols import RewardDown
 from turnwise.rewards import REWARDS, SHAPING, Rewards, RewardTerm, is_success
 from turnwise.types import Answer, Cause, Reward, ServerLoss, Stop, Trajectory, Truth, Turn
 
@@ -27,44 +27,30 @@ WRONG = episode(TRUTH, did(QUOTE), said("no"))
 PLAIN = sorted(set(REWARDS) - {"judge"})
 
 
-def score(trajectory: Trajectory, *parts: RewardTerm) -> Reward:
-    async def run() -> Reward:
-        async with Rewards(parts) if parts else Rewards() as rewards:
-            return await rewards.score(trajectory)
-
-    return asyncio.run(run())
+async def score(trajectory: Trajectory, *parts: RewardTerm) -> Reward:
+    async with Rewards(parts) if parts else Rewards() as rewards:
+        return await rewards.score(trajectory)
 
 
-def test_by_default_a_success_is_one_and_anything_else_zero() -> None:
-    assert score(RIGHT) == Reward(1.0, {"outcome": 1.0})
-    assert score(WRONG) == Reward(0.0, {"outcome": 0.0})
+async def test_by_default_a_success_is_one_and_anything_else_zero() -> None:
+    assert await score(RIGHT) == Reward(1.0, {"outcome": 1.0})
+    assert await score(WRONG) == Reward(0.0, {"outcome": 0.0})
 
 
-async def test_a_composition_is_a_rewarder() -> None:
-    rewarder: Rewarder = Rewards()
-    assert (await rewarder.score(RIGHT)).total == 1.0
-
-
-def test_every_part_is_named_in_the_result_before_it_is_weighed() -> None:
-    parts = (
-        RewardTerm("outcome"),
-        RewardTerm("format", 0.2),
-        RewardTerm("milestones", 0.1),
-        RewardTerm("error_rate", -0.1),
-    )
+async def test_every_part_is_in_the_result_before_it_is_weighted() -> None:
+    weights = {"outcome": 1.0, "format": 0.2, "milestones": 0.1, "error_rate": -0.1}
     slip = episode(TRUTH, garbled(), did(QUOTE, cause=Cause.TOOL_ERROR), did(QUOTE), said("yes"))
-    reward = score(slip, *parts)
+    reward = await score(slip, *(RewardTerm(name, weight) for name, weight in weights.items()))
     assert reward.parts == {"outcome": 1.0, "format": 0.75, "milestones": 0.5, "error_rate": 0.5}
     assert reward.total == pytest.approx(1 + 0.2 * 0.75 + 0.1 * 0.5 - 0.1 * 0.5)
 
 
 @pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("stop", [stop for stop in Stop if not stop.is_infrastructure])
-async def test_every_reward_is_an_async_function_from_zero_to_one(name: str, stop: Stop) -> None:
-    function = REWARDS[name]
-    assert inspect.iscoroutinefunction(function)
-    for turns in ((), (garbled(),), (did(QUOTE), did(POST), said("yes")), (said("yes"),)):
-        assert 0 <= (await function(episode(TRUTH, *turns, stop=stop))) <= 1
+async def test_every_reward_is_an_async_function_from_zero_to_one(name: str) -> None:
+    assert inspect.iscoroutinefunction(REWARDS[name])
+    for stop in (stop for stop in Stop if not stop.is_infrastructure):
+        for turns in ((), (garbled(),), (did(QUOTE), did(POST), said("yes")), (said("yes"),)):
+            assert 0 <= await REWARDS[name](episode(TRUTH, *turns, stop=stop)) <= 1
 
 
 @pytest.mark.parametrize("name", sorted(set(PLAIN) - {"probes", "error_rate", "efficiency"}))
@@ -92,8 +78,8 @@ weights = st.integers(-1_000, 1_000).map(lambda weight: weight / 1_000)
 shapings = st.dictionaries(st.sampled_from([*SHAPING, "answer", f"{OWN}:shout"]), weights, max_size=6)
 
 
-@given(shapings, st.lists(st.tuples(turns, ends, stops), min_size=2, max_size=12), st.floats(1e-3, 10))
-@settings(max_examples=200, deadline=None)
+@given(shapings, st.lists(st.tuples(turns, ends, stops), min_size=2, max_size=6), st.floats(1e-3, 10))
+@settings(max_examples=80, deadline=None)
 def test_any_success_outscores_any_failure(
     shaping: dict[str, float], played: list[tuple[list[Turn], Turn, Stop]], scale: float
 ) -> None:
@@ -115,7 +101,7 @@ def test_any_success_outscores_any_failure(
 
 
 @given(shapings, st.floats(0.01, 2))
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_weights_that_could_make_failing_pay_more_are_refused(
     shaping: dict[str, float], least: float
 ) -> None:
@@ -139,15 +125,7 @@ def test_weights_that_could_make_failing_pay_more_are_refused(
         ([RewardTerm("format")], "only shape"),
         ([RewardTerm("answer", 0.1), RewardTerm("format", 0.2)], "answer"),
         ([RewardTerm("outcome"), RewardTerm("answer", 1.0)], "outcome"),
-        (
-            [
-                RewardTerm("outcome"),
-                RewardTerm("format", 0.3),
-                RewardTerm("efficiency", 0.6),
-                RewardTerm("milestones", 0.1),
-            ],
-            "outcome",
-        ),
+        ([RewardTerm("outcome"), RewardTerm("format", 0.3), RewardTerm("efficiency", 0.7)], "outcome"),
         ([RewardTerm("outcome", 1.0, {"strict": True})], "strict"),
         ([RewardTerm("judge", 1.0)], "model"),
         ([RewardTerm("judge", 1.0, {"model": "m", "base_url": "ftp://x"})], "base_url"),
@@ -166,19 +144,18 @@ def test_a_composition_that_cannot_work_is_refused_when_it_is_made(
         Rewards(parts)
 
 
-def test_the_users_own_functions_count_plain_and_async_with_options() -> None:
+async def test_the_users_own_functions_count_plain_and_async_with_options() -> None:
     loud = episode(TRUTH, did(QUOTE), said("yes?"))
-    reward = score(loud, RewardTerm(f"{OWN}:shout", 1.0, {"mark": "?"}), RewardTerm(f"{OWN}:later", 2.0))
+    reward = await score(
+        loud, RewardTerm(f"{OWN}:shout", 1.0, {"mark": "?"}), RewardTerm(f"{OWN}:later", 2.0)
+    )
     assert reward == Reward(3.0, {f"{OWN}:shout": 1.0, f"{OWN}:later": 1.0})
 
 
 async def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
-    async def run() -> list[float]:
-        async with Rewards([RewardTerm(f"{OWN}:Counting", 1.0, {"step": 0.25})]) as rewards:
-            return [(await rewards.score(RIGHT)).total for _ in range(3)]
-
     own_rewards.CLOSED.clear()
-    assert (await run()) == [0.25, 0.5, 0.75]
+    async with Rewards([RewardTerm(f"{OWN}:Counting", 1.0, {"step": 0.25})]) as rewards:
+        assert [(await rewards.score(RIGHT)).total for _ in range(3)] == [0.25, 0.5, 0.75]
     assert own_rewards.CLOSED == [0.75]
 
 
@@ -186,25 +163,25 @@ async def test_a_class_of_the_users_own_is_made_once_and_closed() -> None:
     ("name", "word"),
     [("broken", "KeyError: 'price'"), ("too_much", "1.5"), ("not_a_number", "good"), ("nan", "nan")],
 )
-def test_a_mistake_in_the_users_own_code_stops_with_its_name_and_is_not_a_zero(name: str, word: str) -> None:
+async def test_a_mistake_in_the_users_own_code_is_an_error_and_not_a_zero(name: str, word: str) -> None:
     with pytest.raises(RuntimeError, match=f"{OWN}:{name}(?=.*t1).*{word}"):
-        score(RIGHT, RewardTerm(f"{OWN}:{name}"))
+        await score(RIGHT, RewardTerm(f"{OWN}:{name}"))
 
 
-def test_the_users_own_code_may_say_that_its_service_is_down() -> None:
+async def test_the_users_own_code_may_report_that_its_service_is_down() -> None:
     with pytest.raises(RewardDown, match="my service is down"):
-        score(RIGHT, RewardTerm(f"{OWN}:out_of_reach"))
+        await score(RIGHT, RewardTerm(f"{OWN}:out_of_reach"))
 
 
-@pytest.mark.parametrize("stop", [stop for stop in Stop if stop.is_infrastructure])
-def test_an_episode_lost_to_infrastructure_is_never_scored(stop: Stop) -> None:
-    with pytest.raises(RewardDown):
-        score(episode(TRUTH, did(QUOTE), stop=stop))
+async def test_an_episode_lost_to_infrastructure_is_never_scored() -> None:
+    for stop in (stop for stop in Stop if stop.is_infrastructure):
+        with pytest.raises(RewardDown):
+            await score(episode(TRUTH, did(QUOTE), stop=stop))
 
 
-def test_an_episode_whose_state_was_lost_is_never_scored() -> None:
+async def test_an_episode_whose_state_was_lost_is_never_scored() -> None:
     lost = ServerLoss("chat", "died", is_state_lost=True)
     with pytest.raises(RewardDown):
-        score(episode(TRUTH, did(QUOTE), said("yes"), losses=(lost,)))
+        await score(episode(TRUTH, did(QUOTE), said("yes"), losses=(lost,)))
     kept = ServerLoss("chat", "died")
-    assert score(episode(TRUTH, did(QUOTE), said("yes"), losses=(kept,))).total == 1
+    assert (await score(episode(TRUTH, did(QUOTE), said("yes"), losses=(kept,)))).total == 1

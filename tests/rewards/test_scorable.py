@@ -1,12 +1,11 @@
-"""Which tasks a reward can score: the rule that `tasks check`, a dry run, doctor and a run itself apply."""
-
-import asyncio
+"""Which tasks a reward can score: one rule for `tasks check`, a dry run, doctor and a run."""
 
 import pytest
 
 from tests.rewards.episodes import POST, QUOTE, did, episode, said
+from turnwise.protocols import RewardDown
 from turnwise.rewards import REWARDS, Rewards, RewardTerm, check_scorable, why_unscorable
-from turnwise.types import Answer, ExpectedWrite, Message, StateProbe, Task, Truth
+from turnwise.types import Answer, ExpectedWrite, Message, StateProbe, Task, Truth, Turn
 
 TRUTHS = (
     Truth(),
@@ -26,24 +25,23 @@ def with_truth(truth: Truth) -> Task:
     return Task("t1", (Message("user", "?"),), (), truth)
 
 
-@pytest.mark.parametrize("truth", TRUTHS)
 @pytest.mark.parametrize("name", ["outcome", "answer", "writes", "required_tools", "forbidden_tools"])
-def test_what_is_accepted_can_be_scored_and_what_is_refused_cannot_or_tells_nothing(
+@pytest.mark.parametrize("truth", TRUTHS)
+async def test_a_task_is_refused_exactly_if_its_reward_cannot_tell_episodes_apart(
     name: str, truth: Truth
 ) -> None:
-    def score(*turns: object) -> float | None:
-        trajectory = episode(truth, *turns)  # type: ignore[arg-type]
+    async def score(*turns: Turn) -> float | None:
         try:
-            return asyncio.run(REWARDS[name](trajectory))
-        except Exception:  # noqa: BLE001  # a truth that asks for nothing, or a probe that nobody put
+            return await REWARDS[name](episode(truth, *turns))
+        except (ValueError, RewardDown):  # a truth that asks for nothing, or a probe that was never run
             return None
 
-    tried = {score(*turns) for turns in ((said("y"),), (did(QUOTE), said("x")), (did(POST), said("x")))}
-    is_refused = why_unscorable(with_truth(truth), [RewardTerm(name)]) is not None
-    if is_refused:
-        assert len(tried) == 1
+    played = ((said("y"),), (did(QUOTE), said("x")), (did(POST), said("x")))
+    scores = {await score(*turns) for turns in played}
+    if why_unscorable(with_truth(truth), [RewardTerm(name)]):
+        assert len(scores) == 1
     elif not truth.probes:
-        assert None not in tried
+        assert None not in scores
 
 
 @pytest.mark.parametrize(
@@ -80,11 +78,11 @@ def test_a_task_that_cannot_be_scored_is_refused_with_what_to_add(
         ([RewardTerm("answer"), RewardTerm("format", 0.1)], Truth()),
     ],
 )
-def test_a_task_that_its_reward_can_tell_apart_is_accepted(parts: list[RewardTerm], truth: Truth) -> None:
+def test_a_task_that_its_reward_can_score_is_accepted(parts: list[RewardTerm], truth: Truth) -> None:
     check_scorable([with_truth(truth)], parts)
 
 
-async def test_the_message_of_a_check_is_that_of_the_run_itself() -> None:
+async def test_the_check_and_the_run_have_the_same_message() -> None:
     why = why_unscorable(with_truth(Truth()), [RewardTerm("outcome")])
     with pytest.raises(ValueError, match="task 't1'") as caught:
         await Rewards().score(episode(Truth(), said("x")))

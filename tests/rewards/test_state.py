@@ -1,4 +1,4 @@
-"""Changes and probes: exactly what was asked, each once, and nothing that no one can know."""
+"""Changes and probes: exactly what was asked for, once, and no score where the outcome is unknown."""
 
 from dataclasses import replace
 
@@ -9,17 +9,7 @@ from hypothesis import strategies as st
 from tests.rewards.episodes import HISTORY, POST, QUOTE, STORE, TOOLS, did, episode, said, together
 from turnwise.protocols import RewardDown
 from turnwise.rewards.state import changes, makes_writes, passes_probes, probes, writes
-from turnwise.types import (
-    Cause,
-    ExpectedWrite,
-    Parsed,
-    ProbeResult,
-    StateProbe,
-    Stop,
-    ToolCall,
-    Truth,
-    Turn,
-)
+from turnwise.types import Cause, ExpectedWrite, Parsed, ProbeResult, StateProbe, Stop, ToolCall, Truth, Turn
 
 POSTED = ExpectedWrite(POST, {"channel": "general", "message": "182.31"})
 ONE_POST = Truth(writes=(POSTED,))
@@ -61,7 +51,7 @@ def test_any_other_set_of_changes_is_wrong(turns: tuple[Turn, ...]) -> None:
     assert not makes_writes(episode(ONE_POST, *turns, said("done")))
 
 
-def test_a_truth_without_changes_forbids_them_and_a_truth_of_none_does_not_ask() -> None:
+def test_an_empty_list_of_changes_forbids_them_and_none_allows_any() -> None:
     assert makes_writes(episode(Truth(writes=()), did(QUOTE, symbol="A"), said("done")))
     assert not makes_writes(episode(Truth(writes=()), post(), said("done")))
     assert makes_writes(episode(Truth(writes=None), post(), said("done")))
@@ -97,7 +87,7 @@ def test_the_same_change_can_be_asked_for_twice() -> None:
 
 
 @given(st.permutations(["a", "b", "c", "d"]))
-def test_changes_pair_off_in_whatever_order_they_come(messages: list[str]) -> None:
+def test_changes_are_matched_in_any_order(messages: list[str]) -> None:
     # Loose expectations first: each would take a post that only a stricter one can have.
     loose = ExpectedWrite(POST, {"channel": "general"})
     strict = [ExpectedWrite(POST, {"message": message}) for message in "ab"]
@@ -107,7 +97,7 @@ def test_changes_pair_off_in_whatever_order_they_come(messages: list[str]) -> No
 
 
 @pytest.mark.parametrize("cause", [Cause.TIMEOUT, Cause.CLOSED, Cause.BAD_REPLY, Cause.UPSTREAM])
-def test_a_change_that_no_one_knows_was_made_is_never_scored(cause: Cause) -> None:
+def test_a_change_that_may_have_been_made_is_never_scored(cause: Cause) -> None:
     with pytest.raises(RewardDown, match=cause.value):
         makes_writes(episode(ONE_POST, post(cause=cause), said("done")))
 
@@ -116,7 +106,7 @@ def test_a_change_that_never_reached_a_server_was_not_made() -> None:
     assert changes(episode(ONE_POST, post(cause=Cause.BREAKER_OPEN), said("done"))) == []
 
 
-def test_a_read_that_timed_out_does_not_cast_doubt_on_the_changes() -> None:
+def test_a_read_that_timed_out_does_not_make_the_changes_unknown() -> None:
     assert makes_writes(episode(ONE_POST, did(QUOTE, cause=Cause.TIMEOUT, symbol="A"), post(), said("done")))
 
 
@@ -133,14 +123,13 @@ def test_a_probe_holds_if_its_text_is_in_an_answer_without_error() -> None:
     assert not passes_probes(failed)
 
 
-def test_a_probe_that_was_never_put_is_not_scored() -> None:
+def test_a_probe_that_was_never_run_is_not_scored() -> None:
     with pytest.raises(RewardDown, match=HISTORY):
         passes_probes(replace(episode(Truth(probes=(PROBE,)), said("x")), probes=()))
 
 
-async def test_the_parts_give_one_or_zero() -> None:
+async def test_the_parts_are_one_or_zero() -> None:
     truth = Truth(writes=(POSTED,), probes=(PROBE,))
-    right = episode(truth, post(), said("x"), state="182.31")
-    wrong = episode(truth, said("x"))
-    assert [await part(right) for part in (writes, probes)] == [1.0, 1.0]
-    assert [await part(wrong) for part in (writes, probes)] == [0.0, 0.0]
+    right, wrong = episode(truth, post(), said("x"), state="182.31"), episode(truth, said("x"))
+    for part in (writes, probes):
+        assert (await part(right), await part(wrong)) == (1.0, 0.0)

@@ -1,17 +1,19 @@
-"""Gives `Attack`, a hostile snippet with the mark of its failure, and the prelude of every snippet."""
+"""A hostile snippet, what must be seen of it when it fails, and the code that runs before every snippet."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from turnwise.sandbox import ExecutionStop, Kind
 
 BOTH = (Kind.BUBBLEWRAP, Kind.LANDLOCK)
-NAMESPACES = (Kind.BUBBLEWRAP,)
-"""For what the fallback refuses altogether: processes and files of its own."""
+NAMESPACES, FALLBACK = (Kind.BUBBLEWRAP,), (Kind.LANDLOCK,)
+"""The fallback has no namespaces: it refuses all processes and files of the code's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`code` prints `ESCAPED` where it gets through; `seen` must be in its output, so it really tried."""
+    """`code` prints `ESCAPED` if it succeeds; `seen` must be in its output, as proof that it tried."""
 
     name: str
     code: str
@@ -23,8 +25,13 @@ class Attack:
 
     @property
     def is_fine(self) -> bool:
-        """It must come to its own end without an error."""
+        """The code must run to its end without an error."""
         return self.stops == (ExecutionStop.NONE,) and not self.error
+
+
+def attacks(codes: Mapping[str, str], **expected: Any) -> list[Attack]:
+    """Attacks by name that must all fail in the same way."""
+    return [Attack(name, code, **expected) for name, code in codes.items()]
 
 
 PRELUDE = '''

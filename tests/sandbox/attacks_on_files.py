@@ -1,6 +1,6 @@
-"""Gives the attacks on the host's files, environment and memory."""
+"""Attacks on the host's files, environment and memory."""
 
-from tests.sandbox.attack import BOTH, NAMESPACES, Attack
+from tests.sandbox.attack import NAMESPACES, attacks
 
 _READS = {
     "a file in the host's tmp": "attempt(read, host['canary'])",
@@ -76,24 +76,21 @@ _CHANGES = {
     "chmod a stdlib module": "import json\nattempt(os.chmod, json.__file__, 0o777)",
 }
 
-_TRICKS = [
-    Attack(
-        "follows a symlink it made to the canary",
-        "os.symlink(host['canary'], '/tmp/link')\nattempt(read, '/tmp/link')",
-        kinds=NAMESPACES,
-    ),
-    Attack("makes a symlink beside the canary", "attempt(os.symlink, '/', host['canary'] + '-link')"),
-    Attack(
-        "swaps a directory for a symlink",
-        """
+_TRICKS_IN_NAMESPACES = {
+    "follows a symlink it made to the canary": """
+        os.symlink(host['canary'], '/tmp/link')
+        attempt(read, '/tmp/link')
+    """,
+    "swaps a directory for a symlink": """
         os.mkdir('/tmp/d'); os.rmdir('/tmp/d'); os.symlink(os.path.dirname(host['canary']), '/tmp/d')
         attempt(read, '/tmp/d/' + os.path.basename(host['canary']))
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "walks out through inherited descriptors",
-        """
+    """,
+    "hides a file from the next one": "open('/tmp/left', 'w').write('x')\nprint('blocked')",
+}
+
+_TRICKS = {
+    "makes a symlink next to the canary": "attempt(os.symlink, '/', host['canary'] + '-link')",
+    "walks out through inherited descriptors": """
         for fd in range(1024):
             for way in ('..', '../..', '../../../../../../..'):
                 try:
@@ -102,22 +99,16 @@ _TRICKS = [
                 except OSError:
                     pass
         print('blocked')
-        """,
-    ),
-    Attack(
-        "lists inherited directories",
-        """
+    """,
+    "lists inherited directories": """
         for fd in range(1024):
             try:
                 print('ESCAPED', fd, os.listdir(fd)[:5])
             except OSError:
                 pass
         print('blocked')
-        """,
-    ),
-    Attack(
-        "reads what it inherited",
-        """
+    """,
+    "reads what it inherited": """
         import stat
         for fd in range(3, 1024):
             try:
@@ -127,55 +118,38 @@ _TRICKS = [
             if stat.S_ISSOCK(mode) or stat.S_ISREG(mode) or stat.S_ISCHR(mode):
                 print('ESCAPED', fd, oct(mode))
         print('blocked')
-        """,
-    ),
-    Attack("opens by handle", "attempt(raw, 304, 265, -100, bytes(64), 0)"),
-    Attack("changes its root", "attempt(os.chroot, '/')"),
-    Attack("makes a disk node", "attempt(os.mknod, '/tmp/disk', 0o660 | 0o060000, os.makedev(254, 0))"),
-    Attack(
-        "sees an environment",
-        """
+    """,
+    "opens by handle": "attempt(raw, 304, 265, -100, bytes(64), 0)",
+    "changes its root": "attempt(os.chroot, '/')",
+    "makes a disk node": "attempt(os.mknod, '/tmp/disk', 0o660 | 0o060000, os.makedev(254, 0))",
+    "sees an environment": """
         environ = ctypes.POINTER(ctypes.c_char_p).in_dll(libc, 'environ')
         first = environ[0] if environ else None
         print('ESCAPED' if os.environ or first else 'blocked', dict(os.environ), first)
-        """,
-    ),
-    Attack("is alone in proc", "attempt(lambda: [p for p in os.listdir('/proc') if p.isdigit()][0])"),
-    Attack(
-        "sees no host directories",
-        """
+    """,
+    "is alone in proc": "attempt(lambda: [p for p in os.listdir('/proc') if p.isdigit()][0])",
+    "sees no host directories": """
         try:
             names = set(os.listdir('/'))
         except PermissionError:
             names = set()
         extra = names - {'dev', 'lib', 'lib64', 'proc', 'python', 'sandbox', 'tmp', 'usr', 'nix'}
         print('ESCAPED' if extra else 'blocked', extra)
-        """,
-    ),
-    Attack(
-        "watches the host's files",
-        "attempt(lambda: raw(254, 27, raw(294, 26, 0), host['canary'].encode(), 2))",
-    ),
-    Attack(
-        "unpickles a command",
-        """
+    """,
+    "watches the host's files": "attempt(lambda: raw(254, 27, raw(294, 26, 0), host['canary'].encode(), 2))",
+    "unpickles a command": """
         import pickle
         class Bomb:
             def __reduce__(self):
                 return (os.execv, ('/bin/sh', ['sh', '-c', 'id']))
         attempt(pickle.loads, pickle.dumps(Bomb()))
-        """,
-    ),
-    Attack(
-        "hides a file from the next one",
-        "open('/tmp/left', 'w').write('x')\nprint('blocked')",
-        kinds=NAMESPACES,
-    ),
-]
+    """,
+}
 
 FILE_ATTACKS = [
-    *(Attack(f"reads {name}", code, kinds=BOTH) for name, code in _READS.items()),
-    *(Attack(f"writes {name}", code) for name, code in _WRITES.items()),
-    *(Attack(f"tries to {name}", code) for name, code in _CHANGES.items()),
-    *_TRICKS,
+    *attacks({f"reads {name}": code for name, code in _READS.items()}),
+    *attacks({f"writes {name}": code for name, code in _WRITES.items()}),
+    *attacks({f"tries to {name}": code for name, code in _CHANGES.items()}),
+    *attacks(_TRICKS),
+    *attacks(_TRICKS_IN_NAMESPACES, kinds=NAMESPACES),
 ]

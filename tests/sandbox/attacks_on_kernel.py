@@ -1,6 +1,6 @@
-"""Gives the attacks on the network, on namespaces and on the kernel's more dangerous calls."""
+"""Attacks on the network, on namespaces and on the kernel's more dangerous calls."""
 
-from tests.sandbox.attack import NAMESPACES, Attack
+from tests.sandbox.attack import NAMESPACES, Attack, attacks
 from turnwise.sandbox import ExecutionStop
 
 _NETWORK = {
@@ -109,26 +109,48 @@ _CALLS = {
     "pushes keys into a terminal": "import fcntl\nattempt(fcntl.ioctl, 0, 0x5412, b'x')",
 }
 
-_TRICKS = [
-    Attack(
-        "runs a shell by os.system",
-        "print('ESCAPED' if os.system('id') == 0 else 'blocked')",
-    ),
-    Attack(
-        "has no capabilities and gains none",
-        """
+_TRICKS = {
+    "runs a shell by os.system": "print('ESCAPED' if os.system('id') == 0 else 'blocked')",
+    "has no capabilities and gains none": """
         header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
         libc.capget(header, sets)
         bounding = [n for n in range(41) if libc.prctl(23, n, 0, 0, 0) == 1]
         full = (ctypes.c_uint32 * 6)(*[0xFFFFFFFF] * 6)
         print('ESCAPED' if any(sets) or libc.capset(header, full) == 0 else 'blocked', list(sets))
         print('ESCAPED' if os.getuid() == 0 or libc.prctl(39, 0, 0, 0, 0) != 1 else 'blocked', bounding)
-        """,
-    ),
-    Attack(
-        "calls through the x32 table",
-        "attempt(raw, 0x40000000 | 41, 9999, 1, 1, 0)",
-    ),
+    """,
+    "calls through the x32 table": "attempt(raw, 0x40000000 | 41, 9999, 1, 1, 0)",
+    "lifts its own filter": """
+        libc.prctl(22, 2, 0, 0, 0)
+        attempt(raw, 272, 97, 0x10000000)
+    """,
+    "raises its limits": """
+        import resource
+        for which in (resource.RLIMIT_AS, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU):
+            attempt(resource.setrlimit, which, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    """,
+    "escapes from a thread": """
+        import threading
+        def escape():
+            attempt(raw, 41, 198, 2, 1, 0)
+            attempt(read, host['canary'])
+        thread = threading.Thread(target=escape)
+        thread.start(); thread.join()
+    """,
+}
+
+_TRICKS_IN_NAMESPACES = {
+    "forks and escapes from the child": """
+        pid = os.fork()
+        if pid == 0:
+            attempt(raw, 272, 97, 0x10000000)
+            attempt(read, host['canary'])
+            os._exit(0)
+        os.waitpid(pid, 0)
+    """,
+}
+
+_KILLED = [
     Attack(
         "calls through the 32-bit table",
         """
@@ -146,44 +168,10 @@ _TRICKS = [
         stops=(ExecutionStop.KILLED,),
         error="SIGSYS",
     ),
-    Attack(
-        "lifts its own filter",
-        """
-        libc.prctl(22, 2, 0, 0, 0)
-        attempt(raw, 272, 97, 0x10000000)
-        """,
-    ),
-    Attack(
-        "raises its limits",
-        """
-        import resource
-        for which in (resource.RLIMIT_AS, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU):
-            attempt(resource.setrlimit, which, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        """,
-    ),
-    Attack(
-        "forks and escapes from the child",
-        """
-        pid = os.fork()
-        if pid == 0:
-            attempt(raw, 272, 97, 0x10000000)
-            attempt(read, host['canary'])
-            os._exit(0)
-        os.waitpid(pid, 0)
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "escapes from a thread",
-        """
-        import threading
-        def escape():
-            attempt(raw, 41, 198, 2, 1, 0)
-            attempt(read, host['canary'])
-        thread = threading.Thread(target=escape)
-        thread.start(); thread.join()
-        """,
-    ),
 ]
 
-KERNEL_ATTACKS = [*(Attack(name, code) for name, code in (_NETWORK | _CALLS).items()), *_TRICKS]
+KERNEL_ATTACKS = [
+    *attacks(_NETWORK | _CALLS | _TRICKS),
+    *attacks(_TRICKS_IN_NAMESPACES, kinds=NAMESPACES),
+    *_KILLED,
+]

@@ -1,11 +1,9 @@
-"""Gives the attacks on processes, memory, disk, time, output and the sandbox's own channels."""
+"""Attacks on processes, memory, disk, time, output and the sandbox's own channels."""
 
 from textwrap import dedent
 
-from tests.sandbox.attack import NAMESPACES, Attack
-from turnwise.sandbox import ExecutionStop, Kind
-
-_FALLBACK = (Kind.LANDLOCK,)
+from tests.sandbox.attack import FALLBACK, NAMESPACES, Attack, attacks
+from turnwise.sandbox import ExecutionStop
 
 _SIGNALS = {
     "kills every process it may": "attempt(os.kill, -1, 9)",
@@ -26,26 +24,14 @@ _SIGNALS = {
     """,
 }
 
-_PROCESSES = [
-    Attack(
-        "bombs with forks",
-        """
-        try:
-            while True:
-                os.fork()
-        except OSError as error:
-            print('blocked', errno.errorcode[error.errno], flush=True)
-            time.sleep(60)
-        """,
-        stops=(ExecutionStop.TIMEOUT, ExecutionStop.MEMORY),
-        kinds=NAMESPACES,
-    ),
-    Attack("forks at all", "attempt(os.fork)", kinds=_FALLBACK),
-    Attack("forks by raw clone", "attempt(raw, 56, 220, 17, 0, 0, 0, 0)", kinds=_FALLBACK),
-    Attack("outlives the zygote", "attempt(raw, 157, 167, 1, 0, 0, 0, 0)", kinds=_FALLBACK),
-    Attack(
-        "starts more processes than it may",
-        """
+_PROCESSES_IN_FALLBACK = {
+    "forks at all": "attempt(os.fork)",
+    "forks by raw clone": "attempt(raw, 56, 220, 17, 0, 0, 0, 0)",
+    "outlives the zygote": "attempt(raw, 157, 167, 1, 0, 0, 0, 0)",
+}
+
+_PROCESSES_IN_NAMESPACES = {
+    "starts more processes than it may": """
         count = 0
         try:
             while count < 200:
@@ -54,12 +40,8 @@ _PROCESSES = [
                 count += 1
         except OSError:
             print('ESCAPED' if count >= host['num_processes'] else 'blocked', count)
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "bombs with threads",
-        """
+    """,
+    "bombs with threads": """
         import threading
         count = 0
         try:
@@ -68,12 +50,8 @@ _PROCESSES = [
                 count += 1
         except RuntimeError:
             print('ESCAPED' if count >= host['num_processes'] else 'blocked', count)
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "leaves a daemon behind",
-        """
+    """,
+    "leaves a daemon behind": """
         if os.fork() == 0:
             os.setsid()
             if os.fork() == 0:
@@ -87,44 +65,28 @@ _PROCESSES = [
             os._exit(0)
         time.sleep(0.05)
         print('blocked')
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "leaves children that hold its output open",
-        """
+    """,
+    "leaves children that hold its output open": """
         for _ in range(5):
             if os.fork() == 0:
                 while True:
                     time.sleep(1)
         print('blocked')
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "leaves zombies",
-        """
+    """,
+    "leaves zombies": """
         for _ in range(6):
             if os.fork() == 0:
                 if os.fork() == 0:
                     os._exit(0)
                 os._exit(0)
         print('blocked')
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "forks and lets both come to the end",
-        """
+    """,
+    "forks and lets both come to the end": """
         pid = os.fork()
         print('blocked')
         pid == 0
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "kills all it sees, from a child",
-        """
+    """,
+    "kills all it sees, from a child": """
         if os.fork() == 0:
             os.setsid()
             try:
@@ -134,7 +96,21 @@ _PROCESSES = [
             os._exit(0)
         time.sleep(0.1)
         print('blocked')
+    """,
+}
+
+_PROCESSES_ENDINGS = [
+    Attack(
+        "bombs with forks",
+        """
+        try:
+            while True:
+                os.fork()
+        except OSError as error:
+            print('blocked', errno.errorcode[error.errno], flush=True)
+            time.sleep(60)
         """,
+        stops=(ExecutionStop.TIMEOUT, ExecutionStop.MEMORY),
         kinds=NAMESPACES,
     ),
     Attack(
@@ -198,7 +174,68 @@ _MEMORY = {
     "expands entities": "x = 'lol'\nfor _ in range(60): x = x * 10",
 }
 
-_BOUNDS = [
+_BOUNDS_IN_NAMESPACES = {
+    "shares memory between many processes": """
+        import mmap
+        def fill():
+            page = mmap.mmap(-1, 100 << 20)
+            return sum(page.write(bytes(1 << 20)) for _ in range(100))
+        for _ in range(8):
+            if os.fork() == 0:
+                attempt(fill)
+                os._exit(0)
+        for _ in range(8):
+            os.wait()
+    """,
+    "shares the memory of a device between many processes": """
+        import mmap
+        def fill(name):
+            with open('/dev/' + name, 'r+b', buffering=0) as device:
+                page = mmap.mmap(device.fileno(), 100 << 20)
+                return sum(page.write(bytes(1 << 20)) for _ in range(100))
+        for name in ('zero', 'null', 'full', 'random'):
+            attempt(fill, name)
+    """,
+    "shares memory through files": """
+        from multiprocessing import shared_memory
+        blocks = []
+        def fill():
+            for _ in range(64):
+                blocks.append(shared_memory.SharedMemory(create=True, size=3 << 20))
+                with open('/dev/shm/' + blocks[-1].name, 'wb', buffering=0) as file:
+                    if file.write(bytes(3 << 20)) < 3 << 20:
+                        raise OSError(errno.ENOSPC, 'short')
+        attempt(fill)
+    """,
+    "fills the disk with one file": """
+        with open('/tmp/big', 'wb', buffering=0) as file:
+            attempt(lambda: [file.write(bytes(1 << 20)) for _ in range(500)])
+            print('ESCAPED' if file.tell() > 64 << 20 else 'blocked')
+    """,
+    "fills the disk with many files": """
+        def fill():
+            for number in range(200):
+                with open(f'/tmp/{number}', 'wb', buffering=0) as file:
+                    if file.write(bytes(1 << 20)) < 1 << 20:
+                        raise OSError(errno.ENOSPC, 'short')
+        attempt(fill)
+    """,
+    "fills the disk with names": "attempt(lambda: [open(f'/tmp/{n}', 'w').close() for n in range(100_000)])",
+    "makes a sparse giant": "file = open('/tmp/sparse', 'wb')\nattempt(file.truncate, 1 << 40)",
+}
+
+_BOUNDS = {
+    "maps more than it may": "import mmap\nattempt(mmap.mmap, -1, 1 << 40)",
+    "opens too many files": "x = []\nattempt(lambda: [x.append(os.dup(0)) for _ in range(10_000)])",
+    "recurses": "def f(): f()\nattempt(f)",
+    "nests source": "attempt(compile, '(' * 100_000, 'x', 'eval')",
+}
+
+_BOUNDS_IN_FALLBACK = {
+    "writes any file at all": "attempt(open, '/tmp/x', 'w')",
+}
+
+_BOUNDS_ENDINGS = [
     Attack(
         "allocates in many processes",
         """
@@ -214,88 +251,6 @@ _BOUNDS = [
         kinds=NAMESPACES,
     ),
     Attack(
-        "shares memory between many processes",
-        """
-        import mmap
-        def fill():
-            page = mmap.mmap(-1, 100 << 20)
-            return sum(page.write(bytes(1 << 20)) for _ in range(100))
-        for _ in range(8):
-            if os.fork() == 0:
-                attempt(fill)
-                os._exit(0)
-        for _ in range(8):
-            os.wait()
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "shares the memory of a device between many processes",
-        """
-        import mmap
-        def fill(name):
-            with open('/dev/' + name, 'r+b', buffering=0) as device:
-                page = mmap.mmap(device.fileno(), 100 << 20)
-                return sum(page.write(bytes(1 << 20)) for _ in range(100))
-        for name in ('zero', 'null', 'full', 'random'):
-            attempt(fill, name)
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "shares memory through files",
-        """
-        from multiprocessing import shared_memory
-        blocks = []
-        def fill():
-            for _ in range(64):
-                blocks.append(shared_memory.SharedMemory(create=True, size=3 << 20))
-                with open('/dev/shm/' + blocks[-1].name, 'wb', buffering=0) as file:
-                    if file.write(bytes(3 << 20)) < 3 << 20:
-                        raise OSError(errno.ENOSPC, 'short')
-        attempt(fill)
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "maps more than it may",
-        "import mmap\nattempt(mmap.mmap, -1, 1 << 40)",
-    ),
-    Attack(
-        "fills the disk with one file",
-        """
-        with open('/tmp/big', 'wb', buffering=0) as file:
-            attempt(lambda: [file.write(bytes(1 << 20)) for _ in range(500)])
-            print('ESCAPED' if file.tell() > 64 << 20 else 'blocked')
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "fills the disk with many files",
-        """
-        def fill():
-            for number in range(200):
-                with open(f'/tmp/{number}', 'wb', buffering=0) as file:
-                    if file.write(bytes(1 << 20)) < 1 << 20:
-                        raise OSError(errno.ENOSPC, 'short')
-        attempt(fill)
-        """,
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "fills the disk with names",
-        "attempt(lambda: [open(f'/tmp/{number}', 'w').close() for number in range(100_000)])",
-        kinds=NAMESPACES,
-    ),
-    Attack(
-        "makes a sparse giant",
-        "file = open('/tmp/sparse', 'wb')\nattempt(file.truncate, 1 << 40)",
-        kinds=NAMESPACES,
-    ),
-    Attack("writes any file at all", "attempt(open, '/tmp/x', 'w')", kinds=_FALLBACK),
-    Attack("opens too many files", "x = []\nattempt(lambda: [x.append(os.dup(0)) for _ in range(10_000)])"),
-    Attack("recurses", "def f(): f()\nattempt(f)"),
-    Attack(
         "recurses past the stack",
         """
         print('blocked', flush=True)
@@ -308,7 +263,6 @@ _BOUNDS = [
         stops=(ExecutionStop.KILLED, ExecutionStop.MEMORY, ExecutionStop.TIMEOUT, ExecutionStop.NONE),
         error=" ",
     ),
-    Attack("nests source", "attempt(compile, '(' * 100_000, 'x', 'eval')"),
 ]
 
 _OUTPUT = {
@@ -318,7 +272,20 @@ _OUTPUT = {
     "prints one giant line": "print('x' * (10 << 20))",
 }
 
-_CHANNELS = [
+_CHANNELS = {
+    "writes a result of the wrong types": """
+        print('blocked', flush=True)
+        for fd in range(3, 256):
+            try: os.write(fd, b'{"value": [1], "value_json": "NaN", "error": 7, "is_memory": "yes"}')
+            except OSError: pass
+        os._exit(0)
+    """,
+    "prints broken text": "os.write(1, b'blocked \\xff\\xfe\\x00')\nprint('\\ud800')",
+    "gives a value that does not end": "print('blocked')\nx = []\nx.append(x)\nx",
+    "gives a huge value": "print('blocked')\n'x' * (4 << 20)",
+}
+
+_CHANNELS_ENDINGS = [
     Attack(
         "floods the result pipe",
         """
@@ -345,22 +312,11 @@ _CHANNELS = [
         error="before a result",
     ),
     Attack(
-        "writes a result of the wrong types",
-        """
-        print('blocked', flush=True)
-        for fd in range(3, 256):
-            try: os.write(fd, b'{"value": [1], "value_json": "NaN", "error": 7, "is_memory": "yes"}')
-            except OSError: pass
-        os._exit(0)
-        """,
-    ),
-    Attack(
         "closes every descriptor",
         "print('blocked', flush=True)\nos.closerange(0, 256)",
         stops=(ExecutionStop.EXITED,),
         error=" ",
     ),
-    Attack("prints broken text", "os.write(1, b'blocked \\xff\\xfe\\x00')\nprint('\\ud800')"),
     Attack(
         "gives a hostile value",
         "class A:\n    def __repr__(self): raise RuntimeError('no')\nprint('blocked')\nA()",
@@ -371,8 +327,6 @@ _CHANNELS = [
         "class E(Exception):\n    def __str__(self): raise SystemExit(0)\nprint('blocked')\nraise E()",
         error="E",
     ),
-    Attack("gives a value that does not end", "print('blocked')\nx = []\nx.append(x)\nx"),
-    Attack("gives a huge value", "print('blocked')\n'x' * (4 << 20)"),
     Attack(
         "breaks the interpreter for the next one",
         """
@@ -386,23 +340,19 @@ _CHANNELS = [
     ),
 ]
 
-_NEVER = "print('blocked', flush=True)\n"
+
+def _announced(codes: dict[str, str]) -> dict[str, str]:
+    return {name: "print('blocked', flush=True)\n" + dedent(code) for name, code in codes.items()}
+
 
 RESOURCE_ATTACKS = [
-    *(Attack(name, code) for name, code in _SIGNALS.items()),
-    *_PROCESSES,
-    *(
-        Attack(name, _NEVER + dedent(code), stops=(ExecutionStop.TIMEOUT,), error="longer than")
-        for name, code in _TIME.items()
-    ),
-    *(
-        Attack(name, _NEVER + dedent(code), stops=(ExecutionStop.MEMORY,), error="emory")
-        for name, code in _MEMORY.items()
-    ),
-    *_BOUNDS,
-    *(
-        Attack(name, code, seen="", stops=(ExecutionStop.OUTPUT,), error="printed more")
-        for name, code in _OUTPUT.items()
-    ),
-    *_CHANNELS,
+    *attacks(_SIGNALS | _BOUNDS | _CHANNELS),
+    *attacks(_PROCESSES_IN_NAMESPACES | _BOUNDS_IN_NAMESPACES, kinds=NAMESPACES),
+    *attacks(_PROCESSES_IN_FALLBACK | _BOUNDS_IN_FALLBACK, kinds=FALLBACK),
+    *attacks(_announced(_TIME), stops=(ExecutionStop.TIMEOUT,), error="longer than"),
+    *attacks(_announced(_MEMORY), stops=(ExecutionStop.MEMORY,), error="emory"),
+    *attacks(_OUTPUT, seen="", stops=(ExecutionStop.OUTPUT,), error="printed more"),
+    *_PROCESSES_ENDINGS,
+    *_BOUNDS_ENDINGS,
+    *_CHANNELS_ENDINGS,
 ]

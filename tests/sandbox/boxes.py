@@ -1,4 +1,4 @@
-"""Opens a sandbox of either kind for a test."""
+"""Sandboxes of both kinds for the tests."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ def failure_of(kind: Kind) -> str:
 
 
 def require(kind: Kind) -> None:
-    """Skip where that wall does not stand; in CI a broken sandbox must not pass."""
+    """Skip if this machine cannot isolate that way; in CI that is a failure."""
     if failure := failure_of(kind):
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{kind}: {failure}")
 

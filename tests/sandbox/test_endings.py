@@ -1,13 +1,15 @@
-"""Checks that an ending which code can bring about is its own fault, and unknown to the next execution."""
+"""However code ends, it is the code's own fault, and the next execution cannot see it."""
 
 import textwrap
 
 from tests.sandbox.boxes import both_kinds, sandboxed
 from turnwise.sandbox import ExecutionStop, Kind
 
+OWN_ENDINGS = (ExecutionStop.NONE, ExecutionStop.KILLED, ExecutionStop.TIMEOUT)
+
 
 @both_kinds
-async def test_no_frame_knows_how_the_execution_before_ended(kind: Kind) -> None:
+async def test_no_frame_has_the_exit_status_of_the_execution_before(kind: Kind) -> None:
     search = """
     import gc, sys
     frame, found = sys._getframe(), []
@@ -30,16 +32,12 @@ async def test_no_frame_knows_how_the_execution_before_ended(kind: Kind) -> None
 
 
 @both_kinds
-async def test_every_signal_that_code_sends_itself_ends_it_as_its_own_fault(kind: Kind) -> None:
+async def test_a_signal_that_code_sends_itself_is_its_own_fault(kind: Kind) -> None:
     async with sandboxed(kind, wall_seconds=0.5) as sandbox:
         for number in range(1, 65):
             code = f"import os, signal\nsignal.pthread_sigmask(1, [])\nos.kill(os.getpid(), {number})"
             execution = await sandbox.run(code)
-            assert execution.stopped in (
-                ExecutionStop.NONE,
-                ExecutionStop.KILLED,
-                ExecutionStop.TIMEOUT,
-            ), number
+            assert execution.stopped in OWN_ENDINGS, number
         if kind is Kind.LANDLOCK:
             assert execution.error == "killed by SIGRTMAX"
             assert (await sandbox.run(code.replace("64", "35"))).error == "killed by signal 35"

@@ -1,45 +1,44 @@
-"""Checks that the memory of an execution's processes is bounded for all of them together."""
+"""The memory limit holds for all processes of an execution together."""
 
 import textwrap
+from collections.abc import AsyncIterator
 
 import pytest
 
 from tests.sandbox.boxes import sandboxed
-from turnwise.sandbox import ExecutionStop
+from turnwise.sandbox import ExecutionStop, Sandbox
 from turnwise.sandbox.layout import PACKAGES
 
-TAKERS = {
-    "private memory": "kept = bytearray(40 << 20)",
-    "copies of the interpreter's memory": """
-        for address in pages.values():
-            ctypes.memmove(address, address, 1)
-    """,
-}
 IN_MANY_PROCESSES = """
 import ctypes, gc, os, time
 gc.unfreeze()
 pages = {{id(item) >> 12: id(item) for item in gc.get_objects()}}
 for _ in range(14):
     if os.fork() == 0:
-{taken}
+        {code}
         time.sleep(60)
 time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("taken", TAKERS.values(), ids=TAKERS)
-async def test_many_processes_share_one_limit(taken: str) -> None:
+@pytest.fixture(scope="module")
+async def sandbox() -> AsyncIterator[Sandbox]:
     pytest.importorskip("pandas")
-    code = IN_MANY_PROCESSES.format(taken=textwrap.indent(textwrap.dedent(taken), 8 * " "))
-
-    async with sandboxed(
-        packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
-    ) as sandbox:
-        assert (await sandbox.run(code)).stopped is ExecutionStop.MEMORY
+    limits = {"wall_seconds": 20, "memory_bytes": 128 << 20, "num_processes": 16}
+    async with sandboxed(packages=PACKAGES, **limits) as sandbox:
+        yield sandbox
 
 
-async def test_processes_that_only_share_what_was_there_are_not_counted_for_it() -> None:
-    pytest.importorskip("pandas")
+@pytest.mark.parametrize(
+    "code",
+    ["kept = bytearray(40 << 20)", "[ctypes.memmove(address, address, 1) for address in pages.values()]"],
+    ids=["private memory", "copies of the interpreter's memory"],
+)
+async def test_many_processes_share_one_limit(sandbox: Sandbox, code: str) -> None:
+    assert (await sandbox.run(IN_MANY_PROCESSES.format(code=code))).stopped is ExecutionStop.MEMORY
+
+
+async def test_memory_that_processes_share_with_the_interpreter_is_not_counted(sandbox: Sandbox) -> None:
     code = """
     import os, time
     pids = []
@@ -50,9 +49,5 @@ async def test_processes_that_only_share_what_was_there_are_not_counted_for_it()
             os._exit(0)
     [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 14
     """
-
-    async with sandboxed(
-        packages=PACKAGES, wall_seconds=20, memory_bytes=128 << 20, num_processes=16
-    ) as sandbox:
-        execution = await sandbox.run(textwrap.dedent(code))
-        assert (execution.value, execution.stopped) == ("True", ExecutionStop.NONE)
+    execution = await sandbox.run(textwrap.dedent(code))
+    assert (execution.value, execution.stopped) == ("True", ExecutionStop.NONE)

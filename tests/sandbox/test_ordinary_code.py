@@ -1,11 +1,8 @@
-"""Checks that what models usually write goes on working behind both walls."""
+"""Code of the kinds that models usually write works behind both kinds of wall."""
 
 import textwrap
 
-import pytest
-
-from tests.sandbox.attack import BOTH
-from tests.sandbox.boxes import sandboxed
+from tests.sandbox.boxes import both_kinds, sandboxed
 from turnwise.sandbox import Kind
 
 ORDINARY = {
@@ -94,14 +91,9 @@ ORDINARY_WITH_FILES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        *(pytest.param(kind, code, id=f"{kind}-{name}") for kind in BOTH for name, code in ORDINARY.items()),
-        *(pytest.param(Kind.BUBBLEWRAP, code, id=name) for name, code in ORDINARY_WITH_FILES.items()),
-    ],
-)
-async def test_ordinary_code_works(kind: Kind, code: str) -> None:
+@both_kinds
+async def test_ordinary_code_works(kind: Kind) -> None:
+    codes = ORDINARY | (ORDINARY_WITH_FILES if kind is Kind.BUBBLEWRAP else {})
     async with sandboxed(kind) as sandbox:
-        execution = await sandbox.run(textwrap.dedent(code))
-        assert execution.error == ""
+        for name, code in codes.items():
+            assert (await sandbox.run(textwrap.dedent(code))).error == "", name

@@ -1,4 +1,4 @@
-"""Takes a script of answers per path, gives a real HTTP server on loopback that plays and records."""
+"""An HTTP server on loopback that answers by a script, path by path, and records the requests."""
 
 import json
 import socket
@@ -18,8 +18,8 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     conduct: Literal["answer", "drop", "hang", "cut", "trickle", "stream"] = "answer"
-    """drop: close before a byte; hang: say nothing; cut: close inside the body; trickle: a byte now and then;
-    stream: the body again and again, with no length given."""
+    """drop: close before a byte; hang: send nothing; cut: close inside the body; trickle: a byte every 20 ms;
+    stream: the body repeatedly, without a length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Quiet: a client that hangs up on us is what half of the tests are about."""
+        """No traceback: in half of the tests the client closes the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _pour(self, body: bytes, pause_seconds: float) -> None:
-        """Send far more than a client should take; the bound makes one that takes it fail, not hang."""
+        """Send far more than a client should read, but not for ever: a client that reads it all must fail."""
         self.close_connection = True
         for _ in range(500):
             if self.server.provider.is_closing.wait(pause_seconds):
@@ -129,7 +129,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
+        """No log."""
 
 
 def _parsed(raw: bytes) -> Any:

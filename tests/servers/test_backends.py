@@ -1,4 +1,4 @@
-"""Which servers are live is said by the recipe or by `mcp.json`, and a key goes only where it is needed."""
+"""The recipe or `mcp.json` makes a server live, and a key is passed only to the server that needs it."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 from tests import warm
 from tests.servers.live import test_slack as slack
-from tests.servers.provider import LoopbackProvider
+from tests.servers.provider import Answer, LoopbackProvider
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import load
 from turnwise.servers.backends import PROVIDER_VARIABLES, ReadyServers, load_servers
@@ -40,7 +40,7 @@ def test_set_keys_change_nothing_and_reach_no_server() -> None:
     assert load_servers(DEFAULT_FILE, variables={}).notes == ()
 
 
-def test_a_live_server_gets_its_own_key_alone() -> None:
+def test_a_live_server_gets_only_its_own_key() -> None:
     servers = built_in(live=["fmp", "slack"], live_writes=["slack"])
     by_name = {spec.name: spec for spec in servers.specs}
     assert by_name["fmp"].args == ("serve", "fmp", "--backend", "live")
@@ -65,7 +65,9 @@ def test_a_live_server_gets_its_own_key_alone() -> None:
         ("uvx", ["turnwise", "serve", "slack"]),
     ],
 )
-def test_every_way_to_start_a_server_of_ours_is_known(tmp_path: Path, command: str, args: list[str]) -> None:
+def test_every_way_to_start_a_built_in_server_is_recognised(
+    tmp_path: Path, command: str, args: list[str]
+) -> None:
     block = {"command": command, "args": args, "env": {"SLACK_BOT_TOKEN": "x", "OTHER": "y"}}
     [spec] = of_block(tmp_path, block).specs
     assert spec.env == {"OTHER": "y"}
@@ -75,7 +77,7 @@ def test_every_way_to_start_a_server_of_ours_is_known(tmp_path: Path, command: s
     assert servers.specs[0].env["SLACK_BOT_TOKEN"] == "x", "its own block wins over the environment"
 
 
-def test_mcp_json_itself_can_say_live_and_allow_writes(tmp_path: Path) -> None:
+def test_mcp_json_can_make_a_server_live_and_allow_writes(tmp_path: Path) -> None:
     block = {"command": "turnwise", "args": ["serve", "slack", "--backend=live", "--allow-writes"]}
     servers = of_block(tmp_path, block)
     assert servers.live[0].may_write
@@ -83,7 +85,7 @@ def test_mcp_json_itself_can_say_live_and_allow_writes(tmp_path: Path) -> None:
     assert servers.specs[0].env["SLACK_BOT_TOKEN"] == VARIABLES["SLACK_BOT_TOKEN"]
 
 
-def test_servers_of_others_keep_what_their_block_names(tmp_path: Path) -> None:
+def test_a_server_that_is_not_ours_keeps_the_variables_of_its_block(tmp_path: Path) -> None:
     block = {"command": "npx", "args": ["slack-mcp"], "env": {"SLACK_BOT_TOKEN": "${SLACK_BOT_TOKEN}"}}
     servers = of_block(tmp_path, block)
     assert servers.specs[0].env == {"SLACK_BOT_TOKEN": VARIABLES["SLACK_BOT_TOKEN"]}
@@ -116,7 +118,7 @@ def test_every_provider_has_a_trial_that_reads_and_says_what_its_writing_tools_d
 
 
 async def test_the_server_itself_refuses_to_write_to_the_live_service() -> None:
-    """A client that knows nothing of the rule, and offers every tool that is listed."""
+    """Even for a client that offers every tool that is listed."""
 
     async def post(*more: str) -> Any:
         [spec] = [spec for spec in warm.built_in({}) if spec.name == "slack"]
@@ -132,6 +134,6 @@ async def test_the_server_itself_refuses_to_write_to_the_live_service() -> None:
         assert result.fault is Fault.MODEL
         assert "send_slack_message is switched off: this server only reads" in result.content
         assert provider.requests == []
-        provider.play("chat.postMessage", slack.Answer(slack.POSTED))
+        provider.play("chat.postMessage", Answer(slack.POSTED))
         assert (await post("--allow-writes")).fault is Fault.NONE
         assert len(provider.requests) == 1

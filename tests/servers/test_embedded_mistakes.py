@@ -1,44 +1,18 @@
-"""A wrong call to an embedded tool is answered with a ToolError that tells the model what to do."""
+"""A wrong call to an embedded tool is answered with a ToolError that says what to do instead."""
 
-import asyncio
 import json
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.servers.conftest import Call
 from turnwise.mcp.serve import ToolError
-from turnwise.servers.contract import contract, service_of
-from turnwise.servers.embedded.fmp import EmbeddedFmp
-from turnwise.servers.embedded.polygon import EmbeddedPolygon
-from turnwise.servers.embedded.slack import EmbeddedSlack
-from turnwise.servers.embedded.tavily import EmbeddedTavily
-from turnwise.servers.embedded.world import World, open_world
+from turnwise.servers.contract import contract
 
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return open_world(0, cache_dir=tmp_path_factory.getbasetemp() / "worlds" / "turnwise")
-
-
-def answer(world: World, tool: str, **arguments: Any) -> Any:
-    slack = EmbeddedSlack(world)
-    backends = {
-        "fmp": (EmbeddedFmp(world), None),
-        "polygon": (EmbeddedPolygon(world), None),
-        "tavily": (EmbeddedTavily(world), None),
-        "slack": (slack, slack.drop),
-    }
-    for name, (backend, drop) in backends.items():
-        for served in service_of(name, backend, drop=drop).tools:
-            if served.name == tool:
-                return asyncio.run(run(served.handler(arguments, "episode")))
-    raise AssertionError(tool)
-
-
-async def run(waiting: Any) -> Any:
-    return await waiting
+YEARS = {"start_date": "2000-01-01", "end_date": "2099-01-01"}
 
 
 @pytest.mark.parametrize(
@@ -66,11 +40,11 @@ async def run(waiting: Any) -> Any:
         ("get_slack_channel_history", {"channel_id": "C0000"}, "unknown channel 'C0000'"),
     ],
 )
-def test_a_mistake_is_answered_with_advice(
-    world: World, tool: str, arguments: dict[str, Any], advice: str
+async def test_a_mistake_is_answered_with_advice(
+    call: Call, tool: str, arguments: dict[str, Any], advice: str
 ) -> None:
     with pytest.raises(ToolError, match=advice):
-        answer(world, tool, **arguments)
+        await call(tool, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,62 +62,52 @@ def test_a_mistake_is_answered_with_advice(
         ("2026-06-01", "2026-06-02", "weekly", "one of daily, hourly, minute"),
     ],
 )
-def test_a_wrong_window_is_answered_with_the_right_one(
-    world: World, start: str, end: str, frequency: str, advice: str
+async def test_a_wrong_window_is_answered_with_the_right_one(
+    call: Call, start: str, end: str, frequency: str, advice: str
 ) -> None:
+    window = {"start_date": start, "end_date": end, "frequency": frequency}
     with pytest.raises(ToolError, match=advice):
-        answer(world, "polygon_get_aggs", ticker="NORVC", start_date=start, end_date=end, frequency=frequency)
+        await call("polygon_get_aggs", ticker="NORVC", **window)
 
 
 @pytest.mark.parametrize("written", ["norvc", " NORVC ", "$NORVC", "NorvC\n"])
-def test_a_symbol_may_be_written_in_any_case_and_with_spaces(world: World, written: str) -> None:
-    assert answer(world, "fmp_get_quote", symbol=written)["symbol"] == "NORVC"
+async def test_a_symbol_may_be_written_in_any_case_and_with_spaces(call: Call, written: str) -> None:
+    assert (await call("fmp_get_quote", symbol=written))["symbol"] == "NORVC"
 
 
-def test_a_weekend_has_no_bars_and_that_is_no_mistake(world: World) -> None:
-    bars = answer(world, "polygon_get_aggs", ticker="NORVC", start_date="2026-06-27", end_date="2026-06-28")
+async def test_a_weekend_has_no_bars_and_that_is_no_mistake(call: Call) -> None:
+    bars = await call("polygon_get_aggs", ticker="NORVC", start_date="2026-06-27", end_date="2026-06-28")
     assert bars == {"ticker": "NORVC", "frequency": "daily", "resultsCount": 0, "results": []}
 
 
-@pytest.mark.parametrize("frequency", ["daily", "hourly", "minute"])
-def test_bars_are_bounded_and_the_answer_says_when_some_were_cut(world: World, frequency: str) -> None:
-    # 500 daily bars are one short of the two years.
-    bars = answer(
-        world,
-        "polygon_get_aggs",
-        ticker="NORVC",
-        start_date="2000-01-01",
-        end_date="2099-01-01",
-        frequency=frequency,
-    )
-    num_available = {"daily": 501, "hourly": 60 * 7, "minute": 20 * 390}[frequency]
-    assert bars["resultsCount"] == len(bars["results"]) == min(500, num_available)
-    assert bars.get("truncated", False) is (num_available > 500)
+@pytest.mark.parametrize(("frequency", "available"), [("daily", 501), ("hourly", 420), ("minute", 7800)])
+async def test_bars_are_limited_to_500_and_a_cut_is_marked(
+    call: Call, frequency: str, available: int
+) -> None:
+    bars = await call("polygon_get_aggs", ticker="NORVC", frequency=frequency, **YEARS)
+    assert bars["resultsCount"] == len(bars["results"]) == min(500, available)
+    assert bars.get("truncated", False) is (available > 500)
     times = [bar["t"] for bar in bars["results"]]
     assert times == sorted(set(times))
 
 
-def test_a_large_limit_is_cut_down(world: World) -> None:
-    assert len(answer(world, "fmp_get_market_gainers", limit=10**40)) == 50
-    assert len(answer(world, "tavily_search", query="revenue", max_results=10**40)["results"]) == 20
+async def test_a_large_limit_is_lowered(call: Call) -> None:
+    assert len(await call("fmp_get_market_gainers", limit=10**40)) == 50
+    found = await call("tavily_search", query="revenue", max_results=10**40)
+    assert len(found["results"]) == 20
 
 
-def test_a_misspelt_name_still_finds_its_ticker(world: World) -> None:
-    found = answer(world, "fmp_search_ticker", query="Norvindle Softwear", limit=3)
-    assert found[0] == {
-        "symbol": "NORVC",
-        "name": "Norvindel Software",
-        "currency": "USD",
-        "exchange": found[0]["exchange"],
-    }
+async def test_a_misspelt_name_still_finds_its_ticker(call: Call) -> None:
+    found = (await call("fmp_search_ticker", query="Norvindle Softwear", limit=3))[0]
+    assert (found["symbol"], found["name"], found["currency"]) == ("NORVC", "Norvindel Software", "USD")
 
 
-def test_a_shared_first_word_finds_every_company_that_has_it(world: World) -> None:
-    found = answer(world, "fmp_search_ticker", query="norvindel")
+async def test_a_shared_first_word_finds_every_company_that_has_it(call: Call) -> None:
+    found = await call("fmp_search_ticker", query="norvindel")
     assert {company["name"] for company in found} == {"Norvindel Software", "Norvindel Mutual"}
-    told = answer(world, "tavily_qna_search", query="Who is the CEO of Norvindel?")["answer"]
-    assert "NORVC" in told
-    assert "NORVD" in told
+    answer = (await call("tavily_qna_search", query="Who is the CEO of Norvindel?"))["answer"]
+    assert "NORVC" in answer
+    assert "NORVD" in answer
 
 
 ANYTHING = st.one_of(
@@ -157,25 +121,25 @@ ANYTHING = st.one_of(
     st.floats(),
     st.lists(st.integers(), max_size=3),
 )
+TOOLS = [
+    tool for name in ("fmp", "polygon", "tavily", "slack") for tool in contract()["servers"][name]["tools"]
+]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_no_argument_can_do_more_than_cause_a_tool_error(world: World, data: st.DataObject) -> None:
-    tools = [
-        tool
-        for name in ("fmp", "polygon", "tavily", "slack")
-        for tool in contract()["servers"][name]["tools"]
-    ]
-    tool = data.draw(st.sampled_from(tools))
-    arguments = {key: data.draw(ANYTHING, label=key) for key in tool["inputSchema"]["properties"]}
+@given(data=st.data(), tool=st.sampled_from(TOOLS))
+def test_no_argument_can_do_more_than_cause_a_tool_error(
+    call: Call, data: st.DataObject, tool: dict[str, Any]
+) -> None:
+    async def answer() -> Any:
+        arguments = {key: data.draw(ANYTHING, label=key) for key in tool["inputSchema"]["properties"]}
+        return await call(tool["name"], **arguments)
+
     try:
-        value = answer(world, tool["name"], **arguments)
+        # As it is sent: in UTF-8, which refuses lone surrogates.
+        json.dumps(anyio.run(answer), ensure_ascii=False).encode("utf-8")
     except ToolError as error:
         str(error).encode("utf-8")
-        return
-    # What the wire does with it: UTF-8, which refuses lone surrogates.
-    json.dumps(value, ensure_ascii=False).encode("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -186,25 +150,25 @@ def test_no_argument_can_do_more_than_cause_a_tool_error(world: World, data: st.
         ("send_slack_message", {"channel": "general", "message": "half \ud83d an emoji"}),
     ],
 )
-def test_text_that_no_encoder_takes_is_made_encodable(
-    world: World, tool: str, arguments: dict[str, Any]
+async def test_text_that_cannot_be_encoded_is_made_encodable(
+    call: Call, tool: str, arguments: dict[str, Any]
 ) -> None:
-    assert json.dumps(answer(world, tool, **arguments), ensure_ascii=False).encode("utf-8")
+    assert json.dumps(await call(tool, **arguments), ensure_ascii=False).encode("utf-8")
 
 
-def test_fts5_syntax_in_a_query_is_searched_as_words(world: World) -> None:
-    plain = answer(world, "tavily_search", query="Norvindel Software profile")
-    hostile = answer(world, "tavily_search", query='^"Norvindel" AND (Software* OR - : profile')
+async def test_fts5_syntax_in_a_query_is_searched_as_words(call: Call) -> None:
+    plain = await call("tavily_search", query="Norvindel Software profile")
+    hostile = await call("tavily_search", query='^"Norvindel" AND (Software* OR - : profile')
     assert hostile["results"] == plain["results"]
     assert plain["results"][0]["url"] == "https://companies.example/norvc"
 
 
-def test_advanced_depth_shows_more_of_the_same_pages(world: World) -> None:
-    basic = answer(world, "tavily_search", query="NORVC company profile")
-    advanced = answer(world, "tavily_search", query="NORVC company profile", search_depth="advanced")
-    assert [hit["url"] for hit in basic["results"]] == [hit["url"] for hit in advanced["results"]]
-    assert len(advanced["results"][0]["content"]) > len(basic["results"][0]["content"]) > 100
-    scores = [hit["score"] for hit in basic["results"]]
+async def test_advanced_depth_shows_more_of_the_same_pages(call: Call) -> None:
+    basic = (await call("tavily_search", query="NORVC company profile"))["results"]
+    advanced = await call("tavily_search", query="NORVC company profile", search_depth="advanced")
+    assert [hit["url"] for hit in basic] == [hit["url"] for hit in advanced["results"]]
+    assert len(advanced["results"][0]["content"]) > len(basic[0]["content"]) > 100
+    scores = [hit["score"] for hit in basic]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score < 1 for score in scores)
 
@@ -221,7 +185,7 @@ def test_advanced_depth_shows_more_of_the_same_pages(world: World) -> None:
         ("zzqqxx", "No answer was found for this question."),
     ],
 )
-def test_other_questions_get_a_direct_answer_or_the_best_passage(
-    world: World, question: str, wanted: str
+async def test_other_questions_get_a_direct_answer_or_the_best_passage(
+    call: Call, question: str, wanted: str
 ) -> None:
-    assert wanted in answer(world, "tavily_qna_search", query=question)["answer"]
+    assert wanted in (await call("tavily_qna_search", query=question))["answer"]

@@ -1,13 +1,14 @@
-"""Checks over real connections that what a model brings about is its own fault, not infrastructure's."""
+"""Whatever a model sends to a real server is the model's fault, never one of the infrastructure."""
 
 import asyncio
-import sys
-from collections.abc import Mapping
+import secrets
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import ToolError
 from turnwise.mcp.spec import ServerSpec, parse
@@ -41,7 +42,7 @@ for fd in range(3, 64):
         pass
 os._exit(0)
 """
-"""Writes a result of its own making, of a given depth: json.loads takes deeper ones than json.dumps."""
+"""Writes a forged result of a given depth: json.loads accepts deeper ones than json.dumps."""
 
 HOSTILE_TEXTS = {
     "a deep list": "[" * 960 + "]" * 960,
@@ -57,13 +58,20 @@ HOSTILE_TEXTS = {
 }
 
 
-def served(name: str, *args: str, **options: Any) -> tuple[ServerSpec, ...]:
-    block = {"command": sys.executable, "args": list(args), "turnwise": options}
-    return parse({name: block}, {}, directory=Path.cwd())
+def quick_python(**options: Any) -> tuple[ServerSpec, ...]:
+    block = {"command": warm.python(*warm.LIGHT), "args": ["-c", QUICK_PYTHON], "turnwise": options}
+    return parse({"python": block}, {}, directory=Path.cwd())
 
 
-async def causes(specs: tuple[ServerSpec, ...], calls: list[ToolCall]) -> list[Cause]:
-    async with Pool(specs) as pool, pool.lease([specs[0].name], "e") as toolbox:
+@pytest.fixture(scope="module")
+async def pool() -> AsyncIterator[Pool]:
+    async with Pool(quick_python()) as pool:
+        yield pool
+
+
+async def causes(pool: Pool, server: str, calls: list[ToolCall]) -> list[Cause]:
+    """The causes of the calls' results, in an episode of their own."""
+    async with pool.lease([server], secrets.token_hex(4)) as toolbox:
         return [result.cause for result in await toolbox.call(calls)]
 
 
@@ -72,15 +80,14 @@ def python_calls(*codes: str) -> list[ToolCall]:
 
 
 @pytest.mark.parametrize("isolation", ["keyed", "process"])
-async def test_loops_that_wait_for_each_other_are_tool_errors(isolation: str) -> None:
-    specs = served("python", "-c", QUICK_PYTHON, timeout_seconds=5, isolation=isolation)
-    found = await causes(specs, python_calls(*["while True: pass"] * 8))
-    assert found == [Cause.TOOL_ERROR] * 8
+async def test_endless_loops_that_queue_for_one_worker_are_tool_errors(isolation: str) -> None:
+    async with Pool(quick_python(timeout_seconds=5, isolation=isolation)) as pool:
+        found = await causes(pool, "python", python_calls(*["while True: pass"] * 6))
+    assert found == [Cause.TOOL_ERROR] * 6
 
 
-async def test_a_forged_result_is_an_answer_or_a_tool_error() -> None:
-    calls = python_calls(*(FORGED.format(depth) for depth in range(900, 1000, 4)))
-    found = await causes(served("python", "-c", QUICK_PYTHON), calls)
+async def test_a_forged_result_is_an_answer_or_a_tool_error(pool: Pool) -> None:
+    found = await causes(pool, "python", python_calls(*(FORGED.format(n) for n in range(900, 1000, 10))))
     assert Fault.INFRA not in {cause.fault for cause in found}
 
 
@@ -90,25 +97,37 @@ def hostile_arguments(schema: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("server", contract()["servers"])
-async def test_hostile_arguments_never_count_as_a_fault_of_the_server(server: str) -> None:
+async def test_hostile_arguments_are_never_a_fault_of_the_server(server: str) -> None:
     calls = [
         ToolCall(f"{tool['name']}: {what}", tool["name"], hostile_arguments(tool["inputSchema"], text))
         for tool in contract()["servers"][server]["tools"]
         for what, text in HOSTILE_TEXTS.items()
     ]
-    found = await causes(served(server, "-m", "turnwise", "serve", server), calls)
+    async with Pool([spec for spec in warm.built_in({}) if spec.name == server]) as pool:
+        found = await causes(pool, server, calls)
     faults = {call.id: cause for call, cause in zip(calls, found, strict=True) if cause.fault is Fault.INFRA}
     assert faults == {}
 
 
-@pytest.mark.parametrize("depth", [101, 300, 960])
-@pytest.mark.parametrize("tool", ["process_mcp_data", "store_execution_result"])
-async def test_data_nested_too_deep_is_a_tool_error(tool: str, depth: int) -> None:
-    data = "[" * depth + "]" * depth
-    arguments = {"process_mcp_data": {"processing_code": "1"}, "store_execution_result": {"context_key": "k"}}
-    call = ToolCall("1", tool, {"data": data, **arguments[tool]})
-    [cause] = await causes(served("python", "-c", QUICK_PYTHON), [call])
-    assert cause is Cause.TOOL_ERROR
+async def test_stored_data_may_be_nested_100_deep_and_no_deeper(pool: Pool) -> None:
+    def nested(depth: int) -> str:
+        return "[" * depth + "]" * depth
+
+    calls = [
+        ToolCall("1", "store_execution_result", {"context_key": "k", "data": nested(100)}),
+        ToolCall("2", "get_execution_context", {"context_key": "k"}),
+        ToolCall("3", "execute_python", {"code": "str(context)"}),
+    ]
+    assert await causes(pool, "python", calls) == [Cause.OK] * 3
+    too_deep = [
+        ToolCall(f"{tool} {depth}", tool, {"data": nested(depth), **others})
+        for depth in (101, 300, 960)
+        for tool, others in (
+            ("process_mcp_data", {"processing_code": "1"}),
+            ("store_execution_result", {"context_key": "k"}),
+        )
+    ]
+    assert await causes(pool, "python", too_deep) == [Cause.TOOL_ERROR] * 6
 
 
 async def test_an_episode_that_used_up_its_time_runs_no_more_code() -> None:
@@ -126,13 +145,3 @@ async def test_an_episode_that_used_up_its_time_runs_no_more_code() -> None:
         assert "" not in tools.used_seconds
         await tools.drop("spent")
         assert await tools.execute_python(code="1", episode="spent") == {"value": 1}
-
-
-async def test_stored_values_of_the_greatest_depth_come_back() -> None:
-    data = "[" * 100 + "]" * 100
-    calls = [
-        ToolCall("1", "store_execution_result", {"context_key": "k", "data": data}),
-        ToolCall("2", "get_execution_context", {"context_key": "k"}),
-        ToolCall("3", "execute_python", {"code": "str(context)"}),
-    ]
-    assert (await causes(served("python", "-c", QUICK_PYTHON), calls)) == [Cause.OK] * 3

@@ -1,4 +1,4 @@
-"""Gives the tools of the five servers as a client lists them, without starting any."""
+"""The tools of the five servers as a client lists them, without a server."""
 
 from turnwise.servers.contract import WRITES, contract
 from turnwise.types import Tool

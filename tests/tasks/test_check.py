@@ -1,4 +1,4 @@
-"""What `turnwise tasks check` must find before a run does, each problem at its file, row and field."""
+"""What `turnwise tasks check` must find before a run does, with the file, row and field of every problem."""
 
 import json
 from dataclasses import replace
@@ -25,6 +25,7 @@ from turnwise.types import (
     Truth,
 )
 
+POST, HISTORY = "send_slack_message", "get_slack_channel_history"
 TOOLS = contract_tools()
 WHY = why_unscorable_by(DEFAULT)
 
@@ -63,15 +64,15 @@ def with_truth(**changes: Any) -> Task:
 
 
 def with_call(name: str, arguments: dict[str, Any]) -> Task:
-    turn = replace(GOOD.demonstration[0], calls=(ToolCall("1", name, arguments),))
-    return replace(GOOD, demonstration=(turn, GOOD.demonstration[1]))
+    turn, answer = GOOD.demonstration
+    return replace(GOOD, demonstration=(replace(turn, calls=(ToolCall("1", name, arguments),)), answer))
 
 
 def test_a_sound_task_has_no_problem() -> None:
     assert found(GOOD) == []
 
 
-def test_a_dataset_that_asks_for_tavily_filter_is_told_the_nearest_real_name(tmp_path: Path) -> None:
+def test_an_unknown_tool_is_reported_with_the_nearest_real_name(tmp_path: Path) -> None:
     path = tmp_path / "train.json"
     row = {
         "prompt": "Search and filter.",
@@ -86,108 +87,76 @@ def test_a_dataset_that_asks_for_tavily_filter_is_told_the_nearest_real_name(tmp
         assert "did you mean 'tavily_search'?" in problem
 
 
-@pytest.mark.parametrize(
-    ("task", "field", "word"),
-    [
-        (replace(GOOD, id=" "), "id", "empty"),
-        (replace(GOOD, max_turns=0), "max_turns", "got 0"),
-        (replace(GOOD, servers=("fmp", "slack", "fpm")), "servers.2", "did you mean 'fmp'?"),
-        (replace(GOOD, tools=("fmp_*", "*slack*", "tavly_*")), "tools.2", "tavly_*"),
-        (replace(GOOD, prompt=()), "prompt", "end with a user message"),
-        (replace(GOOD, prompt=(Message("system", "x"),)), "prompt", "end with a user message"),
-        (replace(GOOD, prompt=(Message("tool", "x"), *GOOD.prompt)), "prompt.0.role", "'tool'"),
-        (replace(GOOD, prompt=(Message("user", "\n"),)), "prompt.0.content", "empty"),
-        (with_truth(required_tools=("fmp_get_qoute",)), "truth.required_tools.0", "'fmp_get_quote'"),
-        (
-            with_truth(required_tools=("execute_python",), forbidden_tools=()),
-            "truth.required_tools.0",
-            "python",
-        ),
-        (with_truth(forbidden_tools=("rm_rf",)), "truth.forbidden_tools.0", "no server has"),
-        (with_truth(forbidden_tools=("fmp_get_quote",)), "truth.forbidden_tools", "required too"),
-        (with_truth(milestones=("polygon_get_news",)), "truth.milestones.0", "not among the task's servers"),
-        (
-            with_truth(writes=(ExpectedWrite("send_slack_message", {"text": "x"}),)),
-            "truth.writes.0.arguments.text",
-            "no such argument",
-        ),
-        (with_truth(writes=(ExpectedWrite("fmp_get_quote", {}),)), "truth.writes.0.tool", "read-only"),
-        (
-            with_truth(probes=(StateProbe("get_slack_channel_history", {}, "x"),)),
-            "truth.probes.0.arguments",
-            "needs 'channel_id'",
-        ),
-        (
-            with_truth(probes=(StateProbe("list_slack_channels", {}, ""),)),
-            "truth.probes.0.contains",
-            "empty",
-        ),
-        (with_call("fmp_quote", {}), "demonstration.0.calls.0.name", "did you mean"),
-        (
-            with_call("fmp_get_quote", {"symbl": "A", "symbol": "A"}),
-            "demonstration.0.calls.0.arguments.symbl",
-            "did you mean 'symbol'?",
-        ),
-        (with_call("fmp_get_quote", {}), "demonstration.0.calls.0.arguments", "needs 'symbol'"),
-        (replace(GOOD, demonstration=GOOD.demonstration[:1]), "demonstration.0", "must be an answer"),
-        (
-            replace(GOOD, max_turns=2, demonstration=(GOOD.demonstration[0], *GOOD.demonstration)),
-            "demonstration",
-            "allows 2",
-        ),
-        (replace(with_truth(min_tool_calls=9), max_turns=2), "truth", "2 turns leave room for 8"),
-        (replace(GOOD, max_turns=1, demonstration=()), "truth", "asks for 1 calls"),
-        (
-            replace(GOOD, tools=(), truth=Truth(min_tool_calls=1), demonstration=()),
-            "truth.min_tool_calls",
-            "offered no tool",
-        ),
-        (
-            replace(
-                GOOD,
-                demonstration=(
-                    replace(GOOD.demonstration[0], results=(ToolResult("2", "{}", Cause.OK, 0.0),)),
-                    DemoTurn("x"),
-                ),
-            ),
-            "demonstration.0.results",
-            "one each",
-        ),
-        (
-            replace(GOOD, demonstration=(DemoTurn("hm"), DemoTurn("x"))),
-            "demonstration.0.calls",
-            "makes a call",
-        ),
-    ],
-)
-def test_each_mistake_is_found_once_and_at_its_field(task: Task, field: str, word: str) -> None:
+CALL, ANSWER = GOOD.demonstration
+ARGUMENTS = "demonstration.0.calls.0.arguments"
+
+
+def with_demonstration(*turns: DemoTurn, **changes: Any) -> Task:
+    return replace(GOOD, demonstration=turns, **changes)
+
+
+MISTAKES: list[tuple[Task, str, str]] = [
+    (replace(GOOD, id=" "), "id", "empty"),
+    (replace(GOOD, max_turns=0), "max_turns", "got 0"),
+    (replace(GOOD, servers=("fmp", "slack", "fpm")), "servers.2", "did you mean 'fmp'?"),
+    (replace(GOOD, tools=("fmp_*", "*slack*", "tavly_*")), "tools.2", "tavly_*"),
+    (replace(GOOD, prompt=()), "prompt", "end with a user message"),
+    (replace(GOOD, prompt=(Message("system", "x"),)), "prompt", "end with a user message"),
+    (replace(GOOD, prompt=(Message("tool", "x"), *GOOD.prompt)), "prompt.0.role", "'tool'"),
+    (replace(GOOD, prompt=(Message("user", "\n"),)), "prompt.0.content", "empty"),
+    (with_truth(required_tools=("fmp_get_qoute",)), "truth.required_tools.0", "'fmp_get_quote'"),
+    (with_truth(required_tools=("execute_python",), forbidden_tools=()), "truth.required_tools.0", "python"),
+    (with_truth(forbidden_tools=("rm_rf",)), "truth.forbidden_tools.0", "no server has"),
+    (with_truth(forbidden_tools=("fmp_get_quote",)), "truth.forbidden_tools", "required too"),
+    (with_truth(milestones=("polygon_get_news",)), "truth.milestones.0", "not among the task's servers"),
+    (
+        with_truth(writes=(ExpectedWrite(POST, {"text": "x"}),)),
+        "truth.writes.0.arguments.text",
+        "no such argument",
+    ),
+    (with_truth(writes=(ExpectedWrite("fmp_get_quote", {}),)), "truth.writes.0.tool", "read-only"),
+    (with_truth(probes=(StateProbe(HISTORY, {}, "x"),)), "truth.probes.0.arguments", "needs 'channel_id'"),
+    (with_truth(probes=(StateProbe("list_slack_channels", {}, ""),)), "truth.probes.0.contains", "empty"),
+    (with_call("fmp_quote", {}), "demonstration.0.calls.0.name", "did you mean"),
+    (
+        with_call("fmp_get_quote", {"symbl": "A", "symbol": "A"}),
+        f"{ARGUMENTS}.symbl",
+        "did you mean 'symbol'?",
+    ),
+    (with_call("fmp_get_quote", {}), ARGUMENTS, "needs 'symbol'"),
+    (with_demonstration(CALL), "demonstration.0", "must be an answer"),
+    (with_demonstration(CALL, CALL, ANSWER, max_turns=2), "demonstration", "allows 2"),
+    (with_demonstration(DemoTurn("hm"), ANSWER), "demonstration.0.calls", "makes a call"),
+    (
+        with_demonstration(replace(CALL, results=(ToolResult("2", "{}", Cause.OK, 0.0),)), ANSWER),
+        *("demonstration.0.results", "one each"),
+    ),
+    (replace(with_truth(min_tool_calls=9), max_turns=2), "truth", "2 turns leave room for 8"),
+    (with_demonstration(max_turns=1), "truth", "asks for 1 calls"),
+    (with_demonstration(tools=(), truth=Truth(min_tool_calls=1)), "truth.min_tool_calls", "offered no tool"),
+]
+
+
+@pytest.mark.parametrize(("task", "field", "words"), MISTAKES)
+def test_a_mistake_is_found_once_and_at_its_field(task: Task, field: str, words: str) -> None:
     [(where, message)] = found(task)
     assert where == field
-    assert word in message
+    assert words in message
 
 
 def test_a_demonstration_without_any_results_is_no_problem() -> None:
-    bare = replace(GOOD.demonstration[0], results=())
-    assert found(replace(GOOD, demonstration=(bare, GOOD.demonstration[1]))) == []
+    assert found(with_demonstration(replace(CALL, results=()), ANSWER)) == []
 
 
 @pytest.mark.parametrize(
     ("answer", "field"),
     [
-        (Answer("12.5", Matcher.NUMERIC), "value"),
-        (Answer(True, Matcher.NUMERIC), "value"),
-        (Answer(float("nan"), Matcher.NUMERIC), "value"),
+        *((Answer(value, Matcher.NUMERIC), "value") for value in ("12.5", True, float("nan"))),
+        *((Answer(value, Matcher.REGEX), "value") for value in ("(", ".*", 5)),
+        *((Answer(value, Matcher.ONE_OF), "value") for value in ([], "yes", ["yes", 1])),
+        *((Answer({}, Matcher.JSON_SUBSET), "value"), (Answer(12.5, Matcher.EXACT), "value")),
+        *((Answer(" "), "value"), (Answer("x", Matcher.EXACT, unit="$"), "unit")),
         (Answer(1, Matcher.NUMERIC, tolerance=-0.1), "tolerance"),
-        (Answer("(", Matcher.REGEX), "value"),
-        (Answer(".*", Matcher.REGEX), "value"),
-        (Answer(5, Matcher.REGEX), "value"),
-        (Answer([], Matcher.ONE_OF), "value"),
-        (Answer("yes", Matcher.ONE_OF), "value"),
-        (Answer(["yes", 1], Matcher.ONE_OF), "value"),
-        (Answer({}, Matcher.JSON_SUBSET), "value"),
-        (Answer(12.5, Matcher.EXACT), "value"),
-        (Answer(" ", Matcher.NORMALISED), "value"),
-        (Answer("x", Matcher.EXACT, unit="$"), "unit"),
     ],
 )
 def test_an_answer_that_no_matcher_could_use_is_found(answer: Answer, field: str) -> None:
@@ -198,15 +167,12 @@ def test_an_answer_that_no_matcher_could_use_is_found(answer: Answer, field: str
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(-3, Matcher.NUMERIC, tolerance=0),
-        Answer(r"\d+ shares", Matcher.REGEX),
-        Answer(["yes", "y"], Matcher.ONE_OF),
-        Answer({"a": None}, Matcher.JSON_SUBSET),
-        Answer(0, Matcher.JSON_SUBSET),
-        Answer("x", Matcher.EXACT),
+        *(Answer(-3, Matcher.NUMERIC, tolerance=0), Answer(r"\d+ shares", Matcher.REGEX)),
+        *(Answer(["yes", "y"], Matcher.ONE_OF), Answer({"a": None}, Matcher.JSON_SUBSET)),
+        *(Answer(0, Matcher.JSON_SUBSET), Answer("x", Matcher.EXACT)),
     ],
 )
-def test_a_sound_answer_of_each_matcher_passes(answer: Answer) -> None:
+def test_a_sound_answer_of_every_matcher_passes(answer: Answer) -> None:
     assert found(with_truth(answer=answer)) == []
 
 
@@ -255,8 +221,5 @@ def test_unreadable_rows_and_bad_tasks_come_in_the_order_of_the_file(tmp_path: P
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], "{", lines[1].replace('"good"', '""')]))
     problems = check_files([path], TOOLS, WHY)
-    assert [(problem.row, problem.field) for problem in problems] == [
-        (1, "truth.milestones.0"),
-        (2, ""),
-        (3, "id"),
-    ]
+    found = [(problem.row, problem.field) for problem in problems]
+    assert found == [(1, "truth.milestones.0"), (2, ""), (3, "id")]

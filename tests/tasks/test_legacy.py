@@ -1,4 +1,4 @@
-"""Rows of earlier systems: what they say is kept, what they leave open stays open."""
+"""Rows of earlier systems: everything they state is kept, and nothing is added."""
 
 import json
 from pathlib import Path
@@ -8,45 +8,15 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tests.tasks.legacy_rows import OFFERED, inputs_row, processed_row
+from tests.tasks.legacy_rows import inputs_row, processed_row, stored_row
 from turnwise.tasks.load import load, save
 from turnwise.types import Answer, Difficulty, Message, Task
 
 SERVERS = {
-    "fmp_get_quote": "fmp",
-    "polygon_get_aggs": "polygon",
-    "execute_python": "python",
-    "send_slack_message": "slack",
+    **{"fmp_get_quote": "fmp", "polygon_get_aggs": "polygon"},
+    **{"execute_python": "python", "send_slack_message": "slack"},
 }
-
-ROW: dict[str, Any] = {
-    "data_source": "synthetic/financial",
-    "env_class": "MCPToolEnv",
-    "prompt": [
-        {"role": "system", "content": "You are a financial analyst with tools."},
-        {"role": "user", "content": "Get the quote of AAPL and post it to #trading."},
-        {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "fmp_get_quote"}}]},
-        {"role": "tool", "content": '{"price": 1}', "name": "fmp_get_quote"},
-        {"role": "user", "content": "And now something else."},
-    ],
-    "reward_spec": {
-        "method": "rule",
-        "ground_truth": {
-            "expected_tools": ["fmp_get_quote", "send_slack_message"],
-            "tool_sequence": [
-                {"step": 1, "server": "fmp", "tool": "fmp_get_quote", "params": {"symbol": "AAPL"}},
-                {"step": 2, "tool": "execute_python"},
-                {"step": 3, "tool": "fmp_get_quote"},
-            ],
-            "success_criteria": {"quote_fetched": True, "message": "names the price"},
-        },
-    },
-    "extra_info": {
-        "task_id": "fin-0042",
-        "complexity": "complex",
-        "tools_available": ["fmp_get_quote", "send_slack_message", "execute_python"],
-    },
-}
+ROW = stored_row("whole_row")
 
 
 def loaded(tmp_path: Path, row: dict[str, Any], name: str = "train.json") -> Task:
@@ -75,7 +45,7 @@ def test_a_whole_row_becomes_a_task(tmp_path: Path) -> None:
     assert task.split == "train"
 
 
-def test_a_converted_file_loads_the_same_as_the_old_one(tmp_path: Path) -> None:
+def test_a_converted_file_loads_as_the_same_task(tmp_path: Path) -> None:
     task = loaded(tmp_path, ROW)
     save((task,), tmp_path / "new.jsonl")
     assert load(tmp_path / "new.jsonl") == (task,)
@@ -83,19 +53,16 @@ def test_a_converted_file_loads_the_same_as_the_old_one(tmp_path: Path) -> None:
 
 def test_a_parquet_file_of_earlier_rows_loads(tmp_path: Path) -> None:
     path = tmp_path / "validation.parquet"
-    flat = {**ROW, "prompt": [{"role": m["role"], "content": m["content"]} for m in ROW["prompt"]]}
-    packed = {**flat, "extra_info": json.dumps(ROW["extra_info"])}
+    prompt = [{"role": message["role"], "content": message["content"]} for message in ROW["prompt"]]
+    packed = ROW | {"prompt": prompt, "extra_info": json.dumps(ROW["extra_info"])}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([packed]), str(path))
     [task] = load(path, tool_servers=SERVERS)
-    assert (task.id, task.split, task.servers) == (
-        "validation-fin-0042",
-        "validation",
-        ("fmp", "slack", "python"),
-    )
+    assert (task.id, task.split) == ("validation-fin-0042", "validation")
+    assert task.servers == ("fmp", "slack", "python")
     assert task.truth.milestones == ("fmp_get_quote", "execute_python")
 
 
-def test_servers_stay_empty_when_no_one_says_which_has_the_tools(tmp_path: Path) -> None:
+def test_servers_stay_empty_if_no_server_has_the_tools(tmp_path: Path) -> None:
     row = {**ROW, "reward_spec": {"ground_truth": {"expected_tools": ["mystery_tool"]}}}
     row["extra_info"] = {"task_id": "x"}
     task = loaded(tmp_path, row)
@@ -103,7 +70,7 @@ def test_servers_stay_empty_when_no_one_says_which_has_the_tools(tmp_path: Path)
     assert task.difficulty is Difficulty.MEDIUM
 
 
-def test_a_row_without_an_id_is_named_by_its_place(tmp_path: Path) -> None:
+def test_a_row_without_an_id_is_named_by_its_file_and_number(tmp_path: Path) -> None:
     assert loaded(tmp_path, {**ROW, "extra_info": {}}, "test_v2.json").id == "test_v2-1"
     assert loaded(tmp_path, {**ROW, "extra_info": {}}, "test_v2.json").split == "test"
 
@@ -148,7 +115,7 @@ def test_a_row_of_the_inputs_layout_keeps_what_can_be_verified(tmp_path: Path) -
     task = loaded(tmp_path, inputs_row())
     assert (task.id, task.family, task.difficulty, task.turn_limit) == ("train-a01", "a", Difficulty.EASY, 8)
     assert [message.role for message in task.prompt] == ["user"]
-    assert task.tools == tuple(OFFERED)
+    assert task.tools == tuple(inputs_row()["extra_info"]["tools_available"])
     assert task.truth.required_tools == ("fmp_get_quote",)
     assert task.truth.min_tool_calls == 2
     assert task.truth.milestones == ("fmp_get_quote", "list_slack_channels")
@@ -189,10 +156,9 @@ def test_figures_of_the_recorded_run_are_neither_truth_nor_rubric(tmp_path: Path
     assert task.truth.answer is None
 
 
-def test_the_same_number_in_two_files_is_two_ids(tmp_path: Path) -> None:
-    first = loaded(tmp_path, inputs_row(), "train.json")
-    second = loaded(tmp_path, inputs_row(), "validation.json")
-    assert (first.id, second.id) == ("train-a01", "validation-a01")
+def test_the_same_id_in_two_files_is_two_ids(tmp_path: Path) -> None:
+    ids = [loaded(tmp_path, inputs_row(), name).id for name in ("train.json", "validation.json")]
+    assert ids == ["train-a01", "validation-a01"]
 
 
 def test_metadata_at_the_top_and_its_question_are_enough(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""Made tasks: plans carried out on the five real servers, splits that share nothing, lies that are caught."""
+"""Made tasks: plans run on the five real servers, splits that share nothing, wrong plans that are caught."""
 
-import asyncio
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from tests import warm
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import DEFAULT, why_unscorable_by
+from turnwise.servers.embedded.companies import Company
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
 from turnwise.tasks.families import FAMILIES
@@ -32,52 +32,38 @@ from turnwise.tasks.family import (
 from turnwise.tasks.load import save
 from turnwise.tasks.make import Made, WorldMismatch, make_tasks
 from turnwise.tasks.plan import ToolsDown
-from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe, Task, Tool
+from turnwise.types import Answer, Difficulty, ExpectedWrite, StateProbe
 
 MARKET = open_world(0).market
 COUNTS = {"train": 2, "validation": 1, "test": 1}
+Make = Callable[..., Awaitable[Made]]
 
 
-def specs() -> Any:
+@pytest.fixture(scope="module")
+async def pool(anyio_backend: str) -> AsyncIterator[Pool]:
     """The five servers over the embedded world, whatever keys this machine has."""
-    return warm.built_in({"TURNWISE_WORLD_SEED": "0"})
+    async with Pool(warm.built_in({"TURNWISE_WORLD_SEED": "0"})) as pool:
+        yield pool
 
 
-def run(work: Any) -> Any:
-    async def main() -> Any:
-        async with Pool(specs()) as pool:
-            return await work(pool)
-
-    return asyncio.run(main())
+@pytest.fixture(scope="module")
+def make(pool: Pool) -> Make:
+    return lambda counts=COUNTS, **options: make_tasks(MARKET, pool.lease, counts, **options)
 
 
-def make(counts: Mapping[str, int] = COUNTS, **options: Any) -> Made:
-    made: Made = run(lambda pool: make_tasks(MARKET, pool.lease, counts, **options))
-    return made
+@pytest.fixture(scope="module")
+async def made(make: Make) -> Made:
+    return await make()
 
 
 def only(*families: Family) -> dict[str, Family]:
     return {family.name: family for family in families}
 
 
-@pytest.fixture(scope="module")
-def twice() -> tuple[Made, Made, tuple[Tool, ...], list[tuple[int, int]]]:
-    """Two runs over one start of the servers, the tools they list, and what the first one told meanwhile."""
-    told: list[tuple[int, int]] = []
-
-    async def work(pool: Pool) -> tuple[Made, Made, tuple[Tool, ...]]:
-        first = await make_tasks(
-            MARKET, pool.lease, COUNTS, on_progress=lambda done, total: told.append((done, total))
-        )
-        second = await make_tasks(MARKET, pool.lease, COUNTS, num_parallel=3)
-        return first, second, tuple(pool.tools)
-
-    return (*run(work), told)
-
-
-@pytest.fixture(scope="module")
-def made(twice: tuple[Made, ...]) -> Made:
-    return twice[0]
+def named_in(text: str) -> list[Company]:
+    """The companies whose symbol or name is in a text."""
+    companies = MARKET.companies()
+    return [found for found in companies if re.search(rf"\b({found.symbol}|{found.name})\b", text)]
 
 
 def test_every_family_makes_tasks_in_every_split(made: Made) -> None:
@@ -89,60 +75,45 @@ def test_every_family_makes_tasks_in_every_split(made: Made) -> None:
     assert {task.difficulty for task in made.tasks} == set(Difficulty)
 
 
-def test_two_runs_give_the_same_bytes(twice: tuple[Made, ...], tmp_path: Path) -> None:
-    for number in (0, 1):
-        save(twice[number].tasks, tmp_path / f"{number}.jsonl")
-    assert (tmp_path / "0.jsonl").read_bytes() == (tmp_path / "1.jsonl").read_bytes()
+async def test_two_runs_make_the_same_tasks_and_report_their_progress(made: Made, make: Make) -> None:
+    progress: list[tuple[int, int]] = []
+    again = await make(num_parallel=3, on_progress=lambda done, total: progress.append((done, total)))
+    assert again == made
+    total = len(made.tasks)
+    assert progress == [(done, total) for done in range(1, total + 1)]
 
 
-def test_another_seed_gives_other_tasks_and_more_tasks_keep_the_first_ones() -> None:
-    async def work(pool: Pool) -> list[tuple[Task, ...]]:
-        asked = (({"train": 2}, 0), ({"train": 4, "test": 1}, 0), ({"train": 2}, 1))
-        families = only(QUOTE_FIGURE)
-        runs = [
-            await make_tasks(MARKET, pool.lease, counts, seed=seed, families=families)
-            for counts, seed in asked
-        ]
-        return [made.of_split("train") for made in runs]
-
-    few, more, other = run(work)
+async def test_another_seed_makes_other_tasks_and_more_tasks_keep_the_first_ones(make: Make) -> None:
+    families = only(QUOTE_FIGURE)
+    few, more, other = [
+        (await make(counts, seed=seed, families=families)).of_split("train")
+        for counts, seed in (({"train": 2}, 0), ({"train": 4, "test": 1}, 0), ({"train": 2}, 1))
+    ]
     assert more[:2] == few
     assert {task.prompt for task in other}.isdisjoint(task.prompt for task in few)
 
 
-def test_what_is_made_passes_the_check(twice: tuple[Any, ...], tmp_path: Path) -> None:
-    made, _, tools, _ = twice
+async def test_what_is_made_passes_the_check(made: Made, pool: Pool, tmp_path: Path) -> None:
     paths = [tmp_path / f"{split}.jsonl" for split in SPLITS]
     for path, split in zip(paths, SPLITS, strict=True):
         save(made.of_split(split), path)
-    assert check_files(paths, tools, why_unscorable_by(DEFAULT)) == []
-
-
-def test_progress_is_told_up_to_the_end(twice: tuple[Any, ...]) -> None:
-    made, _, _, told = twice
-    total = len(made.tasks)
-    assert told == [(done, total) for done in range(1, total + 1)]
-
-
-# --- splits ------------------------------------------------------------------------------------------------
+    assert check_files(paths, tuple(pool.tools), why_unscorable_by(DEFAULT)) == []
 
 
 def test_no_split_names_a_company_of_another(made: Made) -> None:
     for task in made.tasks:
-        asked = task.prompt[0].content + str([dict(c.arguments) for t in task.demonstration for c in t.calls])
-        for company in MARKET.companies():
-            if re.search(rf"\b({company.symbol}|{company.name})\b", asked):
-                assert split_of(company.symbol) == task.split, task.id
+        calls = [dict(call.arguments) for turn in task.demonstration for call in turn.calls]
+        for company in named_in(task.prompt[0].content + str(calls)):
+            assert split_of(company.symbol) == task.split, task.id
 
 
 def test_a_ranking_asks_only_for_places_of_its_own_companies(made: Made) -> None:
     quotes = {"gainer_at_place": MARKET.gainers(), "loser_at_place": MARKET.losers()}
-    places = [(task, re.search(r"\b(\d+)\b", task.prompt[0].content)) for task in made.tasks
-              if task.family in quotes]  # fmt: skip
-    assert len(places) == 8
-    for task, place in places:
-        assert place is not None
-        assert split_of(quotes[task.family][int(place[1]) - 1].symbol) == task.split
+    ranked = [task for task in made.tasks if task.family in quotes]
+    assert len(ranked) == 8
+    for task in ranked:
+        [place] = re.findall(r"\b(\d+)\b", task.prompt[0].content)
+        assert split_of(quotes[task.family][int(place) - 1].symbol) == task.split
 
 
 def test_the_splits_are_about_as_large_as_meant() -> None:
@@ -167,9 +138,6 @@ def test_a_split_uses_only_its_own_phrasings(made: Made) -> None:
         assert any(re.match(pattern, task.prompt[0].content) for pattern in patterns), task.id
 
 
-# --- truths ------------------------------------------------------------------------------------------------
-
-
 def test_plans_were_carried_out_and_their_results_are_in_the_demonstration(made: Made) -> None:
     for task in made.tasks:
         *acted, answer = task.demonstration
@@ -181,7 +149,7 @@ def test_plans_were_carried_out_and_their_results_are_in_the_demonstration(made:
         called = {call.name for turn in acted for call in turn.calls}
         assert set(task.truth.required_tools) <= called
         assert set(task.truth.milestones) == called
-        assert task.truth.required_tools, "an answer guessed without tools must not be paid"
+        assert task.truth.required_tools, "an answer guessed without tools must not be rewarded"
 
 
 def test_only_tasks_that_ask_for_a_change_allow_one(made: Made) -> None:
@@ -202,28 +170,22 @@ def test_a_number_is_not_right_when_it_is_a_cent_off(made: Made) -> None:
 
 
 def test_truths_are_those_of_the_world(made: Made) -> None:
-    """By a way of its own: neither the plans nor what the families say is known."""
+    """Computed here in another way than by the plans and the families."""
     for task in made.tasks:
         text = task.prompt[0].content
-        named = [
-            company
-            for company in MARKET.companies()
-            if re.search(rf"\b({company.symbol}|{company.name})\b", text)
-        ]
+        named = named_in(text)
         value = task.truth.answer.value if task.truth.answer else None
         if task.family == "change_percent":
             assert value == MARKET.quote(named[0].symbol).change_percent
         elif task.family == "larger_market_cap":
-            assert value == max(named, key=lambda task: MARKET.quote(task.symbol).market_cap).symbol
+            assert value == max(named, key=lambda company: MARKET.quote(company.symbol).market_cap).symbol
         elif task.family == "average_close":
             start, end = re.findall(r"\d{4}-\d\d-\d\d", text)
             closes = [b.close_cents for b in MARKET.daily_bars(named[0].symbol) if start <= str(b.day) <= end]
             assert value == pytest.approx(sum(closes) / len(closes) / 100, abs=0.0051)
         elif task.family == "faster_growth":
-            growth = {}
-            for one_task in named:
-                now, before = MARKET.years(one_task.symbol)[:2]
-                growth[one_task.symbol] = now.revenue / before.revenue
+            years = {company.symbol: MARKET.years(company.symbol) for company in named}
+            growth = {symbol: now.revenue / before.revenue for symbol, (now, before, *_) in years.items()}
             assert value == max(growth, key=lambda symbol: growth[symbol])
 
 
@@ -239,24 +201,30 @@ def test_a_post_is_exact_to_the_letter_and_looked_for_in_its_channel(made: Made)
         assert re.search(rf"\b{sent.arguments['channel']}\b", task.prompt[0].content)
 
 
-def test_all_servers_can_be_offered() -> None:
-    [task] = make({"test": 1}, families=only(QUOTE_FIGURE), servers=("fmp", "slack")).tasks
+async def test_all_servers_can_be_offered(make: Make) -> None:
+    [task] = (await make({"test": 1}, families=only(QUOTE_FIGURE), servers=("fmp", "slack"))).tasks
     assert task.servers == ("fmp", "slack")
 
 
-def test_a_family_that_runs_out_is_counted_short() -> None:
-    made = make({"validation": 40}, families=only(CHANNEL_PRICE))
+async def test_tasks_can_all_be_offered_the_same_few_tools(make: Make) -> None:
+    servers, tools = ("polygon", "fmp"), ("fmp_get_quote", "polygon_*")
+    families = only(QUOTE_FIGURE, FAMILIES["figure_by_name"])
+    made = await make({"test": 1}, families=families, servers=servers, tools=tools)
+    [task], [rejected] = made.tasks, made.rejected
+    assert (task.family, task.servers, task.tools) == ("quote_figure", servers, tools)
+    assert rejected.reason == "fmp_search_ticker is needed and not offered"
+
+
+async def test_a_family_that_runs_out_is_counted_short(make: Make) -> None:
+    made = await make({"validation": 40}, families=only(CHANNEL_PRICE))
     assert 0 < len(made.tasks) < 40
     assert made.short == {"channel_price/validation": 40 - len(made.tasks)}
     assert len({task.prompt for task in made.tasks}) == len(made.tasks)
 
 
-def test_an_unknown_split_is_refused() -> None:
+async def test_an_unknown_split_is_refused(make: Make) -> None:
     with pytest.raises(ValueError, match="unknown split 'dev'"):
-        make({"dev": 1})
-
-
-# --- plans that lie ----------------------------------------------------------------------------------------
+        await make({"dev": 1})
 
 
 def mutant(**changes: Any) -> dict[str, Family]:
@@ -272,25 +240,19 @@ def said(value: Any, **state: Any) -> Conclusion:
     return Conclusion(Answer(value), str(value), **state)
 
 
-def test_a_plan_that_disagrees_with_the_world_raises() -> None:
+async def test_a_plan_that_disagrees_with_the_world_raises(make: Make) -> None:
     with pytest.raises(WorldMismatch, match=r"quote_figure-train-0001: the tools say 41, the world says"):
-        make({"train": 1}, families=mutant(conclude=lambda _: said(41)))
+        await make({"train": 1}, families=mutant(conclude=lambda _: said(41)))
 
 
-def test_a_plan_that_does_not_reproduce_its_truth_is_rejected() -> None:
-    lucky = {
-        "turns": ((call("execute_python", code="import random\nprint(random.random())"),),),
-        "conclude": lambda results: said(results[0]["stdout"]),
-        "known": None,
-    }
-    families = {
-        name: replace(family, servers=("python",)) for name, family in mutant(**lucky).items()
-    } | only(POST_FIGURE)
-    made = make({"train": 2}, families=families)
-    assert [rejected.task_id for rejected in made.rejected] == [
-        "quote_figure-train-0001",
-        "quote_figure-train-0002",
-    ]
+async def test_a_plan_that_does_not_reproduce_its_truth_is_rejected(make: Make) -> None:
+    [lucky] = mutant(
+        turns=((call("execute_python", code="import random\nprint(random.random())"),),),
+        conclude=lambda results: said(results[0]["stdout"]),
+        known=None,
+    ).values()
+    made = await make({"train": 2}, families=only(replace(lucky, servers=("python",)), POST_FIGURE))
+    assert [rejected.task_id[-4:] for rejected in made.rejected] == ["0001", "0002"]
     assert all("does not reproduce its truth" in rejected.reason for rejected in made.rejected)
     assert [task.family for task in made.tasks] == ["post_figure", "post_figure"]
 
@@ -304,7 +266,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
         {"conclude": lambda _: said("x", writes=(ExpectedWrite("send_slack_message", {}),)), "known": None},
         "the truth expects",
     ),
-    "change_not_told": (
+    "change_not_expected": (
         {
             "turns": ((call("send_slack_message", channel="random", message="hi"),),),
             "conclude": lambda _: said("x"),
@@ -329,57 +291,33 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def lies() -> Made:
-    """One task of each lying family, made over one start of the servers."""
+async def test_a_plan_that_cannot_be_right_is_rejected_with_its_reason(make: Make) -> None:
     families = {
         name: replace(mutant(**changes)["quote_figure"], name=name, servers=("fmp", "slack"))
         for name, (changes, _) in LIES.items()
     }
-    return make({"train": 1}, families=families)
-
-
-@pytest.mark.parametrize("name", LIES)
-def test_a_plan_that_cannot_stand_is_rejected_with_its_reason(lies: Made, name: str) -> None:
-    assert lies.tasks == ()
-    [reason] = [rejection.reason for rejection in lies.rejected if rejection.task_id == f"{name}-train-0001"]
-    assert LIES[name][1] in reason
+    made = await make({"train": 1}, families=families)
+    assert made.tasks == ()
+    reasons = {rejected.task_id.removesuffix("-train-0001"): rejected.reason for rejected in made.rejected}
+    assert reasons.keys() == LIES.keys()
+    for name, reason in reasons.items():
+        assert LIES[name][1] in reason
 
 
 async def test_a_server_that_fails_stops_the_making_and_rejects_nothing() -> None:
     hanging = mutant(turns=((call("execute_python", code="import time\ntime.sleep(20)"),),))["quote_figure"]
-
-    async def main() -> None:
-        [spec] = [spec for spec in specs() if spec.name == "python"]
-        options = spec.options.model_copy(update={"timeout_seconds": 0.2})
-        async with Pool([spec.model_copy(update={"options": options})]) as pool:
-            families = only(replace(hanging, servers=("python",)))
+    [spec] = [spec for spec in warm.built_in({"TURNWISE_WORLD_SEED": "0"}) if spec.name == "python"]
+    options = spec.options.model_copy(update={"timeout_seconds": 0.2})
+    async with Pool([spec.model_copy(update={"options": options})]) as pool:
+        families = only(replace(hanging, servers=("python",)))
+        with pytest.raises(ToolsDown, match="execute_python"):
             await make_tasks(MARKET, pool.lease, {"train": 3}, families=families)
-
-    with pytest.raises(ToolsDown, match="execute_python"):
-        await main()
 
 
 def test_rounding_is_clear_only_away_from_ties_and_zero() -> None:
-    assert is_clear(1.234)
-    assert is_clear(-7.7)
-    assert not is_clear(1.235)
-    assert not is_clear(-1.2349)
-    assert not is_clear(0.001)
+    assert [number for number in (1.234, -7.7, 1.235, -1.2349, 0.001) if is_clear(number)] == [1.234, -7.7]
 
 
-def test_nothing_fits_is_a_lookup_error() -> None:
+def test_nothing_to_pick_from_is_a_lookup_error() -> None:
     with pytest.raises(LookupError, match="nothing fits"):
         Material(MARKET, (), (), random.Random(0)).pick(())
-
-
-def test_tasks_can_all_be_offered_the_same_few_tools() -> None:
-    servers, tools = ("polygon", "fmp"), ("fmp_get_quote", "polygon_*")
-    made = make(
-        {"test": 1}, families=only(QUOTE_FIGURE, FAMILIES["figure_by_name"]), servers=servers, tools=tools
-    )
-    assert [(task.family, task.servers, task.tools) for task in made.tasks] == [
-        ("quote_figure", servers, tools)
-    ]
-    [rejected] = made.rejected
-    assert rejected.reason == "fmp_search_ticker is needed and not offered"

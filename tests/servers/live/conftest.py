@@ -1,5 +1,6 @@
-"""Gives the tests a scripted provider on loopback, and keeps proxies of this machine out of the way."""
+"""A scripted provider on loopback; proxies of this machine are kept out of the way."""
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -12,3 +13,12 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackProvider]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with LoopbackProvider() as running:
         yield running
+
+
+@pytest.fixture
+def refusing_url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address that refuses connections: its port is bound but nothing listens."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"

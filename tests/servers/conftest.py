@@ -1,0 +1,57 @@
+"""The embedded world, made once, and HTTP clients that share one set of certificates."""
+
+import functools
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx._transports.default as transports
+import pytest
+
+from turnwise.mcp.serve import Handler
+from turnwise.servers.contract import service_of
+from turnwise.servers.embedded.fmp import EmbeddedFmp
+from turnwise.servers.embedded.polygon import EmbeddedPolygon
+from turnwise.servers.embedded.slack import EmbeddedSlack
+from turnwise.servers.embedded.tavily import EmbeddedTavily
+from turnwise.servers.embedded.world import World, open_world
+
+Call = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> Iterator[None]:
+    """Reading them takes 40 ms for every client, and no client here uses TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transports, "create_ssl_context", functools.cache(transports.create_ssl_context))
+        yield
+
+
+@pytest.fixture(scope="session")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the world of seed 0 is cached for all tests: making one takes more than a second."""
+    return tmp_path_factory.getbasetemp() / "worlds" / "turnwise"
+
+
+@pytest.fixture(scope="session")
+def world(cache_dir: Path) -> World:
+    return open_world(0, cache_dir=cache_dir)
+
+
+@pytest.fixture(scope="session")
+def handlers(world: World) -> dict[str, Handler]:
+    """The handlers that the four MCP servers call, by tool."""
+    slack = EmbeddedSlack(world)
+    services = (
+        service_of("fmp", EmbeddedFmp(world)),
+        service_of("polygon", EmbeddedPolygon(world)),
+        service_of("tavily", EmbeddedTavily(world)),
+        service_of("slack", slack, drop=slack.drop),
+    )
+    return {tool.name: tool.handler for service in services for tool in service.tools}
+
+
+@pytest.fixture
+def call(handlers: dict[str, Handler], request: pytest.FixtureRequest) -> Call:
+    """`await call(tool, **arguments)`, in an episode of the test's own."""
+    return lambda tool, **arguments: handlers[tool](arguments, request.node.nodeid)
