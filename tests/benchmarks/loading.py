@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import mcp  # noqa: F401  (first, so that benchmarks/mcp.py is not taken for it)
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
