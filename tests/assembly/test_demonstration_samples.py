@@ -1,6 +1,5 @@
-"""A lesson is what the demonstration's own episode would be, token for token; only verified ones are kept."""
+"""A lesson is the demonstration's own episode, token for token; only verified ones are kept."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,6 +19,11 @@ from turnwise.assembly.demonstration_samples import (
     verified_lessons,
 )
 from turnwise.assembly.workbench import open_workbench
+from turnwise.config import Recipe, load_recipe
+from turnwise.mcp.pool import Pool
+from turnwise.servers.embedded.world import open_world
+from turnwise.tasks.families import FAMILIES
+from turnwise.tasks.make import make_tasks
 from turnwise.training.packing.samples import Sample
 from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
 
@@ -45,30 +49,27 @@ def hostile_task() -> Task:
     )
 
 
-def gathered(folder: Path, tasks: Sequence[Task]) -> tuple[tuple[Sample, ...], Verified]:
+async def both_ways(recipe: Recipe, tasks: Sequence[Task]) -> tuple[tuple[Sample, ...], Verified]:
     """The lessons as recorded, and as played."""
-    recipe = demonstrating(recipe_in(folder, "tools.max_result_tokens=100", "rollout.tokens_per_turn=1000"))
-
-    async def run() -> tuple[tuple[Sample, ...], Verified]:
-        async with open_workbench(recipe, [task for task in tasks if task.demonstration]) as bench:
-            return lessons_of(bench, tasks), await verified_lessons(bench.collector(group_size=1), tasks)
-
-    return asyncio.run(run())
+    shown = [task for task in tasks if task.demonstration]
+    async with open_workbench(demonstrating(recipe), shown) as bench:
+        return lessons_of(bench, tasks), await verified_lessons(bench.collector(group_size=1), tasks)
 
 
-def test_a_recorded_lesson_is_the_played_one_token_for_token(folder: Path) -> None:
-    recorded, played = gathered(folder, [shown_task(), task("bare"), hostile_task()])
+def roomy(folder: Path) -> Recipe:
+    return recipe_in(folder, "tools.max_result_tokens=100", "rollout.tokens_per_turn=1000")
+
+
+async def test_a_recorded_lesson_is_the_played_one_token_for_token(folder: Path) -> None:
+    recorded, played = await both_ways(roomy(folder), [shown_task(), task("bare"), hostile_task()])
     assert [lesson.task_id for lesson in recorded] == ["shown", "hostile"]
     for ours, theirs in zip(recorded, played.lessons, strict=True):
-        assert ours.token_ids == theirs.token_ids
-        assert ours.loss_mask == theirs.loss_mask
-        assert ours.turns == theirs.turns
-        assert ours.turn_rewards == theirs.turn_rewards
-        assert ours.task_id == theirs.task_id
+        for name in ("token_ids", "loss_mask", "turns", "turn_rewards", "task_id"):
+            assert getattr(ours, name) == getattr(theirs, name)
     assert played.dropped == {}
 
 
-def test_the_mask_is_on_what_the_model_says_and_on_the_end_of_its_turns_alone() -> None:
+def test_the_mask_is_on_the_models_own_tokens_and_turn_ends_only() -> None:
     chat = small_chat()
     wanted = shown_task()
     lesson = lesson_of(wanted, (), chat, max_result_tokens=100)
@@ -82,16 +83,16 @@ def test_the_mask_is_on_what_the_model_says_and_on_the_end_of_its_turns_alone() 
     assert lesson.num_own_tokens == sum(map(len, said))
 
 
-def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_the_reason(folder: Path) -> None:
+async def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_the_reason(
+    folder: Path,
+) -> None:
     unended = replace(shown_task(name="unended"), demonstration=shown_task().demonstration[:1])
     short = replace(shown_task(name="short"), max_turns=1)
     wrong = shown_task("wrong", name="wrong")
-    down = ToolCall("1", "fail", {"how": "provider"})
-    lost = task(
-        "lost",
-        demonstration=(DemoTurn("", (down,), (ToolResult("1", "", Cause.OK, 0.0),)), DemoTurn("done")),
-    )
-    _, played = gathered(folder, [wrong, shown_task(name="first"), unended, lost, short, shown_task()])
+    down, result = ToolCall("1", "fail", {"how": "provider"}), ToolResult("1", "", Cause.OK, 0.0)
+    lost = task("lost", demonstration=(DemoTurn("", (down,), (result,)), DemoTurn("done")))
+    tasks = [wrong, shown_task(name="first"), unended, lost, short, shown_task()]
+    _, played = await both_ways(roomy(folder), tasks)
     assert [lesson.task_id for lesson in played.lessons] == ["first", "shown"]
     assert played.dropped == {
         "wrong": "answered, without success",
@@ -102,14 +103,8 @@ def test_demonstrations_that_do_not_earn_their_outcome_are_dropped_with_the_reas
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the Python server's sandbox needs Linux")
-async def test_lessons_of_built_in_families_are_what_the_servers_say_when_played(tmp_path: Path) -> None:
-    from turnwise.config import load_recipe
-    from turnwise.mcp.pool import Pool
-    from turnwise.servers.embedded.world import open_world
-    from turnwise.tasks.families import FAMILIES
-    from turnwise.tasks.make import make_tasks
-
-    names = ("quote_figure", "average_close", "post_figure")
+async def test_lessons_of_built_in_families_equal_the_played_ones(tmp_path: Path) -> None:
+    families = {name: FAMILIES[name] for name in ("quote_figure", "average_close", "post_figure")}
     recipe = load_recipe(
         None,
         [
@@ -119,17 +114,10 @@ async def test_lessons_of_built_in_families_are_what_the_servers_say_when_played
             f"tools.mcp={Path(warm.light()).with_name('mcp.json')}",
         ],
     )
-
-    async def run() -> tuple[tuple[Sample, ...], Verified]:
-        async with Pool(warm.built_in({})) as pool:
-            families = {name: FAMILIES[name] for name in names}
-            made = await make_tasks(open_world(0).market, pool.lease, {"train": 2}, families=families)
-        async with open_workbench(demonstrating(recipe), made.tasks) as bench:
-            collector = bench.collector(group_size=1)
-            return lessons_of(bench, made.tasks), await verified_lessons(collector, made.tasks)
-
-    recorded, played = await run()
-    assert len(recorded) == 2 * len(names)
+    async with Pool(warm.built_in({})) as pool:
+        made = await make_tasks(open_world(0).market, pool.lease, {"train": 2}, families=families)
+    recorded, played = await both_ways(recipe, made.tasks)
+    assert len(recorded) == 2 * len(families)
     assert played.dropped == {}
     assert [lesson.token_ids for lesson in recorded] == [lesson.token_ids for lesson in played.lessons]
     assert [lesson.loss_mask for lesson in recorded] == [lesson.loss_mask for lesson in played.lessons]

@@ -1,4 +1,4 @@
-"""Rejection sampling: a run's own successes, token for token, whatever else its folder holds."""
+"""Rejection sampling: the successes of a run, token for token, whatever else its folder holds."""
 
 import json
 from dataclasses import replace
@@ -48,7 +48,7 @@ def found(run: Path, samples_per_task: int = 4) -> Successes:
     return successes_of(run, CHAT.tokenizer_json, samples_per_task=samples_per_task)
 
 
-def test_only_successes_are_learned_from_and_of_them_only_what_was_sampled(tmp_path: Path) -> None:
+def test_only_the_sampled_tokens_of_successes_are_learned_from(tmp_path: Path) -> None:
     won = episode("a")
     lost = episode("a", stop=Stop.TOOL_DOWN, number=2)
     run = write_run(tmp_path, [episode("a", "no", number=1), won, lost, episode("b", stop=Stop.TRUNCATED)])
@@ -61,9 +61,7 @@ def test_only_successes_are_learned_from_and_of_them_only_what_was_sampled(tmp_p
     assert sample.temperature == 1.0, "the model itself learns it, not the model at the run's temperature"
 
 
-def test_the_same_tokens_for_the_same_task_count_once_and_the_latest_of_a_task_are_kept(
-    tmp_path: Path,
-) -> None:
+def test_repeated_tokens_of_a_task_count_once_and_its_latest_are_kept(tmp_path: Path) -> None:
     words = [f"done {'!' * number}" for number in range(1, 6)]
     first = [episode("a", words=word, number=number) for number, word in enumerate(words)]
     again = [replace(first[number], episode_id=f"a/{number + 9}") for number in (0, 3)]
@@ -71,7 +69,7 @@ def test_the_same_tokens_for_the_same_task_count_once_and_the_latest_of_a_task_a
     successes = found(write_run(tmp_path, first, again), samples_per_task=3)
     assert (successes.num_succeeded, successes.num_repeated, successes.num_over_limit) == (8, 2, 2)
     of_a = [sample.token_ids for sample in successes.samples if sample.task_id == "a"]
-    assert of_a == [first[number].token_ids for number in (4, 0, 3)], "what came again is the latest"
+    assert of_a == [first[number].token_ids for number in (4, 0, 3)], "repeated ones are the latest"
     assert [sample.task_id for sample in successes.samples].count("b") == 1
     assert [sample.group for sample in successes.samples] == [0, 1, 2, 3]
 
@@ -127,7 +125,7 @@ def test_a_run_of_other_token_ids_or_without_successes_is_refused(tmp_path: Path
         found(tmp_path)
 
 
-async def test_what_succeeded_is_learned_without_playing_anything(tmp_path: Path) -> None:
+async def test_successes_are_learned_without_playing_anything(tmp_path: Path) -> None:
     folder = sound_setup(tmp_path)
     (folder / "mcp.json").unlink()
     run = write_run(tmp_path / "run", [episode("a"), episode("a", number=1), episode("b", "no")])
@@ -135,14 +133,14 @@ async def test_what_succeeded_is_learned_without_playing_anything(tmp_path: Path
     assert warm.num_lessons == 1
     assert warm.steps[-1].loss < warm.steps[0].loss / 3
     kept = json.loads((tmp_path / "warm" / METRICS).read_text())["from"]
-    assert kept == {
-        "run": str(run),
+    counts = {
         "num_episodes": 3,
         "num_succeeded": 2,
         "num_repeated": 1,
         "num_over_limit": 0,
         "num_unusable": 0,
     }
+    assert kept == {"run": str(run), **counts}
 
 
 def test_the_command_says_what_it_learned_from(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What training asks of its tasks: a dry run, doctor and the run itself find it, in the same words."""
+"""Requirements of training on its tasks: dry run, doctor and training report them in the same words."""
 
 import asyncio
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 
 from tests.rollout.stage import task
 from tests.run.stage import recipe
-from tests.run.test_train import run_it
+from tests.run.test_train import UNMEASURED, run_it
 from turnwise.config import Recipe, RewardConfig, override_recipe
 from turnwise.doctor.findings import FindingLevel
 from turnwise.doctor.recipe import check_tasks, reach_servers
@@ -20,7 +20,7 @@ from turnwise.types import Difficulty, Truth
 
 
 def found_by_all(settings: Recipe, folder: Path) -> str:
-    """The one problem that the dry run, doctor and training find before anything is played."""
+    """The one problem that dry run, doctor and training report before anything is played."""
     [problem] = asyncio.run(dry_run(settings)).problems
     reached = asyncio.run(reach_servers(load_servers(folder / "mcp.json", variables={})))
     [finding] = check_tasks(settings, reached)
@@ -28,7 +28,7 @@ def found_by_all(settings: Recipe, folder: Path) -> str:
     with pytest.raises(ValueError, match=r"task|tasks") as caught:
         run_it(settings)
     assert not list(folder.glob("runs/*/trajectories/*")), "nothing was played"
-    # A check of files names file and row first, a run the task; what is wrong they say in the same words.
+    # A check of files begins with file and row, a run with the task; the rest is the same.
     for said in (problem, finding.detail):
         assert str(caught.value).split(": ", 1)[-1] in said
     return problem
@@ -37,10 +37,9 @@ def found_by_all(settings: Recipe, folder: Path) -> str:
 @pytest.fixture
 def settings(tmp_path: Path) -> Recipe:
     """Six tasks, two a step, and the default reward."""
-    made = recipe(tmp_path, evaluation={"before_and_after": False}, tasks={"train": "train.jsonl"})
-    outcome = {"rewards": (RewardConfig(name="outcome"),)}
-    alone = {"tasks": made.tasks.model_copy(update={"validation": None, "test": None})}
-    return made.model_copy(update=outcome | alone)
+    made = recipe(tmp_path, **UNMEASURED)
+    tasks = made.tasks.model_copy(update={"validation": None, "test": None})
+    return made.model_copy(update={"rewards": (RewardConfig(name="outcome"),), "tasks": tasks})
 
 
 def test_a_truth_that_asks_for_nothing_is_refused_before_anything_is_played(

@@ -1,4 +1,4 @@
-"""What a foreign run's recipe names is started once the user has agreed; own runs are not asked about."""
+"""Programs of a foreign run's recipe are started only after the user agrees; own runs need no question."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import pytest
 
 from tests import warm
 from tests.run.stage import write_recipe
+from tests.test_cli import turnwise as run_turnwise
 from turnwise.assembly.trusted_runs import named_in
 from turnwise.config import Recipe, load_recipe, override_recipe
 from turnwise.tracking import run_marks
@@ -23,7 +24,7 @@ COMMANDS = {
     "engine": ["engine", "{run}", "--port", "0"],
     "resume": ["train", "--resume", "{run}"],
 }
-"""Every command that does what a run's recipe says."""
+"""Every command that follows a run's recipe."""
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def foreign_run(place: Path, **sections: Any) -> Path:
-    """A run of somebody else's, whose server and reward leave a file behind when they are started."""
+    """Another user's run, whose server and reward leave a file behind when they are started."""
     folder = place / "from elsewhere"
     folder.mkdir()
     words = ["-c", f"touch {place / 'started'}"]
@@ -58,11 +59,14 @@ def foreign_run(place: Path, **sections: Any) -> Path:
         os.environ["XDG_STATE_HOME"] = elsewhere
 
 
-def turnwise(command: str, run: Path, place: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def turnwise(
+    command: str, run: Path, place: Path, *more: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
     words = [word.format(run=run) for word in COMMANDS[command]]
     return subprocess.run(
         [warm.heavy(), "-m", "turnwise", *words, *more],
         cwd=place,
+        env={**os.environ, **environ},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -72,7 +76,7 @@ def turnwise(command: str, run: Path, place: Path, *more: str) -> subprocess.Com
 
 
 def on_terminal(command: str, run: Path, place: Path, answer: str) -> str:
-    """All that the command wrote to a terminal on which this was typed."""
+    """Everything that the command wrote to a terminal where this was typed."""
     ours, theirs = pty.openpty()
     words = [word.format(run=run) for word in COMMANDS[command]]
     process = subprocess.Popen(
@@ -91,12 +95,12 @@ def on_terminal(command: str, run: Path, place: Path, answer: str) -> str:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # nobody holds its other end any more
+    except OSError:  # its other end is closed
         return b""
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_a_terminal_a_foreign_run_is_refused_with_what_it_names(command: str, place: Path) -> None:
+def test_without_a_terminal_a_foreign_run_is_refused_unless_it_is_trusted(command: str, place: Path) -> None:
     run = foreign_run(place)
     refused = turnwise(command, run, place)
     assert refused.returncode == 2
@@ -105,55 +109,40 @@ def test_without_a_terminal_a_foreign_run_is_refused_with_what_it_names(command:
     assert "--trust" in refused.stderr
     assert not (place / "started").exists()
     assert not (place / "imported").exists()
+    trusted = turnwise(command, run, place, "--trust")
+    assert "was not made by you" not in trusted.stderr
+    assert trusted.returncode == 2  # it has no checkpoint, or no tasks
+    assert "checkpoint" in trusted.stderr or "tasks.train" in trusted.stderr
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_trust_goes_on_without_asking(command: str, place: Path) -> None:
-    run = foreign_run(place)
-    went_on = turnwise(command, run, place, "--trust")
-    assert "was not made by you" not in went_on.stderr
-    assert went_on.returncode == 2  # it has no checkpoint, or no tasks
-    assert "checkpoint" in went_on.stderr or "tasks.train" in went_on.stderr
-
-
-def test_on_a_terminal_it_is_asked_once_and_no_is_the_default(place: Path) -> None:
+def test_on_a_terminal_the_question_comes_once_until_what_was_agreed_to_changes(place: Path) -> None:
     run = foreign_run(place)
     declined = on_terminal("chat", run, place, "\n")
     assert "Go on? [y/N]" in declined
-    assert "nothing was started" in declined
-    agreed = on_terminal("chat", run, place, "y\n")
-    assert "no checkpoint was saved yet" in agreed
-    again = on_terminal("eval", run, place, "")
-    assert "Go on?" not in again
+    assert "nothing was started" in declined, "no is the default"
+    assert "no checkpoint was saved yet" in on_terminal("chat", run, place, "y\n")
+    again = turnwise("eval", run, place).stderr
+    assert "was not made by you" not in again
     assert "no checkpoint was saved yet" in again
-
-
-def test_what_was_agreed_to_is_asked_about_again_once_it_has_changed(place: Path) -> None:
-    run = foreign_run(place)
-    on_terminal("chat", run, place, "y\n")
-    assert "no checkpoint was saved yet" in turnwise("chat", run, place).stderr
     file = RunFolder.read(run).recipe.tools.mcp
     assert file is not None
     file.write_text(file.read_text().replace("touch", "rm"))
     assert "was not made by you" in turnwise("chat", run, place).stderr
 
 
-def test_an_override_is_not_asked_about(place: Path) -> None:
+def test_an_override_needs_no_question(place: Path) -> None:
     run = foreign_run(place, rewards=[{"name": "outcome"}])
     own = place / "own.json"
     own.write_text(json.dumps({"mcpServers": {"mine": {"command": "true"}}}))
     assert "no checkpoint was saved yet" in turnwise("chat", run, place, "--set", "tools.mcp=own.json").stderr
 
 
-def test_a_run_of_ones_own_is_never_asked_about(place: Path) -> None:
+def test_an_own_run_needs_no_question(place: Path) -> None:
     recipe = write_recipe(place / "own", run={"num_steps": 1}, evaluation={"before_and_after": False})
     shutil.copytree(Path(__file__).parents[1] / "run", place / "own" / "tests" / "run")
     (place / "own" / "tests" / "__init__.py").touch()
-    command = [warm.heavy(), "-m", "turnwise", "train", str(recipe)]
-    trained = subprocess.run(
-        command, cwd=place / "own", capture_output=True, text=True, check=False, timeout=300
-    )
-    assert trained.returncode == 0, trained.stderr
+    trained = run_turnwise("train", str(recipe), cwd=place / "own")
+    assert trained.code == 0, trained
     run = place / "own" / "runs" / "run"
     moved = run.rename(place / "kept")
     file = place / "own" / "mcp.json"
@@ -164,18 +153,8 @@ def test_a_run_of_ones_own_is_never_asked_about(place: Path) -> None:
     assert (chat.returncode, "was not made" in chat.stderr) == (0, False), chat.stderr
     more = turnwise("resume", moved, place / "own", "--set", "run.num_steps=1")
     assert more.returncode == 0, more.stderr
-    stranger = {**os.environ, "XDG_STATE_HOME": str(place / "nobody")}
-    asked = subprocess.run(
-        [warm.heavy(), "-m", "turnwise", "chat", str(moved)],
-        cwd=place / "own",
-        env=stranger,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert "was not made by you" in asked.stderr
+    stranger = turnwise("chat", moved, place / "own", XDG_STATE_HOME=str(place / "nobody"))
+    assert "was not made by you" in stranger.stderr
 
 
 def test_a_mark_is_of_the_very_module_that_was_used(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +192,7 @@ def test_marks_are_private_and_a_run_that_names_nothing_leaves_none(place: Path)
         ),
     ],
 )
-def test_whatever_else_a_recipe_starts_or_uses_is_named(data: dict[str, Any], words: str) -> None:
+def test_everything_else_that_a_recipe_starts_or_uses_is_named(data: dict[str, Any], words: str) -> None:
     [named] = named_in(Recipe.model_validate(data))
     assert words in f"{named.key}: {named.words}"
 

@@ -1,15 +1,17 @@
-"""Takes a benchmark's name, gives its module: programs, which change the path that they are imported from."""
+"""Load a benchmark as a module: benchmarks are programs that change the import path."""
 
 import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
+import mcp  # noqa: F401  (first, so that benchmarks/mcp.py is not taken for it)
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def loaded(name: str) -> Any:
-    """With the path as it was before; to a program, the first place is its own folder."""
+    """The module; the import path is restored afterwards."""
     spec = importlib.util.spec_from_file_location(f"benchmarks_{name}", BENCHMARKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

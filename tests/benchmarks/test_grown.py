@@ -1,4 +1,4 @@
-"""A small policy in a large model's sizes: the same distribution, and nothing on tokens it does not have."""
+"""A small policy in the sizes of a large model: the same distribution, and nothing on tokens it lacks."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ RACE = Path(__file__).parents[2] / "benchmarks" / "race"
 
 
 @pytest.mark.parametrize(("num_heads", "is_tied"), [(16, True), (32, False)])
-def test_a_grown_model_says_what_the_small_one_says(num_heads: int, is_tied: bool) -> None:
+def test_a_grown_model_has_the_distribution_of_the_small_one(num_heads: int, is_tied: bool) -> None:
     sys.path.insert(0, str(RACE))
     try:
         from grown import grown

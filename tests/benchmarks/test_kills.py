@@ -24,25 +24,18 @@ def run(
     return folder
 
 
-def test_runs_that_differ_in_times_alone_are_equal(tmp_path: Path) -> None:
-    assert list(kills.differences(run(tmp_path, "a"), run(tmp_path, "b", at=2.0))) == []
-
-
-def test_a_changed_weight_score_or_figure_is_a_difference(tmp_path: Path) -> None:
-    unbroken = run(tmp_path, "a")
-    differing = {
-        "checkpoints/step-000001/tensors.safetensors differs": run(tmp_path, "b", weight=b"v"),
-        "trajectories/step-000000.jsonl differs": run(tmp_path, "c", reward=0.0),
-        "metrics.jsonl differs": run(tmp_path, "d", loss=0.25),
-    }
-    for words, killed in differing.items():
-        assert list(kills.differences(unbroken, killed)) == [words]
-
-
-def test_a_step_that_is_missing_or_written_twice_is_a_difference(tmp_path: Path) -> None:
-    unbroken, missing, doubled = (run(tmp_path, name) for name in "abc")
+def test_every_difference_between_two_runs_but_their_times_is_found(tmp_path: Path) -> None:
+    missing, doubled = run(tmp_path, "missing"), run(tmp_path, "doubled")
     (missing / "trajectories" / "step-000000.jsonl").unlink()
-    assert list(kills.differences(unbroken, missing)) == ["trajectories/step-000000.jsonl differs"]
     episodes = doubled / "trajectories" / "step-000000.jsonl"
     episodes.write_text(episodes.read_text() * 2)
-    assert list(kills.differences(unbroken, doubled)) == ["trajectories/step-000000.jsonl differs"]
+    for other, expected in (
+        (run(tmp_path, "later", at=2.0), []),
+        (run(tmp_path, "b", weight=b"v"), ["checkpoints/step-000001/tensors.safetensors differs"]),
+        (run(tmp_path, "c", reward=0.0), ["trajectories/step-000000.jsonl differs"]),
+        (run(tmp_path, "d", loss=0.25), ["metrics.jsonl differs"]),
+        (missing, ["trajectories/step-000000.jsonl differs"]),
+        (doubled, ["trajectories/step-000000.jsonl differs"]),
+    ):
+        unbroken = run(tmp_path, f"unbroken-{other.name}")
+        assert list(kills.differences(unbroken, other)) == expected

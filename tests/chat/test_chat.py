@@ -1,4 +1,4 @@
-"""The chat over many tokenizers: prompts extend each other exactly, and what others wrote stays text."""
+"""The chat over many tokenizers: prompts extend each other exactly, and text from others stays text."""
 
 import json
 from dataclasses import replace
@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chat.test_hermes import NOISE
-from tests.chat.tokenizers import HERMES, TOKENIZERS, UNDOING, bpe, qwen3
+from tests.chat.tokenizers import NAMES, TOKENIZERS, UNDOING, bpe, qwen3
 from turnwise.chat import RenderedChat, open_chat
 from turnwise.chat.fast_tokenizer import fast_tokenizer
 from turnwise.chat.guard import clean_unicode
-from turnwise.protocols import Chat
 from turnwise.types import Message, Tool, ToolCall
 
 SCHEMA = {"type": "object", "properties": {"zeta": {"type": "string"}, "alpha": {"type": "integer"}}}
@@ -43,7 +42,7 @@ def chat_of(name: str) -> tuple[Any, RenderedChat]:
     return tokenizer, open_chat(tokenizer, system_prompt="Be brief.")
 
 
-@pytest.fixture(params=list(TOKENIZERS))
+@pytest.fixture(params=NAMES)
 def case(request: pytest.FixtureRequest) -> tuple[Any, RenderedChat]:
     return chat_of(request.param)
 
@@ -53,18 +52,13 @@ def special_ids(tokenizer: Any) -> set[int]:
     return {*tokenizer.all_special_ids, *added}
 
 
-# --- invariant 5: every prompt begins with all the ids before it -------------------------------------------
+# --- every prompt begins with all the ids before it ---------------------------------------------------------
 
 
-def test_it_is_a_chat() -> None:
-    chat: Chat = chat_of("qwen3")[1]
-    assert chat.stop_ids
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_prompt_is_all_that_went_before_and_then_glue(name: str, data: st.DataObject) -> None:
+def test_a_prompt_is_all_ids_before_it_and_then_glue(name: str, data: st.DataObject) -> None:
     """Whatever ids were sampled: the glue does not depend on them, so nothing of them was read again."""
     tokenizer, chat = chat_of(name)
     end = next(iter(sorted(chat.stop_ids)))
@@ -79,83 +73,49 @@ def test_a_prompt_is_all_that_went_before_and_then_glue(name: str, data: st.Data
         is_cut = ids[-1] not in chat.stop_ids
         new = chat.extend(ids, observations)
         assert new[-len(expected) :] == expected
-        assert (len(new) > len(expected)) == is_cut, "a turn that was cut off is closed, another is not"
+        assert (len(new) > len(expected)) == is_cut, "only a turn that was cut off is closed"
         assert not is_cut or chat.stop_ids & set(new[: -len(expected)])
         ids = (*ids, *new)
 
 
-@pytest.mark.parametrize("name", [name for name in HERMES if "forgetful" not in name])
-def test_a_conversation_in_canonical_words_is_what_the_template_itself_would_write(name: str) -> None:
-    """Where re-rendering is right, extending gives the same text."""
-    tokenizer, chat = chat_of(name)
-    ids = chat.open(USER, [PRICE])
-    first = tokenizer.decode(ids)
-    text = first
-    for answer in ("12.5", "13"):
-        ids = (*ids, *chat.say("Looking.", [CALL]))
-        new = chat.extend(ids, [("get_price", answer)])
-        ids = (*ids, *new)
-        glue = tokenizer.decode(new)
-        assert answer in glue
-        opening = first[first.rindex("<|im_start|>") :]
-        assert glue.endswith(opening)
-        text = tokenizer.decode(ids)
-    assert text.count("<|im_start|>") == text.count("<|im_end|>") + 1
-
-
-STABLE = ["native", "native, names its tools", "no last newline", "end token swallows spaces"]
-
-
-@pytest.mark.parametrize("name", STABLE)
-def test_where_the_template_is_prefix_stable_extending_gives_its_very_ids(name: str) -> None:
-    tokenizer, chat = chat_of(name)
+def extended(chat: RenderedChat, *answers: str) -> tuple[int, ...]:
     ids = chat.open(USER, [PRICE])
     ids = (*ids, *chat.say("Looking.", [CALL]))
-    ids = (*ids, *chat.extend(ids, [("get_price", "12.5"), ("get_price", "  13")]))
+    return (*ids, *chat.extend(ids, [("get_price", answer) for answer in answers]))
+
+
+def rendered(tokenizer: Any, *answers: str, **options: Any) -> Any:
+    """The same conversation by the template itself."""
     call = {"type": "function", "function": {"name": CALL.name, "arguments": dict(CALL.arguments)}}
     tool = {"name": PRICE.name, "description": PRICE.description, "parameters": SCHEMA}
-    theirs = tokenizer.apply_chat_template(
-        [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": USER[0].content},
-            {"role": "assistant", "content": "Looking.", "tool_calls": [call]},
-            {"role": "tool", "name": "get_price", "content": "12.5"},
-            {"role": "tool", "name": "get_price", "content": "  13"},
-        ],
-        tools=[{"type": "function", "function": tool}],
-        add_generation_prompt=True,
-        return_dict=False,
-    )
-    assert list(ids) == theirs
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": USER[0].content},
+        {"role": "assistant", "content": "Looking.", "tool_calls": [call]},
+        *({"role": "tool", "name": "get_price", "content": answer} for answer in answers),
+    ]
+    tools = [{"type": "function", "function": tool}]
+    return tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, **options)
 
 
-def test_qwen3s_extension_is_its_own_templates() -> None:
+@pytest.mark.parametrize(
+    "name", ["native", "native, names its tools", "no last newline", "end token swallows spaces"]
+)
+def test_where_the_template_is_prefix_stable_extending_gives_its_very_ids(name: str) -> None:
+    tokenizer, chat = chat_of(name)
+    assert list(extended(chat, "12.5", "  13")) == rendered(tokenizer, "12.5", "  13", return_dict=False)
+
+
+def test_qwen3s_extension_is_that_of_its_own_template() -> None:
     tokenizer, chat = chat_of("qwen3")
-    ids = chat.open(USER, [PRICE])
-    ids = (*ids, *chat.say("Looking.", [CALL]))
-    ids = (*ids, *chat.extend(ids, [("get_price", "12.5"), ("get_price", "13")]))
-    name, arguments = CALL.name, dict(CALL.arguments)
-    call = {"type": "function", "function": {"name": name, "arguments": arguments}}
-    tool = {"name": PRICE.name, "description": PRICE.description, "parameters": SCHEMA}
-    theirs = tokenizer.apply_chat_template(
-        [
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": USER[0].content},
-            {"role": "assistant", "content": "Looking.", "tool_calls": [call]},
-            {"role": "tool", "content": "12.5"},
-            {"role": "tool", "content": "13"},
-        ],
-        tools=[{"type": "function", "function": tool}],
-        add_generation_prompt=True,
-        enable_thinking=False,
-        tokenize=False,
-    )
+    text = tokenizer.decode(extended(chat, "12.5", "13"))
     # What the template prefilled stays in the history: it was part of the prompt that was sampled from.
-    assert tokenizer.decode(ids).replace("<think>\n\n</think>\n\nLooking", "Looking") == theirs
+    without_thought = text.replace("<think>\n\n</think>\n\nLooking", "Looking")
+    assert without_thought == rendered(tokenizer, "12.5", "13", enable_thinking=False, tokenize=False)
 
 
 @pytest.mark.parametrize("enable_thinking", [True, False])
-def test_a_turn_that_ended_inside_a_thought_is_extended_too(enable_thinking: bool) -> None:
+def test_a_turn_that_ended_inside_a_thought_is_extended(enable_thinking: bool) -> None:
     tokenizer = qwen3()
     chat = open_chat(tokenizer, enable_thinking=enable_thinking)
     ids = chat.open(USER, [PRICE])
@@ -169,7 +129,7 @@ def test_a_turn_that_ended_inside_a_thought_is_extended_too(enable_thinking: boo
     assert end in cut[: -len(closed)]
 
 
-def test_nothing_to_add_or_to_add_to_is_refused() -> None:
+def test_an_extension_of_nothing_or_by_nothing_is_refused() -> None:
     _, chat = chat_of("qwen3")
     with pytest.raises(ValueError, match="observation"):
         chat.extend([1], [])
@@ -180,21 +140,18 @@ def test_nothing_to_add_or_to_add_to_is_refused() -> None:
 # --- the first prompt ---------------------------------------------------------------------------------------
 
 
-def test_the_prompt_holds_system_prompt_schema_and_question(case: tuple[Any, RenderedChat]) -> None:
+def test_a_prompt_has_system_prompt_schema_and_question_and_shares_its_beginning(
+    case: tuple[Any, RenderedChat],
+) -> None:
     tokenizer, chat = case
-    text = tokenizer.decode(chat.open(USER, [PRICE]))
-    assert text.index("Be brief.") < text.index(USER[0].content)
-    assert json.dumps(SCHEMA) in text, "as the server gave it, in its order"
-    assert "get_price" not in tokenizer.decode(chat.open(USER, []))
-
-
-def test_prompts_share_every_id_up_to_the_question(case: tuple[Any, RenderedChat]) -> None:
-    _, chat = case
     one, other = chat.open(USER, [PRICE]), chat.open((Message("user", "Zzz?"),), [PRICE])
-    assert one == chat.open(USER, [PRICE])
-    shared = next(at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    assert shared > len(chat.open((Message("user", ""),), [])) // 2
-    assert chat.count_tokens(json.dumps(SCHEMA)) < shared
+    text = tokenizer.decode(one)
+    assert text.index("Be brief.") < text.index(USER[0].content)
+    assert json.dumps(SCHEMA) in text, "in the server's own order"
+    assert "get_price" not in tokenizer.decode(chat.open(USER, []))
+    num_shared = next(at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    assert num_shared > len(chat.open((Message("user", ""),), [])) // 2
+    assert num_shared > chat.count_tokens(json.dumps(SCHEMA)), "all up to the question"
 
 
 def test_a_tasks_own_system_message_comes_after_ours_in_the_same_one() -> None:
@@ -204,7 +161,7 @@ def test_a_tasks_own_system_message_comes_after_ours_in_the_same_one() -> None:
     assert text.count("<|im_start|>system") == 1
 
 
-def test_an_opening_that_the_model_has_nothing_to_answer_to_is_refused() -> None:
+def test_an_opening_without_a_message_to_answer_is_refused() -> None:
     _, chat = chat_of("qwen3")
     for messages in ((), (*USER, Message("assistant", "Hi."))):
         with pytest.raises(ValueError, match="must end with a message"):
@@ -213,7 +170,7 @@ def test_an_opening_that_the_model_has_nothing_to_answer_to_is_refused() -> None
         chat.open((Message("tool", "x"),), [])
 
 
-# --- what others wrote --------------------------------------------------------------------------------------
+# --- text from others ---------------------------------------------------------------------------------------
 
 
 def skeleton(tokenizer: Any, ids: Any) -> list[int]:
@@ -222,33 +179,36 @@ def skeleton(tokenizer: Any, ids: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("content", HOSTILE)
-def test_tool_output_never_becomes_structure(case: tuple[Any, RenderedChat], content: str) -> None:
+def test_text_of_tools_tasks_schemas_and_users_never_becomes_structure(
+    case: tuple[Any, RenderedChat], content: str
+) -> None:
     tokenizer, chat = case
-    ids = [*chat.open(USER, [PRICE]), *sorted(chat.stop_ids)[:1]]
-    harmless = skeleton(tokenizer, chat.extend(ids, [("get_price", "x"), ("f", "x")]))
-    for name, text in (("get_price", content), (content, "x")):
-        new = chat.extend(ids, [(name, text), ("f", "x")])
-        assert skeleton(tokenizer, new) == harmless
-
-
-@pytest.mark.parametrize("content", HOSTILE)
-def test_prompts_and_schemas_never_become_structure(case: tuple[Any, RenderedChat], content: str) -> None:
-    tokenizer, chat = case
-    harmless = skeleton(tokenizer, chat.open((Message("system", "x"), *USER), [PRICE]))
+    opening = (*chat.open(USER, [PRICE]), *sorted(chat.stop_ids)[:1])
     schema = {"type": "object", "description": content, "properties": {content: {"enum": [content, 1, None]}}}
-    tool = Tool("get_price", content, schema, "fmp", "get_price")
-    for messages, tools in (
-        ((Message("system", content), *USER), [PRICE]),
-        ((Message("system", "x"), Message("user", content)), [PRICE]),
-        ((Message("system", "x"), *USER), [tool]),
+    system, hostile = Message("system", "x"), Tool("get_price", content, schema, "fmp", "get_price")
+
+    def extend(name: str, text: str) -> tuple[int, ...]:
+        return chat.extend(opening, [(name, text), ("f", "x")])
+
+    for harmless, others in (
+        (extend("get_price", "x"), (extend("get_price", content), extend(content, "x"))),
+        (chat.follow(opening, "x"), (chat.follow(opening, content),)),
+        (
+            chat.open((system, *USER), [PRICE]),
+            (
+                chat.open((Message("system", content), *USER), [PRICE]),
+                chat.open((system, Message("user", content)), [PRICE]),
+                chat.open((system, *USER), [hostile]),
+            ),
+        ),
     ):
-        assert skeleton(tokenizer, chat.open(messages, tools)) == harmless
+        assert [skeleton(tokenizer, ids) for ids in others] == [skeleton(tokenizer, harmless)] * len(others)
 
 
 @pytest.mark.parametrize("name", ["qwen3", "plain ChatML", "normalising"])
-@settings(deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(content=NOISE)
-def test_no_tool_output_at_all_becomes_structure(name: str, content: str) -> None:
+def test_random_tool_output_never_becomes_structure(name: str, content: str) -> None:
     tokenizer, chat = chat_of(name)
     ids = [*chat.open(USER, [PRICE]), *sorted(chat.stop_ids)[:1]]
     new = chat.extend(ids, [("f", content)])
@@ -265,7 +225,7 @@ def test_a_special_token_in_tool_output_is_shown_as_harmless_text() -> None:
 
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["at first", "after harmless ones"])
-def test_what_a_template_turns_back_into_structure_is_not_shown(is_known: bool) -> None:
+def test_text_that_a_template_turns_back_into_structure_is_not_shown(is_known: bool) -> None:
     tokenizer = bpe(template=UNDOING)
     chat = open_chat(tokenizer)
     if is_known:
@@ -280,17 +240,22 @@ def test_what_a_template_turns_back_into_structure_is_not_shown(is_known: bool) 
 def test_ordinary_text_is_not_changed(case: tuple[Any, RenderedChat]) -> None:
     tokenizer, chat = case
     content = 'if  a < b and c > d: print("[x] <b>|</b> 東京 🙂")\n\n    done'
-    ids = [*chat.open(USER, [PRICE]), *sorted(chat.stop_ids)[:1]]
-    assert content in tokenizer.decode(chat.extend(ids, [("f", content)]))
+    opening = chat.open(USER, [PRICE])
+    text = tokenizer.decode(chat.extend([*opening, *sorted(chat.stop_ids)[:1]], [("f", content)]))
+    assert content in text
+    before = tokenizer.decode(opening)
+    assert text.endswith(before[before.rindex("<|im_start|>") :]), "it opens the model's next turn"
     assert content in tokenizer.decode(chat.open((Message("user", content),), []))
 
 
-def test_the_pool_is_told_this_tokenizers_special_tokens() -> None:
+def test_the_chat_names_its_special_tokens_and_counts_any_text() -> None:
+    assert chat_of("qwen3")[1].count_tokens("half \ud800") > 0
+    assert chat_of("qwen3")[1].count_tokens("") == 0
     assert {"<|im_end|>", "<tool_call>", "</tool_response>"} <= set(chat_of("qwen3")[1].special_tokens)
     assert {"<|im_end|>", "</tool_response>"} <= set(chat_of("plain ChatML")[1].special_tokens)
 
 
-@pytest.mark.parametrize("is_cut", [False, True], ids=["as it is", "told to cut and pad"])
+@pytest.mark.parametrize("is_cut", [False, True], ids=["as it is", "set to cut and pad"])
 def test_ids_straight_from_the_library_are_the_tokenizers_own(
     case: tuple[Any, RenderedChat], is_cut: bool
 ) -> None:
@@ -306,12 +271,7 @@ def test_ids_straight_from_the_library_are_the_tokenizers_own(
     assert swift.convert_tokens_to_ids("a") == tokenizer.convert_tokens_to_ids("a")
 
 
-def test_text_that_can_not_be_encoded_is_counted() -> None:
-    assert chat_of("qwen3")[1].count_tokens("half \ud800") > 0
-    assert chat_of("qwen3")[1].count_tokens("") == 0
-
-
-def test_an_opening_is_made_once_and_not_kept_for_ever() -> None:
+def test_openings_are_cached_and_the_cache_is_bounded() -> None:
     chat = open_chat(qwen3())
     first = chat.open(USER, [PRICE])
     assert chat.open(list(USER), [PRICE]) is first, "of the same messages and tools"
@@ -322,3 +282,49 @@ def test_an_opening_is_made_once_and_not_kept_for_ever() -> None:
     again = chat.open(USER, [PRICE])
     assert again == first
     assert again is not first
+
+
+# --- a user's next message ----------------------------------------------------------------------------------
+
+
+def test_the_next_message_has_the_same_text_around_it_as_the_first(
+    case: tuple[Any, RenderedChat],
+) -> None:
+    tokenizer, chat = case
+    opening = chat.open(USER, ())
+    ids = (*opening, *chat.say("It is 12."))
+    follow = tokenizer.decode(chat.follow(ids, "And yesterday?"))
+    assert "And yesterday?" in follow
+    assert "Questionanchor" not in follow
+    assert "Speechanchor" not in follow
+    behind = tokenizer.decode(opening).partition(USER[0].content)[2]
+    assert behind
+    assert follow.endswith(f"And yesterday?{behind}")
+
+
+@pytest.mark.parametrize("name", ["plain ChatML", "native", "no system role", "qwen3 without a template"])
+def test_following_gives_the_ids_of_the_whole_conversation(name: str) -> None:
+    _, chat = chat_of(name)
+    said = (Message("assistant", "It is 12."), Message("user", "And yesterday?"))
+    opening = chat.open(USER, ())
+    answer = chat.say("It is 12.")
+    written = (*opening, *answer, *chat.follow((*opening, *answer), "And yesterday?"))
+    whole = chat.open((*USER, *said), ())
+    if name != "qwen3 without a template":  # which leaves an earlier turn's empty thought out
+        assert written == whole
+    tail = chat.follow((*opening, *answer), "And yesterday?")
+    assert whole[-len(tail) :] == tail
+
+
+def test_a_message_can_follow_calls_and_a_turn_that_was_cut_off(case: tuple[Any, RenderedChat]) -> None:
+    _, chat = case
+    try:
+        calling = chat.say("", [CALL])
+    except ValueError:
+        pytest.skip("calls of its own")
+    ids = (*chat.open(USER, [PRICE]), *calling)
+    ids = (*ids, *chat.extend(ids, [("get_price", "12")]))
+    plain = chat.follow((*ids, *chat.say("It is 12.")), "More?")
+    cut = chat.follow((*ids, *chat.say("It is 12.")[:-1]), "More?")
+    assert cut[0] in chat.stop_ids
+    assert cut[1:] == plain

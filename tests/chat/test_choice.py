@@ -1,4 +1,4 @@
-"""Which form a tokenizer gets, and why: found out from its tokens and its template, never guessed."""
+"""Which chat form a tokenizer gets: found from its tokens and its template, never guessed."""
 
 import logging
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_qwen3_is_known_by_its_tokens_and_its_template_under_any_name(enable_thi
     assert isinstance(form_of(qwen3(None)), Bridge)
 
 
-def test_qwen3s_tokens_with_another_template_are_not_qwen3() -> None:
+def test_the_tokens_of_qwen3_with_another_template_are_not_qwen3() -> None:
     assert isinstance(form_of(bpe(plain=made.QWEN3_PLAIN, template=made.NATIVE)), Template)
     assert isinstance(form_of(bpe(plain=made.QWEN3_PLAIN, template=made.XML_CALLS)), Template)
 
@@ -41,7 +41,7 @@ def test_qwen3s_tokens_with_another_template_are_not_qwen3() -> None:
         (made.NO_LAST_NEWLINE, False, ""),
     ],
 )
-def test_what_a_template_cannot_do_is_said_once_and_worked_around(
+def test_a_missing_feature_of_a_template_is_logged_once_and_worked_around(
     template: str, is_folded: bool, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="turnwise.chat"):
@@ -79,12 +79,6 @@ def test_a_renderer_can_be_named() -> None:
         open_chat(bpe(template=made.CHATML), renderer="qwen3")
 
 
-def test_smollm2_gets_tools_in_the_hermes_form() -> None:
-    chat = open_chat(smollm2())
-    assert "ignores tools" in chat.notes[0]
-    assert chat.stop_ids == {2}
-
-
 def test_a_saved_tokenizer_is_loaded_from_its_folder(tmp_path: Path) -> None:
     qwen3().save_pretrained(tmp_path)
     loaded = load_tokenizer(tmp_path)
@@ -92,6 +86,13 @@ def test_a_saved_tokenizer_is_loaded_from_its_folder(tmp_path: Path) -> None:
     assert isinstance(form_of(loaded), Bridge)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_smollm2_gets_tools_in_the_hermes_form() -> None:
+    chat = open_chat(smollm2())
+    assert "ignores tools" in chat.notes[0]
+    assert chat.stop_ids == {2}
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nothing\.gguf"):
         load_tokenizer(tmp_path / "nothing.gguf")

@@ -1,4 +1,4 @@
-"""The Hermes form as text: each way a turn can be wrong has its error, and no call is made up or lost."""
+"""The Hermes form as text: every kind of malformed turn has its error, and no call is invented or lost."""
 
 import json
 import re
@@ -29,12 +29,9 @@ def test_a_call_is_read_with_the_text_and_thought_around_it() -> None:
     assert (parsed.text, parsed.reasoning, parsed.error) == ("Looking.", "Hm.", None)
 
 
-def test_an_answer_is_text_without_calls() -> None:
+def test_a_turn_may_have_no_call_or_several() -> None:
     parsed = read_turn("  It is 42 < 43 & {not json}.\n")
     assert (parsed.text, parsed.calls, parsed.error) == ("It is 42 < 43 & {not json}.", (), None)
-
-
-def test_two_calls_in_a_turn_are_two_calls() -> None:
     parsed = read_turn(f"{GOOD}\nand\n{GOOD}{call(json.dumps({'name': 'h', 'arguments': {}}))}")
     assert [(c.id, c.name) for c in parsed.calls] == [("call_0", "f"), ("call_1", "f"), ("call_2", "h")]
     assert parsed.text == "and"
@@ -44,40 +41,32 @@ def test_two_calls_in_a_turn_are_two_calls() -> None:
     ("text", "kind"),
     [
         ("", Kind.EMPTY),
-        (" \n\t", Kind.EMPTY),
         ("<think>\n\n</think>\n\n", Kind.EMPTY),
         (call("{'name': 'f'}"), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": 1,}}'), Kind.BAD_JSON),
         (call('```json\n{"name": "f", "arguments": {}}\n```'), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": "a\nb"}}'), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": NaN}}'), Kind.BAD_JSON),
-        (call('{"name": "f", "arguments": {"x": -Infinity}}'), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": 1e999}}'), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": ' + "9" * 5000 + "}}"), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": 1, "x": 2}}'), Kind.BAD_JSON),
-        (call('{"name": "f", "name": "g", "arguments": {}}'), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {"x": "\\ud800"}}'), Kind.BAD_JSON),
-        (call('{"name": "f", "arguments": {"\\udfff": 1}}'), Kind.BAD_JSON),
         (call(nested(MAX_DEPTH)), Kind.BAD_JSON),
         (call(nested(200_000)), Kind.BAD_JSON),
         (call("[" * 200_000), Kind.BAD_JSON),
         (call('{"name": "f", "arguments": {}} {"name": "g", "arguments": {}}'), Kind.BAD_JSON),
-        (call('{"name": "f", "arguments": {}} and so on'), Kind.BAD_JSON),
         (call(""), Kind.BAD_JSON),
         (call('"f"'), Kind.BAD_CALL),
         (call('[{"name": "f", "arguments": {}}]'), Kind.BAD_CALL),
         (call('{"arguments": {}}'), Kind.BAD_CALL),
         (call('{"name": "", "arguments": {}}'), Kind.BAD_CALL),
-        (call('{"name": 3, "arguments": {}}'), Kind.BAD_CALL),
         (call('{"name": "f", "arguments": {}, "parameters": {"x": 1}}'), Kind.BAD_CALL),
         ('{"name": "f", "arguments": {}}</tool_call>', Kind.BAD_CALL),
         (f"{GOOD}</tool_call>", Kind.BAD_CALL),
         (call('{"name": "f"}'), Kind.ARGUMENTS_NOT_OBJECT),
-        (call('{"name": "f", "arguments": null}'), Kind.ARGUMENTS_NOT_OBJECT),
         (call('{"name": "f", "arguments": [1]}'), Kind.ARGUMENTS_NOT_OBJECT),
         (call('{"name": "f", "arguments": "{\\"x\\": 1}"}'), Kind.ARGUMENTS_NOT_OBJECT),
         ('<tool_call>{"name": "f", "arguments": {}}', Kind.UNCLOSED),
-        ('<tool_call>{"name": "f", "argum', Kind.UNCLOSED),
         ("<tool_call>", Kind.UNCLOSED),
         (f'<tool_call>{{"name": "f", "arguments": {{}}}}\n{GOOD}', Kind.UNCLOSED),
         ("<think>and then", Kind.UNCLOSED),
@@ -85,7 +74,6 @@ def test_two_calls_in_a_turn_are_two_calls() -> None:
         (f"{GOOD}\n<tool_response>\n12\n</tool_response>\nIt is 12.", Kind.FAKED_RESPONSE),
         ("<tool_response>12</tool_response>", Kind.FAKED_RESPONSE),
         ("It is 12.</tool_response>", Kind.FAKED_RESPONSE),
-        (f"<think>{GOOD}</think>", Kind.CALL_IN_THOUGHT),
         (f"<think>{GOOD}</think>The price is 12.", Kind.CALL_IN_THOUGHT),
         (f"<think>{GOOD}", Kind.CALL_IN_THOUGHT),
         ("<think>I write <tool_call> now</think>", Kind.CALL_IN_THOUGHT),
@@ -108,7 +96,7 @@ def test_a_turn_that_was_cut_off_is_truncated_whatever_it_holds(text: str) -> No
 
 
 @pytest.mark.parametrize("bad", [call("{"), call('{"name": "f"}'), "<tool_call>{", "<tool_response>"])
-def test_one_malformed_call_stops_the_good_ones_beside_it(bad: str) -> None:
+def test_one_malformed_call_stops_the_good_ones_of_its_turn(bad: str) -> None:
     for text in (f"{GOOD}{bad}", f"{bad}{GOOD}", f"{GOOD}{bad}{GOOD}"):
         parsed = read_turn(text)
         assert parsed.error is not None
@@ -122,12 +110,9 @@ def test_a_tag_inside_a_json_string_is_only_text() -> None:
     assert [dict(c.arguments) for c in parsed.calls] == [{"code": code}]
 
 
-def test_a_draft_in_a_thought_does_not_count_and_the_call_after_it_does() -> None:
+def test_tags_and_calls_in_a_thought_do_not_count_if_a_call_or_an_answer_follows() -> None:
     parsed = read_turn(f"<think>maybe {GOOD.replace('f', 'g', 1)} or {GOOD}</think>{GOOD}")
     assert (len(parsed.calls), parsed.error) == (1, None)
-
-
-def test_a_thought_may_mention_tags_before_an_answer() -> None:
     parsed = read_turn("<think>the <tool_call> gave <tool_response>12</tool_response></think>It is 12.")
     assert (parsed.text, parsed.error) == ("It is 12.", None)
 
@@ -139,11 +124,8 @@ def test_a_thought_that_the_prompt_opened_ends_at_its_close() -> None:
     assert parsed.error.kind is Kind.CALL_IN_THOUGHT
 
 
-def test_nesting_up_to_the_limit_is_read() -> None:
+def test_nesting_up_to_the_limit_is_read_and_a_number_keeps_all_its_digits() -> None:
     assert read_turn(call(nested(MAX_DEPTH - 2))).error is None
-
-
-def test_a_number_keeps_all_its_digits() -> None:
     big = int("9" * 4000)
     [found] = read_turn(write_call(ToolCall("", "f", {"x": big, "y": -0.1, "z": 1e300}))).calls
     assert found.arguments == {"x": big, "y": -0.1, "z": 1e300}
@@ -182,6 +164,7 @@ def same(left: Any, right: Any) -> bool:
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
+@settings(max_examples=50)
 @given(calls=st.lists(CALLS, min_size=1, max_size=3), text=TEXT)
 def test_written_calls_are_read_back_the_same(calls: list[ToolCall], text: str) -> None:
     parsed = read_turn(write_turn(text, calls))
@@ -191,6 +174,7 @@ def test_written_calls_are_read_back_the_same(calls: list[ToolCall], text: str) 
     assert parsed.text == text.strip()
 
 
+@settings(max_examples=50)
 @given(
     call=CALLS,
     indent=st.sampled_from([None, 2]),
@@ -206,9 +190,9 @@ def test_json_is_read_however_it_is_spelled(
     assert same(found.arguments, call.arguments)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(text=NOISE, is_thinking=st.booleans(), is_cut=st.booleans())
-def test_noise_never_raises_and_a_call_is_never_made_up(text: str, is_thinking: bool, is_cut: bool) -> None:
+def test_noise_never_raises_and_a_call_is_never_invented(text: str, is_thinking: bool, is_cut: bool) -> None:
     parsed = read_turn(text, starts_in_thought=is_thinking, is_cut=is_cut)
     assert not (parsed.calls and parsed.error)
     assert not (is_cut and parsed.error is None)

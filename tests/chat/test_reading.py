@@ -1,4 +1,4 @@
-"""Turns read from ids: any split that spells a call gives it, and no ids at all raise or make one up."""
+"""Turns read from ids: any tokenization of a call is read, and no ids raise or invent one."""
 
 import json
 from functools import cache
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.chat.test_chat import CALL, PRICE, USER, chat_of, special_ids
 from tests.chat.test_hermes import CALLS, TEXT, same
-from tests.chat.tokenizers import TOKENIZERS, bpe
+from tests.chat.tokenizers import NAMES, SMOLLM2_SLOWLY, bpe
 from turnwise.chat.hermes import TAGS
 from turnwise.chat.library import default_renderer
 from turnwise.chat.reading import LibraryReader
 from turnwise.types import FormatErrorKind, ToolCall
 
-SPELLERS = ["qwen3", "plain ChatML", "end token swallows spaces", "normalising", "smollm2"]
+SPELLERS = ["qwen3", "plain ChatML", "end token swallows spaces", "normalising", SMOLLM2_SLOWLY]
 
 
 def split_badly(tokenizer: Any, text: str, cuts: list[int]) -> list[int]:
@@ -43,7 +43,7 @@ def _byte_characters() -> dict[int, str]:
 
 
 @pytest.mark.parametrize("name", SPELLERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(call=CALLS, text=TEXT, cuts=st.lists(st.integers(0, 10_000), max_size=40), style=st.booleans())
 def test_a_call_is_read_from_any_ids_that_spell_it(
     name: str, call: ToolCall, text: str, cuts: list[int], style: bool
@@ -66,8 +66,8 @@ def special_starts(tokenizer: Any) -> set[int]:
     return set(tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>", "<|endoftext|>"]))
 
 
-@pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_random_ids_never_raise_and_never_make_a_call(name: str, data: st.DataObject) -> None:
     tokenizer, chat = chat_of(name)
@@ -78,7 +78,7 @@ def test_random_ids_never_raise_and_never_make_a_call(name: str, data: st.DataOb
 
 
 @pytest.mark.parametrize("name", SPELLERS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(calls=st.lists(CALLS, max_size=3), text=TEXT)
 def test_what_a_script_says_is_parsed_as_it_was_meant(name: str, calls: list[ToolCall], text: str) -> None:
     _, chat = chat_of(name)
@@ -123,20 +123,20 @@ def test_calls_in_another_form_are_read_with_the_librarys_parser() -> None:
     parsed = chat.parse(tokenizer.encode(written), (), is_cut=False)
     assert [(c.id, c.name, dict(c.arguments)) for c in parsed.calls] == [("call_0", "f", {"x": "Oslo"})]
     assert parsed.text == "Hm."
-    broken = chat.parse(tokenizer.encode(written[:-20]), (), is_cut=False)
-    assert broken.error is not None
-    assert broken.calls == ()
-    cut = chat.parse(tokenizer.encode(written), (), is_cut=True)
-    assert cut.error is not None
-    assert cut.error.kind is FormatErrorKind.TRUNCATED
-    empty = chat.parse((), (), is_cut=False)
-    assert empty.error is not None
-    assert empty.error.kind is FormatErrorKind.EMPTY
+    for text, is_cut, kinds in (
+        (written[:-20], False, set(FormatErrorKind)),
+        (written, True, {FormatErrorKind.TRUNCATED}),
+        ("", False, {FormatErrorKind.EMPTY}),
+    ):
+        failed = chat.parse(tokenizer.encode(text), (), is_cut=is_cut)
+        assert failed.error is not None
+        assert failed.error.kind in kinds
+        assert failed.calls == ()
     with pytest.raises(ValueError, match="Hermes form"):
         chat.say("", [CALL])
 
 
-def test_a_call_in_deepseeks_form_with_an_endless_name_is_an_error_and_not_a_long_wait() -> None:
+def test_a_deepseek_call_with_an_endless_name_is_an_error_and_does_not_hang() -> None:
     tags = ("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>")
     tokenizer = bpe(plain=(*tags, "<｜tool▁sep｜>"))
     reader = LibraryReader(default_renderer(tokenizer, {}, tool_parser="deepseek-v3"))

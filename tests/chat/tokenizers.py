@@ -1,4 +1,4 @@
-"""Gives small tokenizers with templates of every kind, made here: no hub and no model."""
+"""Small tokenizers with templates of every kind, made here: no hub and no model."""
 
 from collections.abc import Callable
 from functools import cache
@@ -194,4 +194,6 @@ TOKENIZERS: dict[str, Callable[[], Any]] = {
 }
 """Every tokenizer for which there is an exact chat."""
 
-HERMES = [name for name in TOKENIZERS if name != "calls in XML"]
+SMOLLM2_SLOWLY = pytest.param("smollm2", marks=pytest.mark.slow)
+"""It takes seven seconds to load; tests/test_smollm2.py tests it in every run."""
+NAMES: list[Any] = [*(name for name in TOKENIZERS if name != "smollm2"), SMOLLM2_SLOWLY]

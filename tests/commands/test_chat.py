@@ -1,4 +1,4 @@
-"""Talking to an agent: real tools while it talks, what others wrote stays text, and ways to leave."""
+"""`turnwise chat`: real tools in a conversation, foreign text stays text, and ways to leave."""
 
 import io
 import os
@@ -6,23 +6,22 @@ import pty
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from tests import warm
-from tests.rollout.stage import call
+from tests.rollout.stage import call, script
 from tests.run.stage import recipe
 from tests.run.test_train import run_it
 from tests.shown import recipe_in, shown_task, sound_setup
 from tests.test_cli import Ran, is_plain
 from turnwise.assembly.workbench import Workbench, open_workbench
 from turnwise.commands.chat import HELP, MAX_TURNS, FinishedCall, Halted, Talk, _converse, talk
-from turnwise.commands.sft import warm_up
 from turnwise.engines.scripted import ScriptedEngine
 from turnwise.types import Message, Parsed, Task, ToolCall, Truth
 
@@ -52,14 +51,12 @@ def chat(folder: Path, *args: str, lines: Sequence[str], python: str = "") -> Ra
 async def scripted_talk(
     folder: Path, *turns: str | list[ToolCall], overrides: Sequence[str] = ()
 ) -> AsyncIterator[tuple[Talk, Workbench]]:
-    """A model that says these things in turn."""
+    """A conversation with a model that gives these turns."""
     settings = recipe_in(folder, "rollout.tokens_per_turn=400", *overrides)
     async with open_workbench(settings, with_engine=False) as bench:
-        said = [bench.chat.say(turn) if isinstance(turn, str) else bench.chat.say("", turn) for turn in turns]
-        engine = ScriptedEngine(
-            lambda text: bench.chat.say(text)[:-1], min(bench.chat.stop_ids), sequence=said
-        )
-        played = Workbench(settings, engine, bench.chat, bench.pool, bench.rewards, bench.slots)
+        sequence = script(bench.chat, *turns)
+        engine = ScriptedEngine(lambda text: bench.chat.say(text)[:-1], 0, sequence=sequence)
+        played = replace(bench, engine=engine)
         async with played.lease(Task("talk", (), (), Truth()), "talk/0") as toolbox:
             yield Talk(played, toolbox, temperature=0.0), played
 
@@ -72,13 +69,12 @@ def results(found: Sequence[Event]) -> list[str]:
     return [event.result.content for event in found if isinstance(event, FinishedCall)]
 
 
-async def test_a_conversation_goes_on_with_the_tools_state_and_all_that_was_said(folder: Path) -> None:
+async def test_a_conversation_keeps_the_tools_state_and_all_messages(folder: Path) -> None:
     turns = ([call("write", text="a")], "Kept.", [call("write", text="b"), call("read")], "Two.")
     async with scripted_talk(folder, *turns) as (talking, bench):
         first = await events(talking, "Keep a.")
         assert results(first) == ["written"]
-        assert isinstance(first[-1], Parsed)
-        assert first[-1].text == "Kept."
+        assert first[-1] == Parsed(text="Kept.")
         second = await events(talking, "Keep b too. How many?")
         assert results(second) == ["written", '["a","b"]']
         ids = tuple(talking._ids)
@@ -86,11 +82,11 @@ async def test_a_conversation_goes_on_with_the_tools_state_and_all_that_was_said
         assert ids[: len(opening)] == opening
         follow = bench.chat.follow(ids, "Keep b too. How many?")
         starts = [at for at in range(len(ids)) if ids[at : at + len(follow)] == follow]
-        assert len(starts) == 1, "the second message stands in the ids once, said by the user"
+        assert len(starts) == 1, "the second message is in the ids once, as the user's"
         assert ids[starts[0] - 1] in bench.chat.stop_ids
 
 
-async def test_an_agent_that_never_answers_is_halted_and_can_be_spoken_to_again(folder: Path) -> None:
+async def test_an_agent_that_never_answers_is_halted_and_the_conversation_continues(folder: Path) -> None:
     turns = [[call("read")]] * MAX_TURNS
     async with scripted_talk(folder, *turns, "Now I answer.") as (talking, _):
         found = await events(talking, "Go.")
@@ -100,14 +96,10 @@ async def test_an_agent_that_never_answers_is_halted_and_can_be_spoken_to_again(
         assert [event.text for event in again if isinstance(event, Parsed)] == ["Now I answer."]
 
 
-async def test_a_turn_that_is_cut_off_and_a_conversation_too_long_are_said_so(folder: Path) -> None:
-    long = "word " * 200
-    async with scripted_talk(folder, long, "Short.", overrides=["rollout.tokens_per_turn=20"]) as (
-        talking,
-        _,
-    ):
-        found = await events(talking, "Tell me.")
-        assert found[-1] == Halted("cut off after 20 tokens")
+async def test_a_turn_that_is_cut_off_and_a_conversation_that_is_too_long_are_reported(folder: Path) -> None:
+    turns, overrides = ("word " * 200, "Short."), ["rollout.tokens_per_turn=20"]
+    async with scripted_talk(folder, *turns, overrides=overrides) as (talking, _):
+        assert (await events(talking, "Tell me."))[-1] == Halted("cut off after 20 tokens")
         assert isinstance((await events(talking, "Shorter."))[-1], Parsed)
     async with scripted_talk(folder, "x", overrides=["rollout.tokens_per_episode=64"]) as (talking, _):
         [halted] = await events(talking, "Tell me.")
@@ -115,29 +107,33 @@ async def test_a_turn_that_is_cut_off_and_a_conversation_too_long_are_said_so(fo
         assert "64 tokens" in halted.reason
 
 
-async def test_a_malformed_call_is_told_to_the_model_which_may_mend_it(folder: Path) -> None:
+async def test_a_malformed_call_is_reported_to_the_model_which_may_correct_it(folder: Path) -> None:
     async with scripted_talk(folder, "x", "Better.") as (talking, bench):
         broken = bench.chat.say("", [call("read")])
         bench.engine._sequence = iter([broken[: len(broken) // 2] + broken[-1:], bench.chat.say("Better.")])
-        found = await events(talking, "Go.")
-        assert isinstance(found[0], Parsed)
-        assert found[0].error is not None
-        assert isinstance(found[-1], Parsed)
-        assert found[-1].text == "Better."
+        first, *_, last = await events(talking, "Go.")
+        assert isinstance(first, Parsed)
+        assert first.error is not None
+        assert last == Parsed(text="Better.")
 
 
-async def test_what_models_and_tools_say_stays_text_on_the_terminal(folder: Path) -> None:
-    out = io.StringIO()
-    lines = iter(["say it", None])
+def typed(*lines: str) -> Callable[[], Awaitable[str | None]]:
+    """What a user types, and then the end of input."""
+    left = iter((*lines, None))
 
     async def ask() -> str | None:
-        return next(lines)
+        return next(left)
 
+    return ask
+
+
+async def test_text_of_models_and_tools_stays_text_on_the_terminal(folder: Path) -> None:
+    out = io.StringIO()
     hostile = "[bold]x[/] \x1b[31m \u202e"
     turns = ([call("write", text=hostile), call("read")], f"done {hostile}")
     async with scripted_talk(folder, *turns) as (talking, _):
         console = Console(file=out, emoji=False, highlight=False, width=200)
-        assert await _converse(talking, console, ask)
+        assert await _converse(talking, console, typed("say it"))
     assert is_plain(out.getvalue())
     assert "\u202e" not in out.getvalue()
     assert "done [bold]x[/]" in out.getvalue()
@@ -157,17 +153,7 @@ def test_piped_lines_are_answered_with_real_tools_and_new_starts_over(folder: Pa
     assert "never read" not in ran.out
 
 
-async def test_a_model_that_was_taught_uses_its_tools_in_conversation(folder: Path, tmp_path: Path) -> None:
-    taught = ("policy.tuning=full", "sft.learning_rate=1e-2", "sft.num_epochs=60")
-    await warm_up(recipe_in(folder, *taught), tmp_path / "warm")
-    ran = chat(folder, "recipe.toml", "--set", "model.path=warm", lines=[QUESTION])
-    assert ran.code == 0, ran
-    assert 'calls write {"text": "a"}' in ran.out
-    assert '["a"]' in ran.out
-    assert ran.out.endswith("\ndone\n")
-
-
-def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
+def test_a_trained_run_can_be_chatted_with_and_mistakes_are_one_line(tmp_path: Path) -> None:
     settings = recipe(tmp_path, evaluation={"before_and_after": False}, run={"num_steps": 1})
     _, folder = run_it(settings)
     # from another folder its reward's module is another one, so it would ask
@@ -186,8 +172,8 @@ def test_a_run_is_talked_to_as_it_was_trained(tmp_path: Path) -> None:
         assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("leaving", ["\x04", "interrupt"])
-def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
+@pytest.mark.parametrize(("leave", "code"), [("Ctrl-D", 0), ("Ctrl-C", 130)])
+def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leave: str, code: int) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
         # a fork heeds Ctrl-C even where tests run as a shell's background job, whose processes ignore it
@@ -201,31 +187,23 @@ def test_ctrl_d_and_ctrl_c_leave_a_terminal(folder: Path, leaving: str) -> None:
     )
     os.close(slave)
     seen = b""
-    deadline = time.monotonic() + 60
     try:
-        while b"> " not in seen and time.monotonic() < deadline:
+        while b"> " not in seen:
             seen += os.read(master, 4096)
-        if leaving == "interrupt":
+        if leave == "Ctrl-C":
             process.send_signal(signal.SIGINT)
         else:
-            os.write(master, leaving.encode())
-        code = process.wait(timeout=60)
+            os.write(master, b"\x04")
+        assert process.wait(timeout=60) == code, seen
     finally:
         process.kill()
         process.wait()
         os.close(master)
-    assert code == (130 if leaving == "interrupt" else 0), seen
     assert b"Traceback" not in seen
 
 
-async def test_talk_without_tasks_offers_every_tool(folder: Path) -> None:
-    out = io.StringIO()
-
-    async def ask() -> str | None:
-        return None
-
-    settings = recipe_in(folder)
+async def test_a_recipe_without_tasks_offers_every_tool(folder: Path) -> None:
+    out, settings = io.StringIO(), recipe_in(folder)
     bare = settings.model_copy(update={"tasks": settings.tasks.model_copy(update={"train": None})})
-    console = Console(file=out, width=200)
-    await talk(bare, None, temperature=0.0, console=console, ask=ask)
+    await talk(bare, None, temperature=0.0, console=Console(file=out, width=200), ask=typed())
     assert "tools: write, read" in out.getvalue()

@@ -1,4 +1,4 @@
-"""An exported model is the trained one, and what others load: transformers, peft, and turnwise again."""
+"""An exported model is the trained one, and can be loaded by transformers, peft and turnwise."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ IDS = torch.arange(3, 120)[None]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three steps by LoRA, a checkpoint after each, validated after the second."""
+    """Three steps with LoRA and three checkpoints, validated after the second step."""
     settings = recipe(
         tmp_path_factory.mktemp("lora"),
         evaluation={"every": 2, "num_samples": 2, "before_and_after": False},
@@ -65,37 +65,25 @@ def by_hand(run: Path, step: int) -> torch.Tensor:
     return logits(model)
 
 
-def test_a_merged_export_is_the_trained_model_for_transformers(run: Path, tmp_path: Path) -> None:
-    exported = export_run(run, tmp_path / "out")
-    assert exported.step == 3
-    torch.testing.assert_close(logits(loaded(tmp_path / "out")), by_hand(run, 3), rtol=0, atol=1e-5)
-    base = logits(loaded(Path(RunFolder.read(run).recipe.model.path)))
-    assert (logits(loaded(tmp_path / "out")) - base).abs().max() > 1e-2, "it has learned something"
-
-
-def test_a_merged_export_has_the_standard_layout_and_nothing_of_ours(run: Path, tmp_path: Path) -> None:
-    export_run(run, tmp_path / "out")
-    names = {file.name for file in (tmp_path / "out").iterdir()}
+def test_a_merged_export_is_the_trained_model_in_the_standard_layout(run: Path, tmp_path: Path) -> None:
+    out, base = tmp_path / "out", Path(RunFolder.read(run).recipe.model.path)
+    assert export_run(run, out).step == 3
+    torch.testing.assert_close(logits(loaded(out)), by_hand(run, 3), rtol=0, atol=1e-5)
+    assert (logits(loaded(out)) - logits(loaded(base))).abs().max() > 1e-2, "it has learned something"
+    names = {file.name for file in out.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= names
-    assert "turnwise" not in (tmp_path / "out" / "config.json").read_text()
-    config = json.loads((tmp_path / "out" / "config.json").read_text())
-    assert config["architectures"] == ["Qwen3ForCausalLM"]
-    before = load_file(Path(RunFolder.read(run).recipe.model.path) / "model.safetensors")
-    after = load_file(tmp_path / "out" / "model.safetensors")
-    assert {name: tensor.shape for name, tensor in after.items()} == {
-        name: tensor.shape for name, tensor in before.items()
-    }
-    assert not list(tmp_path.glob(".*")), "nothing half made is left"
+    assert "turnwise" not in (out / "config.json").read_text()
+    assert json.loads((out / "config.json").read_text())["architectures"] == ["Qwen3ForCausalLM"]
+    before, after = (load_file(folder / "model.safetensors") for folder in (base, out))
+    shapes = [{name: tensor.shape for name, tensor in tensors.items()} for tensors in (before, after)]
+    assert shapes[0] == shapes[1]
+    assert not list(tmp_path.glob(".*")), "no half-written file is left"
 
-
-def test_the_exported_tokenizer_writes_the_same_prompts(run: Path, tmp_path: Path) -> None:
-    export_run(run, tmp_path / "out")
-    ours = load_tokenizer(RunFolder.read(run).recipe.model.path)
-    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    ours, theirs = load_tokenizer(str(base)), AutoTokenizer.from_pretrained(out)
     assert theirs.chat_template == ours.chat_template
     messages = [{"role": "user", "content": "What is 3% of 東京?"}]
     assert theirs.apply_chat_template(messages) == ours.apply_chat_template(messages)
-    again = open_chat(load_tokenizer(tmp_path / "out"))
+    again = open_chat(load_tokenizer(out))
     assert again.open(task().prompt, ()) == open_chat(ours).open(task().prompt, ())
     assert again.stop_ids == open_chat(ours).stop_ids
 
@@ -115,25 +103,19 @@ def test_any_kept_step_can_be_exported_and_the_best_is_that_of_validation(run: P
     torch.testing.assert_close(logits(loaded(tmp_path / "one")), by_hand(run, 1), rtol=0, atol=1e-5)
     assert (by_hand(run, 1) - by_hand(run, 3)).abs().max() > 1e-3
     assert export_run(run, tmp_path / "best", which="best").step == 2
-    with pytest.raises(
-        ValueError, match=r"no checkpoint of step 9 is kept; there is step-000001, step-000002"
-    ):
+    words = r"no checkpoint of step 9 is kept; there is step-000001, step-000002"
+    with pytest.raises(ValueError, match=words):
         export_run(run, tmp_path / "nine", which=9)
     assert not (tmp_path / "nine").exists()
 
 
 def sampled(folder: Path) -> list[tuple[int, ...]]:
-    return [
-        turn.completion.token_ids
-        for played in sorted(
-            read_episodes(folder / "trajectories.jsonl"),
-            key=lambda episode: episode.trajectory.task.id,
-        )
-        for turn in played.trajectory.turns
-    ]
+    played = [episode.trajectory for episode in read_episodes(folder / "trajectories.jsonl")]
+    played.sort(key=lambda trajectory: trajectory.task.id)
+    return [turn.completion.token_ids for trajectory in played for turn in trajectory.turns]
 
 
-async def test_a_run_is_evaluated_as_what_it_has_learned(run: Path, tmp_path: Path) -> None:
+async def test_a_run_is_evaluated_with_its_trained_weights(run: Path, tmp_path: Path) -> None:
     export_run(run, tmp_path / "model")
     # The reward of the run is a module of the tests, so they must be found.
     environ = {"PYTHONPATH": str(Path(__file__).parents[2])}
@@ -172,7 +154,7 @@ def test_a_fully_tuned_run_is_exported_merged_and_has_no_adapter(tmp_path: Path)
         export_run(folder.path, tmp_path / "best", which="best")
 
 
-def test_the_command_exports_and_tells_mistakes_in_one_line(run: Path, tmp_path: Path) -> None:
+def test_the_command_exports_and_reports_mistakes_in_one_line(run: Path, tmp_path: Path) -> None:
     ran = turnwise("export", str(run), "--out", "model", "--step", "2", cwd=tmp_path, python=fresh)
     assert ran.code == 0, ran.err
     assert one_line(ran.out).startswith("model: the model after 2 steps, ")

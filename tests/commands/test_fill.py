@@ -1,4 +1,4 @@
-"""`tasks check --fill`: calls without results are made on real servers, and only what succeeds is written."""
+"""`tasks check --fill`: missing results come from real calls, and only what succeeds is written."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.mcp.test_http_faults import http_server
-from tests.test_cli import turnwise
+from tests.test_cli import Ran, turnwise
 from turnwise.tasks.load import load
 
 SERVER = """
@@ -65,17 +65,27 @@ def write(folder: Path, *rows: dict[str, Any]) -> None:
     (folder / "tasks.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def test_check_says_how_many_demonstrations_lack_results_and_what_fills_them(folder: Path) -> None:
+def fill(folder: Path, new: str = "filled.jsonl") -> Ran:
+    return turnwise("tasks", "check", "tasks.jsonl", "--fill", new, cwd=folder)
+
+
+def test_check_and_sft_say_which_command_fills_missing_results(folder: Path) -> None:
     write(folder, task(1, ADD), {**task(2), "demonstration": [{"text": "2 lines"}]})
     ran = turnwise("tasks", "check", "tasks.jsonl", cwd=folder)
     assert ran.code == 0, ran
     assert "tasks.jsonl: 1 of 2 demonstrations have no results; " in ran.out
     assert "turnwise tasks check tasks.jsonl --fill NEW_FILE" in ran.out
+    recipe = '[model]\npath = "embedded"\n[tasks]\ntrain = "tasks.jsonl"\n[tools]\nmcp = "mcp.json"\n'
+    (folder / "recipe.toml").write_text(recipe)
+    ran = turnwise("sft", "recipe.toml", "--out", "warm", "--no-verify", cwd=folder)
+    assert ran.code == 2, ran
+    assert "1 of 2 demonstrations of" in ran.err
+    assert "tasks.jsonl --fill filled.jsonl` makes their calls" in ran.err
 
 
 def test_filled_demonstrations_have_the_servers_results_and_the_files_stay_as_they_were(folder: Path) -> None:
     write(folder, task(1, ADD, turn("read", name="a.txt")), task(2, ADD))
-    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+    ran = fill(folder)
     assert ran.code == 0, ran
     assert "filled.jsonl: 2 tasks; 2 of 2 demonstrations filled" in ran.out
     first, second = load(folder / "filled.jsonl")
@@ -87,14 +97,9 @@ def test_filled_demonstrations_have_the_servers_results_and_the_files_stay_as_th
     assert (again.code, again.out) == (0, "no problems\n")
 
 
-def test_what_fails_is_named_with_its_row_and_its_task_is_written_without_it(folder: Path) -> None:
-    write(
-        folder,
-        task(1, ADD),
-        task(2, turn("read", name="none.txt")),
-        task(3, ADD, answer="7 lines"),
-    )
-    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+def test_a_failing_demonstration_is_named_with_its_row_and_left_out(folder: Path) -> None:
+    write(folder, task(1, ADD), task(2, turn("read", name="none.txt")), task(3, ADD, answer="7 lines"))
+    ran = fill(folder)
     assert ran.code == 1, ran
     assert "filled.jsonl: 3 tasks; 1 of 3 demonstrations filled" in ran.out
     assert 'tasks.jsonl: row 2: demonstration: read {"name": "none.txt"} fails now: ' in ran.out
@@ -104,10 +109,10 @@ def test_what_fails_is_named_with_its_row_and_its_task_is_written_without_it(fol
 
 def test_no_file_is_replaced_and_none_is_written_from_a_file_with_problems(folder: Path) -> None:
     write(folder, task(1, ADD))
-    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "tasks.jsonl", cwd=folder)
+    ran = fill(folder, "tasks.jsonl")
     assert (ran.code, ran.err) == (2, "turnwise: tasks.jsonl: exists already; name a new file\n")
     write(folder, task(1, turn("add_lin", name="a.txt", line="two")))
-    ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+    ran = fill(folder)
     assert ran.code == 1, ran
     assert "no server has a tool 'add_lin'" in ran.out
     assert "filled.jsonl: not written" in ran.out
@@ -115,23 +120,12 @@ def test_no_file_is_replaced_and_none_is_written_from_a_file_with_problems(folde
 
 
 def test_a_call_that_could_change_something_real_is_not_made(folder: Path) -> None:
-    row = task(1, turn("do"))
-    write(folder, {**row, "servers": []})
+    write(folder, {**task(1, turn("do")), "servers": []})
     for options in ({}, {"data": "real"}):
         with http_server() as url:
             block = {"url": url, "turnwise": options}
             (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"far": block}}))
-            ran = turnwise("tasks", "check", "tasks.jsonl", "--fill", "filled.jsonl", cwd=folder)
+            ran = fill(folder)
         assert ran.code == 1, ran
         assert "not run: do could change what the server at 127.0.0.1 keeps" in ran.out
         (folder / "filled.jsonl").unlink()
-
-
-def test_sft_without_verifying_says_which_command_fills_the_results(folder: Path) -> None:
-    write(folder, task(1, ADD))
-    recipe = '[model]\npath = "embedded"\n[tasks]\ntrain = "tasks.jsonl"\n[tools]\nmcp = "mcp.json"\n'
-    (folder / "recipe.toml").write_text(recipe)
-    ran = turnwise("sft", "recipe.toml", "--out", "warm", "--no-verify", cwd=folder)
-    assert ran.code == 2, ran
-    assert "1 of 1 demonstrations of" in ran.err
-    assert "tasks.jsonl --fill filled.jsonl` makes their calls" in ran.err

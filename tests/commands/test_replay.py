@@ -1,11 +1,8 @@
-"""Recordings become demonstrations only where every call, the truth and every figure hold on real servers."""
+"""Recordings become demonstrations only if every call, the truth and every figure hold on real servers."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests import warm
 from tests.tasks.legacy_rows import CHANNELS, FAILED, Call, inputs_row, processed_row
@@ -21,35 +18,25 @@ COMPANY = open_world(0).market.companies()[0].symbol
 QUOTE: Call = ("fmp_get_quote", {"symbol": COMPANY}, "Price: $213.88")
 
 
-@pytest.fixture(scope="module")
-def replayed(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """`replayed(rows)`: what came of them, over one start of the servers for each call."""
-
-    def go(*rows: dict[str, Any]) -> Demonstrated:
-        path = tmp_path_factory.mktemp("rows") / "train.json"
-        path.write_text(json.dumps(rows))
-
-        async def run() -> Demonstrated:
-            async with Pool(warm.built_in({"TURNWISE_WORLD_SEED": "0"})) as pool:
-                await pool.connect()
-                servers = {tool.name: tool.server for tool in pool.tools}
-                placed = [item for item in read(path, tool_servers=servers) if isinstance(item, PlacedTask)]
-                assert len(placed) == len(rows)
-                found = await demonstrated(placed, pool)
-                save(found.tasks, path.with_name("new.jsonl"))
-                assert (
-                    check_files([path.with_name("new.jsonl")], pool.tools, why_unscorable_by(DEFAULT)) == []
-                )
-                return found
-
-        return asyncio.run(run())
-
-    return go
+async def replayed(folder: Path, *rows: dict[str, Any]) -> Demonstrated:
+    """The demonstrations of these rows, replayed on our servers."""
+    old, new = folder / "train.json", folder / "new.jsonl"
+    old.write_text(json.dumps(rows))
+    async with Pool(warm.built_in({"TURNWISE_WORLD_SEED": "0"})) as pool:
+        await pool.connect()
+        servers = {tool.name: tool.server for tool in pool.tools}
+        placed = [item for item in read(old, tool_servers=servers) if isinstance(item, PlacedTask)]
+        assert len(placed) == len(rows)
+        found = await demonstrated(placed, pool)
+        save(found.tasks, new)
+        assert check_files([new], pool.tools, why_unscorable_by(DEFAULT)) == []
+        return found
 
 
-def test_a_recording_that_still_holds_is_kept_with_the_results_of_now(replayed: Any) -> None:
+async def test_a_recording_that_still_holds_is_kept_with_the_results_of_now(tmp_path: Path) -> None:
     renamed: Call = ("fmp_get_quote", {"ticker_symbol": COMPANY}, "Price: $213.88")
-    found = replayed(
+    found = await replayed(
+        tmp_path,
         inputs_row("a01", (QUOTE, CHANNELS)),
         inputs_row("a02", (FAILED, QUOTE, CHANNELS)),
         inputs_row("a03", (renamed, CHANNELS)),
@@ -84,18 +71,16 @@ FALSE = {
 """By the reason why it is dropped."""
 
 
-def test_a_recording_that_would_teach_something_false_is_dropped_with_the_reason(replayed: Any) -> None:
-    found = replayed(*FALSE.values())
-    assert found.num_kept == 0
+async def test_a_recording_that_would_teach_something_false_is_dropped_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    price = open_world(0).market.quote(COMPANY).price
+    sound = inputs_row(calls=(QUOTE, CHANNELS), answer=f"1. The price is {price:.1f}, of 5 asked for.")
+    sound["prompt"][0]["content"] += " Give at most 5."
+    found = await replayed(tmp_path, *FALSE.values(), sound)
+    assert found.num_kept == 1, "figures of the question and rounded results may be quoted"
     for reason, dropped in zip(FALSE, found.dropped, strict=True):
         assert reason in dropped.reason
-
-
-def test_figures_of_the_question_and_rounded_results_may_be_said(replayed: Any) -> None:
-    price = open_world(0).market.quote(COMPANY).price
-    row = inputs_row(calls=(QUOTE, CHANNELS), answer=f"1. The price is {price:.1f}, of 5 asked for.")
-    row["prompt"][0]["content"] += " Give at most 5."
-    assert replayed(row).num_kept == 1
 
 
 def test_convert_says_what_it_kept_and_what_it_dropped(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-"""A warm start learns to do what was shown, with real tools, and leaves a model that every command takes."""
+"""A warm start learns what the demonstrations show, with real tools, and leaves a model for every command."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -24,34 +23,29 @@ def folder(tmp_path: Path) -> Path:
     return sound_setup(tmp_path)
 
 
-def greedy_success(recipe: Recipe, played: Task) -> bool:
-    async def run() -> bool:
-        async with open_workbench(recipe) as bench:
-            collector = bench.collector(group_size=1, temperature=0)
-            async with collector.collecting([played], 1) as groups:
-                [group] = [group async for group in groups]
-                return is_success(group.trajectories[0])
-
-    return asyncio.run(run())
+async def greedy_success(recipe: Recipe, played: Task) -> bool:
+    async with open_workbench(recipe) as bench:
+        collector = bench.collector(group_size=1, temperature=0)
+        async with collector.collecting([played], 1) as groups:
+            [group] = [group async for group in groups]
+            return is_success(group.trajectories[0])
 
 
-def test_what_was_shown_is_learned_and_the_folder_is_a_model_for_every_command(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_a_demonstration_is_learned_and_the_folder_is_a_model(folder: Path, tmp_path: Path) -> None:
     save([shown_task(), shown_task("wrong", name="wrong"), task("bare")], folder / "train.jsonl")
     recipe = recipe_in(folder, *QUICK)
-    assert not greedy_success(recipe, shown_task())
-    warm = asyncio.run(warm_up(recipe, tmp_path / "warm"))
+    assert not await greedy_success(recipe, shown_task())
+    warm = await warm_up(recipe, tmp_path / "warm")
     assert (warm.num_lessons, dict(warm.dropped)) == (1, {"wrong": "answered, without success"})
     assert warm.steps[-1].loss < 0.05 < 3 < warm.steps[0].loss
-    assert greedy_success(recipe_in(folder, f"model.path={tmp_path}/warm"), shown_task())
+    assert await greedy_success(recipe_in(folder, f"model.path={tmp_path}/warm"), shown_task())
     figures = json.loads((tmp_path / "warm" / METRICS).read_text())
     assert figures["num_lessons"] == 1
     assert figures["num_own_tokens"] == warm.steps[0].num_tokens
     assert len(figures["steps"]) == 60
 
 
-async def test_without_verifying_the_recorded_results_are_believed(folder: Path, tmp_path: Path) -> None:
+async def test_without_verification_the_recorded_results_are_used(folder: Path, tmp_path: Path) -> None:
     save([shown_task(), shown_task("wrong", name="wrong")], folder / "train.jsonl")
     recipe = recipe_in(folder, "sft.num_epochs=1")
     warm = await warm_up(recipe, tmp_path / "warm", is_verified=False, is_adapter=True)
@@ -71,9 +65,7 @@ async def test_demonstrations_that_all_fail_are_nothing_to_learn_from(folder: Pa
     assert not (tmp_path / "warm").exists()
 
 
-async def test_a_device_that_is_not_there_is_told_before_anything_is_played(
-    folder: Path, tmp_path: Path
-) -> None:
+async def test_a_missing_device_is_reported_before_anything_is_played(folder: Path, tmp_path: Path) -> None:
     write_servers(folder, notebook={"command": "no-such-command"})
     with pytest.raises(ValueError, match=r"model\.device is 'mps', and torch finds none"):
         await warm_up(recipe_in(folder, "model.device=mps"), tmp_path / "warm")

@@ -39,8 +39,8 @@ def test_a_recipe_with_an_older_key_is_told_what_to_do(tmp_path: Path, key: str)
 
 
 def test_an_override_with_an_older_key_is_told_too() -> None:
-    with pytest.raises(ValueError, match=r"^evaluation\.is_before_and_after is now evaluation\.before_and"):
-        override_recipe(Recipe(), ["evaluation.is_before_and_after=false"])
+    with pytest.raises(ValueError, match=r"^evaluation\.before_and_after is now evaluation\.before_and"):
+        override_recipe(Recipe(), ["evaluation.before_and_after=false"])
 
 
 def test_a_stored_recipe_drops_removed_keys_at_their_defaults(caplog: pytest.LogCaptureFixture) -> None:
@@ -65,7 +65,7 @@ def test_a_stored_value_that_mattered_is_an_error(key: str) -> None:
     ("keys", "changes"),
     [
         ({"model.enable_thinking": True}, ["model.thinking=true"]),
-        ({"evaluation.is_before_and_after": False}, ["evaluation.before_and_after=false"]),
+        ({"evaluation.before_and_after": False}, ["evaluation.before_and_after=false"]),
         ({"engine.vllm.adapters": False, "engine.remote.adapters": True}, []),
         (
             {"engine.kind": "vllm", "engine.vllm.adapters": False, "engine.remote.adapters": True},

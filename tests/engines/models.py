@@ -1,12 +1,13 @@
-"""Tiny models of random weights, and the plain forward pass that every engine result is held against."""
+"""Tiny models with random weights, and the plain forward pass that every engine is compared with."""
 
 import copy
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -74,6 +75,11 @@ def worst_gap(
     """The largest distance of a recorded log-prob from the plain one."""
     plain = plain_logprobs(model, prompt_ids, completion.token_ids, temperature)
     return max(abs(a - b) for a, b in zip(plain, completion.logprobs, strict=True))
+
+
+async def refused(awaitable: Awaitable[Any], kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        await awaitable
 
 
 def some_ids(source: random.Random, count: int) -> list[int]:

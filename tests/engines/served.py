@@ -1,4 +1,4 @@
-"""Servers of engines as users start them: `turnwise engine` in processes of their own, over a tiny model."""
+"""Engine servers as users start them: `turnwise engine` in separate processes, over a tiny model."""
 
 import asyncio
 import contextlib
@@ -8,11 +8,10 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from tests import warm
@@ -25,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Serving:
-    """One such process, once it has said where it is."""
+    """One such process, once it has printed its address."""
 
     def __init__(self, *args: str, python: str | Path = "", token: str = "") -> None:
         environment = {
@@ -54,7 +53,7 @@ class Serving:
             return json.load(answer)
 
     def end(self, how: signal.Signals = signal.SIGKILL) -> tuple[int, str]:
-        """Its exit status, and all it said on stderr."""
+        """Its exit status and all of its stderr."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         _, said = self.process.communicate(timeout=180)
@@ -62,7 +61,7 @@ class Serving:
 
 
 def model_recipe(folder: Path, model: Any = None, **sections: dict[str, Any]) -> Path:
-    """A recipe over a folder with that model, or the tiny one, in it."""
+    """A recipe of that model, or of the tiny one."""
     write_model(model if model is not None else qwen3(), folder / "model")
     text = f'[model]\npath = "{folder / "model"}"\n'
     for name, keys in sections.items():
@@ -84,7 +83,7 @@ def serving(recipe: Path, *args: str, **options: Any) -> Iterator[Serving]:
 async def started_again(
     server: Serving, recipe: Path, exits: contextlib.ExitStack, **options: Any
 ) -> Serving:
-    """Another in its place, at the same port, until `exits` end."""
+    """Another server at the same port, until `exits` end."""
     again = await asyncio.to_thread(Serving, str(recipe), "--port", str(server.port), **options)
     exits.callback(again.end)
     return again
@@ -107,11 +106,6 @@ def adapter(seed: int) -> Adapter:
         tensors[f"{module}.lora_A"] = torch.randn(4, 64, generator=generator) * 0.3
         tensors[f"{module}.lora_B"] = torch.randn(64, 4, generator=generator) * 0.3
     return Adapter(tensors, 4, 8.0)
-
-
-async def refused(awaitable: Awaitable[Any], kind: type[Exception], words: str) -> None:
-    with pytest.raises(kind, match=words):
-        await awaitable
 
 
 def free_port() -> int:

@@ -1,4 +1,4 @@
-"""What every engine owes its callers, whichever it is; a new one in ENGINES is tested on arrival."""
+"""The contract of every engine; a new one in ENGINES is tested on arrival."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -16,18 +16,6 @@ from turnwise.types import Finish, Sampling
 PROMPT = [3, 1, 4, 1, 5]
 
 
-def scripted() -> Engine:
-    engine: Engine = engine_class("scripted")(
-        lambda text: [ord(letter) for letter in text], 0, sequence=["hello, this is long enough"] * 20
-    )
-    return engine
-
-
-def transformers() -> Engine:
-    engine: Engine = engine_class("transformers")(qwen3(), device="cpu")
-    return engine
-
-
 SERVER: dict[str, Any] = {}
 """The recipe, and the process that serves it while one does."""
 
@@ -41,7 +29,7 @@ def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def remote() -> Engine:
-    """Over a real server, started again where another test's weights are in it."""
+    """A client of a real server, which is restarted if it holds another test's weights."""
     if "process" in SERVER and SERVER["process"].health()["holding"]:
         SERVER.pop("process").end()
     if "process" not in SERVER:
@@ -51,14 +39,14 @@ def remote() -> Engine:
 
 
 MAKERS: dict[str, Callable[[], Engine]] = {
-    "scripted": scripted,
-    "transformers": transformers,
+    "scripted": lambda: engine_class("scripted")(str.encode, 0, sequence=["hello, this is long enough"] * 20),
+    "transformers": lambda: engine_class("transformers")(qwen3(), device="cpu"),
     "remote": remote,
 }
 ELSEWHERE = {"vllm"}
-"""It needs an environment of its own; tests/engines/test_vllm.py holds it to the same."""
+"""It needs a separate environment; tests/engines/test_vllm.py tests the same."""
 ENDPOINTS = {"openai"}
-"""They speak in messages; tests/engines/test_openai.py."""
+"""They take messages, not tokens; see tests/engines/test_openai.py."""
 
 
 def test_every_engine_is_under_this_contract() -> None:
@@ -71,13 +59,16 @@ def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-async def test_a_completion_is_as_long_as_asked_and_has_a_logprob_for_each_token(name: str) -> None:
+async def test_a_completion_is_as_long_as_asked_and_an_empty_request_is_refused(name: str) -> None:
     engine = MAKERS[name]()
     completion = await engine.complete(PROMPT, Sampling(max_tokens=7), 0)
     assert len(completion.token_ids) == len(completion.logprobs) == 7
     assert all(logprob <= 0 for logprob in completion.logprobs)
     assert completion.finish is Finish.LENGTH
     assert completion.policy_version == 0
+    for prompt, max_tokens in (([], 5), ([1], 0)):
+        with pytest.raises(ValueError, match=r"prompt_ids|max_tokens"):
+            await engine.complete(prompt, Sampling(max_tokens=max_tokens), 0)
     await engine.close()
 
 
@@ -103,16 +94,7 @@ async def test_a_closed_engine_is_down_and_may_be_closed_again(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", MAKERS)
-@pytest.mark.parametrize(("prompt", "max_tokens"), [([], 5), ([1], 0)])
-async def test_an_empty_request_is_the_callers_mistake(name: str, prompt: list[int], max_tokens: int) -> None:
-    engine = MAKERS[name]()
-    with pytest.raises(ValueError, match=r"prompt_ids|max_tokens"):
-        await engine.complete(prompt, Sampling(max_tokens=max_tokens), 0)
-    await engine.close()
-
-
-@pytest.mark.parametrize("name", MAKERS)
-async def test_a_batch_is_answered_one_by_one_and_a_bad_request_spoils_no_other(name: str) -> None:
+async def test_a_bad_request_in_a_batch_does_not_affect_the_others(name: str) -> None:
     engine: Any = MAKERS[name]()
     assert isinstance(engine, BatchEngine)
     sampling = Sampling(max_tokens=4)

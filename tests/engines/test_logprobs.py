@@ -1,4 +1,4 @@
-"""Invariant 1: what the engine records is what a plain forward pass of the same weights computes."""
+"""The log-probs of the engine are those of a plain forward pass with the same weights."""
 
 import asyncio
 import random
@@ -7,15 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engines.models import (
-    VOCAB,
-    llama,
-    plain_logprobs,
-    qwen3,
-    running,
-    some_ids,
-    worst_gap,
-)
+from tests.engines.models import llama, qwen3, refused, running, some_ids, worst_gap
 from turnwise.config.training import PolicyConfig
 from turnwise.engines.transformers import TransformersEngine
 from turnwise.protocols import Adapter
@@ -39,8 +31,7 @@ async def play_turns(
     return worst
 
 
-@pytest.mark.parametrize("make", [qwen3, llama])
-@pytest.mark.parametrize("prefill_chunk", [7, 64, 512])
+@pytest.mark.parametrize(("make", "prefill_chunk"), [(qwen3, 7), (qwen3, 512), (llama, 64)])
 async def test_logprobs_match_across_turns_batches_and_chunk_sizes(make: Any, prefill_chunk: int) -> None:
     source = random.Random(3)
     plain = make()
@@ -55,18 +46,7 @@ async def test_logprobs_match_across_turns_batches_and_chunk_sizes(make: Any, pr
         assert engine.counts.num_reused > 10 * 3 * 90
 
 
-async def test_a_prompt_seen_before_is_not_computed_again_and_samples_the_same() -> None:
-    prompt = some_ids(random.Random(0), 200)
-    async with running(qwen3()) as engine:
-        first = await engine.complete(prompt, Sampling(max_tokens=20), 5)
-        computed = engine.counts.num_prefilled
-        again = await engine.complete(prompt, Sampling(max_tokens=20), 5)
-        assert engine.counts.num_prefilled == computed == 199
-        assert again.token_ids == first.token_ids
-        assert worst_gap(qwen3(), prompt, again) <= CLOSE
-
-
-async def test_a_new_turn_computes_its_new_tokens_only() -> None:
+async def test_a_new_turn_computes_only_its_new_tokens_and_a_known_prompt_none() -> None:
     source = random.Random(0)
     prompt = some_ids(source, 100)
     async with running(qwen3()) as engine:
@@ -75,8 +55,10 @@ async def test_a_new_turn_computes_its_new_tokens_only() -> None:
         for num_computed, num_next in [(99, 30), (30, 1), (1, 55), (55, 1)]:
             before = engine.counts.num_prefilled
             completion = await engine.complete(prompt, Sampling(max_tokens=10), 0)
-            assert engine.counts.num_prefilled - before == num_computed
-            assert worst_gap(qwen3(), prompt, completion) <= CLOSE
+            again = await engine.complete(prompt, Sampling(max_tokens=10), 0)
+            assert engine.counts.num_prefilled - before == num_computed, "and nothing for the same prompt"
+            assert again.token_ids == completion.token_ids
+            assert max(worst_gap(qwen3(), prompt, one) for one in (completion, again)) <= CLOSE
             prompt = [*prompt, *completion.token_ids, *some_ids(source, num_next)]
 
 
@@ -130,9 +112,7 @@ async def test_after_a_publication_logprobs_change_and_match_the_new_weights() -
             assert completion.policy_version == version
             assert worst_gap(qwen3(seed), prompt, completion) <= CLOSE
             if seed:
-                stale = plain_logprobs(qwen3(0), prompt, completion.token_ids)
-                gaps = [abs(a - b) for a, b in zip(stale, completion.logprobs, strict=True)]
-                assert max(gaps) > 0.5
+                assert worst_gap(qwen3(0), prompt, completion) > 0.5
         assert completion.token_ids == before.token_ids  # the first weights again
 
 
@@ -154,14 +134,13 @@ async def test_a_completion_under_way_finishes_under_the_weights_it_began_with()
             assert worst_gap(model, prompt, completion) <= CLOSE
 
 
-@pytest.mark.parametrize("temperature", [0.6, 1.7])
-async def test_other_temperatures_are_in_the_logprobs(temperature: float) -> None:
+async def test_other_temperatures_are_in_the_logprobs() -> None:
     prompt = some_ids(random.Random(6), 30)
     async with running(qwen3()) as engine:
-        sampling = Sampling(max_tokens=15, temperature=temperature)
-        completion = await engine.complete(prompt, sampling, 2)
-        assert worst_gap(qwen3(), prompt, completion, temperature) <= CLOSE
-        assert worst_gap(qwen3(), prompt, completion) > 0.01
+        for temperature in (0.6, 1.7):
+            completion = await engine.complete(prompt, Sampling(max_tokens=15, temperature=temperature), 2)
+            assert worst_gap(qwen3(), prompt, completion, temperature) <= CLOSE
+            assert worst_gap(qwen3(), prompt, completion) > 0.01
 
 
 @pytest.mark.parametrize("make", [qwen3, llama])
@@ -187,10 +166,6 @@ async def test_bfloat16_stays_near_its_own_forward_pass() -> None:
         assert worst_gap(qwen3().bfloat16(), prompt, completion) < 0.5
 
 
-def test_the_vocabulary_of_these_tests_is_the_models() -> None:
-    assert qwen3().config.vocab_size == VOCAB
-
-
 async def test_an_adapter_is_added_to_the_weights_without_the_one_before() -> None:
     policy = Policy(qwen3(), PolicyConfig(lora_rank=4, lora_alpha=12.0), seed=0)
     prompt = some_ids(random.Random(2), 40)
@@ -207,8 +182,8 @@ async def test_an_adapter_is_added_to_the_weights_without_the_one_before() -> No
             assert worst_gap(policy.model, prompt, before) > 0.5
         await engine.publish(qwen3(1).state_dict(), 3)
         nowhere = {f"nowhere.lora_{name}": torch.zeros(4, 4) for name in "AB"}
-        with pytest.raises(ValueError, match=r"the adapter changes 'nowhere\.weight'"):
-            await engine.publish(Adapter(nowhere, 4, 8.0), 4)
+        words = r"the adapter changes 'nowhere\.weight'"
+        await refused(engine.publish(Adapter(nowhere, 4, 8.0), 4), ValueError, words)
         await engine.publish(policy.adapter(), 5)
         other = Policy(qwen3(1), PolicyConfig(lora_rank=4, lora_alpha=12.0), seed=0)
         other.load_state(policy.state())

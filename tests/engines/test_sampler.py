@@ -8,7 +8,7 @@ import torch
 from turnwise.engines.continuous.sampler import Draw, nucleus, sample, stream_key, uniform
 
 PROBS = torch.tensor([0.4, 0.25, 0.2, 0.1, 0.05, 0.0])
-NUM_DRAWS = 20_000
+NUM_DRAWS = 8_000
 
 
 def draws(top_p: float = 1.0, temperature: float = 1.0, seed: int = 11) -> list[int]:

@@ -1,4 +1,4 @@
-"""vLLM is held to what every engine owes, in the environment that tests/engines/vllm_env.sh makes."""
+"""vLLM fulfils the contract of every engine, in the environment that tests/engines/vllm_env.sh makes."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.served import Serving, asking, model_recipe, refused, serving, started_again
-from tests.engines.vllm_scenarios import PROMPT, TOLERANCE, children, gap, model, policy_of
+from tests.engines.models import refused
+from tests.engines.served import asking, model_recipe, serving, started_again
+from tests.engines.vllm_scenarios import ADAPTERS, PROMPT, TOLERANCE, WHOLE, children, gap, model, policy_of
 from tests.third_party.installed import require
 from turnwise.protocols import EngineDown
 from turnwise.types import Sampling
@@ -19,22 +20,6 @@ from turnwise.types import Sampling
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".tools" / "vllm"
 PYTHON = ENVIRONMENT / "bin" / "python"
-SCENARIOS = (
-    "a_completion_is_as_long_as_asked_with_the_trainers_logprobs",
-    "the_next_turn_agrees_though_its_prefix_is_cached",
-    "a_seed_gives_its_tokens_whatever_is_sampled_beside",
-    "more_prompts_are_read_than_a_step_has_room_for",
-    "the_stop_token_is_part_of_the_completion",
-    "temperature_is_in_the_logprobs_but_for_the_likeliest",
-    "mistakes_are_named",
-    "a_cancelled_completion_makes_room",
-    "publications_change_the_logprobs_to_the_trainers",
-    "a_closed_engine_is_down_and_may_be_closed_again",
-    "adapters_change_the_logprobs_to_the_trainers",
-    "what_has_begun_goes_on_with_its_own_adapter",
-    "a_ctrl_c_does_not_reach_it",
-    "an_engine_that_died_comes_back_with_its_adapter",
-)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,7 +28,7 @@ def environment() -> None:
 
 
 def play(*names: str) -> dict[str, str]:
-    """What went wrong in each scenario, or nothing."""
+    """The error of every scenario, or an empty text."""
     run = subprocess.run(
         [PYTHON, "-m", "tests.engines.vllm_scenarios", *names],
         cwd=ROOT,
@@ -63,13 +48,9 @@ def played() -> dict[str, str]:
     return play()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", [scenario.__name__ for scenario in (*WHOLE, *ADAPTERS)])
 def test_with_vllm(played: dict[str, str], scenario: str) -> None:
     assert played[scenario] == ""
-
-
-def test_no_scenario_is_left_out(played: dict[str, str]) -> None:
-    assert set(played) == set(SCENARIOS)
 
 
 @pytest.mark.slow  # two more starts
@@ -92,8 +73,8 @@ async def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died
         policy={"lora_rank": 4},
     )
 
-    async def scenario(server: Serving, exits: contextlib.ExitStack) -> None:
-        wanted = Sampling(max_tokens=12)
+    wanted = Sampling(max_tokens=12)
+    with serving(recipe, python=PYTHON) as server, contextlib.ExitStack() as exits:
         async with asking(server.url, wait_seconds=300.0) as engine:
             assert gap(model(), await engine.complete(PROMPT, wanted, 0)) < TOLERANCE
             await engine.publish(policy_of(2).adapter(), 2)
@@ -117,6 +98,3 @@ async def test_behind_http_it_comes_back_with_its_adapter_whichever_process_died
             assert (again.token_ids, again.policy_version) == (expected.token_ids, 2)
             code, _ = await asyncio.to_thread(other.end, signal.SIGTERM)
             assert code == 0
-
-    with serving(recipe, python=PYTHON) as server, contextlib.ExitStack() as exits:
-        await scenario(server, exits)

@@ -1,9 +1,9 @@
-"""Takes an environment with vLLM in it, gives how the engine does there: one JSON line a scenario.
+"""Scenarios for the vLLM engine, played in an environment with vLLM; prints one JSON line for each.
 
     .tools/vllm/bin/python -m tests.engines.vllm_scenarios          # fp32 on a CPU
     python -m tests.engines.vllm_scenarios --bfloat16 whole         # on a GPU; or adapters
 
-One process plays them all, since vLLM takes half a minute to start; in test_vllm.py each line is a test.
+One process plays them all, since vLLM takes half a minute to start; in test_vllm.py every line is a test.
 """
 
 import asyncio
@@ -19,10 +19,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
-from tests.engines.models import plain_logprobs, qwen3, some_ids
+from tests.engines.models import qwen3, refused, some_ids, worst_gap
 from turnwise.config.training import PolicyConfig
 from turnwise.engines.vllm import VllmEngine, VllmSettings
 from turnwise.protocols import Adapter, EngineDown
@@ -48,24 +47,10 @@ def settings(**others: Any) -> VllmSettings:
 
 
 def gap(of: Any, completion: Completion, prompt: list[int] = PROMPT, temperature: float = 1.0) -> float:
-    """Largest distance of a recorded log-prob from the plain forward pass."""
-    plain = plain_logprobs(of.float(), prompt, completion.token_ids, temperature)
-    return max(abs(a - b) for a, b in zip(plain, completion.logprobs, strict=True))
-
-
-async def refused(awaitable: Awaitable[Any], kind: type[Exception], word: str) -> None:
-    with pytest.raises(kind, match=word):
-        await awaitable
+    return worst_gap(of.float(), prompt, completion, temperature)
 
 
 # --- whole weights -----------------------------------------------------------------------------------------
-
-
-async def a_completion_is_as_long_as_asked_with_the_trainers_logprobs(engine: VllmEngine) -> None:
-    completion = await engine.complete(PROMPT, Sampling(max_tokens=7), 0)
-    assert len(completion.token_ids) == len(completion.logprobs) == 7
-    assert (completion.finish, completion.policy_version) == (Finish.LENGTH, 0)
-    assert gap(model(), completion) < TOLERANCE
 
 
 async def the_next_turn_agrees_though_its_prefix_is_cached(engine: VllmEngine) -> None:
@@ -76,15 +61,15 @@ async def the_next_turn_agrees_though_its_prefix_is_cached(engine: VllmEngine) -
         prompt += [*completion.token_ids, *some_ids(random.Random(turn), 150)]
 
 
-async def a_seed_gives_its_tokens_whatever_is_sampled_beside(engine: VllmEngine) -> None:
+async def a_seed_gives_its_tokens_whatever_else_is_sampled(engine: VllmEngine) -> None:
     wanted = Sampling(max_tokens=12)
     alone = await engine.complete(PROMPT, wanted, 5)
     others = [engine.complete(PROMPT[: 20 + seed], wanted, seed) for seed in range(10, 20)]
-    beside, *_ = await asyncio.gather(engine.complete(PROMPT, wanted, 5), *others)
+    among, *_ = await asyncio.gather(engine.complete(PROMPT, wanted, 5), *others)
     another = await engine.complete(PROMPT, wanted, 6)
     assert another.token_ids != alone.token_ids
     if not IS_HALF:  # there, batches of other sizes round so differently that draws change
-        assert beside.token_ids == alone.token_ids
+        assert among.token_ids == alone.token_ids
 
 
 async def more_prompts_are_read_than_a_step_has_room_for(engine: VllmEngine) -> None:
@@ -95,24 +80,21 @@ async def more_prompts_are_read_than_a_step_has_room_for(engine: VllmEngine) -> 
         assert gap(model(), completion, prompt) < TOLERANCE
 
 
-async def the_stop_token_is_part_of_the_completion(engine: VllmEngine) -> None:
+async def length_stop_token_temperature_and_mistakes_are_as_in_every_engine(engine: VllmEngine) -> None:
     free = await engine.complete(PROMPT, Sampling(max_tokens=8), 1)
+    assert len(free.token_ids) == len(free.logprobs) == 8
+    assert (free.finish, free.policy_version) == (Finish.LENGTH, 0)
+    assert gap(model(), free) < TOLERANCE
     stop = free.token_ids[3]
     ended = await engine.complete(PROMPT, Sampling(max_tokens=8, stop_ids=frozenset({stop})), 1)
     assert ended.finish is Finish.STOP
     assert ended.token_ids[-1] == stop
     assert len(ended.token_ids) == len(ended.logprobs) == free.token_ids.index(stop) + 1
-
-
-async def temperature_is_in_the_logprobs_but_for_the_likeliest(engine: VllmEngine) -> None:
     warm = await engine.complete(PROMPT, Sampling(max_tokens=8, temperature=0.5), 1)
     assert gap(model(), warm, temperature=0.5) < TOLERANCE
     assert gap(model(), warm, temperature=1.0) > 2 * TOLERANCE
-    likeliest = await engine.complete(PROMPT, Sampling(max_tokens=8, temperature=0), 1)
-    assert gap(model(), likeliest) < TOLERANCE
-
-
-async def mistakes_are_named(engine: VllmEngine) -> None:
+    greedy = await engine.complete(PROMPT, Sampling(max_tokens=8, temperature=0), 1)
+    assert gap(model(), greedy) < TOLERANCE, "greedy sampling records log-probs of temperature 1"
     await refused(engine.complete([], Sampling(max_tokens=1), 0), ValueError, "prompt_ids")
     await refused(engine.complete([1], Sampling(max_tokens=0), 0), ValueError, "max_tokens")
     await refused(engine.complete(PROMPT, Sampling(max_tokens=1000), 0), ValueError, "context of 1024")
@@ -170,7 +152,7 @@ async def a_closed_engine_is_down_and_may_be_closed_again(engine: VllmEngine) ->
 
 
 def policy_of(seed: int) -> Policy:
-    """A policy whose adapter says something."""
+    """A policy whose adapter changes the model."""
     policy = Policy(model(), PolicyConfig(lora_rank=4, lora_alpha=8.0), seed=0)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -193,7 +175,7 @@ async def adapters_change_the_logprobs_to_the_trainers(engine: VllmEngine) -> No
         assert gap(policy_of(version - 1).model, completion) > 0.5
 
 
-async def what_has_begun_goes_on_with_its_own_adapter(engine: VllmEngine) -> None:
+async def a_completion_under_way_keeps_its_own_adapter(engine: VllmEngine) -> None:
     begun = {}
     for version in (6, 7, 8):
         await engine.publish(policy_of(version).adapter(), version)
@@ -247,25 +229,22 @@ def children(process: int) -> list[int]:
 
 Scenario = Callable[[VllmEngine], Awaitable[None]]
 WHOLE: tuple[Scenario, ...] = (
-    a_completion_is_as_long_as_asked_with_the_trainers_logprobs,
+    length_stop_token_temperature_and_mistakes_are_as_in_every_engine,
     the_next_turn_agrees_though_its_prefix_is_cached,
-    a_seed_gives_its_tokens_whatever_is_sampled_beside,
+    a_seed_gives_its_tokens_whatever_else_is_sampled,
     more_prompts_are_read_than_a_step_has_room_for,
-    the_stop_token_is_part_of_the_completion,
-    temperature_is_in_the_logprobs_but_for_the_likeliest,
-    mistakes_are_named,
     a_cancelled_completion_makes_room,
     publications_change_the_logprobs_to_the_trainers,
     a_closed_engine_is_down_and_may_be_closed_again,
 )
 ADAPTERS: tuple[Scenario, ...] = (
     adapters_change_the_logprobs_to_the_trainers,
-    what_has_begun_goes_on_with_its_own_adapter,
+    a_completion_under_way_keeps_its_own_adapter,
     a_ctrl_c_does_not_reach_it,
     an_engine_that_died_comes_back_with_its_adapter,
 )
 DYING: tuple[Scenario, ...] = (an_engine_that_dies_in_a_publication_comes_back_with_it,)
-"""Two starts more, so it is played only where it is asked for."""
+"""Needs two more starts, so it is played only on request."""
 
 PLAYED = {"whole": WHOLE, "adapters": ADAPTERS, "dying": DYING}
 
@@ -276,7 +255,7 @@ async def play(engine: VllmEngine, scenarios: tuple[Scenario, ...]) -> None:
         try:
             async with asyncio.timeout(300):
                 await scenario(engine)
-        except Exception:  # noqa: BLE001 - told, not raised: those after it are to be seen too
+        except Exception:  # noqa: BLE001 - printed, not raised: the next ones are played too
             error = traceback.format_exc()
         seconds = round(time.perf_counter() - started, 2)
         name = scenario.__name__

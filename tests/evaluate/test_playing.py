@@ -2,10 +2,7 @@
 
 import json
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,75 +81,22 @@ async def test_a_rollout_keeps_every_episode_and_prints_some(
     ]
 
 
-class Endpoint(BaseHTTPRequestHandler):
-    """An endpoint that calls `write` and then answers "done"."""
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        function = {"name": "write", "arguments": '{"text": "x"}'}
-        message: dict[str, Any] = {"role": "assistant", "content": "done"}
-        if body["messages"][-1]["role"] != "tool":
-            calls = [{"id": "c", "type": "function", "function": function}]
-            message = {"role": "assistant", "content": None, "tool_calls": calls}
-        usage = {"prompt_tokens": 100, "completion_tokens": 10}
-        reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
-        data = json.dumps(reply).encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+def completion(**message: Any) -> Reply:
+    choice = {"message": {"role": "assistant", **message}, "finish_reason": "stop"}
+    return Reply({"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 
 
-@contextmanager
-def endpoint() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-async def test_an_endpoint_is_evaluated_with_its_own_token_counts_and_cost(
-    recipe: Recipe, tmp_path: Path
-) -> None:
-    with endpoint() as url:
-        report = await evaluate_recipe(
-            recipe,
-            TASKS,
-            out=tmp_path / "eval.json",
-            num_samples=2,
-            temperature=0.0,
-            endpoint=url,
-            endpoint_model="teacher",
-            prices=(1.0, 10.0),
-        )
-    assert report.model == "teacher"
-    assert all(episode.is_success for episode in report.episodes)
-    assert {
-        (episode.num_turns, episode.num_tokens, episode.num_prompt_tokens) for episode in report.episodes
-    } == {(2, 20, 200)}
-    assert report.cost == pytest.approx(4 * (200 * 1.0 + 20 * 10.0) / 1e6)
-
-
-async def test_the_key_of_an_endpoint_is_read_from_dotenv(
+async def test_an_endpoint_is_evaluated_with_its_own_token_counts_cost_and_key(
     recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-from-dotenv\n")
-    message = {"role": "assistant", "content": "done"}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10}
-    reply = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    function = {"name": "write", "arguments": '{"text": "x"}'}
+    calling = completion(content=None, tool_calls=[{"id": "c", "type": "function", "function": function}])
     with LoopbackProvider() as provider:
-        provider.play("chat/completions", Reply(reply))
-        await evaluate_recipe(
+        provider.play("chat/completions", calling, completion(content="done"))
+        report = await evaluate_recipe(
             recipe,
             TASKS[:1],
             out=tmp_path / "eval.json",
@@ -160,8 +104,14 @@ async def test_the_key_of_an_endpoint_is_read_from_dotenv(
             temperature=0.0,
             endpoint=provider.url,
             endpoint_model="teacher",
+            prices=(1.0, 10.0),
         )
     assert provider.requests[0].headers["authorization"] == "Bearer sk-from-dotenv"
+    assert report.model == "teacher"
+    [episode] = report.episodes
+    assert episode.is_success
+    assert (episode.num_turns, episode.num_tokens, episode.num_prompt_tokens) == (2, 20, 200)
+    assert report.cost == pytest.approx((200 * 1.0 + 20 * 10.0) / 1e6)
 
 
 def report_of(model: str, rates: dict[str, list[bool]]) -> EvaluationReport:
@@ -186,11 +136,8 @@ def test_a_comparison_pairs_tasks_and_reports_those_left_out(capsys: pytest.Capt
     assert "2 tasks are in one evaluation only" in shown
 
 
-def test_tasks_that_could_not_be_played_count_as_missing_and_not_as_failures(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    report = report_of("m", {"x1": [True, True]})
-    short = EvaluationReport("m", 2, 1.0, 1.0, 3, 5, report.episodes)
+def test_unplayed_tasks_count_as_missing_and_not_as_failures(capsys: pytest.CaptureFixture[str]) -> None:
+    short = replace(report_of("m", {"x1": [True, True]}), num_tasks_asked=3, num_lost=5)
     assert short.num_tasks_missing == 2
     assert figures(short)["all"]["success"]["value"] == 1.0
     print_report(short)

@@ -23,14 +23,8 @@ def played(
 
 
 def test_an_episode_becomes_a_record() -> None:
-    turns = (
-        garbled(),
-        did(QUOTE, cause=Cause.TOOL_ERROR),
-        did(QUOTE, cause=Cause.TIMEOUT),
-        did(QUOTE),
-        said("x"),
-    )
-    found = record(episode(Truth(), *turns), is_success=True)
+    calls = (did(QUOTE, cause=Cause.TOOL_ERROR), did(QUOTE, cause=Cause.TIMEOUT), did(QUOTE))
+    found = record(episode(Truth(), garbled(), *calls, said("x")), is_success=True)
     # Two tokens per turn and none in between: the prompts have 0, 2, 4, 6 and 8 tokens.
     assert found == EvaluatedEpisode("t1", "", "medium", True, 5, 10, 3, 1, 1, num_prompt_tokens=20)
 
@@ -68,13 +62,10 @@ def test_rates_by_task_are_the_values_that_a_comparison_pairs() -> None:
     assert paired_difference(before, after).value == 0.75
 
 
-def test_no_calls_and_no_turns_do_not_divide_by_zero() -> None:
+def test_no_calls_and_no_turns_are_summarised_and_no_episodes_are_an_error() -> None:
     found = summarise([EvaluatedEpisode("a", "", "easy", False, 0, 0, 0, 0, 0)])
     assert (found.tool_error_rate, found.format_error_rate) == (0.0, 0.0)
     assert found.turns.low is None
-
-
-def test_a_summary_of_no_episodes_is_an_error() -> None:
     with pytest.raises(ValueError, match="no episodes"):
         summarise([])
     assert summarise_by(by_family, []) == {}

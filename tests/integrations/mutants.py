@@ -15,38 +15,18 @@ MUTANTS = [
     # ids, masks, log-probs and rewards
     (
         "skyrl/rows",
-        "loss_mask=list(trajectory.loss_mask[start:])",
-        "loss_mask=[1 for _ in trajectory.loss_mask[start:]]",
+        "list(trajectory.loss_mask[start:])",
+        "[1 for _ in trajectory.loss_mask[start:]]",
         "generator",
     ),
-    (
-        "skyrl/rows",
-        "logprobs=list(trajectory.logprobs[start:])",
-        "logprobs=list(trajectory.logprobs[start - 1 : -1])",
-        "generator",
-    ),
-    (
-        "skyrl/rows",
-        "start = len(trajectory.turns[0].new_ids)",
-        "start = len(trajectory.turns[0].new_ids) - 1",
-        "generator",
-    ),
-    (
-        "skyrl/generator",
-        "dict(zip(request.places, rows, strict=True))",
-        "dict(zip(request.places, rows[::-1], strict=True))",
-        "generator",
-    ),
+    ("skyrl/rows", "trajectory.logprobs[start:]", "trajectory.logprobs[start - 1 : -1]", "generator"),
+    ("skyrl/rows", "len(trajectory.turns[0].new_ids)", "len(trajectory.turns[0].new_ids) - 1", "generator"),
+    ("skyrl/generator", "zip(request.places, rows, ", "zip(request.places, rows[::-1], ", "generator"),
     ("skyrl/generator", "metadata.global_step - 1", "0 * metadata.global_step", "generator"),
     ("skyrl/engine", '"seed": seed,', '"seed": 0,', "engine generator"),
     ("skyrl/engine", "not all(map(math.isfinite, values))", "False", "engine"),
     # episodes lost to infrastructure
-    (
-        "skyrl/generator",
-        "blank_row(self._blank_id, self._mean_reward)",
-        "blank_row(self._blank_id, 0.0)",
-        "generator",
-    ),
+    ("skyrl/generator", "(self._blank_id, self._mean_reward)", "(self._blank_id, 0.0)", "generator"),
     ("skyrl/generator", "self._num_masked_in_a_row + 1", "1", "generator"),
     ("skyrl/player", "(order.task, *order.spares), 1)", "(order.task,), 1)", "generator"),
     ("skyrl/player", 'f"{number}/{episode_id}"', "episode_id", "generator"),
@@ -55,22 +35,22 @@ MUTANTS = [
     # the config
     (
         "skyrl/counterparts",
-        '"trainer.algorithm.grpo_norm_by_std": algorithm.advantage == "grpo",',
-        "",
+        '_norm_by_std": algorithm.advantage ==',
+        '_norm_by_std": algorithm.advantage !=',
         "config",
     ),
     (
         "skyrl/counterparts",
-        "size, rest = divmod(recipe.run.tasks_per_step, recipe.update.num_minibatches)",
-        "size, rest = 7, 0",
+        "divmod(recipe.run.tasks_per_step, recipe.update.num_minibatches)",
+        "7, 0",
         "config",
     ),
     ("skyrl/counterparts", '"trainer.policy.optimizer_config"', '"trainer.policy.optimizer"', "config"),
     ("skyrl/counterparts", '"trainer.seed": recipe.seed,', "", "translation"),
     (
         "skyrl/translation",
-        "for key, reason in WITHOUT_COUNTERPART.items() if key in changed_keys",
-        "for key, reason in WITHOUT_COUNTERPART.items() if False",
+        "COUNTERPART.items() if key in changed_keys",
+        "COUNTERPART.items() if False",
         "translation",
     ),
 ]

@@ -34,11 +34,8 @@ def config_of(*overrides: str) -> Any:
 def test_the_included_recipe_is_accepted_with_its_values() -> None:
     config = config_of()
     trainer, generator = config.trainer, config.generator
-    assert (trainer.train_batch_size, generator.n_samples_per_prompt, trainer.max_training_steps) == (
-        64,
-        8,
-        100,
-    )
+    sizes = (trainer.train_batch_size, generator.n_samples_per_prompt, trainer.max_training_steps)
+    assert sizes == (64, 8, 100)
     assert trainer.policy.model.lora.rank == 16
     assert trainer.algorithm.grpo_norm_by_std is False
     assert (trainer.algorithm.eps_clip_low, trainer.algorithm.eps_clip_high) == (0.2, 0.28)
@@ -86,13 +83,8 @@ def test_an_error_of_skyrl_is_reported_with_its_message(override: str, words: st
 
 
 def test_the_experiment_has_our_tasks_and_our_generator() -> None:
-    overrides = (
-        *EMBEDDED,
-        "skyrl.num_players=0",
-        "skyrl.colocate=false",
-        "skyrl.num_engines=1",
-        "evaluation.num_tasks=20",
-    )
+    apart = ("skyrl.colocate=false", "skyrl.num_engines=1")
+    overrides = (*EMBEDDED, *apart, "skyrl.num_players=0", "evaluation.num_tasks=20")
     recipe = recipe_with(*overrides)
     experiment = TurnwiseExp(config_of(*overrides), recipe)
     batch = next(iter(build_dataloader(experiment.cfg, experiment.train_dataset)))

@@ -1,6 +1,5 @@
 """Every answer and error of SkyRL's client becomes a completion with log-probs or a typed fault."""
 
-import asyncio
 import math
 from typing import Any
 
@@ -32,14 +31,14 @@ class Answering:
         return self._answer
 
 
-def complete(client: Answering) -> Any:
+async def complete(client: Answering) -> Any:
     engine = SessionEngine(client, model="m", session="s", policy_version=3)
-    return asyncio.run(engine.complete([1, 2], Sampling(2, 0.7, 0.9, frozenset({9, 8})), 11))
+    return await engine.complete([1, 2], Sampling(2, 0.7, 0.9, frozenset({9, 8})), 11)
 
 
-def test_ids_are_sent_and_ids_and_logprobs_are_returned() -> None:
+async def test_ids_are_sent_and_ids_and_logprobs_are_returned() -> None:
     client = Answering(SOUND)
-    completion = complete(client)
+    completion = await complete(client)
     assert (completion.token_ids, completion.logprobs) == ((5, 6), (-0.5, -1.0))
     assert (completion.finish, completion.policy_version) == (Finish.STOP, 3)
     assert client.asked["prompt_token_ids"] == [[1, 2]]
@@ -70,12 +69,12 @@ def test_ids_are_sent_and_ids_and_logprobs_are_returned() -> None:
         aiohttp.ClientResponseError(None, (), status=429, message="busy"),
     ],
 )
-def test_an_invalid_completion_is_an_engine_fault(answer: Any) -> None:
+async def test_an_invalid_completion_is_an_engine_fault(answer: Any) -> None:
     with pytest.raises(EngineDown):
-        complete(Answering(answer))
+        await complete(Answering(answer))
 
 
-def test_a_rejected_request_is_a_value_error() -> None:
+async def test_a_rejected_request_is_a_value_error() -> None:
     refusal = aiohttp.ClientResponseError(None, (), status=400, message="the prompt is too long")
     with pytest.raises(ValueError, match="too long"):
-        complete(Answering(refusal))
+        await complete(Answering(refusal))

@@ -87,12 +87,8 @@ async def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_t
     tasks = tasks_of(recipe)
     lost = tasks[0]
 
-    async def scenario() -> Any:
-        client = ModelClient(recipe, broken=[lost.prompt[-1].content])
-        async with generating(recipe, client) as generator:
-            return await generator.generate(batch(tasks[:2], 2))
-
-    output = await scenario()
+    async with generating(recipe, ModelClient(recipe, broken=[lost.prompt[-1].content])) as generator:
+        output = await generator.generate(batch(tasks[:2], 2))
     validate_generator_output(4, output)
     figures = output["rollout_metrics"]
     assert figures["turnwise/num_groups_refilled"] == 1
@@ -104,19 +100,13 @@ async def test_a_lost_group_is_replaced_by_the_whole_group_of_another_training_t
     assert all(any(mask) for mask in output["loss_masks"])
 
 
-async def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(
-    tmp_path: Path,
-) -> None:
+async def test_rows_of_a_lost_group_are_masked_counted_and_change_no_mean(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=4)
     tasks = tasks_of(recipe)[:3]
     lost = tasks[1]
 
-    async def scenario() -> Any:
-        client = ModelClient(recipe, broken=[lost.prompt[-1].content])
-        async with generating(recipe, client) as generator:
-            return await generator.generate(batch(tasks, 2, phase="eval"))
-
-    output = await scenario()
+    async with generating(recipe, ModelClient(recipe, broken=[lost.prompt[-1].content])) as generator:
+        output = await generator.generate(batch(tasks, 2, phase="eval"))
     validate_generator_output(6, output)
     uids = [task.id for task in tasks for _ in range(2)]
     assert output["rollout_metrics"]["turnwise/num_groups_masked"] == 1
@@ -140,28 +130,21 @@ async def test_losing_all_groups_raises_an_error(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     tasks = tasks_of(recipe)
 
-    async def scenario() -> None:
-        client = ModelClient(recipe, broken=[""])
-        async with generating(recipe, client) as generator:
-            for step in range(1, 8):
-                output = await generator.generate(batch(tasks, 2, step=step))
-                assert not any(any(mask) for mask in output["loss_masks"])
+    async with generating(recipe, ModelClient(recipe, broken=[""])) as generator:
+        for step in range(1, 8):
+            output = await generator.generate(batch(tasks, 2, step=step))
+            assert not any(any(mask) for mask in output["loss_masks"])
+        with pytest.raises(CollectionFailed, match=r"16 groups in a row .* episode .* engine_down"):
             await generator.generate(batch(tasks, 2, step=8))
-
-    with pytest.raises(CollectionFailed, match=r"16 groups in a row .* episode .* engine_down"):
-        await scenario()
 
 
 async def test_concurrent_calls_do_not_affect_each_other(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     [task, _] = tasks_of(recipe)
 
-    async def scenario() -> list[Any]:
-        async with generating(recipe, ModelClient(recipe)) as generator:
-            calls = [generator.generate(batch([task], 2, step=step)) for step in (1, 1, 2)]
-            return list(await asyncio.gather(*calls))
-
-    first, again, later = await scenario()
+    async with generating(recipe, ModelClient(recipe)) as generator:
+        calls = [generator.generate(batch([task], 2, step=step)) for step in (1, 1, 2)]
+        first, again, later = await asyncio.gather(*calls)
     assert first["response_ids"] == again["response_ids"]
     assert first["response_ids"] != later["response_ids"], "every step has its own seed"
 
@@ -170,9 +153,6 @@ async def test_a_users_mistake_is_raised_unwrapped(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, num_tasks=2)
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"fmp": {"command": "no-such-program"}}}')
 
-    async def scenario() -> None:
-        async with nothing_leaks(), generating(recipe, ModelClient(recipe)) as generator:
+    async with nothing_leaks(), generating(recipe, ModelClient(recipe)) as generator:
+        with pytest.raises(ValueError, match="no-such-program"):
             await generator.generate(batch(tasks_of(recipe), 2))
-
-    with pytest.raises(ValueError, match="no-such-program"):
-        await scenario()

@@ -17,35 +17,26 @@ FOLDER = Path("/runs/one")
 
 CISPO = ("algorithm.loss=cispo", "algorithm.correction=bypass")
 ASYNC = ("rollout.lockstep=false", "skyrl.colocate=false", *CISPO, "run.mode=async")
+ALONE = """
+seed=7 model.path=Qwen/Qwen3-4B model.dtype=bfloat16 engine.max_batch=7
+engine.vllm.gpu_memory_utilization=0.7 engine.vllm.eager=true rollout.group_size=3
+rollout.tokens_per_episode=999 rollout.temperature=0.7 rollout.dynamic_sampling=false policy.tuning=full
+policy.lora_rank=3 policy.lora_alpha=3 policy.gradient_checkpointing=true
+algorithm.advantage=rloo algorithm.loss=gspo algorithm.aggregation=prompt algorithm.clip_low=0.3
+algorithm.clip_high=0.3 algorithm.clip_dual=3 algorithm.correction=none algorithm.correction_cap=3
+algorithm.entropy_bonus=0.1 algorithm.gamma=0.9 algorithm.lam=0.9 algorithm.kl.coefficient=0.5
+optimizer.learning_rate=1 optimizer.weight_decay=1 optimizer.schedule=cosine optimizer.warmup_steps=3
+optimizer.max_gradient_norm=3 update.num_epochs=3 update.num_minibatches=2
+update.tokens_per_microbatch=77 run.num_steps=7 run.tasks_per_step=7 run.checkpoint_every=3
+run.keep_checkpoints=3 evaluation.every=3 evaluation.num_samples=3 evaluation.temperature=0.3
+skyrl.num_nodes=2 skyrl.gpus_per_node=2 skyrl.colocate=false
+"""
+"""Overrides that change the translation by themselves."""
+
 OTHER: dict[str, tuple[str, ...]] = {
-    "seed": ("seed=7",),
-    "model.path": ("model.path=Qwen/Qwen3-4B",),
-    "model.dtype": ("model.dtype=bfloat16",),
-    "engine.max_batch": ("engine.max_batch=7",),
-    "engine.vllm.gpu_memory_utilization": ("engine.vllm.gpu_memory_utilization=0.7",),
-    "engine.vllm.eager": ("engine.vllm.eager=true",),
-    "rollout.group_size": ("rollout.group_size=3",),
-    "rollout.tokens_per_episode": ("rollout.tokens_per_episode=999",),
-    "rollout.temperature": ("rollout.temperature=0.7",),
-    "rollout.dynamic_sampling": ("rollout.dynamic_sampling=false",),
-    "policy.tuning": ("policy.tuning=full",),
-    "policy.lora_rank": ("policy.lora_rank=3",),
-    "policy.lora_alpha": ("policy.lora_alpha=3",),
+    **{override.partition("=")[0]: (override,) for override in ALONE.split()},
     "policy.lora_targets": ('policy.lora_targets=["q_proj"]',),
-    "policy.gradient_checkpointing": ("policy.gradient_checkpointing=true",),
-    "algorithm.advantage": ("algorithm.advantage=rloo",),
-    "algorithm.loss": ("algorithm.loss=gspo",),
-    "algorithm.aggregation": ("algorithm.aggregation=prompt",),
-    "algorithm.clip_low": ("algorithm.clip_low=0.3",),
-    "algorithm.clip_high": ("algorithm.clip_high=0.3",),
-    "algorithm.clip_dual": ("algorithm.clip_dual=3",),
-    "algorithm.correction": ("algorithm.correction=none",),
-    "algorithm.correction_cap": ("algorithm.correction_cap=3",),
-    "algorithm.entropy_bonus": ("algorithm.entropy_bonus=0.1",),
-    "algorithm.gamma": ("algorithm.gamma=0.9",),
-    "algorithm.lam": ("algorithm.lam=0.9",),
     "algorithm.kl.placement": ("reference.kind=frozen", "algorithm.kl.placement=reward"),
-    "algorithm.kl.coefficient": ("algorithm.kl.coefficient=0.5",),
     "algorithm.kl.target": (
         "algorithm.kl.placement=reward",
         "reference.kind=frozen",
@@ -53,29 +44,11 @@ OTHER: dict[str, tuple[str, ...]] = {
     ),
     "value.learning_rate": ("algorithm.advantage=gae", "value.learning_rate=0.5"),
     "value.max_change": ("algorithm.advantage=gae", "value.max_change=0.5"),
-    "optimizer.learning_rate": ("optimizer.learning_rate=1",),
-    "optimizer.weight_decay": ("optimizer.weight_decay=1",),
     "optimizer.betas": ("optimizer.betas=[0.1, 0.2]",),
-    "optimizer.schedule": ("optimizer.schedule=cosine",),
-    "optimizer.warmup_steps": ("optimizer.warmup_steps=3",),
-    "optimizer.max_gradient_norm": ("optimizer.max_gradient_norm=3",),
-    "update.num_epochs": ("update.num_epochs=3",),
-    "update.num_minibatches": ("update.num_minibatches=2",),
-    "update.tokens_per_microbatch": ("update.tokens_per_microbatch=77",),
-    "run.num_steps": ("run.num_steps=7",),
-    "run.tasks_per_step": ("run.tasks_per_step=7",),
     "run.mode": ASYNC,
     "run.max_staleness": (*ASYNC, "run.max_staleness=3"),
-    "run.checkpoint_every": ("run.checkpoint_every=3",),
-    "run.keep_checkpoints": ("run.keep_checkpoints=3",),
-    "evaluation.every": ("evaluation.every=3",),
-    "evaluation.num_samples": ("evaluation.num_samples=3",),
-    "evaluation.temperature": ("evaluation.temperature=0.3",),
     "evaluation.before_and_after": ("evaluation.every=3", "evaluation.before_and_after=false"),
     "trackers": ('trackers=["tensorboard"]',),
-    "skyrl.num_nodes": ("skyrl.num_nodes=2",),
-    "skyrl.gpus_per_node": ("skyrl.gpus_per_node=2",),
-    "skyrl.colocate": ("skyrl.colocate=false",),
     "skyrl.num_engines": ("skyrl.colocate=false", "skyrl.num_engines=3"),
     "skyrl.gpus_per_engine": ("skyrl.gpus_per_node=2", "skyrl.gpus_per_engine=2"),
     "skyrl.overrides": ("skyrl.overrides.trainer.flash_attn=false",),
@@ -155,11 +128,11 @@ def test_all_keys_without_a_counterpart_are_reported() -> None:
     assert "no counterpart in SkyRL: health" not in lines
 
 
-def test_dotted_and_nested_overrides_win() -> None:
-    dotted = changed('skyrl.overrides={"trainer.seed" = 5}')
-    nested = changed("skyrl.overrides.trainer.seed=5")
-    for recipe in (dotted, nested):
-        assert translate(recipe, FOLDER).overrides["trainer.seed"] == 5
+@pytest.mark.parametrize(
+    "override", ['skyrl.overrides={"trainer.seed" = 5}', "skyrl.overrides.trainer.seed=5"]
+)
+def test_dotted_and_nested_overrides_win(override: str) -> None:
+    assert translate(changed(override), FOLDER).overrides["trainer.seed"] == 5
 
 
 def run(*arguments: str) -> Any:
@@ -191,8 +164,7 @@ def test_a_dry_run_prints_the_keys_of_skyrl_and_starts_nothing(tmp_path: Path) -
 
 
 def test_a_dry_run_reports_servers_with_too_few_calls_for_the_players(tmp_path: Path) -> None:
-    options = {"max_concurrency": 2}
-    server = {"url": "http://127.0.0.1:9/mcp", "turnwise": options}
+    server = {"url": "http://127.0.0.1:9/mcp", "turnwise": {"max_concurrency": 2}}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"far": server}}))
     lines, problems = preview(changed(f"tools.mcp={tmp_path}/mcp.json", "skyrl.num_players=3"), "run")
     [problem] = problems

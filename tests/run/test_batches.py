@@ -1,8 +1,8 @@
 """A step's batch: drawn by the curriculum, in draw order, refilled, and never collected too far ahead."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,17 +12,18 @@ from tests.rollout.stage import call, leasing, notebook, script, scripted, small
 from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
-from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector, Progress
+from turnwise.rollout.collector import CollectionFailed, CollectionPlan, Collector
 from turnwise.rollout.episode import EpisodeLimits, player
-from turnwise.run.batches import Batches
+from turnwise.run.batches import Batches, CollectedBatch
 from turnwise.tasks.curriculum import CurriculumState, Schedule, draw
 from turnwise.types import Difficulty, Reward, Sampling, Task, Trajectory
 
 CHAT = small_chat()
+LEVELS = (Difficulty.EASY, Difficulty.MEDIUM)
 
 
 class ByMember:
-    """Pays the members of the named tasks unlike each other, and all others alike."""
+    """Rewards the members of the given tasks differently, and the members of all others equally."""
 
     def __init__(self, teaching: set[str]) -> None:
         self._teaching = teaching
@@ -33,15 +34,28 @@ class ByMember:
         return Reward(total, {"outcome": total})
 
 
-def recipe(**run: Any) -> Recipe:
+def recipe(curriculum: dict[str, Any] | None = None, **run: Any) -> Recipe:
     rollout = {key: run.pop(key) for key in ("dynamic_sampling", "max_draws") if key in run}
-    return Recipe.model_validate({"run": run, "rollout": {"group_size": 2, **rollout}})
+    sections = {"run": run, "rollout": {"group_size": 2, **rollout}, "curriculum": curriculum or {}}
+    return Recipe.model_validate(sections)
 
 
-@asynccontextmanager
-async def batches(
-    tasks: Sequence[Task], settings: Recipe, steps: range, rewarder: Any, log: list[str]
-) -> AsyncIterator[Batches]:
+def numbered(count: int) -> list[Task]:
+    return [task(str(number)) for number in range(count)]
+
+
+async def collect(
+    tasks: Sequence[Task],
+    settings: Recipe,
+    steps: range = range(1),
+    *,
+    rewards: Any = None,
+    state: CurriculumState | None = None,
+    log: list[str] | None = None,
+    update_seconds: float = 0.0,
+) -> list[CollectedBatch]:
+    """The batches of these steps; `log` gets a line when a step begins and when it is learned from."""
+    log = [] if log is None else log
     async with nothing_leaks(), Pool(notebook()) as pool:
         await pool.connect()
         engine = scripted(CHAT, pool, tasks, lambda one: script(CHAT, [call("write", text=one.id)], "done"))
@@ -49,54 +63,46 @@ async def batches(
 
         def new_collector(step: int) -> Collector:
             log.append(f"begin {step}")
-            return Collector(playing, leasing(pool), rewarder, CollectionPlan(group_size=2, seed=step))
+            plan = CollectionPlan(group_size=2, seed=step)
+            return Collector(playing, leasing(pool), rewards or Rewards(), plan)
 
-        @asynccontextmanager
-        async def shown(progress: Progress) -> AsyncIterator[None]:
-            yield
-            log.append(f"shown {progress.num_groups}")
-
-        yield Batches(
+        source = Batches(
             tasks,
             settings,
             new_collector,
             steps=steps,
-            shown=shown,
-            on_group=lambda step, group: log.append(f"group {step}"),
+            shown=lambda progress: nullcontext(),
+            on_group=lambda step, group: None,
         )
+        batches = []
+        async with source.collecting(state or CurriculumState()):
+            for step in steps:
+                batches.append(await source.take(step))
+                await asyncio.sleep(update_seconds)
+                log.append(f"learned {step}")
+                source.learned_from(step)
+        return batches
 
 
-async def test_every_task_comes_once_before_any_comes_again_and_a_resumed_draw_goes_on() -> None:
-    tasks = [task(str(number)) for number in range(6)]
+def played_ids(batches: Sequence[CollectedBatch]) -> list[list[str]]:
+    return [[group.task.id for group in batch.played] for batch in batches]
 
-    async def run(steps: range, state: CurriculumState) -> tuple[list[list[str]], list[CurriculumState]]:
-        drawn, states = [], []
-        async with batches(tasks, recipe(tasks_per_step=2), steps, Rewards(), []) as source:
-            async with source.collecting(state):
-                for step in steps:
-                    batch = await source.take(step)
-                    drawn.append([group.task.id for group in batch.played])
-                    states.append(batch.curriculum)
-                    source.learned_from(step)
-        return drawn, states
 
-    settings_draws, states = await run(range(3), CurriculumState(seed=5))
+async def test_every_task_is_drawn_once_before_any_is_drawn_again_and_a_resumed_draw_continues() -> None:
+    tasks, settings = numbered(6), recipe(tasks_per_step=2)
+    batches = await collect(tasks, settings, range(3), state=CurriculumState(seed=5))
+    drawn = played_ids(batches)
     # all succeed, so every group is flat and refilled up to twice the number: four tasks a step
-    assert [len(drawn) for drawn in settings_draws] == [4, 4, 4]
-    assert len(set(settings_draws[0])) == 4, "none twice within a step"
-    again, _ = await run(range(1, 3), states[0])
-    assert again == settings_draws[1:]
+    assert [len(step) for step in drawn] == [4, 4, 4]
+    assert len(set(drawn[0])) == 4, "none twice within a step"
+    resumed = await collect(tasks, settings, range(1, 3), state=batches[0].curriculum)
+    assert played_ids(resumed) == drawn[1:]
 
 
 async def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> None:
-    tasks = [task(str(number)) for number in range(8)]
     teaching = {"0", "2", "4", "6"}
-
     settings = recipe(tasks_per_step=3, max_draws=2.0)
-    async with batches(tasks, settings, range(1), ByMember(teaching), []) as source:
-        async with source.collecting(CurriculumState()):
-            batch = await source.take(0)
-    assert {group.task.id for group in batch.groups} <= teaching
+    [batch] = await collect(numbered(8), settings, rewards=ByMember(teaching))
     assert len(batch.groups) == 3 or len(batch.played) == 6
     assert len(batch.played) > 3, "this seed draws a flat one among the first three"
     learned = [group.task.id for group in batch.groups]
@@ -104,29 +110,17 @@ async def test_groups_that_teach_nothing_are_played_but_not_learned_from() -> No
 
 
 async def test_without_dynamic_sampling_flat_groups_are_learned_from_too() -> None:
-    tasks = [task(str(number)) for number in range(4)]
-
-    settings = recipe(tasks_per_step=3, dynamic_sampling=False)
-    async with batches(tasks, settings, range(1), Rewards(), []) as source:
-        async with source.collecting(CurriculumState()):
-            batch = await source.take(0)
+    [batch] = await collect(numbered(4), recipe(tasks_per_step=3, dynamic_sampling=False))
     assert len(batch.groups) == len(batch.played) == 3
 
 
 @pytest.mark.parametrize(("mode", "staleness"), [("sync", 1), ("async", 1), ("async", 2)])
 async def test_no_step_begins_before_staleness_allows(mode: str, staleness: int) -> None:
-    tasks = [task(str(number)) for number in range(4)]
     log: list[str] = []
     steps = range(2, 7)
-
     settings = recipe(tasks_per_step=2, mode=mode, max_staleness=staleness, dynamic_sampling=False)
-    async with batches(tasks, settings, steps, Rewards(), log) as source:
-        async with source.collecting(CurriculumState()):
-            for step in steps:
-                await source.take(step)
-                await asyncio.sleep(0.3)  # time for anything that may begin to do so
-                log.append(f"learned {step}")
-                source.learned_from(step)
+    # during an update, any step that may begin has the time to begin
+    await collect(numbered(4), settings, steps, log=log, update_seconds=0.1)
     num_ahead = staleness if mode == "async" else 0
     for step in steps:
         begun = log.index(f"begin {step}")
@@ -140,145 +134,72 @@ async def test_no_step_begins_before_staleness_allows(mode: str, staleness: int)
 
 
 async def test_the_curriculum_sees_each_batch_before_the_next_is_drawn() -> None:
-    tasks = [task(f"e{n}", difficulty=Difficulty.EASY) for n in range(4)]
-    tasks += [task(f"m{n}", difficulty=Difficulty.MEDIUM) for n in range(4)]
-    settings = Recipe.model_validate(
-        {
-            "run": {"tasks_per_step": 4, "mode": "async"},
-            "rollout": {"group_size": 2, "dynamic_sampling": False},
-            "curriculum": {"kind": "success"},
-        }
-    )
-
-    async def run() -> list[set[str]]:
-        levels = []
-        async with batches(tasks, settings, range(2), Rewards(), []) as source:
-            async with source.collecting(CurriculumState()):
-                for step in range(2):
-                    batch = await source.take(step)
-                    levels.append({group.task.id[0] for group in batch.played})
-                    source.learned_from(step)
-        return levels
-
-    first, second = await run()
+    tasks = [task(f"{level[0]}{n}", difficulty=level) for level in LEVELS for n in range(4)]
+    settings = recipe({"kind": "success"}, tasks_per_step=4, mode="async", dynamic_sampling=False)
+    drawn = played_ids(await collect(tasks, settings, range(2)))
+    first, second = ({name[0] for name in step} for step in drawn)
     assert first == {"e"}
     assert "m" in second, "eight successes at easy, a step's episodes, promote"
 
 
-def test_too_few_tasks_are_named() -> None:
-    with pytest.raises(ValueError, match=r"tasks\.train has 1 tasks, run\.tasks_per_step is 16"):
-        Batches(
-            [task()],
-            Recipe(),
-            lambda step: pytest.fail("nothing is collected"),
-            steps=range(1),
-            shown=lambda progress: nullcontext(),
-            on_group=lambda step, group: None,
-        )
-
-
-async def test_a_collection_that_fails_says_so_at_its_step() -> None:
-    class Unreachable:
+async def test_a_collection_that_fails_raises_at_its_step() -> None:
+    class Broken:
         async def score(self, trajectory: Trajectory) -> Reward:
             raise ValueError("the user's reward is wrong")
 
-    tasks = [task(str(number)) for number in range(4)]
-
-    async def run() -> None:
-        async with batches(tasks, recipe(tasks_per_step=2), range(2), Unreachable(), []) as source:
-            async with source.collecting(CurriculumState()):
-                await source.take(0)
-
     with pytest.raises((ValueError, CollectionFailed), match="the user's reward is wrong"):
-        await run()
+        await collect(numbered(4), recipe(tasks_per_step=2), range(2), rewards=Broken())
 
 
 @pytest.mark.parametrize("num_tasks", [8, 7], ids=["enough tasks", "too few"])
-async def test_asynchronous_batches_are_collected_side_by_side_with_tasks_of_their_own(
-    num_tasks: int,
-) -> None:
-    tasks = [task(str(number)) for number in range(num_tasks)]
-    settings = recipe(tasks_per_step=2, max_draws=2.0, mode="async")
+async def test_asynchronous_batches_are_collected_concurrently_with_different_tasks(num_tasks: int) -> None:
+    tasks = numbered(num_tasks)
+    first, _ = draw(tasks, Schedule(), CurriculumState(), step=0, count=2)
 
     class Held(Rewards):
-        """What the first batch begins with is not scored before something else is."""
+        """Scores the first tasks of the first batch only after a task of another batch was scored."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.first: set[str] = set()
-            self.is_other_scored = asyncio.Event()
-            self.is_held_in_vain = False
+        is_other_scored = asyncio.Event()
+        is_held_in_vain = False
 
         async def score(self, trajectory: Trajectory) -> Reward:
-            if trajectory.task.id in self.first:
-                try:
-                    await asyncio.wait_for(self.is_other_scored.wait(), 3)
-                except TimeoutError:
-                    self.is_held_in_vain = True
-            else:
+            if trajectory.task.id not in {one.id for one in first}:
                 self.is_other_scored.set()
+            try:
+                await asyncio.wait_for(self.is_other_scored.wait(), 10 if num_tasks == 8 else 0.5)
+            except TimeoutError:
+                self.is_held_in_vain = True
             return await super().score(trajectory)
 
-    rewarder = Held()
-    async with (
-        batches(tasks, settings, range(3), rewarder, []) as source,
-        source.collecting(CurriculumState()),
-    ):
-        first, _ = draw(tasks, Schedule(), CurriculumState(), step=0, count=2)
-        rewarder.first = {group.id for group in first}
-        played = []
-        for step in range(3):
-            batch = await source.take(step)
-            played.append({group.task.id for group in batch.played})
-            assert len(played[-1]) == 4, "all are flat, and refilled to twice the number"
-            source.learned_from(step)
-        assert rewarder.is_held_in_vain == (num_tasks < 8)
-        if num_tasks == 8:
-            assert not played[0] & played[1]
-            assert not played[1] & played[2]
+    rewards = Held()
+    settings = recipe(tasks_per_step=2, max_draws=2.0, mode="async")
+    one, two, three = map(set, played_ids(await collect(tasks, settings, range(3), rewards=rewards)))
+    assert [len(step) for step in (one, two, three)] == [4, 4, 4], "all flat, so refilled to twice the number"
+    assert rewards.is_held_in_vain == (num_tasks < 8)
+    if num_tasks == 8:
+        assert not one & two
+        assert not two & three
 
 
-async def test_side_by_side_each_batch_begins_where_the_first_tasks_of_the_one_before_end() -> None:
-    tasks = [task(str(number)) for number in range(12)]
-    settings = recipe(tasks_per_step=3, max_draws=2.0, mode="async")
-
-    async def run(steps: range, state: CurriculumState) -> tuple[list[list[str]], list[CurriculumState]]:
-        drawn, states = [], []
-        async with batches(tasks, settings, steps, Rewards(), []) as source, source.collecting(state):
-            for step in steps:
-                batch = await source.take(step)
-                drawn.append([group.task.id for group in batch.played[:3]])
-                states.append(batch.curriculum)
-                source.learned_from(step)
-        return drawn, states
-
-    drawn, states = await run(range(3), CurriculumState(seed=5))
-    assert [state.num_drawn for state in states] >= [3, 6, 9]
-    again, _ = await run(range(1, 3), states[0])
-    assert again[0] == drawn[1]
+async def test_a_resumed_asynchronous_run_draws_the_batch_that_was_next() -> None:
+    tasks, settings = numbered(12), recipe(tasks_per_step=3, max_draws=2.0, mode="async")
+    batches = await collect(tasks, settings, range(3), state=CurriculumState(seed=5))
+    assert [batch.curriculum.num_drawn for batch in batches] >= [3, 6, 9]
+    resumed = await collect(tasks, settings, range(1, 2), state=batches[0].curriculum)
+    assert played_ids(resumed)[0][:3] == played_ids(batches)[1][:3]
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_a_difficulty_with_few_tasks_is_played_as_far_as_it_goes(mode: str) -> None:
-    """The curriculum draws easy ones alone, of which there are enough for a batch and not for its refills."""
+    """The curriculum draws only easy tasks: enough for a batch, too few for its refills."""
     tasks = [task(f"e{n}", difficulty=Difficulty.EASY) for n in range(3)]
     tasks += [task(f"m{n}", difficulty=Difficulty.MEDIUM) for n in range(20)]
-    settings = Recipe.model_validate(
-        {
-            "run": {"tasks_per_step": 2, "mode": mode},
-            "rollout": {"group_size": 2, "max_draws": 2.0},
-            "curriculum": {"kind": "schedule", "points": [[0, [1, 0, 0]]]},
-        }
-    )
 
-    async def run(wanted: Recipe) -> set[str]:
-        async with (
-            batches(tasks, wanted, range(2), Rewards(), []) as source,
-            source.collecting(CurriculumState()),
-        ):
-            return {group.task.id for group in (await source.take(0)).played}
+    async def drawn(tasks_per_step: int) -> set[str]:
+        schedule = {"kind": "schedule", "points": [[0, [1, 0, 0]]]}
+        settings = recipe(schedule, tasks_per_step=tasks_per_step, mode=mode, max_draws=2.0)
+        return set(played_ids(await collect(tasks, settings))[0])
 
-    assert (await run(settings)) == {"e0", "e1", "e2"}
-    more = settings.model_copy(update={"run": settings.run.model_copy(update={"tasks_per_step": 4})})
+    assert await drawn(2) == {"e0", "e1", "e2"}
     with pytest.raises(ValueError, match=r"the curriculum at step 0 draws from 3 tasks, 4 are wanted"):
-        await run(more)
+        await drawn(4)

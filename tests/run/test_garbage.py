@@ -9,16 +9,15 @@ from turnwise.runtime.garbage import frozen_garbage
 
 
 class Thing:
-    """Something that can be waited for to go."""
+    """An object whose end can be observed."""
 
 
 @pytest.fixture(autouse=True)
 def nothing_frozen() -> None:
-    """By tests before."""
     gc.unfreeze()
 
 
-def test_what_was_there_is_left_alone_and_what_comes_is_not() -> None:
+def test_what_exists_is_frozen_and_what_is_made_later_is_collected() -> None:
     with frozen_garbage():
         assert gc.get_freeze_count() > 10_000
         fresh = Thing()

@@ -1,132 +1,106 @@
-"""What was learned is handed over before the next update or beside it, once at a time, and never lost."""
+"""Weights are published before the next update or during it, one publication at a time, and never lost."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from turnwise.run.publishing import Publishing
 
 
-class Hands:
-    """Hands over what it is told to, when it is told to; keeps what happened."""
+class Publications:
+    """Publications that end when `may_end` is set; `log` has what happened, in order."""
 
-    def __init__(self, said: list[str]) -> None:
-        self.said = said
+    def __init__(self) -> None:
+        self.log: list[str] = []
         self.may_end = asyncio.Event()
         self._count = 0
 
     async def publish(self) -> None:
         self._count += 1
         number = self._count
-        self.said.append(f"begun {number}")
+        self.log.append(f"begun {number}")
         await self.may_end.wait()
-        self.said.append(f"done {number}")
+        self.log.append(f"done {number}")
 
     def note(self, word: str) -> Callable[[], None]:
-        return lambda: self.said.append(word)
+        return lambda: self.log.append(word)
 
 
-def play(story: Callable[[Hands], Coroutine[Any, Any, None]], said: list[str] | None = None) -> list[str]:
-    said = [] if said is None else said
-
-    async def go() -> None:
-        await asyncio.wait_for(story(Hands(said)), 10)
-
-    asyncio.run(go())
-    return said
-
-
-async def soon(hands: Hands) -> None:
-    await asyncio.sleep(0.01)
-    hands.may_end.set()
+async def test_before_the_next_update_it_is_waited_for() -> None:
+    made = Publications()
+    publishing = Publishing(made.publish, is_concurrent=False)
+    async with publishing.going_on():
+        asyncio.get_running_loop().call_later(0.01, made.may_end.set)
+        assert await publishing.begin() > 0.005
+        made.log.append("update")
+        publishing.then(made.note("collect"))
+        made.log.append("continue")
+    assert made.log == ["begun 1", "done 1", "update", "collect", "continue"]
 
 
-def test_before_the_next_update_it_is_waited_for() -> None:
-    async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_concurrent=False)
-        ending = asyncio.create_task(soon(hands))
-        async with publishing.going_on():
-            assert await publishing.begin() > 0.005
-            hands.said.append("update")
-            publishing.then(hands.note("collect"))
-            hands.said.append("go on")
-        await ending
+async def test_during_the_next_update_only_collections_wait_for_it() -> None:
+    made = Publications()
+    publishing = Publishing(made.publish, is_concurrent=True)
+    async with publishing.going_on():
+        await publishing.begin()
+        publishing.then(made.note("collect"))
+        await asyncio.sleep(0.01)
+        made.log.append("update")
+        made.may_end.set()
+        await publishing.begin()
+        await publishing.finish()
+        publishing.then(made.note("collect more"))
+    assert made.log == ["begun 1", "update", "done 1", "collect", "begun 2", "done 2", "collect more"]
 
-    assert play(story) == ["begun 1", "done 1", "update", "collect", "go on"]
+
+async def test_leaving_waits_for_a_publication_and_what_follows_it() -> None:
+    made = Publications()
+    publishing = Publishing(made.publish, is_concurrent=True)
+    async with publishing.going_on():
+        asyncio.get_running_loop().call_later(0.01, made.may_end.set)
+        await publishing.begin()
+        publishing.then(made.note("collect"))
+    assert made.log == ["begun 1", "done 1", "collect"]
 
 
-def test_beside_the_next_update_only_collections_wait_for_it() -> None:
-    async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_concurrent=True)
+@pytest.mark.parametrize("is_early", [True, False], ids=["the publication", "what follows it"])
+async def test_a_failure_is_raised_where_it_is_next_waited_for(is_early: bool) -> None:
+    async def fail() -> None:
+        raise RuntimeError("the engine is down")
+
+    def fail_after() -> None:
+        raise RuntimeError("the engine is down")
+
+    made = Publications()
+    made.may_end.set()
+    publishing = Publishing(fail if is_early else made.publish, is_concurrent=True)
+
+    async def step() -> None:
         async with publishing.going_on():
             await publishing.begin()
-            publishing.then(hands.note("collect"))
+            publishing.then(made.note("collect") if is_early else fail_after)
             await asyncio.sleep(0.01)
-            hands.said.append("update")
-            hands.may_end.set()
+            made.log.append("update")
             await publishing.begin()
-            await publishing.finish()
-            publishing.then(hands.note("collect more"))
 
-    expected = ["begun 1", "update", "done 1", "collect", "begun 2", "done 2", "collect more"]
-    assert play(story) == expected
+    with pytest.raises(RuntimeError, match="the engine is down"):
+        await step()
+    assert made.log == (["update"] if is_early else ["begun 1", "done 1", "update"])
 
 
-def test_leaving_waits_for_what_is_under_way_and_for_what_follows_it() -> None:
-    async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_concurrent=True)
-        ending = asyncio.create_task(soon(hands))
+async def test_an_error_elsewhere_leaves_nothing_running() -> None:
+    made, before = Publications(), asyncio.all_tasks()
+
+    async def fail() -> None:
+        publishing = Publishing(made.publish, is_concurrent=True)
         async with publishing.going_on():
             await publishing.begin()
-            publishing.then(hands.note("collect"))
-        hands.said.append("left")
-        await ending
-
-    assert play(story) == ["begun 1", "done 1", "collect", "left"]
-
-
-@pytest.mark.parametrize("place", ["the hand-over", "what follows it"])
-def test_a_failure_is_raised_where_it_is_next_waited_for(place: str) -> None:
-    async def story(hands: Hands) -> None:
-        async def fail() -> None:
-            raise RuntimeError("the engine is down")
-
-        def fail_after() -> None:
-            raise RuntimeError("the engine is down")
-
-        is_early = place == "the hand-over"
-        publishing = Publishing(fail if is_early else hands.publish, is_concurrent=True)
-        hands.may_end.set()
-        async with publishing.going_on():
-            await publishing.begin()
-            publishing.then(hands.note("collect") if is_early else fail_after)
+            publishing.then(made.note("collect"))
             await asyncio.sleep(0.01)
-            hands.said.append("update")
-            with pytest.raises(RuntimeError, match="the engine is down"):
-                await publishing.begin()
             raise LookupError
 
-    said: list[str] = []
     with pytest.raises(LookupError):
-        play(story, said)
-    assert said == (["update"] if place == "the hand-over" else ["begun 1", "done 1", "update"])
-
-
-def test_an_error_elsewhere_leaves_nothing_running() -> None:
-    async def story(hands: Hands) -> None:
-        publishing = Publishing(hands.publish, is_concurrent=True)
-        try:
-            async with publishing.going_on():
-                await publishing.begin()
-                publishing.then(hands.note("collect"))
-                await asyncio.sleep(0.01)
-                raise LookupError
-        finally:
-            assert len(asyncio.all_tasks()) == 2, "this story and who waits for it"
-
-    said: list[str] = []
-    with pytest.raises(LookupError):
-        play(story, said)
-    assert said == ["begun 1"]
+        await fail()
+    assert asyncio.all_tasks() == before
+    assert made.log == ["begun 1"]

@@ -1,27 +1,23 @@
-"""A run that samples elsewhere learns what it learns with the engine in process, bit for bit."""
+"""A run with a remote engine learns what it learns with the engine in process, bit for bit."""
 
 import asyncio
-import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from tests.engines.served import serving
 from tests.run.stage import write_recipe
-from tests.run.test_train import run_it
+from tests.run.test_train import UNMEASURED, before_update, lines, run_it
 from turnwise.config import Recipe, load_recipe
 from turnwise.doctor import FindingLevel
 from turnwise.doctor.recipe import check_remote
 from turnwise.protocols import Adapter
 from turnwise.rollout.store import read_episodes
-from turnwise.run.loop import train
-from turnwise.run.screen import Screen
-from turnwise.run.stopping import Stopping
-from turnwise.run.training_run import open_run
+from turnwise.run.training_run import TrainingRun
 from turnwise.tracking.folder import RunFolder
+from turnwise.training.packing.samples import Sample
 from turnwise.training.update import checkpoint
 
 NUM_STEPS = 2
@@ -38,11 +34,11 @@ def sampled(folder: RunFolder) -> list[tuple[object, ...]]:
     )
 
 
-def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_path: Path) -> None:
-    quick = {"run": {"num_steps": NUM_STEPS}, "evaluation": {"before_and_after": False}}
-    here, file = write_recipe(tmp_path / "here", **quick), write_recipe(tmp_path / "there", **quick)
+def test_a_run_with_a_remote_engine_equals_the_run_with_a_local_one(tmp_path: Path) -> None:
+    quick = {"run": {"num_steps": NUM_STEPS}, **UNMEASURED}
+    here, file = (write_recipe(tmp_path / name, **quick) for name in ("here", "there"))
     _, expected = run_it(load_recipe(here))
-    with serving(file, python=sys.executable) as server:
+    with serving(file) as server:
         _, adapters = run_it(elsewhere(file, server.url, "run.name=one", "rollout.lockstep=false"))
         assert (server.health()["version"], server.health()["base"]) == (NUM_STEPS, "")
         assert asyncio.run(check_remote(elsewhere(file, server.url))).level is FindingLevel.GOOD
@@ -51,62 +47,51 @@ def test_a_run_with_the_engine_elsewhere_is_the_run_with_the_engine_here(tmp_pat
         with pytest.raises(ValueError, match="over other whole weights"):
             run_it(elsewhere(file, server.url, "run.name=three"))
     assert sampled(folder) == sampled(expected)
-    learned = [checkpoint.latest(run.checkpoints) for run in (folder, expected)]
-    for one, other in zip(
-        *(tensor.tensors.values() for tensor in learned if tensor is not None), strict=True
-    ):
-        assert one.equal(other)
+    learned = [checkpoint.load(run.checkpoints / "step-000002").tensors for run in (folder, expected)]
+    assert all(tensor.equal(learned[1][name]) for name, tensor in learned[0].items())
     assert len(sampled(adapters)) == len(sampled(expected))
 
 
-async def test_an_adapter_is_handed_over_beside_the_update_that_follows(tmp_path: Path) -> None:
-    file = write_recipe(tmp_path, evaluation={"before_and_after": False})
+def test_an_adapter_is_published_during_the_update_that_follows(tmp_path: Path) -> None:
+    file = write_recipe(tmp_path, **UNMEASURED)
     keys = ("run.mode=async", "run.num_steps=4", "rollout.lockstep=false")
-    beside, published = [], []
+    concurrent: list[int] = []
+    published: list[tuple[int, bool]] = []
 
-    async def go(settings: Recipe) -> None:
-        with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
-            async with open_run(settings, folder, Screen(Console(quiet=True), settings)) as run:
-                engine: Any = run.bench.engine
-                publish, complete, update = engine.publish, engine.complete, run.trainer.update
-                under_way = set[int]()
+    def prepare(run: TrainingRun) -> None:
+        engine: Any = run.bench.engine
+        publish, complete = engine.publish, engine.complete
+        under_way = set[int]()
 
-                async def slow(adapter: Adapter, version: int) -> None:
-                    under_way.add(version)
-                    before = adapter.copy()
-                    await asyncio.sleep(1.0)  # longer than an update
-                    kept = [one.equal(other) for one, other in paired(adapter, before)]
-                    await publish(adapter, version)
-                    published.append((version, all(kept)))
-                    under_way.discard(version)
+        async def slow(adapter: Adapter, version: int) -> None:
+            under_way.add(version)
+            before = adapter.copy()
+            await asyncio.sleep(0.7)  # longer than an update
+            is_kept = all(tensor.equal(before.tensors[name]) for name, tensor in adapter.tensors.items())
+            await publish(adapter, version)
+            published.append((version, is_kept))
+            under_way.discard(version)
 
-                async def sampled_after(*args: Any) -> Any:
-                    assert published, "nothing samples before the engine has the trainer's weights"
-                    return await complete(*args)
+        async def sampled_after(*args: Any) -> Any:
+            assert published, "nothing samples before the engine has the trainer's weights"
+            return await complete(*args)
 
-                def noted(*args: Any, **options: Any) -> Any:
-                    beside.extend(under_way)
-                    return update(*args, **options)
+        def note(samples: Sequence[Sample], step: int) -> Sequence[Sample]:
+            concurrent.extend(under_way)
+            return samples
 
-                engine.publish, engine.complete = slow, sampled_after
-                run.trainer.update = noted  # type: ignore[method-assign]
-                await train(run, Stopping())
-            figures = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
-            updates = [figure["metrics"] for figure in figures if figure["kind"] == "update"]
-            assert max(update["staleness/max"] for update in updates) == 1
+        engine.publish, engine.complete = slow, sampled_after
+        before_update(note)(run)
 
-    with serving(file, python=sys.executable) as server:
-        await go(elsewhere(file, server.url, *keys))
+    with serving(file) as server:
+        _, folder = run_it(elsewhere(file, server.url, *keys), prepare)
         assert server.health()["version"] == 4
-    assert published == [(version, True) for version in range(5)], "each as it was when it was learned"
-    assert beside, "an update ran before the publication that it followed was done"
+    assert max(line["metrics"]["staleness/max"] for line in lines(folder, "update")) == 1
+    assert published == [(version, True) for version in range(5)], "unchanged since it was learned"
+    assert concurrent, "an update ran before the publication that it followed was done"
 
 
-def paired(one: Adapter, other: Adapter) -> list[tuple[Any, Any]]:
-    return [(tensor, other.tensors[name]) for name, tensor in one.tensors.items()]
-
-
-def test_an_engine_that_is_not_there_is_said_so_by_its_key(tmp_path: Path) -> None:
+def test_a_missing_engine_is_named_by_its_key(tmp_path: Path) -> None:
     file = write_recipe(tmp_path)
     finding = asyncio.run(check_remote(elsewhere(file, "http://127.0.0.1:9")))
     assert finding.level is FindingLevel.BAD

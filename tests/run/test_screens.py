@@ -1,4 +1,4 @@
-"""What a run says: a panel on a real terminal, lines elsewhere, objects for programs, little when quiet."""
+"""The output of a run: a panel on a real terminal, lines elsewhere, JSON objects for programs."""
 
 import json
 import os
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests import warm
 from tests.dashboard.recorded import HOSTILE
 from tests.run.stage import recipe, write_recipe
 from turnwise.diagnostics.health import Alarm, AlarmLevel
@@ -23,11 +22,6 @@ from turnwise.run.screen import Json, Quiet, Screen, step_line
 ROOT = Path(__file__).parents[2]
 WARNING = Alarm("truncation", AlarmLevel.WARNING, 0.4, 0.3, "episodes are cut off. Try: more tokens")
 HALT = Alarm("alignment", AlarmLevel.HALT, 0.5, 0.99, "not the sampled tokens. Try: look")
-
-
-def train(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [warm.heavy(), "-m", "turnwise", "train", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
 
 
 def drawn(panel: Panel) -> str:
@@ -41,7 +35,7 @@ def new_panel(folder: Path) -> Panel:
     return Panel(Console(file=StringIO(), width=110), recipe(folder, run={"num_steps": 4}))
 
 
-def test_the_panel_shows_how_far_how_well_and_how_healthy(tmp_path: Path) -> None:
+def test_the_panel_shows_progress_success_and_health(tmp_path: Path) -> None:
     panel = new_panel(tmp_path)
     assert "step 0/4" in drawn(panel)
     with panel.showing():
@@ -65,11 +59,11 @@ def test_health_is_green_amber_or_red(tmp_path: Path) -> None:
         assert panel._health().style == style
 
 
-async def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over(tmp_path: Path) -> None:
+async def test_a_collection_is_still_shown_after_a_measurement_within_it(tmp_path: Path) -> None:
     panel = new_panel(tmp_path)
 
-    async def play() -> None:
-        ahead, measured = Progress(num_finished=3), Progress(num_finished=1)
+    ahead, measured = Progress(num_finished=3), Progress(num_finished=1)
+    with panel.showing():
         async with panel.playing(ahead, 64):
             async with panel.playing(measured, 8):
                 both = drawn(panel)
@@ -80,32 +74,25 @@ async def test_what_is_collected_ahead_is_still_shown_once_a_measurement_is_over
             assert "of 8" not in drawn(panel)
         assert "playing" not in drawn(panel)
 
-    with panel.showing():
-        await play()
 
-
-async def test_the_time_left_is_judged_by_steps_alone(
+async def test_the_time_left_is_estimated_from_steps_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     panel = new_panel(tmp_path)
     now = 0.0
     monkeypatch.setattr("turnwise.run.panel.time.monotonic", lambda: now)
 
-    async def play(*ends: float) -> None:
-        nonlocal now
-        for step, end in enumerate(ends):
-            async with panel.playing(Progress(), 64):
-                pass
-            now = end
-            panel.learned(step, {}, [], "")
-
     with panel.showing():
         now = 1000.0  # loading, and the measurement before the first step
-        await play(1010.0, 1020.0)
+        for step in range(2):
+            async with panel.playing(Progress(), 64):
+                pass
+            now += 10
+            panel.learned(step, {}, [], "")
     assert "20 s left" in drawn(panel)
 
 
-def test_a_resumed_run_begins_where_it_stood(tmp_path: Path) -> None:
+def test_a_resumed_run_begins_at_its_last_step(tmp_path: Path) -> None:
     panel = new_panel(tmp_path)
     panel.resumed(3)
     assert "step 3/4" in drawn(panel)
@@ -114,7 +101,7 @@ def test_a_resumed_run_begins_where_it_stood(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Panel, Screen, Quiet])
-def test_hostile_words_act_on_no_terminal(tmp_path: Path, kind: type[Screen]) -> None:
+def test_hostile_text_cannot_control_a_terminal(tmp_path: Path, kind: type[Screen]) -> None:
     console = Console(file=StringIO(), width=110, force_terminal=True, color_system="standard")
     screen = kind(console, recipe(tmp_path, run={"num_steps": 4}))
     alarm = Alarm(HOSTILE, AlarmLevel.HALT, 0.5, 0.99, HOSTILE)
@@ -128,12 +115,8 @@ def test_hostile_words_act_on_no_terminal(tmp_path: Path, kind: type[Screen]) ->
     assert not [char for char in text if char != "\n" and not char.isprintable()]
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(20, "20 s"), (100, "2 min"), (3660, "1 h 1 min")])
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_a_flat_line_is_in_the_middle() -> None:
+def test_durations_are_short_and_a_flat_line_is_in_the_middle() -> None:
+    assert [duration(seconds) for seconds in (20, 100, 3660)] == ["20 s", "2 min", "1 h 1 min"]
     assert sparkline([2.0, 2.0]) == "▅▅"
 
 
@@ -157,38 +140,23 @@ def test_a_terminal_gets_the_panel_and_then_the_summary(tmp_path: Path) -> None:
     assert "playing" in text
     assert "episodes" in text
     assert "held-out success" in text
-    assert "step    1/2" not in text, "no lines beside the panel"
+    assert "step    1/2" not in text, "no lines in addition to the panel"
 
 
-def test_programs_get_an_object_a_line(tmp_path: Path) -> None:
-    done = train(str(write_recipe(tmp_path, run={"num_steps": 2})), "--json")
-    assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [event["kind"] for event in events] == ["measured", "step", "step", "measured", "summary"]
-    assert [event["step"] for event in events if event["kind"] == "step"] == [0, 1]
-    assert events[1]["figures"]["episodes/finished"] == 6
-    assert events[-1]["heldout_success"].keys() == {"before", "after"}
-    assert "held-out success" in done.stderr
-
-
-def test_quiet_says_how_it_ended_alone(tmp_path: Path) -> None:
-    done = train(str(write_recipe(tmp_path, run={"num_steps": 2})), "--quiet")
-    assert done.returncode == 0, done.stderr
-    assert "step    1/2" not in done.stdout
-    assert "held-out success" in done.stdout
-
-
-def test_a_figure_that_is_no_number_is_still_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_metric_that_is_not_a_number_is_still_json(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Json(Console(), recipe(tmp_path)).learned(0, {"value/explained_variance": float("nan")}, [], "")
     [line] = capsys.readouterr().out.splitlines()
     assert "NaN" not in line
     assert json.loads(line)["figures"] == {"value/explained_variance": None}
 
 
-def test_a_steps_line_names_each_kl_for_what_it_is() -> None:
+def test_a_steps_line_names_both_kls_and_the_epoch_where_there_are_any() -> None:
     alone = step_line(0, 4, {"kl/sampler": 1e-4})
     assert "kl/sampler 1.0e-04" in alone
     assert "kl/reference" not in alone
-    assert "kl/sampler 1.0e-04  kl/reference 2.0e-03" in step_line(
-        0, 4, {"kl/sampler": 1e-4, "kl/reference": 2e-3}
-    )
+    assert "epoch" not in alone
+    both = step_line(0, 4, {"kl/sampler": 1e-4, "kl/reference": 2e-3, "run/epoch": 2.0}, 3)
+    assert "kl/sampler 1.0e-04  kl/reference 2.0e-03" in both
+    assert "epoch 2/3" in both

@@ -12,9 +12,24 @@ import pytest
 
 from tests import warm
 from tests.run.stage import write_recipe
+from tests.run.test_train import UNMEASURED
+from tests.test_cli import Ran, turnwise
+from turnwise.dashboard.run_facts import DIED, read_facts
+from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
 
 ROOT = Path(__file__).parents[2]
+LONG = {
+    "run": {"num_steps": 500, "checkpoint_every": 1},
+    "rollout": {"group_size": 16, "tokens_per_turn": 60, "num_parallel_episodes": 2},
+    **UNMEASURED,
+}
+"""Steps of several seconds, so that a signal comes in the middle of one."""
+
+
+def train(*arguments: str) -> Ran:
+    """`turnwise train` to its end; the tests' own rewards can be imported."""
+    return turnwise("train", *arguments, cwd=ROOT, env={"HOME": os.environ["HOME"]})
 
 
 def training(*arguments: str, python: str = "") -> AbstractContextManager["subprocess.Popen[str]"]:
@@ -23,7 +38,7 @@ def training(*arguments: str, python: str = "") -> AbstractContextManager["subpr
 
 @contextmanager
 def running(*arguments: str, python: str = "") -> Iterator["subprocess.Popen[str]"]:
-    """Python in a process of its own; whatever it started is gone afterwards."""
+    """Python in a separate process; it and its children are gone afterwards."""
     process = subprocess.Popen(
         [python or warm.heavy(), *arguments],
         cwd=ROOT,
@@ -53,51 +68,52 @@ def read_until(process: "subprocess.Popen[str]", text: str) -> str:
     pytest.fail(f"{text!r} never came:\n{seen}")
 
 
-def test_the_first_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, run={"num_steps": 500}, evaluation={"before_and_after": False})
-    with training(str(recipe)) as process:
+def state(folder: Path) -> tuple[str, str]:
+    """The run's state and its reason, as the dashboard shows them."""
+    facts = read_facts(folder)
+    return facts.state, facts.reason
+
+
+def test_the_first_finishes_the_step_saves_and_says_how_to_resume(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "run"
+    with training(str(write_recipe(tmp_path, run={"num_steps": 500}, **UNMEASURED))) as process:
         read_until(process, "step    2/500")
         process.send_signal(signal.SIGINT)
         rest = read_until(process, "resume with")
         assert process.wait(timeout=60) == 3
-    folder = tmp_path / "runs" / "run"
     assert "finishing this step" in rest
     assert f"turnwise train --resume {folder}" in rest
     found = checkpoint.latest(folder / "checkpoints")
     assert found is not None
     assert f"stopped after step {found.step}:" in rest
-    more = f"run.num_steps={found.step + 1}"
-    with training("--resume", str(folder), "--set", more) as process:
-        assert process.stdout is not None
-        said = process.stdout.read()
-        assert process.wait(timeout=60) == 0, said
-    assert f"resumed after step {found.step}" in said
-    assert f"step {found.step + 1:>4}/{found.step + 1}" in said
+    assert state(folder) == ("stopped", "you asked it to stop (Ctrl-C)")
+    resumed = train("--resume", str(folder), "--set", f"run.num_steps={found.step + 1}")
+    assert resumed.code == 0, resumed
+    assert f"resumed after step {found.step}" in resumed.out
+    assert f"step {found.step + 1:>4}/{found.step + 1}" in resumed.out
+    text = RunFolder.read(folder).metrics.read_text()
+    assert text.count('"update"') == found.step + 1, "no step is learned from twice or left out"
 
 
 def test_the_second_stops_at_once_and_leaves_the_last_checkpoint_good(tmp_path: Path) -> None:
-    recipe = write_recipe(
-        tmp_path,
-        run={"num_steps": 500, "checkpoint_every": 1},
-        rollout={"group_size": 16, "tokens_per_turn": 60, "num_parallel_episodes": 2},
-        evaluation={"before_and_after": False},
-    )
-    with training(str(recipe)) as process:
+    folder = tmp_path / "runs" / "run"
+    with training(str(write_recipe(tmp_path, **LONG))) as process:
         read_until(process, "step    1/500")
         process.send_signal(signal.SIGTERM)  # as a cluster's scheduler would
         read_until(process, "finishing this step")
-        asked = time.monotonic()
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
-        assert time.monotonic() - asked < 30
-    found = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints")
+        assert process.wait(timeout=30) == 130
+    found = checkpoint.latest(folder / "checkpoints")
     assert found is not None
     assert found.step >= 1
+    reason = "you asked it to stop (SIGTERM), at once: the current step is lost"
+    assert state(folder) == ("stopped", reason)
+    assert (folder / "training.log").read_text().endswith(f" WARNING stopped: {reason}\n")
 
 
-def test_the_second_waits_for_no_update(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, run={"num_steps": 5}, evaluation={"before_and_after": False})
-    # an update of an hour, in the real command; a line says that it has begun
+def test_the_second_does_not_wait_for_an_update(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, run={"num_steps": 5}, **UNMEASURED)
+    # an update of an hour in the real command; a line says that it has begun
     program = f"""
 import time
 from turnwise.training.update.trainer import Trainer
@@ -117,3 +133,17 @@ main()
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 130
     assert not (tmp_path / "runs" / "run" / "lock").read_text(), "what was open is closed"
+
+
+def test_a_run_that_was_killed_is_not_shown_as_running(tmp_path: Path) -> None:
+    recipe, folder = write_recipe(tmp_path, **LONG), tmp_path / "runs" / "run"
+    with training(str(recipe)) as process:
+        read_until(process, "training tasks in")
+        assert state(folder) == ("running", "")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(timeout=60)
+    deadline = time.monotonic() + 20  # a fork ends a moment after the process that asked for it
+    while state(folder)[0] == "running" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert state(folder) == ("died", DIED)
+    assert (folder / "training.log").read_text(), "the log up to then is kept"

@@ -1,4 +1,4 @@
-"""A temperature that changes from step to step: episodes and log-probs are of the same distribution."""
+"""A temperature that changes from step to step: episodes and log-probs have the same distribution."""
 
 import math
 from pathlib import Path
@@ -7,22 +7,19 @@ from typing import Any
 import pytest
 
 from tests.run.stage import recipe
-from tests.run.test_train import lines, run_it
+from tests.run.test_train import UNMEASURED, lines, run_it
 from turnwise.config import Recipe, load_recipe
 from turnwise.rollout.store import read_episodes
 from turnwise.tracking.folder import RunFolder
 
-STILL = {"learning_rate": 0.0}
-"""The weights stay, so that whatever version sampled a token, both sides must agree on its log-prob."""
-
 
 def at_temperatures(folder: Path, mode: str, **sections: Any) -> tuple[Recipe, RunFolder]:
-    sections.setdefault("rollout", {"temperature": 1.6, "final_temperature": 0.4, "lockstep": mode == "sync"})
     settings = recipe(
         folder,
-        run={"num_steps": 4, "mode": mode},
+        run={"num_steps": 3, "mode": mode},
+        rollout={"temperature": 1.6, "final_temperature": 0.4, "lockstep": mode == "sync"},
         reference={"kind": "frozen"},
-        evaluation={"before_and_after": False},
+        **UNMEASURED,
         **sections,
     )
     return settings, run_it(settings)[1]
@@ -38,21 +35,22 @@ def test_the_temperature_goes_in_a_straight_line_from_the_first_step_to_the_last
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_sampler_trainer_and_reference_agree_at_every_temperature(tmp_path: Path, mode: str) -> None:
-    settings, folder = at_temperatures(tmp_path, mode, optimizer=STILL)
+    # at learning rate 0 the weights never change, so both sides must agree whatever version sampled a token
+    settings, folder = at_temperatures(tmp_path, mode, optimizer={"learning_rate": 0.0})
     updates = lines(folder, "update")
     assert [line["metrics"]["rollout/temperature"] for line in lines(folder, "rollout")] == pytest.approx(
-        [1.6, 1.2, 0.8, 0.4]
+        [1.6, 1.0, 0.4]
     )
     for step, line in enumerate(updates):
         assert line["metrics"]["sampler/max_abs_difference"] <= 1e-4
         assert line["metrics"]["tokens/alignment"] == 1.0
-        assert line["metrics"]["kl/reference"] == 0.0
+        assert line["metrics"]["kl/reference"] == 0.0, "the weights changed"
         temperatures = {played.trajectory.temperature for played in read_episodes(folder.trajectories(step))}
         assert temperatures == {settings.temperature_at(step)}
     # of a random model: the hotter, the more random
     entropies = [line["metrics"]["entropy/mean"] for line in updates]
     assert entropies == sorted(entropies, reverse=True)
-    assert len(set(entropies)) == 4
+    assert len(set(entropies)) == 3
 
 
 def test_the_first_ratio_is_one_while_the_policy_learns_and_the_temperature_changes(tmp_path: Path) -> None:

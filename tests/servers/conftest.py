@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx._transports.default as transports
+import httpx2._transports.default as transports
 import pytest
 
 from turnwise.mcp.serve import Handler
