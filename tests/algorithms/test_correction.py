@@ -9,6 +9,7 @@ from turnwise.algorithms.correction import CORRECTIONS, Correction, CorrectionLi
 
 RATIOS = [[1.5, 4.0, 0.25, 9.0], [1.1, 1.1, 1.0, 1.0]]
 MASK = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1]])
+every_correction = pytest.mark.parametrize("name", CORRECTIONS)
 
 
 def correct(name: str, limits: CorrectionLimits | None = None, fill: float = 9.0) -> Correction:
@@ -29,18 +30,15 @@ def correct(name: str, limits: CorrectionLimits | None = None, fill: float = 9.0
         ("none", [[1, 1, 1, 0], [1] * 4]),
     ],
 )
-def test_weights_match_hand_worked_numbers(name: str, weights: list[list[float]]) -> None:
+def test_weights_masks_and_base_match_hand_worked_numbers(name: str, weights: list[list[float]]) -> None:
     found = correct(name)
-    assert [pytest.approx(row) for row in weights] == found.weights_BT.tolist()
+    assert found.weights_BT.tolist() == [pytest.approx(row) for row in weights]
+    kept = [[True, False, False, False], [True] * 4] if name == "mask" else MASK.bool().tolist()
+    assert found.mask_BT.tolist() == kept, "a dropped token is not counted either"
+    base = [-3.0] * 4 if name == "bypass" else [-3 + math.log(ratio) for ratio in RATIOS[1]]
+    assert found.base_logprobs_BT[1].tolist() == pytest.approx(base)
     assert not found.weights_BT.requires_grad
     assert not found.base_logprobs_BT.requires_grad
-
-
-def test_only_the_masking_corrections_drop_tokens_also_from_the_count() -> None:
-    kept = {name: correct(name).mask_BT.tolist() for name in CORRECTIONS}
-    whole = MASK.bool().tolist()
-    assert kept.pop("mask") == [[True, False, False, False], [True] * 4]
-    assert all(mask == whole for mask in kept.values())
 
 
 def test_mask_sequence_drops_whole_sequences_by_their_geometric_mean() -> None:
@@ -50,38 +48,25 @@ def test_mask_sequence_drops_whole_sequences_by_their_geometric_mean() -> None:
 
 
 def test_a_sequence_weight_is_capped() -> None:
-    assert correct("sequence", CorrectionLimits(cap=1.3)).weights_BT[:, 0].tolist() == pytest.approx(
-        [1.3, 1.21]
-    )
+    found = correct("sequence", CorrectionLimits(cap=1.3)).weights_BT[:, 0].tolist()
+    assert found == pytest.approx([1.3, 1.21])
 
 
-def test_the_base_of_the_ratio_is_the_sampler_only_for_bypass() -> None:
-    for name in CORRECTIONS:
-        base = correct(name).base_logprobs_BT[1]
-        expected = [-3.0] * 4 if name == "bypass" else [-3 + math.log(ratio) for ratio in RATIOS[1]]
-        assert base.tolist() == pytest.approx(expected), name
-
-
-@pytest.mark.parametrize("name", CORRECTIONS)
+@every_correction
 def test_masked_positions_have_no_effect(name: str) -> None:
     found, calm = correct(name, fill=math.nan), correct(name, fill=-3.0)
     assert torch.equal(found.weights_BT, calm.weights_BT)
     assert torch.equal(found.mask_BT, calm.mask_BT)
 
 
-@pytest.mark.parametrize("name", CORRECTIONS)
-def test_equal_distributions_need_no_correction(name: str) -> None:
-    logprobs = torch.tensor([[-1.0, -0.3]])
+@every_correction
+def test_equal_distributions_need_no_correction_and_distant_ones_do_not_overflow(name: str) -> None:
+    logprobs, far = torch.tensor([[-0.1, -300.0]]), torch.tensor([[-300.0, -0.1]])
     found = CORRECTIONS[name](logprobs, logprobs.clone(), torch.ones(1, 2), CorrectionLimits())
     assert found.weights_BT.tolist() == [[1.0, 1.0]]
     assert found.mask_BT.all()
     assert torch.equal(found.base_logprobs_BT, logprobs)
-
-
-@pytest.mark.parametrize("name", CORRECTIONS)
-def test_distributions_far_apart_do_not_overflow(name: str) -> None:
-    sampler, old = torch.tensor([[-300.0, -0.1]]), torch.tensor([[-0.1, -300.0]])
-    assert CORRECTIONS[name](sampler, old, torch.ones(1, 2), CorrectionLimits()).weights_BT.isfinite().all()
+    assert CORRECTIONS[name](far, logprobs, torch.ones(1, 2), CorrectionLimits()).weights_BT.isfinite().all()
 
 
 def test_within_keeps_both_bounds_and_drops_ratios_outside_and_nan() -> None:
@@ -91,7 +76,7 @@ def test_within_keeps_both_bounds_and_drops_ratios_outside_and_nan() -> None:
     assert within(ratio, mask, low=1.0, high=1.0).int().tolist() == [[0, 0, 1, 0, 0, 0, 0]]
 
 
-@pytest.mark.parametrize("bad", [{"cap": 0.0}, {"low": 1.2}, {"high": 0.9}, {"low": -1.0}])
+@pytest.mark.parametrize("bad", [{"cap": 0.0}, {"low": 1.2}, {"high": 0.9}, {"low": -1.0}], ids=str)
 def test_invalid_limits_are_rejected(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="need cap"):
         CorrectionLimits(**bad)

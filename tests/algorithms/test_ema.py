@@ -15,12 +15,8 @@ def test_from_zero_towards_one_after_1_5_and_100_updates() -> None:
     assert [seen[1], seen[5], seen[100]] == pytest.approx([0.01, 0.0490100, 0.6339677], abs=1e-7)
 
 
-def test_a_decay_of_zero_copies_and_of_one_keeps() -> None:
-    reference, current = torch.tensor([1.0, 2.0]), torch.tensor([5.0, -3.0])
-    assert torch.equal(ema(reference, current, decay=0.0), current)
+def test_a_decay_of_zero_copies_and_of_one_keeps_the_reference_in_its_dtype() -> None:
+    reference, current = torch.tensor([1.0, 2.0], dtype=torch.bfloat16), torch.tensor([5.0, -3.0])
+    assert torch.equal(ema(reference, current, decay=0.0), current.bfloat16())
     assert torch.equal(ema(reference, current, decay=1.0), reference)
     assert reference.tolist() == [1.0, 2.0]
-
-
-def test_the_reference_keeps_its_dtype() -> None:
-    assert ema(torch.zeros(1).bfloat16(), torch.ones(1), decay=0.5).dtype == torch.bfloat16

@@ -5,8 +5,18 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torch.distributions import Categorical
 
-from turnwise.algorithms.losses import DEFAULT_BOUNDS, LOSSES, Bounds, PolicyLoss, clip, gspo, value_loss
+from turnwise.algorithms.losses import (
+    DEFAULT_BOUNDS,
+    LOSSES,
+    Bounds,
+    PolicyLoss,
+    clip,
+    gspo,
+    value_loss,
+    with_entropy_bonus,
+)
 from turnwise.algorithms.ratio import exp_bounded
 
 
@@ -14,54 +24,45 @@ def row(values: list[float]) -> Tensor:
     return torch.tensor([values], dtype=torch.float64)
 
 
-def one_token(ratio: float, advantage: float, bounds: Bounds) -> tuple[float, float, PolicyLoss]:
-    """Surrogate (the negative loss) and gradient in the log-prob of one token at this ratio."""
-    logprobs = row([math.log(ratio) - 2.0]).requires_grad_()
-    found = clip(logprobs, row([-2.0]), row([advantage]), row([1]), bounds)
+def slope(found: PolicyLoss, logprobs: Tensor) -> Tensor:
+    """The gradient of the summed loss."""
     (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
-    return -found.losses_BT.item(), gradient.item(), found
+    return gradient
 
 
 @pytest.mark.parametrize(
-    ("ratio", "advantage", "surrogate", "gradient"),
+    ("ratio", "advantage", "dual", "surrogate", "gradient", "clipped"),
     [
-        (1.29, 1.0, 1.28, 0.0),
-        (0.5, -1.0, -0.8, 0.0),
-        (5.0, -1.0, -5.0, 5.0),
-        (0.5, 1.0, 0.5, -0.5),
-        (1.27, 1.0, 1.27, -1.27),
-        (0.81, -1.0, -0.81, 0.81),
-        (1.0, 2.0, 2.0, -2.0),
-        (3.0, 0.0, 0.0, 0.0),
+        (1.29, 1.0, None, 1.28, 0.0, "high"),
+        (0.5, -1.0, None, -0.8, 0.0, "low"),
+        (5.0, -1.0, None, -5.0, 5.0, ""),
+        (0.5, 1.0, None, 0.5, -0.5, ""),
+        (1.27, 1.0, None, 1.27, -1.27, ""),
+        (0.81, -1.0, None, -0.81, 0.81, ""),
+        (1.0, 2.0, None, 2.0, -2.0, ""),
+        (3.0, 0.0, None, 0.0, 0.0, ""),
+        (5.0, -1.0, 3.0, -3.0, 0.0, "dual"),
+        (2.9, -1.0, 3.0, -2.9, 2.9, ""),
+        (1.2, 1.0, 3.0, 1.2, -1.2, ""),
+        (5.0, 1.0, 3.0, 1.28, 0.0, "high"),
     ],
 )
 def test_clip_known_answers_with_live_and_dead_gradients(
-    ratio: float, advantage: float, surrogate: float, gradient: float
+    ratio: float, advantage: float, dual: float | None, surrogate: float, gradient: float, clipped: str
 ) -> None:
-    found_surrogate, found_gradient, _ = one_token(ratio, advantage, Bounds(0.2, 0.28))
-    assert found_surrogate == pytest.approx(surrogate, abs=1e-12)
-    assert found_gradient == pytest.approx(gradient, abs=1e-12)
-
-
-def test_dual_clip_bounds_the_loss_of_a_bad_token_that_became_likely() -> None:
-    surrogate, gradient, found = one_token(5.0, -1.0, Bounds(0.2, 0.28, dual=3.0))
-    assert (surrogate, gradient) == (-3.0, 0.0)
-    assert found.is_clipped_dual_BT.item()
-    assert not found.is_clipped_high_BT.item()
-    assert one_token(2.9, -1.0, Bounds(0.2, 0.28, dual=3.0))[1] == pytest.approx(2.9)
-    assert one_token(1.2, 1.0, Bounds(0.2, 0.28, dual=3.0))[0] == pytest.approx(1.2)
-    assert one_token(5.0, 1.0, Bounds(0.2, 0.28, dual=3.0))[0] == pytest.approx(1.28)
-
-
-def test_the_masks_show_which_side_was_clipped() -> None:
-    ratios = [1.29, 1.29, 0.5, 0.5, 1.0]
-    advantages = [1.0, -1.0, 1.0, -1.0, 1.0]
-    old = row([-1.0] * 5)
-    found = clip(old + row(ratios).log(), old, row(advantages), row([1] * 5), Bounds())
-    assert found.is_clipped_high_BT[0].tolist() == [True, False, False, False, False]
-    assert found.is_clipped_low_BT[0].tolist() == [False, False, False, True, False]
-    assert found.ratio_BT[0].tolist() == pytest.approx(ratios)
+    """One token at this ratio; the surrogate is the negative loss, the gradient is in the log-prob."""
+    logprobs = row([math.log(ratio) - 2.0]).requires_grad_()
+    found = clip(logprobs, row([-2.0]), row([advantage]), row([1]), Bounds(0.2, 0.28, dual=dual))
+    assert -found.losses_BT.item() == pytest.approx(surrogate, abs=1e-12)
+    assert slope(found, logprobs).item() == pytest.approx(gradient, abs=1e-12)
+    assert found.ratio_BT.item() == pytest.approx(ratio)
     assert not found.ratio_BT.requires_grad
+    sides = {
+        "low": found.is_clipped_low_BT,
+        "high": found.is_clipped_high_BT,
+        "dual": found.is_clipped_dual_BT,
+    }
+    assert [side for side, flag in sides.items() if flag.item()] == [clipped][: len(clipped)]
 
 
 @pytest.mark.parametrize("bad", [{"low": -0.1}, {"low": 1.5}, {"high": -1.0}, {"dual": 1.0}])
@@ -74,69 +75,47 @@ def test_invalid_bounds_are_rejected(bad: dict[str, float]) -> None:
 
 TOKENS = torch.tensor([[2, 0, 1, 3], [1, 1, 3, 0]])
 MASK = torch.tensor([[1, 0, 1, 1], [1, 1, 0, 0]])
-
-
-def seeded_logits() -> Tensor:
-    return torch.randn(2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
-def advantages() -> Tensor:
-    return torch.tensor([[0.7] * 4, [-1.3] * 4], dtype=torch.float64)
+LOGITS = torch.randn(2, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+ADVANTAGES = torch.tensor([[0.7] * 4, [-1.3] * 4], dtype=torch.float64)
 
 
 def picked(logits: Tensor) -> Tensor:
     return logits.log_softmax(-1).gather(-1, TOKENS[..., None])[..., 0]
 
 
-def reinforce_gradient(logits: Tensor) -> Tensor:
-    """The gradient of −A·log π by its formula: −A·(onehot − p) at own tokens."""
-    chosen = torch.nn.functional.one_hot(TOKENS, 5).double()
-    return -(advantages() * MASK)[..., None] * (chosen - logits.softmax(-1))
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_first_minibatch_has_ratio_exactly_one_and_the_gradient_of_reinforce(name: str) -> None:
-    logits = seeded_logits().requires_grad_()
+    logits = LOGITS.clone().requires_grad_()
     logprobs = picked(logits)
-    found = LOSSES[name](logprobs, logprobs.detach(), advantages(), MASK, DEFAULT_BOUNDS[name])
+    found = LOSSES[name](logprobs, logprobs.detach(), ADVANTAGES, MASK, DEFAULT_BOUNDS[name])
     assert torch.equal(found.ratio_BT, torch.ones(2, 4, dtype=torch.float64))
     assert not (found.is_clipped_low_BT | found.is_clipped_high_BT | found.is_clipped_dual_BT).any()
-    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logits)
-    torch.testing.assert_close(gradient, reinforce_gradient(logits.detach()), rtol=0, atol=1e-12)
-    assert gradient.norm() > 0.1
+    # the gradient of −A·log π by its formula: −A·(onehot − p) at own tokens
+    chosen = torch.nn.functional.one_hot(TOKENS, 5).double()
+    expected = -(ADVANTAGES * MASK)[..., None] * (chosen - LOGITS.softmax(-1))
+    torch.testing.assert_close(slope(found, logits), expected, rtol=0, atol=1e-12)
+    assert expected.norm() > 0.1
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("rubbish", [5.0, math.nan, math.inf, -math.inf])
-def test_masked_positions_have_no_gradient_and_no_effect(name: str, rubbish: float) -> None:
+def test_masked_positions_have_no_gradient_and_no_effect(name: str) -> None:
+    away = MASK == 0
+
     def loss_with(fill: float) -> tuple[PolicyLoss, Tensor]:
-        away = MASK == 0
-        logprobs = picked(seeded_logits()).masked_fill(away, fill).requires_grad_()
-        old = (picked(seeded_logits()) - 0.1).masked_fill(away, fill)
-        found = LOSSES[name](logprobs, old, advantages().masked_fill(away, fill), MASK, DEFAULT_BOUNDS[name])
-        (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
-        return found, gradient
+        logprobs = picked(LOGITS).masked_fill(away, fill).requires_grad_()
+        old = (picked(LOGITS) - 0.1).masked_fill(away, fill)
+        found = LOSSES[name](logprobs, old, ADVANTAGES.masked_fill(away, fill), MASK, DEFAULT_BOUNDS[name])
+        return found, slope(found, logprobs)
 
-    found, gradient = loss_with(rubbish)
     plain, plain_gradient = loss_with(-1.0)
-    assert torch.equal(found.losses_BT, plain.losses_BT)
-    assert torch.equal(gradient, plain_gradient)
-    assert (gradient[MASK == 0] == 0).all()
-    assert (found.losses_BT[MASK == 0] == 0).all()
-    assert (found.ratio_BT[MASK == 0] == 1).all()
-    assert not (found.is_clipped_low_BT | found.is_clipped_high_BT)[MASK == 0].any()
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_gradient_step_makes_good_tokens_likelier_and_bad_ones_rarer(name: str) -> None:
-    logits = seeded_logits().requires_grad_()
-    found = LOSSES[name](picked(logits), picked(logits).detach(), advantages(), MASK, DEFAULT_BOUNDS[name])
-    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logits)
-    moved = (picked(logits - 0.1 * gradient) - picked(logits)).detach()
-    own = MASK.bool()
-    assert (moved[0][own[0]] > 0).all()
-    assert (moved[1][own[1]] < 0).all()
-    assert (moved[~own] == 0).all()
+    for rubbish in (5.0, math.nan, math.inf, -math.inf):
+        found, gradient = loss_with(rubbish)
+        assert torch.equal(found.losses_BT, plain.losses_BT)
+        assert torch.equal(gradient, plain_gradient)
+        assert (gradient[away] == 0).all()
+        assert (found.losses_BT[away] == 0).all()
+        assert (found.ratio_BT[away] == 1).all()
+        assert not (found.is_clipped_low_BT | found.is_clipped_high_BT)[away].any()
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -144,10 +123,8 @@ def test_an_enormous_ratio_overflows_neither_loss_nor_gradient(name: str) -> Non
     logprobs = torch.tensor([[-0.1, -500.0]]).requires_grad_()
     old, mask = torch.tensor([[-500.0, -0.1]]), torch.ones(1, 2)
     found = LOSSES[name](logprobs, old, torch.tensor([[-1.0, 1.0]]), mask, DEFAULT_BOUNDS[name])
-    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
     assert found.losses_BT.isfinite().all()
-    assert gradient.isfinite().all()
-    assert gradient.norm().isfinite()
+    assert slope(found, logprobs).norm().isfinite()
 
 
 def test_exp_bounded_keeps_its_gradient_past_the_bound() -> None:
@@ -183,17 +160,15 @@ def test_gspo_clips_whole_sequences() -> None:
     logprobs = torch.tensor([[0.5, -0.1], [0.5, -0.5]], dtype=torch.float64).requires_grad_()
     found = gspo(logprobs, old, torch.ones(2, 2, dtype=torch.float64), torch.ones(2, 2), Bounds(0.1, 0.1))
     assert found.is_clipped_high_BT.tolist() == [[True, True], [False, False]]
-    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
-    assert gradient.tolist() == [[0.0, 0.0], [-1.0, -1.0]]
+    assert slope(found, logprobs).tolist() == [[0.0, 0.0], [-1.0, -1.0]]
 
 
 def test_cispo_keeps_the_gradient_of_a_clipped_token_at_the_clipped_weight() -> None:
     old = row([-1.0] * 4)
     logprobs = (old + row([2.0, 1.0, 0.1, 2.0]).log()).requires_grad_()
     bounds = Bounds(low=0.8, high=0.5)
-    found = LOSSES["cispo"](logprobs, old, row([1, 1, 1, -1]), row([1, 1, 1, 1]), bounds)
-    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
-    assert gradient[0].tolist() == pytest.approx([-1.5, -1.0, -0.2, 1.5])
+    found = LOSSES["cispo"](logprobs, old, row([1, 1, 1, -1]), row([1] * 4), bounds)
+    assert slope(found, logprobs)[0].tolist() == pytest.approx([-1.5, -1.0, -0.2, 1.5])
     assert found.is_clipped_high_BT[0].tolist() == [True, False, False, True]
     assert found.is_clipped_low_BT[0].tolist() == [False, False, True, False]
 
@@ -202,8 +177,23 @@ def test_cispo_by_default_cuts_only_large_weights() -> None:
     old = row([-1.0] * 2)
     logprobs = (old + row([50.0, 0.001]).log()).requires_grad_()
     found = LOSSES["cispo"](logprobs, old, row([1, 1]), row([1, 1]), DEFAULT_BOUNDS["cispo"])
-    (gradient,) = torch.autograd.grad(found.losses_BT.sum(), logprobs)
-    assert gradient[0].tolist() == pytest.approx([-5.0, -0.001])
+    assert slope(found, logprobs)[0].tolist() == pytest.approx([-5.0, -0.001])
+
+
+# --- entropy -----------------------------------------------------------------------------------------------
+
+
+def test_the_entropy_bonus_raises_entropy_only_at_learnable_tokens() -> None:
+    def entropy(logits: Tensor) -> Tensor:
+        return Categorical(logits=logits).entropy()
+
+    logits = torch.tensor([[[2.0, 0.0, -1.0]] * 2], dtype=torch.float64, requires_grad=True)
+    loss = with_entropy_bonus(torch.zeros(1, 2), entropy(logits), torch.tensor([[1, 0]]), 0.01)
+    assert loss[0].tolist() == pytest.approx([-0.01 * entropy(logits)[0, 0].item(), 0.0])
+    (gradient,) = torch.autograd.grad(loss.sum(), logits)
+    learnable, masked = (entropy(logits - gradient) - entropy(logits))[0].tolist()
+    assert learnable > 0
+    assert masked == 0
 
 
 # --- values ------------------------------------------------------------------------------------------------

@@ -15,13 +15,10 @@ from turnwise.diagnostics.gpu import (
     UNMEASURED,
     UTILIZATION,
     GpuMonitor,
-    cuda_reader,
     nvml_reader,
 )
 from turnwise.diagnostics.memory import mps_memory
 from turnwise.run.figures import of_all_ranks
-
-COMPILER = shutil.which("cc")
 
 NVML = """
 #include <string.h>
@@ -46,46 +43,31 @@ int nvmlDeviceGetPowerUsage(void *device, unsigned int *milliwatts) { return POW
 """
 
 
-def built(folder: Path, power: str) -> str:
-    """A library with the signatures of NVML."""
-    assert COMPILER is not None
-    source, library = folder / "nvml.c", folder / "libnvidia-ml.so.1"
-    source.write_text(f"#define POWER_STATUS(x) {power}\n{NVML}")
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
-    return str(library)
+@pytest.fixture(params=["(*x = 412500, 0)", "3"], ids=["power in milliwatts", "power not supported"])
+def library(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, float]]:
+    """A library with the signatures of NVML, and its metrics."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, library = tmp_path / "nvml.c", tmp_path / "libnvidia-ml.so.1"
+    source.write_text(f"#define POWER_STATUS(x) {request.param}\n{NVML}")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return str(library), {POWER: 412.5} if "412500" in request.param else {}
 
 
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_utilisation_temperature_and_power_are_read_from_nvml(tmp_path: Path) -> None:
-    read = nvml_reader("GPU-1234", built(tmp_path, "(*x = 412500, 0)"))
-    assert read() == {UTILIZATION: 0.87, TEMPERATURE: 64.0, POWER: 412.5}
-
-
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_a_metric_that_the_device_does_not_support_is_left_out(tmp_path: Path) -> None:
-    read = nvml_reader("GPU-1234", built(tmp_path, "3"))
-    assert read() == {UTILIZATION: 0.87, TEMPERATURE: 64.0}
-
-
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
-def test_a_device_unknown_to_nvml_is_an_error_that_names_the_call(tmp_path: Path) -> None:
+def test_metrics_that_the_device_supports_are_read_from_nvml(library: tuple[str, dict[str, float]]) -> None:
+    path, power = library
+    assert nvml_reader("GPU-1234", path)() == {UTILIZATION: 0.87, TEMPERATURE: 64.0, **power}
     with pytest.raises(OSError, match="nvmlDeviceGetHandleByUUID failed with status 6"):
-        nvml_reader("GPU-other", built(tmp_path, "3"))
+        nvml_reader("GPU-other", path)
 
 
-def test_without_nvml_there_are_no_metrics_and_no_error() -> None:
+def test_without_nvml_there_are_no_metrics() -> None:
     with pytest.raises(OSError, match="libnothing"):
         nvml_reader("GPU-1234", "libnothing.so.1")
     with GpuMonitor(None) as monitor:
         assert monitor.figures() == {}
     assert UNMEASURED.figures() == {}
-
-
-def test_without_cuda_nothing_is_read() -> None:
-    import torch
-
-    if not torch.cuda.is_initialized():
-        assert cuda_reader() is None
 
 
 def test_the_metrics_of_a_step_are_means_and_the_highest_temperature() -> None:
@@ -109,14 +91,10 @@ def test_several_gpus_give_means_and_the_highest_temperature() -> None:
     assert of_all_ranks(ranks) == {UTILIZATION: 0.75, TEMPERATURE: 80.0, POWER: 300.0}
 
 
-def test_memory_on_mps_is_that_of_tensors_and_of_the_driver() -> None:
-    def torch(is_there: bool) -> SimpleNamespace:
-        """The part of torch that is used; only a Mac has Metal."""
-        mps = SimpleNamespace(
-            current_allocated_memory=lambda: 3 * 2**30, driver_allocated_memory=lambda: 2**32
-        )
-        backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: is_there))
-        return SimpleNamespace(mps=mps, backends=backends)
-
-    assert mps_memory(torch(True)) == {"memory/mps_allocated_gib": 3.0, "memory/mps_driver_gib": 4.0}
-    assert mps_memory(torch(False)) == {}
+@pytest.mark.parametrize("is_there", [True, False])
+def test_memory_on_mps_is_that_of_tensors_and_of_the_driver(is_there: bool) -> None:
+    # the part of torch that is used; only a Mac has Metal
+    mps = SimpleNamespace(current_allocated_memory=lambda: 3 * 2**30, driver_allocated_memory=lambda: 2**32)
+    backends = SimpleNamespace(mps=SimpleNamespace(is_available=lambda: is_there))
+    expected = {"memory/mps_allocated_gib": 3.0, "memory/mps_driver_gib": 4.0}
+    assert mps_memory(SimpleNamespace(mps=mps, backends=backends)) == (expected if is_there else {})

@@ -1,14 +1,5 @@
-"""One thread for tiny models: distributing so little work over threads is slower, above all on a busy CPU."""
+"""Tiny models are faster with one thread."""
 
-from collections.abc import Iterator
+from tests.training.conftest import single_thread
 
-import pytest
-import torch
-
-
-@pytest.fixture(autouse=True)
-def single_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+__all__ = ["single_thread"]

@@ -1,6 +1,6 @@
-"""One of several processes: makes the named updates and writes their outcomes into a folder.
+"""One rank: make the named updates and write their outcomes into a folder.
 
-python -m tests.distributed.ranked STRATEGY FOLDER NAME…
+python -m tests.distributed.ranked STRATEGY FOLDER DEVICE NAME…
 """
 
 import sys
@@ -18,7 +18,7 @@ from turnwise.training.sharding.shards import Shard
 from turnwise.training.sharding.strategies import STRATEGIES
 
 
-def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
+def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str) -> dict[str, Any]:
     try:
         recipe_of(scenario.settings, hardware={"strategy": strategy})
     except ValueError as error:
@@ -40,13 +40,13 @@ def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str = "cpu"
 
 
 def main() -> None:
-    strategy, folder, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3:]
+    strategy, folder, device, names = sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
     torch.set_num_threads(1)
-    with group.joined("cpu", is_sharded=STRATEGIES[strategy] is not None) as ranks:
+    with group.joined(device, is_sharded=STRATEGIES[strategy] is not None) as ranks:
         found = {}
         for name in names:
             try:
-                found[name] = outcome(SCENARIOS[name], strategy, ranks)
+                found[name] = outcome(SCENARIOS[name], strategy, ranks, device)
             except Exception:
                 print(f"rank {ranks.number}, {name}:\n{traceback.format_exc()}", flush=True)
                 raise

@@ -23,8 +23,11 @@ from turnwise.tracking.ending import How, read_ending
 from turnwise.training.update import checkpoint
 
 ROOT = Path(__file__).parents[2]
-ACCELERATE = ("-m", "accelerate.commands.launch", "--mixed_precision=no", "--dynamo_backend=no")
 UNMEASURED = {"evaluation": {"before_and_after": False}}
+
+
+def slow(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def train(*arguments: str, launcher: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
@@ -52,15 +55,17 @@ def episodes(run: Path, step: int) -> dict[tuple[str, str], tuple[int, ...]]:
 
 
 def figures(run: Path) -> list[dict[str, float]]:
+    """The metrics of every line, without those that depend on the machine."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    machine = ("time/", "memory/", "update/num_")
     return [
-        {name: value for name, value in line["metrics"].items() if not _depends_on_the_machine(name)}
+        {
+            name: value
+            for name, value in line["metrics"].items()
+            if not name.startswith(machine) and "second" not in name
+        }
         for line in lines
     ]
-
-
-def _depends_on_the_machine(name: str) -> bool:
-    return name.startswith(("time/", "memory/", "update/num_")) or "second" in name
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -96,10 +101,7 @@ def skip_without_deepspeed(strategy: str) -> None:
         pytest.skip("DeepSpeed is missing: run `make ready`")
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    ["data_parallel", "fsdp2", pytest.param("zero3", marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize("strategy", ["data_parallel", slow("fsdp2"), slow("zero3")])
 def test_two_processes_play_and_learn_the_same_as_one(strategy: str, by_one: Path, tmp_path: Path) -> None:
     skip_without_deepspeed(strategy)
     run = trained(tmp_path, "--processes", "2", **settings(strategy=strategy))
@@ -124,10 +126,7 @@ def test_two_processes_play_and_learn_the_same_as_one(strategy: str, by_one: Pat
     assert len(parts) == (0 if strategy == "data_parallel" else 2)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    ["fsdp2", *(pytest.param(strategy, marks=pytest.mark.slow) for strategy in ("data_parallel", "zero3"))],
-)
+@pytest.mark.parametrize("strategy", ["fsdp2", slow("data_parallel"), slow("zero3")])
 def test_a_run_saved_by_two_processes_is_resumed_by_one_and_by_two(
     strategy: str, by_one: Path, tmp_path: Path
 ) -> None:
@@ -147,18 +146,20 @@ def test_a_run_saved_by_two_processes_is_resumed_by_one_and_by_two(
     assert_near(weights(run), weights(by_one))
 
 
-@pytest.mark.parametrize(
-    "launcher",
-    [
-        ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"),
-        # --multi_gpu makes accelerate start torchrun; for a CPU it would start one process
-        (*ACCELERATE, "--multi_gpu", "--num_processes=2", "--num_machines=1", "--main_process_port=0"),
-    ],
-    ids=["torchrun", "accelerate"],
-)
-def test_other_launchers_start_the_same_run(launcher: tuple[str, ...], by_one: Path, tmp_path: Path) -> None:
+LAUNCHERS = {
+    "torchrun": ("torch.distributed.run", "--nproc-per-node=2", "--standalone"),
+    # --multi_gpu makes accelerate start torchrun; for a CPU it would start one process
+    "accelerate": (
+        *("accelerate.commands.launch", "--mixed_precision=no", "--dynamo_backend=no", "--multi_gpu"),
+        *("--num_processes=2", "--num_machines=1", "--main_process_port=0"),
+    ),
+}
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", slow("accelerate")])
+def test_other_launchers_start_the_same_run(launcher: str, by_one: Path, tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path, **settings(), **UNMEASURED)
-    done = train(str(recipe), "--set", "run.num_steps=1", launcher=launcher)
+    done = train(str(recipe), "--set", "run.num_steps=1", launcher=("-m", *LAUNCHERS[launcher]))
     assert done.returncode == 0, done.stdout + done.stderr
     run = tmp_path / "runs" / "run"
     assert json.loads((run / "recipe.json").read_text())["hardware"]["num_processes"] == 2
@@ -177,24 +178,22 @@ def gone(processes: set[int], seconds: float = 20.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "is_to_all",
-    [
-        pytest.param(True, id="to the launcher"),
-        pytest.param(False, id="to one rank", marks=pytest.mark.slow),
-    ],
-)
-def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool, tmp_path: Path) -> None:
-    recipe = write_recipe(
-        tmp_path, run={"num_steps": 500}, hardware={"num_processes": 2, "strategy": "fsdp2"}, **UNMEASURED
-    )
+def endless_recipe(folder: Path, **sections: Any) -> str:
+    """A run of two processes that is stopped by a test."""
+    hardware = {"num_processes": 2, "strategy": "fsdp2"}
+    run = {"num_steps": 500, "checkpoint_every": 1}
+    return str(write_recipe(folder, **{"run": run, "hardware": hardware, **UNMEASURED, **sections}))
+
+
+@pytest.mark.parametrize("target", ["launcher", slow("rank")])
+def test_one_signal_ends_all_after_the_step_with_one_checkpoint(target: str, tmp_path: Path) -> None:
     python = warm.heavy()
     before = descendants()
-    with training(str(recipe), python=python) as process:
+    with training(endless_recipe(tmp_path), python=python) as process:
         read_until(process, "step    2/500")
         started = descendants() - before
         assert len(started) > 3, "two ranks with one server per rank"
-        os.kill(process.pid if is_to_all else rank_of(started, 1), signal.SIGINT)
+        os.kill(process.pid if target == "launcher" else rank_of(started, 1), signal.SIGINT)
         rest = read_until(process, "resume with")
         assert process.wait(timeout=60) == 3
     found = checkpoint.latest(tmp_path / "runs" / "run" / "checkpoints")
@@ -205,14 +204,8 @@ def test_one_signal_ends_all_after_the_step_with_one_checkpoint(is_to_all: bool,
 
 
 def test_a_killed_rank_ends_all_ranks_and_servers_and_the_last_checkpoint_stays_valid(tmp_path: Path) -> None:
-    recipe = write_recipe(
-        tmp_path,
-        run={"num_steps": 500, "checkpoint_every": 1},
-        hardware={"num_processes": 2, "strategy": "fsdp2"},
-        **UNMEASURED,
-    )
-    with training(str(recipe), python=sys.executable) as process:
-        read_until(process, "step    3/500")
+    with training(endless_recipe(tmp_path), python=sys.executable) as process:
+        read_until(process, "step    2/500")
         started = descendants(process.pid)
         os.kill(rank_of(started, 1), signal.SIGKILL)
         assert process.wait(timeout=60) == 128 + signal.SIGKILL
@@ -225,10 +218,8 @@ def test_a_killed_rank_ends_all_ranks_and_servers_and_the_last_checkpoint_stays_
 def test_a_killed_launcher_leaves_no_process_behind(tmp_path: Path) -> None:
     # no group is replaced, so that no rank needs the store of the launcher
     rollout = {"group_size": 3, "tokens_per_turn": 12, "dynamic_sampling": False}
-    recipe = write_recipe(
-        tmp_path, run={"num_steps": 500}, rollout=rollout, hardware={"num_processes": 2}, **UNMEASURED
-    )
-    with training(str(recipe), python=sys.executable) as process:
+    recipe = endless_recipe(tmp_path, rollout=rollout, hardware={"num_processes": 2})
+    with training(recipe, python=sys.executable) as process:
         read_until(process, "step    2/500")
         started = descendants(process.pid)
         process.kill()
@@ -249,7 +240,7 @@ def rank_of(processes: set[int], rank: int) -> int:
 @pytest.mark.parametrize(
     ("reward", "words"),
     [
-        pytest.param("down_in_the_second", "process 1: all", marks=pytest.mark.slow),
+        slow("down_in_the_second", "process 1: all"),
         ("wrong_in_the_second", "process 1: reward 'tests.distributed.rewards:wrong_in_the_second' failed"),
     ],
 )
@@ -267,24 +258,7 @@ def test_an_error_in_one_rank_ends_all_and_is_reported(reward: str, words: str, 
     assert ending is not None
     assert (ending.how, words in ending.why) == (How.CRASHED, True)
     is_saved = checkpoint.latest(folder / "checkpoints") is not None
-    assert is_saved == (reward == "down_in_the_second"), "a run can resume after an outage"
-
-
-@pytest.mark.slow
-def test_missing_quantisation_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DISABLE_BITSANDBYTES", "1")
-    recipe = write_recipe(
-        tmp_path,
-        model={"quantisation": "nf4"},
-        run={"num_steps": 1},
-        hardware={"num_processes": 2},
-        **UNMEASURED,
-    )
-    done = train(str(recipe))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.count("DISABLE_BITSANDBYTES is set: LoRA on a bfloat16 base") == 1
-    settled = json.loads((tmp_path / "runs" / "run" / "recipe.json").read_text())["model"]
-    assert (settled["quantisation"], settled["dtype"]) == ("none", "bfloat16")
+    assert is_saved == (reward == "down_in_the_second"), "a run can be resumed after an outage"
 
 
 @pytest.mark.slow

@@ -1,8 +1,10 @@
 """Named updates that tests make with one process and with several."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,11 +18,12 @@ from turnwise.training.packing.samples import Sample
 from turnwise.training.sharding.shards import Shard, Shards
 from turnwise.training.update.trainer import StepResult, Trainer
 
-UNEVEN = {"tokens_per_microbatch": 1}
+UNEVEN = {"update": {"tokens_per_microbatch": 1}}
 """One sample per micro-batch: of an odd number, one rank has more than the other."""
 
-KL = {"algorithm": {"kl": {"placement": "loss_k2", "coefficient": 0.5}}}
-LORA = {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8}
+KL = {**UNEVEN, "algorithm": {"kl": {"placement": "loss_k2", "coefficient": 0.5}}}
+LORA = {**UNEVEN, "policy": {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8}}
+GAE = {"algorithm": {"advantage": "gae"}}
 
 
 def odd_samples(prefix: int = 20) -> tuple[Sample, ...]:
@@ -56,48 +59,38 @@ def without_signal() -> list[Sample]:
     ]
 
 
+def with_prefix() -> tuple[Sample, ...]:
+    """A prefix long enough to be computed once for all micro-batches."""
+    return odd_samples(prefix=80)
+
+
+def with_update(**keys: Any) -> dict[str, Any]:
+    return {"update": {**UNEVEN["update"], **keys}}
+
+
 SCENARIOS = {
-    "full": Scenario({"update": UNEVEN}),
+    "full": Scenario(UNEVEN),
     "in one part": Scenario(),
-    "few": Scenario({"algorithm": {"advantage": "gae"}}, few),
-    "lora": Scenario({"policy": LORA, "update": UNEVEN}),
-    "carried": Scenario({"update": UNEVEN}, lambda: odd_samples(prefix=80)),
-    "carried by lora": Scenario({"policy": LORA, "update": UNEVEN}, lambda: odd_samples(prefix=80)),
-    "padded": Scenario({"update": {**UNEVEN, "shared_prefix": False}}),
-    "recomputed": Scenario(
-        {"policy": {"gradient_checkpointing": True}, "update": UNEVEN}, lambda: odd_samples(prefix=80)
-    ),
-    "without signal": Scenario({"update": UNEVEN}, without_signal),
-    "frozen reference": Scenario({**KL, "reference": {"kind": "frozen"}, "update": UNEVEN}, num_updates=2),
-    "average reference": Scenario(
-        {**KL, "reference": {"kind": "ema", "decay": 0.5}, "update": UNEVEN}, num_updates=2
-    ),
-    "reference of lora": Scenario(
-        {**KL, "policy": LORA, "reference": {"kind": "frozen"}, "update": UNEVEN}, num_updates=2
-    ),
-    "value": Scenario({"algorithm": {"advantage": "gae"}, "update": UNEVEN}),
-    "value by an adapter": Scenario(
-        {
-            "policy": LORA,
-            "algorithm": {"advantage": "gae"},
-            "value": {"trunk": "adapter"},
-            "update": UNEVEN,
-        },
-        lambda: odd_samples(prefix=80),
-    ),
-    "imitation": Scenario(
-        {"imitation": {"weight": 0.5}, "update": UNEVEN}, imitation=lambda: odd_samples()[:3]
-    ),
-    "minibatches": Scenario({"update": {**UNEVEN, "num_epochs": 2, "num_minibatches": 2}}),
+    "few": Scenario(GAE, few),
+    "lora": Scenario(LORA),
+    "carried": Scenario(UNEVEN, with_prefix),
+    "carried by lora": Scenario(LORA, with_prefix),
+    "padded": Scenario(with_update(shared_prefix=False)),
+    "recomputed": Scenario({**UNEVEN, "policy": {"gradient_checkpointing": True}}, with_prefix),
+    "without signal": Scenario(UNEVEN, without_signal),
+    "frozen reference": Scenario({**KL, "reference": {"kind": "frozen"}}, num_updates=2),
+    "average reference": Scenario({**KL, "reference": {"kind": "ema", "decay": 0.5}}, num_updates=2),
+    "reference of lora": Scenario({**KL, **LORA, "reference": {"kind": "frozen"}}, num_updates=2),
+    "value": Scenario({**UNEVEN, **GAE}),
+    "value by an adapter": Scenario({**LORA, **GAE, "value": {"trunk": "adapter"}}, with_prefix),
+    "imitation": Scenario({**UNEVEN, "imitation": {"weight": 0.5}}, imitation=lambda: odd_samples()[:3]),
+    "minibatches": Scenario(with_update(num_epochs=2, num_minibatches=2)),
     "ratio bounds": Scenario(
-        {
-            "algorithm": {"min_ratio": 0.25, "max_ratio": 4.0},
-            "update": {**UNEVEN, "num_epochs": 2},
-        }
+        {"algorithm": {"min_ratio": 0.25, "max_ratio": 4.0}, **with_update(num_epochs=2)}
     ),
-    "clipped": Scenario({"optimizer": {"max_gradient_norm": 0.01}, "update": UNEVEN}),
-    "spoiled": Scenario({"update": UNEVEN}, lambda: spoiled(odd_samples())),
-    "bfloat16": Scenario({"update": UNEVEN}, dtype=torch.bfloat16),
+    "clipped": Scenario({**UNEVEN, "optimizer": {"max_gradient_norm": 0.01}}),
+    "spoiled": Scenario(UNEVEN, lambda: spoiled(odd_samples())),
+    "bfloat16": Scenario(UNEVEN, dtype=torch.bfloat16),
 }
 
 FIGURES = ("gradient/norm", "loss/total", "ratio/mean", "kl/sampler", "entropy/mean", "update/num_tokens")
@@ -135,8 +128,35 @@ def joined(parts: Sequence[Mapping[str, Tensor | Shard]]) -> dict[str, Tensor]:
             continue
         shards = [part[name] for part in parts]
         assert all(isinstance(shard, Shard) for shard in shards)
-        flat = torch.cat([shard.tensor.reshape(-1) for shard in shards if isinstance(shard, Shard)])
-        starts = [shard.start for shard in shards if isinstance(shard, Shard)]
-        assert starts == sorted(starts)
+        assert [shard.start for shard in shards] == sorted(shard.start for shard in shards)
+        flat = torch.cat([shard.tensor.reshape(-1) for shard in shards])
         found[name] = flat.view(first.shape).clone()
     return found
+
+
+@cache
+def unsharded(name: str, device: str = "cpu") -> tuple[dict[str, Tensor], StepResult]:
+    """The tensors and the result of the update in this process."""
+    trainer = new_trainer(SCENARIOS[name], device=device)
+    result = learn(SCENARIOS[name], trainer)
+    return {key: tensor.cpu() for key, tensor in joined([trainer.tensors()]).items()}, result
+
+
+def check_same_update(outcome: Mapping[str, Any], name: str, tolerance: float, device: str = "cpu") -> None:
+    """Tensors within `tolerance` of their largest entry, and nearly the same metrics."""
+    expected, result = unsharded(name, device)
+    assert outcome["tensors"].keys() == expected.keys()
+    assert outcome["skipped"] == result.skipped
+    assert bool(result.skipped) == (name == "spoiled")
+    for key, tensor in expected.items():
+        largest = max(float(tensor.double().abs().max()), 1e-3)
+        found = outcome["tensors"][key]
+        torch.testing.assert_close(found, tensor, rtol=0, atol=tolerance * largest, msg=key)
+    if result.skipped:
+        return
+    moments = [tensor for key, tensor in expected.items() if key.endswith("/exp_avg")]
+    assert max(float(moment.abs().max()) for moment in moments) > 1e-6, "the update changes nothing"
+    assert outcome["metrics"].keys() == result.metrics.keys()
+    for figure in FIGURES:
+        ours, theirs = outcome["metrics"][figure], result.metrics[figure]
+        assert math.isclose(ours, theirs, rel_tol=tolerance * 20, abs_tol=tolerance), figure

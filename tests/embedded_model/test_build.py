@@ -6,7 +6,6 @@ import json
 import math
 import random
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -43,46 +42,40 @@ TINY = BuildPlan(
 )
 
 
-@cache
+@pytest.fixture(scope="module")
 def lessons() -> Lessons:
-    """Cached, because every world starts five servers."""
+    """Gathered once, because every world starts five servers."""
     return asyncio.run(gather(TINY))
 
 
-def taught() -> LessonTasks:
-    return lessons().mixed
+@pytest.fixture(scope="module")
+def taught(lessons: Lessons) -> LessonTasks:
+    return lessons.mixed
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def first(lessons: Lessons, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """A build of seed 0 without interruption."""
-    return build(tmp_path_factory.mktemp("built") / "first", TINY, lessons(), seed=0)
+    return build(tmp_path_factory.mktemp("built") / "first", TINY, lessons, seed=0)
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_weights_and_another_seed_does_not(first: Built, tmp_path: Path) -> None:
-    for name, seed in (("again", 0), ("other", 1)):
-        build(tmp_path / name, TINY, lessons(), seed=seed)
-    files = {file.name for file in first.folder.iterdir()}
-    assert {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= files
-    for file in sorted(files):
-        assert (first.folder / file).read_bytes() == (tmp_path / "again" / file).read_bytes(), file
-    weights = [(folder / "model.safetensors").read_bytes() for folder in (first.folder, tmp_path / "other")]
-    assert weights[0] != weights[1]
-
-
-def test_an_interrupted_build_resumes_and_gives_the_same_bytes(first: Built, tmp_path: Path) -> None:
+def test_an_interrupted_build_resumes_and_gives_the_same_bytes(
+    first: Built, lessons: Lessons, tmp_path: Path
+) -> None:
     class Killed(Exception):
         pass
 
+    said: list[str] = []
+
     def say(line: str) -> None:
+        said.append(line)
         if line.startswith("lessons"):
             raise Killed
 
     with pytest.raises(Killed):
-        build(tmp_path / "broken", TINY, lessons(), seed=0, say=say)
-    said: list[str] = []
-    build(tmp_path / "broken", TINY, lessons(), seed=0, say=said.append)
+        build(tmp_path / "broken", TINY, lessons, seed=0, say=say)
+    said.clear()
+    build(tmp_path / "broken", TINY, lessons, seed=0, say=said.append)
     assert [line.partition(":")[0] for line in said] == [
         "resuming after questions 2/2",
         "lessons 2/2",
@@ -92,23 +85,22 @@ def test_an_interrupted_build_resumes_and_gives_the_same_bytes(first: Built, tmp
     assert all(stages_of(folder).is_dir() for folder in folders)
     weights = [(folder / "model.safetensors").read_bytes() for folder in folders]
     assert weights[0] == weights[1]
+    said.clear()
+    with pytest.raises(Killed):
+        build(tmp_path / "broken", TINY, lessons, seed=1, say=say)
+    assert not any("resuming" in line for line in said), "stages of another seed are not used"
 
 
-def test_drills_that_were_not_learned_end_the_build_on_every_attempt(tmp_path: Path) -> None:
+def test_drills_that_were_not_learned_end_the_build_on_every_attempt(
+    lessons: Lessons, tmp_path: Path
+) -> None:
     said: list[str] = []
     for _ in range(2):
         with pytest.raises(
             ValueError, match=r"drills were not learned: \d\.\d\d nats per token; try another seed"
         ):
-            build(tmp_path / "model", replace(TINY, worst_drills=1.0), lessons(), seed=0, say=said.append)
+            build(tmp_path / "model", replace(TINY, worst_drills=1.0), lessons, seed=0, say=said.append)
     assert [line.partition(":")[0] for line in said] == ["drills 2/2", "drills 2/2"]
-
-
-def test_a_build_does_not_resume_from_stages_of_another_seed(tmp_path: Path) -> None:
-    said: list[str] = []
-    for seed in (0, 1):
-        build(tmp_path / "model", TINY, lessons(), seed=seed, say=said.append)
-    assert not any("resuming" in line for line in said)
 
 
 def test_a_built_model_loads_from_its_folder(first: Built) -> None:
@@ -117,12 +109,12 @@ def test_a_built_model_loads_from_its_folder(first: Built) -> None:
     assert open_chat(load_tokenizer(first.folder)).notes == ()
 
 
-def test_no_lesson_names_a_held_out_company_of_the_demo() -> None:
+def test_no_lesson_names_a_held_out_company_of_the_demo(taught: LessonTasks) -> None:
     held_out = [
         company for company in open_world(0).market.companies() if split_of(company.symbol) != "train"
     ]
     assert held_out
-    for task in taught().tasks:
+    for task in taught.tasks:
         for company in held_out:
             assert company.name not in task.prompt[0].content
             assert company.symbol not in task.prompt[0].content.split()
@@ -135,34 +127,36 @@ def test_no_lesson_uses_a_wording_of_validation_or_test_tasks() -> None:
         assert asked.isdisjoint(FAMILIES[name].phrasings[-2:])
 
 
-def test_slips_are_verified_and_have_their_share() -> None:
-    families = [task.family for task in taught().tasks]
+def test_slips_are_verified_and_have_their_share(taught: LessonTasks) -> None:
+    families = [task.family for task in taught.tasks]
     assert families.count("post_figure") == families.count("post_figure, unsaid") == 4
-    assert all(task.demonstration[-1].text for task in taught().tasks)
-    unsaid = [task for task in taught().tasks if task.family == "post_figure, unsaid"]
+    assert all(task.demonstration[-1].text for task in taught.tasks)
+    unsaid = [task for task in taught.tasks if task.family == "post_figure, unsaid"]
     assert all(
         {call.name for turn in task.demonstration for call in turn.calls} == {"fmp_get_quote"}
         for task in unsaid
     )
 
 
-def test_a_lesson_has_the_tokens_of_an_episode_and_only_the_models_tokens_are_learned() -> None:
+def test_a_lesson_has_the_tokens_of_an_episode_and_only_the_models_tokens_are_learned(
+    taught: LessonTasks,
+) -> None:
     tokenizer = load_tokenizer(EMBEDDED)
     chat = open_chat(tokenizer)
-    teacher = Teacher(chat, taught().tools)
-    task = next(task for task in taught().tasks if task.family == "quote_figure")
+    teacher = Teacher(chat, taught.tools)
+    task = next(task for task in taught.tasks if task.family == "quote_figure")
     lesson = teacher.lesson(task)
-    opening = chat.open(task.prompt, taught().tools)
+    opening = chat.open(task.prompt, taught.tools)
     assert lesson.token_ids[: len(opening)] == opening
     own = [token for token, is_own in zip(lesson.token_ids, lesson.loss_mask, strict=True) if is_own]
     assert own == [token for turn in task.demonstration for token in chat.say(turn.text, turn.calls)]
     assert not any(lesson.loss_mask[: len(opening)])
 
 
-def test_a_reading_asks_for_further_figures_of_the_same_result() -> None:
+def test_a_reading_asks_for_further_figures_of_the_same_result(taught: LessonTasks) -> None:
     tokenizer = load_tokenizer(EMBEDDED)
-    teacher = Teacher(open_chat(tokenizer), taught().tools)
-    task = next(task for task in taught().tasks if task.family == "quote_figure")
+    teacher = Teacher(open_chat(tokenizer), taught.tools)
+    task = next(task for task in taught.tasks if task.family == "quote_figure")
     lesson, reading = teacher.lesson(task), teacher.reading(task, random.Random(0))
     assert reading.token_ids[: len(lesson.token_ids)] == lesson.token_ids
     added = slice(len(lesson.token_ids), None)

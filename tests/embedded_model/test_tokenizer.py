@@ -37,7 +37,7 @@ def ids(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
-@settings(deadline=None)  # the first example trains the tokenizer
+@settings(deadline=None, max_examples=50)  # the first example trains the tokenizer
 @given(st.text())
 def test_every_text_is_decoded_unchanged(text: str) -> None:
     assert small().decode(ids(small(), text)) == text
@@ -48,24 +48,14 @@ def test_the_included_tokenizer_decodes_texts_unchanged(tokenizer: Any) -> None:
         assert tokenizer.decode(ids(tokenizer, text)) == text
 
 
-def test_digits_and_letters_of_tickers_are_single_tokens_at_every_position(tokenizer: Any) -> None:
-    for copied in ("KALDJ", "1792506", "20.67"):
-        alone = ids(tokenizer, copied)
-        assert len(alone) == len(copied)
-        for text in (f'"symbol": "{copied}"}}', f"of {copied}? Answer", f"({copied})", f":{copied},"):
-            found = ids(tokenizer, text)
-            assert any(found[at : at + len(alone)] == alone for at in range(len(found))), text
-
-
-def test_a_name_has_the_same_tokens_after_a_space_and_after_a_quote(tokenizer: Any) -> None:
-    name = ids(tokenizer, "Kaldovane Robotics")
-    for text in (
-        "for Kaldovane Robotics, take",
-        '{"query": "Kaldovane Robotics"}',
-        "\nKaldovane Robotics is",
-    ):
-        found = ids(tokenizer, text)
-        assert any(found[at : at + len(name)] == name for at in range(len(found))), text
+@pytest.mark.parametrize("copied", ["KALDJ", "1792506", "20.67", "Kaldovane Robotics"])
+def test_a_text_has_the_same_tokens_at_every_position(tokenizer: Any, copied: str) -> None:
+    alone = ids(tokenizer, copied)
+    if " " not in copied:
+        assert len(alone) == len(copied), "digits and letters of tickers are single tokens"
+    for before, after in (('"symbol": "', '"}'), ("of ", "? Answer"), ("(", ")"), (":", ","), ("\n", " is")):
+        found = ids(tokenizer, before + copied + after)
+        assert any(found[at : at + len(alone)] == alone for at in range(len(found))), (before, after)
 
 
 def test_every_choice_in_a_call_is_one_token() -> None:

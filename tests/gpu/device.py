@@ -5,7 +5,7 @@ import os
 import torch
 
 DEVICE = os.environ.get("TURNWISE_TEST_DEVICE", "cuda")
-"""`cpu` tries out the tests themselves where there is no GPU."""
+"""`cpu` runs the tests themselves on a machine without a GPU."""
 
 
 def why_not() -> str:

@@ -1,4 +1,4 @@
-"""The transformers engine on a GPU: its log-probs are the model's, before and after a publication."""
+"""The transformers engine on a GPU has the log-probs of the model, before and after a publication."""
 
 import asyncio
 import random
@@ -9,17 +9,19 @@ import torch
 
 from tests.engines.models import llama, qwen3, running, some_ids, worst_gap
 from tests.gpu.device import DEVICE
-from tests.training.policies import LORA, stir
+from tests.training.policies import LORA, add_noise
 from turnwise.training.model.policy import Policy
 from turnwise.types import Sampling
 
 CLOSE = {torch.float32: 1e-3, torch.bfloat16: 0.6}
-"""Against the plain forward pass of a CPU in fp32."""
+"""The largest difference from the plain forward pass on a CPU in fp32."""
 
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
 @pytest.mark.parametrize("make", [qwen3, llama])
-async def test_turns_of_many_episodes_at_once_have_the_models_logprobs(make: Any, dtype: torch.dtype) -> None:
+async def test_turns_of_concurrent_episodes_have_the_logprobs_of_the_model(
+    make: Any, dtype: torch.dtype
+) -> None:
     async def turns(engine: Any, prompt: list[int], seed: int) -> float:
         source, worst = random.Random(seed), 0.0
         for _ in range(3):
@@ -38,15 +40,13 @@ async def test_turns_of_many_episodes_at_once_have_the_models_logprobs(make: Any
 
 
 @pytest.mark.parametrize("kind", ["weights", "adapter"])
-async def test_a_publication_brings_the_trainers_logprobs(kind: str) -> None:
-    """The trainer is on the same device, as in a run."""
-
+async def test_after_a_publication_the_engine_has_the_logprobs_of_the_trainer(kind: str) -> None:
     prompt = some_ids(random.Random(4), 120)
     policy = Policy(qwen3(), LORA, device="cpu")
-    stir(policy, 0.3)
+    add_noise(policy, 0.3)
     learned = qwen3()
     learned.load_state_dict(policy.weights(), strict=False)
-    policy.model.to(DEVICE)
+    policy.model.to(DEVICE)  # as in a run
     published = policy.weights() if kind == "weights" else policy.adapter()
     async with running(qwen3(), device=DEVICE) as engine:
         before = await engine.complete(prompt, Sampling(max_tokens=12), 1)
@@ -55,4 +55,4 @@ async def test_a_publication_brings_the_trainers_logprobs(kind: str) -> None:
         after = await engine.complete(prompt, Sampling(max_tokens=12), 1)
     assert after.policy_version == 1
     assert worst_gap(learned, prompt, after) <= CLOSE[torch.float32]
-    assert worst_gap(qwen3(), prompt, after) > 0.1, "what was published differs"
+    assert worst_gap(qwen3(), prompt, after) > 0.1, "the published weights differ"

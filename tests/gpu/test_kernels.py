@@ -1,4 +1,4 @@
-"""Single kernels on a GPU: attention along a tree by flash attention and by ours, and fused norms."""
+"""Single kernels on a GPU: attention along a tree by flash attention and by our kernels, and fused norms."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from torch import Tensor
 from tests.engines.models import qwen3
 from tests.gpu.device import DEVICE
 from tests.training.policies import LORA
-from tests.training.test_attention import DEEP, gap, mask_of, tree_of
-from tests.training.test_flash import run
+from tests.training.test_flash import flash_gap
 from tests.training.test_norms import FUSED
+from tests.training.trees import DEEP, draw, gap, masked_attention, tree_of
 from turnwise.training.kernels import attention
 from turnwise.training.kernels.attention import AttentionPlan
 from turnwise.training.kernels.flash import FlashTreeAttention, plan_flash
@@ -20,7 +20,7 @@ from turnwise.training.kernels.triton_attention import HOPPER, TritonTreeAttenti
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.tree import Tree, TreeSegment
 
-pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="these kernels are a GPU's own")
+pytestmark = pytest.mark.skipif(DEVICE != "cuda", reason="these kernels need a GPU")
 GPU = torch.device(DEVICE)
 
 TREES = {
@@ -41,8 +41,7 @@ HEADS = {
 @pytest.mark.parametrize("num_before", [0, 70])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_attention_along_a_tree_is_exact_up_to_rounding(dtype: torch.dtype, num_before: int) -> None:
-    found, exact = run(DEEP, num_before, dtype, GPU)
-    assert gap(found, exact) < 0.15
+    assert flash_gap(DEEP, num_before, dtype, GPU) < 0.15
 
 
 @pytest.fixture
@@ -67,9 +66,9 @@ def test_triton_kernels_take_any_number_of_query_heads_per_key_head(case: str) -
 
 
 def check_triton(tree: Tree, heads: tuple[int, int], dim: int, num_before: int, dtype: torch.dtype) -> None:
-    """As near to attention in fp64 as flash attention is, in the output and in every gradient."""
-    inputs = draw(tree, heads, dim, num_before, dtype)
-    exact = in_double(tree, inputs)
+    """Output and gradients are as near to attention in fp64 as those of flash attention."""
+    inputs = draw(tree, heads, dim, num_before, dtype, GPU)
+    exact = masked_attention(tree, inputs)
     ours = attend(TritonTreeAttention, plan_triton(tree.segments, num_before, GPU), inputs)
     flash = attend(FlashTreeAttention, plan_flash(tree.segments, num_before, GPU), inputs)
     for found, other, expected in zip(ours, flash, exact, strict=True):
@@ -77,35 +76,11 @@ def check_triton(tree: Tree, heads: tuple[int, int], dim: int, num_before: int, 
         assert gap([found], [expected]) / size < max(0.01, 2 * gap([other], [expected]) / size)
 
 
-def draw(tree: Tree, heads: tuple[int, int], dim: int, num_before: int, dtype: torch.dtype) -> list[Tensor]:
-    """The output's gradient, queries, keys, values, and keys and values before the row."""
-    generator, size = torch.Generator().manual_seed(0), tree.segments[-1].end
-    counts = [(size, heads[0])] * 2 + [(size, heads[1])] * 2 + [(num_before, heads[1])] * 2
-    return [
-        torch.randn((length, count, dim), generator=generator).to(GPU, dtype)
-        for length, count in counts
-        if length
-    ]
-
-
 def attend(kind: Any, plan: Any, inputs: list[Tensor]) -> list[Tensor]:
     grad_out, *rest = inputs
     leaves = [tensor.clone().requires_grad_() for tensor in rest]
     out = kind.apply(*leaves[:3], plan, leaves[0].shape[-1] ** -0.5, *leaves[3:])
     return [out.detach(), *torch.autograd.grad(out, leaves, grad_out)]
-
-
-def in_double(tree: Tree, inputs: list[Tensor]) -> list[Tensor]:
-    grad_out, *rest = inputs
-    leaves = [tensor.double().requires_grad_() for tensor in rest]
-    before = leaves[3:]
-    keys = [torch.cat([before[place], own]) if before else own for place, own in enumerate(leaves[1:3])]
-    own = mask_of(tree)
-    mask = torch.cat([own.new_ones(len(own), len(keys[0]) - len(own)), own], 1).to(GPU)
-    by_head = [tensor.transpose(0, 1)[None] for tensor in (leaves[0], *keys)]
-    out = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=mask, enable_gqa=True)
-    out = out[0].transpose(0, 1)
-    return [out.detach(), *torch.autograd.grad(out, leaves, grad_out.double())]
 
 
 @pytest.mark.usefixtures("hopper")

@@ -1,13 +1,12 @@
-"""QLoRA on a GPU: updates on a base of 4 bits a weight, and an engine on the same base."""
+"""QLoRA on a GPU: updates on a base of 4 bits per weight, and an engine on the same base."""
 
 import random
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.distributed.updates import Scenario, learn
-from tests.engines.models import plain_logprobs, qwen3, running, some_ids
+from tests.engines.models import qwen3, running, some_ids, worst_gap
 from tests.gpu.device import DEVICE
 from tests.training.updates import some_samples
 from turnwise.assembly.workbench import load_model
@@ -31,9 +30,7 @@ async def test_adapters_learn_on_a_packed_base_and_the_engine_follows(
     base = load_model(settings)
     assert any(is_quantised(parameter) for parameter in base.parameters())
     plain = qwen3(head_dim=32)
-    plain.load_state_dict(
-        {name: plain_weight.cpu() for name, plain_weight in plain_weights(base).items()}, strict=False
-    )
+    plain.load_state_dict({name: weight.cpu() for name, weight in plain_weights(base).items()}, strict=False)
     scenario = Scenario(
         {
             "policy": {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8},
@@ -45,19 +42,12 @@ async def test_adapters_learn_on_a_packed_base_and_the_engine_follows(
     trainer = Trainer(policy, scenario.recipe)
     result = learn(scenario, trainer)
     assert result.skipped == ""
-    assert result.metrics["kl/sampler"] < 1e-3, "the packed base computes what its plain numbers compute"
+    assert result.metrics["kl/sampler"] < 1e-3, "the packed base agrees with its plain weights"
 
-    async def after() -> float:
-        prompt = some_ids(random.Random(1), 60)
-        async with running(base, device=DEVICE) as engine:
-            await engine.publish(policy.adapter(), 1)
-            completion = await engine.complete(prompt, Sampling(max_tokens=12), 1)
-        learned = qwen3(head_dim=32)
-        learned.load_state_dict(
-            {name: weight.cpu() for name, weight in policy.weights().items()}, strict=False
-        )
-        expected = plain_logprobs(learned, prompt, completion.token_ids)
-        return max(abs(a - b) for a, b in zip(expected, completion.logprobs, strict=True))
-
-    with torch.no_grad():
-        assert (await after()) < 5e-2
+    prompt = some_ids(random.Random(1), 60)
+    async with running(base, device=DEVICE) as engine:
+        await engine.publish(policy.adapter(), 1)
+        completion = await engine.complete(prompt, Sampling(max_tokens=12), 1)
+    learned = qwen3(head_dim=32)
+    learned.load_state_dict({name: weight.cpu() for name, weight in policy.weights().items()}, strict=False)
+    assert worst_gap(learned, prompt, completion) < 5e-2

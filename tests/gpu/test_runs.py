@@ -1,4 +1,4 @@
-"""Whole runs of the embedded model on a GPU: two steps, in both modes and both layouts."""
+"""Whole runs of the embedded model on a GPU: two steps in both modes and both layouts."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ RUNS = {
     "lora in bfloat16": {"policy.tuning": "lora", "model.dtype": "bfloat16"},
 }
 FEW = {
-    # a reward for even token ids: whatever the model says, members differ
+    # a reward for even token ids: the rewards of members differ for any output
     "rewards": '[{name="tests.run.own_rewards:even_ids"}]',
     "rollout.group_size": "4",
     "rollout.tokens_per_turn": "16",
@@ -33,9 +34,8 @@ FEW = {
     "model.device": DEVICE,
 }
 
-
-SLOWEST = 300
-"""Seconds for all of them together: on a GPU they take a fraction of it."""
+TIMEOUT = 300
+"""Seconds for all runs together; on a GPU they take a fraction of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Started:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Started]]:
-    """All at once: most of their time goes into starting servers."""
+    """All runs at once: most of their time is the start of servers."""
     root = tmp_path_factory.mktemp("runs")
     started = {name: start(root / f"run{number}", keys) for number, (name, keys) in enumerate(RUNS.items())}
     yield started
-    for process in started.values():
-        process.process.kill()
-        process.process.wait()
+    for run in started.values():
+        run.process.kill()
+        run.process.wait()
 
 
 def start(folder: Path, keys: dict[str, str]) -> Started:
@@ -65,34 +65,36 @@ def start(folder: Path, keys: dict[str, str]) -> Started:
     paths = [str(ROOT / "src"), str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     log = folder.with_suffix(".log")
-    with log.open("w") as said:
-        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
     return Started(folder, log, process)
+
+
+def finished(run: Started) -> list[dict[str, Any]]:
+    """The lines of metrics of a completed run."""
+    assert run.process.wait(timeout=TIMEOUT) == 0, run.log.read_text()[-3000:]
+    [metrics] = run.folder.parent.glob(f"{run.folder.name}*/metrics.jsonl")
+    return [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_two_steps_change_the_policy_and_agree_with_the_sampler(name: str, runs: dict[str, Started]) -> None:
-    run = runs[name]
-    assert run.process.wait(timeout=SLOWEST) == 0, run.log.read_text()[-3000:]
-    [metrics] = run.folder.parent.glob(f"{run.folder.name}*/metrics.jsonl")
-    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
-    updates = [line["metrics"] for line in lines if line["kind"] == "update"]
+    updates = [line["metrics"] for line in finished(runs[name]) if line["kind"] == "update"]
     assert len(updates) == 2
     for update in updates:
         assert update["gradient/norm"] > 0
-        # asynchronous samples may be of weights an update old
+        # asynchronous samples may be of weights that are one update old
         assert update["kl/sampler"] < (5e-2 if "async" in name or "bfloat16" in name else 1e-3)
 
 
-@pytest.mark.skipif(DEVICE != "cuda", reason="only an NVIDIA GPU has these figures")
-def test_a_steps_figures_have_the_gpus_utilisation_temperature_and_power(runs: dict[str, Started]) -> None:
+@pytest.mark.skipif(DEVICE != "cuda", reason="only an NVIDIA GPU has these metrics")
+def test_the_metrics_of_a_step_include_utilisation_temperature_and_power(runs: dict[str, Started]) -> None:
     run = next(iter(runs.values()))
-    assert run.process.wait(timeout=SLOWEST) == 0, run.log.read_text()[-3000:]
-    [metrics] = run.folder.parent.glob(f"{run.folder.name}*/metrics.jsonl")
-    seen = [json.loads(line)["metrics"] for line in metrics.read_text().splitlines()]
-    found = [figures for figures in seen if "gpu/power_watts" in figures]
-    assert found, (run.folder / "training.log").read_text()
-    for figures in found:
-        assert 0 <= figures["gpu/utilization"] <= 1
-        assert 15 < figures["gpu/temperature_celsius"] < 110
-        assert 20 < figures["gpu/power_watts"] < 1500
+    found = [line["metrics"] for line in finished(run) if "gpu/power_watts" in line["metrics"]]
+    assert found, run.log.read_text()[-3000:]
+    for metrics in found:
+        assert 0 <= metrics["gpu/utilization"] <= 1
+        assert 15 < metrics["gpu/temperature_celsius"] < 110
+        assert 20 < metrics["gpu/power_watts"] < 1500

@@ -1,4 +1,4 @@
-"""Every kind of update on a GPU: the gradients and weights that a CPU comes to, whatever the kernels."""
+"""Every kind of update on a GPU has the gradients and weights of a CPU, with all kernels."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -11,17 +11,18 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.distributed.updates import SCENARIOS, Scenario, joined, learn, new_trainer
+from tests.engines.models import SIZES
 from tests.gpu.device import DEVICE
 from tests.training.updates import some_samples
 from turnwise.training.packing.samples import Sample
 
 CLOSE = 1e-4
-"""fp32, of the largest entry of a tensor."""
+"""The largest difference in fp32, relative to the largest entry of a tensor."""
 HALF = 5e-2
-"""bfloat16 on the device against fp32 on the CPU, of the norm of the gradient."""
+"""The difference of bfloat16 on the device from fp32 on the CPU, relative to the norm of the gradient."""
 
 LORA = {"tuning": "lora", "lora_rank": 4, "lora_alpha": 8}
-ONE_EACH = {"tokens_per_microbatch": 1}
+ONE_SAMPLE = {"tokens_per_microbatch": 1}
 
 
 def result_of(scenario: Scenario, device: str) -> tuple[dict[str, Tensor], dict[str, float]]:
@@ -40,7 +41,7 @@ def by_cpu(name: str) -> tuple[dict[str, Tensor], dict[str, float]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_update_in_fp32_is_the_cpus(name: str) -> None:
+def test_an_update_in_fp32_equals_that_of_the_cpu(name: str) -> None:
     found, metrics = result_of(CASES[name], DEVICE)
     expected, cpu_metrics = by_cpu(name)
     assert found.keys() == expected.keys()
@@ -51,7 +52,7 @@ def test_an_update_in_fp32_is_the_cpus(name: str) -> None:
     assert metrics["gradient/norm"] == pytest.approx(cpu_metrics["gradient/norm"], rel=1e-3)
 
 
-def test_a_loss_that_is_no_number_leaves_the_weights_as_they_were() -> None:
+def test_a_loss_that_is_not_finite_leaves_the_weights_unchanged() -> None:
     trainer = new_trainer(SCENARIOS["spoiled"], device=DEVICE)
     before = {name: weight.cpu().clone() for name, weight in trainer.policy.weights().items()}
     assert learn(SCENARIOS["spoiled"], trainer).skipped
@@ -62,31 +63,19 @@ def test_a_loss_that_is_no_number_leaves_the_weights_as_they_were() -> None:
 
 LAYOUTS: dict[str, Mapping[str, Any]] = {
     "one packed tree": {},
-    "a carried prefix": ONE_EACH,
+    "a carried prefix": ONE_SAMPLE,
     "padded rows": {"shared_prefix": False},
-    "padded rows, one at a time": {"shared_prefix": False, **ONE_EACH},
+    "padded rows, one at a time": {"shared_prefix": False, **ONE_SAMPLE},
 }
 
 
 @cache
 def _wide_model() -> Any:
-    """Heads of 64 channels, which the flash kernels take, and enough rows for more than one block."""
+    """Heads of 64 channels, which the flash kernels support, and enough rows for several blocks."""
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=60,
-        hidden_size=128,
-        intermediate_size=192,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=64,
-        max_position_embeddings=512,
-        initializer_range=0.05,
-        tie_word_embeddings=True,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
-    return Qwen3ForCausalLM(config).eval()
+    sizes = {"vocab_size": 60, "hidden_size": 128, "intermediate_size": 192, "num_hidden_layers": 2}
+    sizes |= {"head_dim": 64, "max_position_embeddings": 512, "initializer_range": 0.05}
+    return Qwen3ForCausalLM(Qwen3Config(**SIZES | sizes, tie_word_embeddings=True)).eval()
 
 
 def wide_model() -> Any:
@@ -101,7 +90,7 @@ def long_samples() -> Sequence[Sample]:
 @pytest.mark.parametrize("is_recomputed", [False, True], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("tuning", ["lora", "full"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_an_update_in_bfloat16_is_near_the_cpus_in_fp32(
+def test_an_update_in_bfloat16_is_near_that_of_the_cpu_in_fp32(
     layout: str, tuning: str, is_recomputed: bool
 ) -> None:
     tuned = LORA if tuning == "lora" else {"tuning": "full"}
@@ -114,7 +103,7 @@ def test_an_update_in_bfloat16_is_near_the_cpus_in_fp32(
     )
     found, metrics = result_of(scenario, DEVICE)
     expected, cpu_metrics = exact(tuning)
-    assert metrics["kl/sampler"] < 1e-3, "the log-probs are the model's own in fp32, up to rounding"
+    assert metrics["kl/sampler"] < 1e-3, "the log-probs are those of the model in fp32, up to rounding"
     assert metrics["update/num_tokens"] == cpu_metrics["update/num_tokens"]
     keys = [key for key in expected if key.endswith("/exp_avg")]
     apart = torch.cat([(found[key].double() - expected[key].double()).flatten() for key in keys]).norm()

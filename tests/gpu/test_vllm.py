@@ -1,4 +1,4 @@
-"""vLLM's scenarios on a GPU, with the vLLM of this interpreter; for a CPU see tests/engines/test_vllm.py."""
+"""The scenarios of vLLM on a GPU, in this environment; for a CPU see tests/engines/test_vllm.py."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("kind", ["whole", "adapters"])
-def test_the_engine_does_what_every_engine_owes(kind: str) -> None:
+def test_the_engine_passes_its_scenarios(kind: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.engines.vllm_scenarios", "--bfloat16", kind],
         cwd=ROOT,

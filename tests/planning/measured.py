@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.training.drawn import GIVEN, OWN, sample
+from tests.training.samples import GIVEN, OWN, sample
 from turnwise.assembly.workbench import load_model, transformers_engine
 from turnwise.config import Recipe, load_recipe
-from turnwise.planning import MemoryPlan, load_config, plan_memory
+from turnwise.planning import load_config, plan_memory
 from turnwise.runtime.devices import choose_device
 from turnwise.training.model.policy import Policy
 from turnwise.training.model.quantised import twin
@@ -116,24 +116,11 @@ def samples(recipe: Recipe) -> list[Sample]:
     """The tokens of two full micro-batches; half of them are the model's own."""
     source, length = random.Random(1), recipe.rollout.tokens_per_episode
     count = 2 * recipe.update.tokens_per_microbatch // length
-    halves = length // 2
+    half = length // 2
     return [
-        sample((GIVEN, ids(source, halves)), (OWN, ids(source, halves)), group=n // 2, reward=float(n % 2))
+        sample((GIVEN, ids(source, half)), (OWN, ids(source, half)), group=n // 2, reward=float(n % 2))
         for n in range(count)
     ]
-
-
-def bases(recipe: Recipe) -> tuple[Any, Any]:
-    """The models of engine and policy; a quantised base is shared, as in a run."""
-    if recipe.model.quantisation == "none":
-        return model_of(recipe), model_of(recipe)
-    base = load_model(recipe.model)
-    return base, twin(base)
-
-
-def planned_bytes(plan: MemoryPlan) -> int:
-    """The planned bytes of tensors, without those of CUDA itself."""
-    return sum(part.num_bytes for part in plan.parts if part.name != "CUDA itself")
 
 
 def main() -> None:
@@ -141,7 +128,9 @@ def main() -> None:
     device = choose_device(recipe.model.device)
     planned = plan_memory(recipe, device)
     meter = Gpu() if device == "cuda" else Process()
-    sampled, learning = bases(recipe)
+    sampled = model_of(recipe)
+    # a quantised base is shared by engine and policy, as in a run
+    learning = model_of(recipe) if recipe.model.quantisation == "none" else twin(sampled)
     loading = meter.end_loading()
     engine = transformers_engine(recipe, sampled)
     num_cached = asyncio.run(fill(engine, recipe))
@@ -153,8 +142,9 @@ def main() -> None:
     learned = meter.peak()
     weights = policy.adapter() if recipe.publishes_adapters else policy.weights()
     asyncio.run(engine.publish(weights, 1))
+    parts = {part.name: part.num_bytes for part in planned.parts}
     report = {
-        "planned": planned_bytes(planned),
+        "planned": sum(size for name, size in parts.items() if name != "CUDA itself"),
         "used": meter.peak(),
         "loading": loading,
         "played": played,
@@ -162,7 +152,7 @@ def main() -> None:
         **meter.details(),
         "num_cached": num_cached,
         "num_microbatches": result.metrics["update/num_microbatches"],
-        "parts": {part.name: part.num_bytes for part in planned.parts},
+        "parts": parts,
     }
     asyncio.run(engine.close())
     print(json.dumps(report))

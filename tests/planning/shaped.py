@@ -3,7 +3,7 @@
 It shows the cost of a model's size without the hub. On a GPU, 15 GB of weights are drawn in seconds; writing
 them to disk takes most of the time.
 
-    python -m tests.planning.shaped qwen3-0.6b|7b|tiny FOLDER [DEVICE]
+    python -m tests.planning.shaped qwen3-0.6b|7b FOLDER [DEVICE]
 """
 
 import json
@@ -40,18 +40,7 @@ SEVEN_B = Qwen3Config(
     tie_word_embeddings=False,
     max_position_embeddings=32_768,
 )
-TINY = Qwen3Config(
-    vocab_size=151_936,
-    hidden_size=64,
-    intermediate_size=128,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=16,
-    tie_word_embeddings=False,
-    max_position_embeddings=8192,
-)
-SHAPES = {"qwen3-0.6b": QWEN3_06B, "7b": SEVEN_B, "tiny": TINY}
+SHAPES = {"qwen3-0.6b": QWEN3_06B, "7b": SEVEN_B}
 
 WEIGHT_STD = 0.02
 """Standard deviation of the weights, as in transformers; the weights of norms are 1."""

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 from transformers import BloomConfig, GPTNeoXConfig, MambaConfig, MixtralConfig, Qwen3Config
+from typer.testing import CliRunner
 
 from tests.planning.shaped import QWEN3_06B, SEVEN_B
-from tests.test_cli import turnwise
+from turnwise.cli import app
 from turnwise.config import Recipe, load_recipe
 from turnwise.planning import (
-    MemoryPlan,
     UnsupportedArchitecture,
     check_device_limits,
     load_config,
@@ -27,6 +27,7 @@ from turnwise.planning.meta_memory import MemoryCounter
 from turnwise.runtime.devices import Memory
 
 GIB = 2**30
+BF16 = "model.dtype=bfloat16"
 MIXTRAL = MixtralConfig(
     vocab_size=1000,
     hidden_size=256,
@@ -46,8 +47,12 @@ def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
     return load_recipe(None, [f"model.path={folder}", *overrides])
 
 
-def parts(plan: MemoryPlan) -> dict[str, int]:
-    return {part.name: part.num_bytes for part in plan.parts}
+def planned(
+    folder: Path, config: Any, *overrides: str, device: str = "cuda", memory: Memory | None = None
+) -> dict[str, int]:
+    """The bytes of every part, and the number of parameters under ``."""
+    plan = plan_memory(recipe(folder, config, *overrides), device, memory)
+    return {"": plan.num_parameters, **{part.name: part.num_bytes for part in plan.parts}}
 
 
 def test_the_counter_counts_live_storages_and_not_their_views() -> None:
@@ -74,42 +79,35 @@ def test_the_counter_includes_tensors_that_a_graph_saves_for_its_backward_pass()
 
 
 def test_a_0_6b_model_has_its_known_size(tmp_path: Path) -> None:
-    found = plan_memory(
-        recipe(tmp_path, QWEN3_06B, "model.dtype=bfloat16"), "cuda", Memory(24 * GIB, 24 * GIB)
-    )
-    assert found.num_parameters == 596_049_920  # as in its model card
-    by_name = parts(found)
-    assert by_name["policy: weights"] == by_name["engine: weights"] == 2 * 596_049_920
+    found = planned(tmp_path, QWEN3_06B, BF16)
+    assert found[""] == 596_049_920  # as in its model card
+    assert found["policy: weights"] == found["engine: weights"] == 2 * 596_049_920
     # rank 16 on seven matrices per layer, in fp32
     wide = [(1024, 2048), (1024, 1024), (1024, 1024), (2048, 1024), (1024, 3072), (1024, 3072), (3072, 1024)]
-    assert by_name["policy: adapters"] == 4 * 28 * 16 * sum(a + b for a, b in wide)
-    assert by_name["optimizer"] == 2 * by_name["gradients"] == 2 * by_name["policy: adapters"]
-    assert by_name["engine: keys and values"] == 200_000 * 2 * 28 * 8 * 128 * 2
+    assert found["policy: adapters"] == 4 * 28 * 16 * sum(a + b for a, b in wide)
+    assert found["optimizer"] == 2 * found["gradients"] == 2 * found["policy: adapters"]
+    assert found["engine: keys and values"] == 200_000 * 2 * 28 * 8 * 128 * 2
 
 
 def test_full_tuning_in_bf16_has_a_float32_copy_of_every_weight(tmp_path: Path) -> None:
-    keys = ("model.dtype=bfloat16", "policy.tuning=full")
-    by_name = parts(plan_memory(recipe(tmp_path, QWEN3_06B, *keys), "cuda", None))
-    assert by_name["gradients"] == 4 * 596_049_920
-    assert by_name["optimizer"] == 12 * 596_049_920
+    found = planned(tmp_path, QWEN3_06B, BF16, "policy.tuning=full")
+    assert found["gradients"] == 4 * 596_049_920
+    assert found["optimizer"] == 12 * 596_049_920
 
 
 def test_a_quantised_base_takes_a_quarter_and_is_shared_with_the_engine(tmp_path: Path) -> None:
-    unquantised = parts(plan_memory(recipe(tmp_path, SEVEN_B, "model.dtype=bfloat16"), "cuda", None))
-    quantised = recipe(tmp_path, SEVEN_B, "model.dtype=bfloat16", "model.quantisation=nf4")
-    packed = parts(plan_memory(quantised, "cuda", None))
+    plain = planned(tmp_path, SEVEN_B, BF16)
+    packed = planned(tmp_path, SEVEN_B, BF16, "model.quantisation=nf4")
     embeddings = 2 * 2 * 152_064 * 3584
-    linear = unquantised["policy: weights"] - embeddings
+    linear = plain["policy: weights"] - embeddings
     assert packed["policy: weights"] - embeddings == pytest.approx(linear / 4, rel=0.04)
     assert "engine: weights" not in packed
     assert packed["engine: adapters"] == packed["policy: adapters"]
 
 
-def test_smaller_microbatches_and_checkpointing_take_less(tmp_path: Path) -> None:
+def test_activations_depend_on_microbatches_and_checkpointing(tmp_path: Path) -> None:
     def activations(*keys: str) -> int:
-        return parts(plan_memory(recipe(tmp_path, QWEN3_06B, "model.dtype=bfloat16", *keys), "cuda", None))[
-            "activations"
-        ]
+        return planned(tmp_path, QWEN3_06B, BF16, *keys)["activations"]
 
     default = activations()
     assert activations("update.tokens_per_microbatch=8192") < 0.6 * default
@@ -118,28 +116,28 @@ def test_smaller_microbatches_and_checkpointing_take_less(tmp_path: Path) -> Non
 
 def test_vllm_takes_its_share_and_a_remote_engine_takes_nothing(tmp_path: Path) -> None:
     memory = Memory(20 * GIB, 24 * GIB)
-    shared = plan_memory(recipe(tmp_path, QWEN3_06B, "engine.kind=vllm"), "cuda", memory)
-    assert parts(shared)["engine: vLLM"] == int(0.3 * 24 * GIB)
-    remote = plan_memory(recipe(tmp_path, QWEN3_06B, "engine.kind=remote"), "cuda", memory)
-    assert not any(name.startswith("engine") for name in parts(remote))
+    found = planned(tmp_path, QWEN3_06B, "engine.kind=vllm", memory=memory)
+    assert found["engine: vLLM"] == int(0.3 * 24 * GIB)
+    remote = planned(tmp_path, QWEN3_06B, "engine.kind=remote", memory=memory)
+    assert not any(name.startswith("engine") for name in remote)
 
 
 def test_any_causal_architecture_is_planned(tmp_path: Path) -> None:
     sizes = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
-    plan = plan_memory(recipe(tmp_path, GPTNeoXConfig(vocab_size=500, **sizes)), "cpu", None)
-    assert parts(plan)["activations"] > parts(plan)["policy: weights"]
+    found = planned(tmp_path, GPTNeoXConfig(vocab_size=500, **sizes), device="cpu")
+    assert found["activations"] > found["policy: weights"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_experts_are_planned_in_every_type(tmp_path: Path, dtype: str) -> None:
     keys = ("policy.tuning=full", f"model.dtype={dtype}", "update.tokens_per_microbatch=4096")
-    plan = plan_memory(recipe(tmp_path, MIXTRAL, *keys), "cpu", None)
+    found = planned(tmp_path, MIXTRAL, *keys, device="cpu")
     attention = 256 * (256 + 128 + 128 + 256)
     experts = 8 * 3 * 256 * 512 + 8 * 256
-    assert plan.num_parameters == 2 * 1000 * 256 + 256 + 4 * (attention + experts + 2 * 256)
+    assert found[""] == 2 * 1000 * 256 + 256 + 4 * (attention + experts + 2 * 256)
     # a token goes through two experts; gate, up, their product and the down projection are saved
     width = 2 if dtype == "bfloat16" else 4
-    assert parts(plan)["activations"] > 4 * 4096 * 2 * (3 * 512 + 256) * width
+    assert found["activations"] > 4 * 4096 * 2 * (3 * 512 + 256) * width
 
 
 def test_the_plan_rejects_adapters_that_cannot_be_merged_as_a_run_does(tmp_path: Path) -> None:
@@ -147,22 +145,18 @@ def test_the_plan_rejects_adapters_that_cannot_be_merged_as_a_run_does(tmp_path:
         plan_memory(recipe(tmp_path, MIXTRAL), "cpu", None)
     assert not isinstance(rejected.value, UnsupportedArchitecture)
     attention_only = 'policy.lora_targets=["q_proj", "v_proj"]'
-    plan = plan_memory(recipe(tmp_path, MIXTRAL, attention_only), "cpu", None)
-    assert parts(plan)["policy: adapters"] == 4 * 4 * 16 * (256 + 256 + 256 + 128)
+    found = planned(tmp_path, MIXTRAL, attention_only, device="cpu")
+    assert found["policy: adapters"] == 4 * 4 * 16 * (256 + 256 + 256 + 128)
 
 
-@pytest.mark.parametrize(
-    ("config", "name"),
-    [(BLOOM, "BloomForCausalLM"), (MambaConfig(hidden_size=64, num_hidden_layers=2), "MambaForCausalLM")],
-)
-def test_an_unsupported_architecture_is_named(tmp_path: Path, config: Any, name: str) -> None:
-    with pytest.raises(UnsupportedArchitecture, match=rf"the memory of a {name} is not planned \(\w+: .+\)"):
-        plan_memory(recipe(tmp_path, config, "policy.tuning=full"), "cpu", None)
-
-
-def test_mps_accepts_an_unsupported_architecture_with_a_warning(
+def test_an_unsupported_architecture_is_named_and_accepted_on_mps_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    mamba = MambaConfig(hidden_size=64, num_hidden_layers=2)
+    for config, name in ((BLOOM, "BloomForCausalLM"), (mamba, "MambaForCausalLM")):
+        words = rf"the memory of a {name} is not planned \(\w+: .+\)"
+        with pytest.raises(UnsupportedArchitecture, match=words):
+            plan_memory(recipe(tmp_path, config, "policy.tuning=full"), "cpu", None)
     with caplog.at_level(logging.WARNING, logger="turnwise.planning.memory"):
         check_device_limits(recipe(tmp_path, BLOOM), "mps")
     assert "BloomForCausalLM" in caplog.text
@@ -198,18 +192,21 @@ def test_a_missing_model_is_reported_in_one_sentence(
         load_config(path)
 
 
-def test_the_command_prints_a_table_and_its_exit_code_tells_whether_it_fits(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_fails_if_the_plan_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shallow = Qwen3Config(**{**QWEN3_06B.to_diff_dict(), "num_hidden_layers": 2, "layer_types": None})
     shallow.save_pretrained(tmp_path / "model")
     (tmp_path / "recipe.toml").write_text('model = {path = "model", dtype = "bfloat16", device = "cuda"}\n')
-    environ = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "80", cwd=tmp_path, env=environ)
-    assert ran.code == 0, ran
-    assert "policy: weights" in ran.out
-    assert "cuda: fits, 80.0 GB of 80.0 free" in ran.out
-    ran = turnwise("doctor", "--plan", "recipe.toml", "--memory", "2", "--json", cwd=tmp_path, env=environ)
-    assert ran.code == 1, ran
-    assert json.loads(ran.out)["num_bytes"] > 2e9
+    monkeypatch.chdir(tmp_path)
+    command = ["doctor", "--plan", "recipe.toml", "--memory"]
+    result = CliRunner().invoke(app, [*command, "80"])
+    assert result.exit_code == 0, result.output
+    assert "policy: weights" in result.stdout
+    assert "cuda: fits, 80.0 GB of 80.0 free" in result.stdout
+    result = CliRunner().invoke(app, [*command, "2", "--json"])
+    assert result.exit_code == 1, result.output
+    assert json.loads(result.stdout)["num_bytes"] > 2e9
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's peak from /proc")

@@ -1,4 +1,4 @@
-"""From rewards to advantages by token, by hand-worked numbers; groups, turns and cut-offs in their place."""
+"""Advantages per token against hand-worked numbers: groups, turns, truncation, KL in the reward."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,32 +10,40 @@ from torch import Tensor
 
 from tests.training.updates import sample_of
 from turnwise.config import AlgorithmConfig
-from turnwise.training.packing.batch import Batch, batch_of, minibatches
+from turnwise.training.packing.batch import batch_of, minibatches
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.targets import Before, Targets, Values, estimate
 
-
-def member(group: int, reward: float, lengths: Sequence[int] = (2, 1), **options: Any) -> Sample:
-    """Turns of so many own tokens, each after two tokens that are not."""
-    return sample_of([([1, 2], [3] * length) for length in lengths], group=group, reward=reward, **options)
+VALUES = Values(torch.tensor([[0.5, 0.6, 0.7]]), torch.tensor([0.8]))
+ZERO = Values(torch.zeros(1, 3), torch.zeros(1))
 
 
-def batch(*samples: Sample) -> Batch:
-    return batch_of(samples)
+def member(group: int, reward: float, lengths: Sequence[int] = (2, 1), **fields: Any) -> Sample:
+    """Turns of these numbers of own tokens, with two given tokens before every turn."""
+    return sample_of([([1, 2], [3] * length) for length in lengths], group=group, reward=reward, **fields)
 
 
-def targets(given: Batch, before: Before | None = None, coefficient: float = 0.0, **options: Any) -> Targets:
+def targets(
+    *samples: Sample, before: Before | None = None, coefficient: float = 0.0, **options: Any
+) -> Targets:
     config = AlgorithmConfig.model_validate(options)
-    return estimate(given, before or Before(None, None, None), config, coefficient)
+    return estimate(batch_of(samples), before or Before(None, None, None), config, coefficient)
+
+
+def unwhitened(sample: Sample, values: Values = VALUES, **options: Any) -> Tensor:
+    """The advantages of GAE before whitening: the returns minus the values."""
+    found = targets(sample, before=Before(None, None, values), advantage="gae", **options)
+    assert found.returns_BT is not None
+    return found.returns_BT - values.values_BT
 
 
 def assert_rows(found: Tensor, expected: Sequence[Sequence[float]]) -> None:
     torch.testing.assert_close(found, torch.tensor(expected), rtol=0, atol=1e-6)
 
 
-def test_a_batch_holds_own_tokens_alone_from_the_left() -> None:
-    sample = member(0, 1.0, (2, 1))
-    given = batch(member(0, 0.0, (1,)), sample)
+def test_a_batch_holds_only_own_tokens_from_the_left() -> None:
+    sample = member(0, 1.0)
+    given = batch_of([member(0, 0.0, (1,)), sample])
     assert given.mask_BT.tolist() == [[True, False, False], [True, True, True]]
     assert given.turn_BT.tolist() == [[0, -1, -1], [0, 0, 1]]
     own = [value for value, flag in zip(sample.logprobs, sample.loss_mask, strict=True) if flag]
@@ -52,74 +60,53 @@ def test_a_batch_holds_own_tokens_alone_from_the_left() -> None:
     ],
 )
 def test_the_known_answers_reach_every_token_of_their_member(name: str, expected: list[float]) -> None:
-    rewards = [1.0, 0.0, 0.0, 0.0]
-    given = batch(*(member(0, reward, (2, 1)) for reward in rewards), member(1, 0.5, (1,)))
-    found = targets(given, advantage=name)
+    found = targets(*(member(0, reward) for reward in (1.0, 0, 0, 0)), member(1, 0.5, (1,)), advantage=name)
     # a group of one teaches nothing, and padding is 0
     assert_rows(found.advantages_BT, [*([value] * 3 for value in expected), [0.0] * 3])
     assert found.zero_variance_fraction == 0.5
     assert found.returns_BT is None
 
 
-def test_groups_that_stand_mixed_up_are_compared_within_themselves() -> None:
-    given = batch(member(7, 1.0), member(3, 5.0), member(7, 0.0), member(3, 9.0))
-    assert_rows(targets(given).advantages_BT[:, :1], [[0.5], [-2.0], [-0.5], [2.0]])
+def test_members_are_compared_within_their_group_in_any_order() -> None:
+    found = targets(member(7, 1.0), member(3, 5.0), member(7, 0.0), member(3, 9.0))
+    assert_rows(found.advantages_BT[:, :1], [[0.5], [-2.0], [-0.5], [2.0]])
 
 
-def test_turns_are_compared_with_the_same_turn_of_others() -> None:
-    """Rewards [0, 1] and [0]: returns [1, 1] and [0], baselines [.5, 1], advantages [.5, 0] and [−.5]."""
-    given = batch(member(0, 1.0, (2, 1), turn_rewards=(0.0, 1.0)), member(0, 0.0, (1,)), member(1, 3.0, (1,)))
-    assert_rows(targets(given, advantage="turn").advantages_BT, [[0.5, 0.5, 0], [-0.5, 0, 0], [0, 0, 0]])
-
-
-def test_turns_are_discounted() -> None:
-    given = batch(member(0, 1.0, (1, 1), turn_rewards=(0.0, 1.0)), member(0, 0.0, (1, 1)))
-    found = targets(given, advantage="turn", gamma=0.5)
+def test_turns_are_compared_with_the_same_turn_of_other_members_and_may_be_discounted() -> None:
+    # rewards [0, 1] and [0]: returns [1, 1] and [0], baselines [.5, 1], advantages [.5, 0] and [−.5]
+    ragged = [member(0, 1.0), member(0, 0.0, (1,)), member(1, 3.0, (1,))]
+    found = targets(*ragged, advantage="turn")
+    assert_rows(found.advantages_BT, [[0.5, 0.5, 0], [-0.5, 0, 0], [0, 0, 0]])
+    found = targets(member(0, 1.0, (1, 1)), member(0, 0.0, (1, 1)), advantage="turn", gamma=0.5)
     assert_rows(found.advantages_BT, [[0.25, 0.5], [-0.25, -0.5]])
 
 
-VALUES = Values(torch.tensor([[0.5, 0.6, 0.7]]), torch.tensor([0.8]))
-
-
-def returns(given: Batch, values: Values = VALUES, **options: Any) -> Tensor:
-    found = targets(given, Before(None, None, values), advantage="gae", **options)
-    assert found.returns_BT is not None
-    return found.returns_BT - values.values_BT  # advantages before they were whitened
-
-
-def test_gae_gives_its_known_answers_through_tool_output() -> None:
-    """r = [0, 0, 1]; the tokens between the turns are not there for it."""
+@pytest.mark.parametrize("lengths", [(3,), (2, 1), (1, 1, 1)], ids=str)
+def test_gae_has_its_known_answers_whatever_tool_output_is_between_turns(lengths: tuple[int, ...]) -> None:
     options = {"gamma": 0.99, "lam": 0.95}
-    for lengths in ((3,), (2, 1), (1, 1, 1)):
-        finished, cut = member(0, 1.0, lengths), member(0, 1.0, lengths, is_truncated=True)
-        assert_rows(returns(batch(finished), **options), [[0.446829, 0.375150, 0.300000]])
-        assert_rows(returns(batch(cut), **options), [[1.147384, 1.120026, 1.092000]])
-    assert_rows(returns(batch(member(0, 1.0, (3,))), gamma=1.0, lam=1.0), [[0.5, 0.4, 0.3]])
+    finished, cut = member(0, 1.0, lengths), member(0, 1.0, lengths, is_truncated=True)
+    assert_rows(unwhitened(finished, **options), [[0.446829, 0.375150, 0.300000]])
+    assert_rows(unwhitened(cut, **options), [[1.147384, 1.120026, 1.092000]])
+    assert_rows(unwhitened(finished, gamma=1.0, lam=1.0), [[0.5, 0.4, 0.3]])
 
 
-def test_gae_may_discount_by_the_turn() -> None:
-    given = batch(member(0, 1.0, (2, 1)))
-    found = returns(given, gamma=0.5, gamma_unit="turn", lam=1.0)
+def test_gae_may_discount_per_turn() -> None:
+    found = unwhitened(member(0, 1.0), gamma=0.5, gamma_unit="turn", lam=1.0)
     assert_rows(found, [[0.5 - 0.5, 0.5 - 0.6, 1 - 0.7]])
 
 
-def test_rewards_of_turns_are_paid_on_their_last_own_token() -> None:
-    zero = Values(torch.zeros(1, 3), torch.zeros(1))
-    given = batch(member(0, 6.0, (2, 1), turn_rewards=(2.0, 4.0)))
-    assert_rows(returns(given, zero, lam=0.0), [[0.0, 2.0, 4.0]])
-
-
-def test_the_reward_of_a_turn_without_own_tokens_is_not_lost() -> None:
-    sample = member(0, 6.0, (2, 1), turn_rewards=(2.0, 4.0))
+def test_the_reward_of_a_turn_is_paid_on_its_last_own_token_or_an_earlier_one() -> None:
+    sample = member(0, 6.0, turn_rewards=(2.0, 4.0))
+    assert_rows(unwhitened(sample, ZERO, lam=0.0), [[0.0, 2.0, 4.0]])
     forced = dataclasses.replace(sample, loss_mask=(*sample.loss_mask[:-1], 0))
-    zero = Values(torch.zeros(1, 2), torch.zeros(1))
-    assert_rows(returns(batch(forced), zero, lam=0.0), [[0.0, 6.0]])
+    two = Values(torch.zeros(1, 2), torch.zeros(1))
+    assert_rows(unwhitened(forced, two, lam=0.0), [[0.0, 6.0]])
 
 
 def test_gae_is_whitened_over_the_whole_batch_and_returns_are_not() -> None:
-    given = batch(member(0, 1.0, (3,)), member(1, 0.0, (1,)))
     values = Values(torch.tensor([[0.5, 0.6, 0.7], [0.2, 9.0, 9.0]]), torch.zeros(2))
-    found = targets(given, Before(None, None, values), advantage="gae", lam=1.0)
+    before = Before(None, None, values)
+    found = targets(member(0, 1.0, (3,)), member(1, 0.0, (1,)), before=before, advantage="gae", lam=1.0)
     plain = torch.tensor([0.5, 0.4, 0.3, -0.2])
     white = (plain - plain.mean()) / plain.std()
     assert_rows(found.advantages_BT, [white[:3].tolist(), [float(white[3]), 0.0, 0.0]])
@@ -128,24 +115,25 @@ def test_gae_is_whitened_over_the_whole_batch_and_returns_are_not() -> None:
 
 
 def test_kl_in_the_reward_reaches_members_turns_and_tokens() -> None:
-    given = batch(member(0, 1.0, (2, 1)), member(0, 0.0, (2, 1)))
     old = torch.tensor([[-1.0, -1.0, -1.0], [-2.0, -2.0, -2.0]])
     ref = torch.tensor([[-1.5, -1.0, -2.0], [-2.0, -2.0, -2.0]])  # k1 of the first row: .5, 0, 1
-    kl = {"placement": "reward"}
-    before = Before(old, ref, None)
-    members = targets(given, before, 0.1, kl=kl)
-    assert_rows(members.advantages_BT[:, :1], [[0.425], [-0.425]])  # 1 − .15 against 0
-    turns = targets(given, before, 0.1, kl=kl, advantage="turn")
-    assert_rows(turns.advantages_BT[:1], [[0.425, 0.425, 0.45]])  # the second turn pays .1 of it
-    values = Values(torch.zeros(2, 3), torch.zeros(2))
-    tokens = targets(given, Before(old, ref, values), 0.1, kl=kl, advantage="gae", lam=0.0)
+
+    def paid(values: Values | None = None, **options: Any) -> Targets:
+        before = Before(old, ref, values)
+        kl = {"placement": "reward"}
+        return targets(member(0, 1.0), member(0, 0.0), before=before, coefficient=0.1, kl=kl, **options)
+
+    assert_rows(paid().advantages_BT[:, :1], [[0.425], [-0.425]])  # 1 − .15 against 0
+    # the second turn pays .1 of it
+    assert_rows(paid(advantage="turn").advantages_BT[:1], [[0.425, 0.425, 0.45]])
+    tokens = paid(Values(torch.zeros(2, 3), torch.zeros(2)), advantage="gae", lam=0.0)
     assert tokens.returns_BT is not None
     assert_rows(tokens.returns_BT[:1], [[-0.05, 0.0, 0.9]])
 
 
 @pytest.mark.parametrize("num_minibatches", [1, 2, 3, 5, 9])
 def test_minibatches_hold_every_group_once_and_whole(num_minibatches: int) -> None:
-    given = batch(*(member(group, 0.0, (1,)) for _ in range(2) for group in range(5)))
+    given = batch_of([member(group, 0.0, (1,)) for _ in range(2) for group in range(5)])
     parts = minibatches(given, num_minibatches, seed=0, step=3, epoch=0)
     assert len(parts) == min(num_minibatches, 5)
     assert sorted(row for part in parts for row in part) == list(range(10))
@@ -154,10 +142,10 @@ def test_minibatches_hold_every_group_once_and_whole(num_minibatches: int) -> No
     assert parts == minibatches(given, num_minibatches, seed=0, step=3, epoch=0)
 
 
-def test_minibatches_differ_from_epoch_to_epoch_and_know_nothing_of_the_order_of_samples() -> None:
+def test_minibatches_differ_between_epochs_and_do_not_depend_on_the_order_of_samples() -> None:
     samples = [member(group, 0.0, (1,)) for group in range(8)]
     parts = [
-        minibatches(batch(*given), 4, seed=0, step=0, epoch=epoch)
+        minibatches(batch_of(given), 4, seed=0, step=0, epoch=epoch)
         for given, epoch in ((samples, 0), (samples, 1), (samples[::-1], 0))
     ]
     assert parts[0] != parts[1]

@@ -1,14 +1,14 @@
-"""A layout holds every sample's tokens in order, each shared prefix once, and points where it should."""
+"""A layout has the tokens of every sample in order, shared prefixes once, and the right positions."""
 
-import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.training.drawn import GIVEN, OWN, family, sample
+from tests.training.samples import GIVEN, OWN, family, sample
 from turnwise.training.packing.layout import PackedLayout, common_prefix, padded, shared
 from turnwise.training.packing.microbatches import microbatches
 from turnwise.training.packing.samples import Sample
@@ -31,18 +31,18 @@ def ancestors(tree: Tree, place: int) -> list[int]:
     return seen
 
 
-def check_paths(samples: Sequence[Sample], layout: PackedLayout) -> None:
-    """Along the path to each sample's end stand its ids, at positions 0, 1, 2, …"""
+def check_paths(samples: Sequence[Sample], layout: PackedLayout, carried: tuple[int, ...] = ()) -> None:
+    """The path to a sample's end has its ids after the carried prefix, at successive positions."""
     ids, positions = layout.token_ids_RN[0].tolist(), layout.position_ids_RN[0].tolist()
     assert layout.tree is not None
     for one, end in zip(samples, layout.end_B.tolist(), strict=True):
         path = ancestors(layout.tree, end)
-        assert [ids[place] for place in path] == list(one.token_ids)
-        assert [positions[place] for place in path] == list(range(len(one.token_ids)))
+        assert [*carried, *(ids[place] for place in path)] == list(one.token_ids)
+        assert [positions[place] for place in path] == list(range(len(carried), len(one.token_ids)))
 
 
 def by_row(layout: PackedLayout) -> tuple[list[list[int]], list[list[int]]]:
-    """Of each sample's own tokens, the positions that predict them and their ids."""
+    """For the own tokens of every sample: the positions that predict them, and their ids."""
     counts = layout.mask_BT.sum(1).tolist()
     asked = layout.asked
     columns = (asked.source_P, asked.target_Q[asked.pair_P])
@@ -51,7 +51,7 @@ def by_row(layout: PackedLayout) -> tuple[list[list[int]], list[list[int]]]:
 
 
 def check_targets(samples: Sequence[Sample], layout: PackedLayout) -> None:
-    """Each own token's id, and before it what predicts it."""
+    """The targets are the ids of own tokens, and their sources are the tokens before them."""
     ids = layout.token_ids_RN.flatten().tolist()
     assert layout.mask_BT.sum(1).tolist() == [one.num_own_tokens for one in samples]
     for one, sources, targets in zip(samples, *by_row(layout), strict=True):
@@ -63,7 +63,7 @@ def check_targets(samples: Sequence[Sample], layout: PackedLayout) -> None:
 
 
 @given(any_samples, st.integers(1, 4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_path_of_the_tree_is_its_sample(samples: list[Sample], min_shared: int) -> None:
     layout = shared(samples, min_shared=min_shared)
     check_paths(samples, layout)
@@ -73,37 +73,31 @@ def test_every_path_of_the_tree_is_its_sample(samples: list[Sample], min_shared:
     ends = [segment.end for segment in layout.tree.segments]
     assert starts == [0, *ends[:-1]]
     assert ends[-1] == layout.num_tokens
-
-
-@given(any_samples)
-@settings(max_examples=200, deadline=None)
-def test_each_distinct_prefix_is_there_once(samples: list[Sample]) -> None:
+    backwards = shared(samples[::-1], min_shared=min_shared)
+    assert backwards.token_ids_RN.equal(layout.token_ids_RN), "the order of samples does not matter"
+    assert backwards.tree == layout.tree
+    check_targets(samples[::-1], backwards)
     prefixes = {one.token_ids[:end] for one in samples for end in range(1, len(one.token_ids) + 1)}
-    assert shared(samples, min_shared=1).num_tokens == len(prefixes)
+    assert shared(samples, min_shared=1).num_tokens == len(prefixes), "every distinct prefix once"
 
 
 @given(any_samples, st.integers(1, 4), st.lists(st.integers(0, 2), max_size=6))
-@settings(max_examples=200, deadline=None)
-def test_a_row_after_a_carried_prefix_goes_on_where_that_ends(
+@settings(max_examples=60, deadline=None)
+def test_a_row_after_a_carried_prefix_continues_at_its_end(
     samples: list[Sample], min_shared: int, begin: list[int]
 ) -> None:
     samples = [sample((GIVEN, [*begin, one.token_ids[0]]), (OWN, one.token_ids[1:])) for one in samples]
     carried = common_prefix(samples)
     layout = shared(samples, min_shared=min_shared, num_carried=len(carried))
     assert all(one.token_ids[: len(carried)] == carried for one in samples)
-    assert layout.tree is not None
-    ids, positions = layout.token_ids_RN[0].tolist(), layout.position_ids_RN[0].tolist()
-    for one, end in zip(samples, layout.end_B.tolist(), strict=True):
-        path = ancestors(layout.tree, end)
-        assert [*carried, *(ids[place] for place in path)] == list(one.token_ids)
-        assert [positions[place] for place in path] == list(range(len(carried), len(one.token_ids)))
+    check_paths(samples, layout, carried)
     check_targets(samples, layout)
 
 
 def test_no_output_is_needed_inside_the_common_prefix() -> None:
     begin = list(range(10))
     assert common_prefix([sample((GIVEN, begin), (OWN, [number])) for number in (20, 21)]) == tuple(range(9))
-    # own tokens that all have alike are learned from, and an end has a value
+    # own tokens are learned from even if all samples share them, and the last token has a value
     alike = [sample((GIVEN, begin[:4]), (OWN, begin[4:]), (OWN, [number])) for number in (20, 21)]
     assert common_prefix(alike) == (0, 1, 2)
     assert common_prefix([sample((GIVEN, begin)), sample((GIVEN, [*begin, 3]))]) == tuple(range(9))
@@ -111,29 +105,13 @@ def test_no_output_is_needed_inside_the_common_prefix() -> None:
     assert common_prefix([sample((GIVEN, [7])), sample((GIVEN, [7]))]) == ()
 
 
-def test_a_tree_known_by_heart() -> None:
+def test_the_tree_of_three_short_rows() -> None:
     rows = ["abcde", "abcf", "abghi"]
     layout = shared([sample((GIVEN, [ord(c) for c in row])) for row in rows], min_shared=1)
     assert "".join(map(chr, layout.token_ids_RN[0].tolist())) == "abcdefghi"
     assert layout.position_ids_RN[0].tolist() == [0, 1, 2, 3, 4, 3, 2, 3, 4]
-    assert layout.tree == Tree(
-        (
-            TreeSegment(0, 2, 9),
-            TreeSegment(2, 3, 6),
-            TreeSegment(3, 5, 5),
-            TreeSegment(5, 6, 6),
-            TreeSegment(6, 9, 9),
-        )
-    )
-
-
-def test_own_tokens_alike_after_the_same_prompt_share_their_position() -> None:
-    samples = family()
-    layout = shared(samples)
-    sources, _ = by_row(layout)
-    assert sources[2][:30] == sources[3][:30]
-    assert sources[2][31] != sources[3][31]
-    assert sources[2] == sources[9]
+    segments = ((0, 2, 9), (2, 3, 6), (3, 5, 5), (5, 6, 6), (6, 9, 9))
+    assert layout.tree == Tree(tuple(TreeSegment(*segment) for segment in segments))
 
 
 def test_short_runs_are_not_shared() -> None:
@@ -144,16 +122,7 @@ def test_short_runs_are_not_shared() -> None:
     assert shared(samples[:1] * 3).num_tokens == 46
 
 
-def test_the_order_of_samples_does_not_change_the_packed_row() -> None:
-    samples = family()
-    mixed = random.Random(0).sample(samples, len(samples))
-    one, other = shared(samples), shared(mixed)
-    assert one.token_ids_RN.equal(other.token_ids_RN)
-    assert one.tree == other.tree
-    check_targets(mixed, other)
-
-
-def test_padded_rows_are_the_samples_and_nothing_else() -> None:
+def test_padded_rows_are_the_samples() -> None:
     samples = family()
     layout = padded(samples)
     assert layout.tree is None
@@ -166,7 +135,7 @@ def test_padded_rows_are_the_samples_and_nothing_else() -> None:
 
 
 @given(any_samples, st.integers(1, 40), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_microbatches_hold_every_row_once_within_the_budget(
     samples: list[Sample], tokens: int, is_shared: bool
 ) -> None:
@@ -179,11 +148,11 @@ def test_microbatches_hold_every_row_once_within_the_budget(
 
 
 def test_members_of_a_group_stay_together_and_their_prompt_counts_once() -> None:
-    groups = [
-        [sample((GIVEN, [group] * 100), (OWN, [member] * 10), group=group) for member in range(1, 5)]
+    mixed = [
+        sample((GIVEN, [group] * 100), (OWN, [member] * 10), group=group)
+        for member in range(1, 5)
         for group in range(1, 4)
     ]
-    mixed = [one for members in zip(*groups, strict=True) for one in members]
     parts = microbatches(mixed, 140, is_shared=True)
     assert [{mixed[row].group for row in part} for part in parts] == [{1}, {2}, {3}]
     assert all(len(part) == 4 for part in parts)
@@ -191,21 +160,26 @@ def test_members_of_a_group_stay_together_and_their_prompt_counts_once() -> None
     assert [len(part) for part in microbatches(mixed, 139, is_shared=True)] == [2, 2] * 3
 
 
-def test_a_carried_prefix_counts_in_every_part() -> None:
+@pytest.mark.parametrize(
+    ("budget", "options", "sizes"),
+    [
+        # a carried prefix counts in every part
+        (99 + 5 * 21, {"is_shared": True, "num_carried": 99}, [5, 5]),
+        (99 + 5 * 21 - 1, {"is_shared": True, "num_carried": 99}, [4, 4, 2]),
+        (60, {"is_shared": True, "num_carried": 99}, [1] * 10),
+        # seven would fit; two parts of similar size are as few as seven and three
+        (100 + 7 * 20, {"is_shared": True}, [5, 5]),
+        (7 * 120, {"is_shared": False}, [5, 5]),
+    ],
+)
+def test_parts_are_as_few_as_the_budget_allows_and_of_similar_size(
+    budget: int, options: dict[str, Any], sizes: list[int]
+) -> None:
     samples = [sample((GIVEN, [0] * 100), (OWN, [member] * 20)) for member in range(1, 11)]
-    for budget, sizes in ((99 + 5 * 21, [5, 5]), (99 + 5 * 21 - 1, [4, 4, 2]), (60, [1] * 10)):
-        parts = microbatches(samples, budget, is_shared=True, num_carried=99)
-        assert [len(part) for part in parts] == sizes
+    assert [len(part) for part in microbatches(samples, budget, **options)] == sizes
 
 
-@pytest.mark.parametrize("is_shared", [True, False])
-def test_parts_are_as_few_as_the_budget_allows_and_of_like_size(is_shared: bool) -> None:
-    samples = [sample((GIVEN, [0] * 100), (OWN, [member] * 20)) for member in range(1, 11)]
-    budget = 100 + 7 * 20 if is_shared else 7 * 120
-    assert [len(part) for part in microbatches(samples, budget, is_shared=is_shared)] == [5, 5]
-
-
-def test_what_cannot_be_laid_out_is_refused() -> None:
+def test_invalid_samples_and_budgets_are_rejected() -> None:
     with pytest.raises(ValueError, match="starts with an own token"):
         shared([sample((OWN, [1, 2]))])
     with pytest.raises(ValueError, match="no tokens"):

@@ -1,4 +1,4 @@
-"""Adapted layers by products: what peft computes, in the model's type, an adapter's gradients in its own."""
+"""Adapted linear layers with fewer kernels compute what peft computes, in values and in gradients."""
 
 import copy
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from peft.tuners.lora import Embedding, Linear
 from torch import Tensor, nn
 
 from tests.engines.models import qwen3
-from tests.training.drawn import family
-from tests.training.policies import LORA, apart, gradients, made
+from tests.training.policies import LORA, gradients, largest_gap, noisy_policy, relative_gaps
+from tests.training.samples import family
 from turnwise.training.kernels.lora import AdaptedLinear, use_products
 from turnwise.training.model.policy import Policy
 
 IN, OUT, RANK = 24, 40, 4
 SHAPES = {"tokens": (7,), "rows of tokens": (3, 5), "one token": (1, 1)}
-"""Of inputs, without tensor last dimension."""
+"""The shapes of inputs, without the last dimension."""
 
-several = pytest.mark.filterwarnings("ignore:Already found a `peft_config`")  # which is what these tests want
+two_adapters = pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
 
 
 def peft_layer(
@@ -30,7 +30,7 @@ def peft_layer(
     dropout: float = 0.0,
     names: tuple[str, ...] = ("one",),
 ) -> Any:
-    """Of random weights, adapters too: peft's B of zero would hide what A does."""
+    """Adapters have random weights too: a B of zero would hide A."""
     torch.manual_seed(0)
     model: Any = nn.ModuleDict({"linear": nn.Linear(IN, OUT, bias=bias, dtype=dtype)})
     for name in names:
@@ -62,19 +62,15 @@ def run(layer: Any, x: Tensor) -> list[Tensor]:
     given = x.clone().requires_grad_()
     layer.zero_grad()
     out = layer(given)
-    places = torch.arange(1, out.numel() + 1, dtype=torch.float64).view(out.shape)
-    (out * torch.cos(places).to(out.dtype)).sum().backward()
+    weigh(out).backward()
     assert given.grad is not None
     return [out.detach(), given.grad, layer.lora_A["one"].weight.grad, layer.lora_B["one"].weight.grad]
 
 
-def gaps(found: list[Tensor], exact: list[Tensor]) -> list[float]:
-    """Relative to the largest entry of each."""
-    assert [tensor.shape for tensor in found] == [tensor.shape for tensor in exact]
-    return [
-        ((one.double() - other).abs().max() / other.abs().max()).item()
-        for one, other in zip(found, exact, strict=True)
-    ]
+def weigh(out: Tensor) -> Tensor:
+    """A loss in which every entry has a weight of its own."""
+    places = torch.arange(1, out.numel() + 1, dtype=torch.float64).view(out.shape)
+    return (out * torch.cos(places).to(out.dtype)).sum()
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -84,16 +80,16 @@ def test_output_and_gradients_are_those_of_peft(shape: tuple[int, ...], bias: bo
     x = drawn(*shape, IN)
     theirs = run(layer, x)
     assert all((tensor != 0).any() for tensor in theirs)
-    assert max(gaps(run(with_products(layer), x), theirs)) < 1e-12
+    assert max(relative_gaps(run(with_products(layer), x), theirs)) < 1e-12
 
 
 @pytest.mark.parametrize("is_frozen", ["lora_A", "lora_B"])
-def test_what_needs_no_gradient_gets_none_and_the_rest_is_the_same(is_frozen: str) -> None:
+def test_a_frozen_half_of_an_adapter_gets_no_gradient_and_the_other_keeps_its_own(is_frozen: str) -> None:
     layer = with_products(peft_layer())
     _, _, grad_down, grad_up = run(layer, drawn(7, IN))
     getattr(layer, is_frozen).requires_grad_(False)
     layer.zero_grad()
-    layer(drawn(7, IN)).mul(torch.cos(torch.arange(1, 7 * OUT + 1).double().view(7, OUT))).sum().backward()
+    weigh(layer(drawn(7, IN))).backward()
     expected = {"lora_A": grad_down, "lora_B": grad_up}
     for name, tensor in expected.items():
         found = getattr(layer, name)["one"].weight.grad
@@ -111,8 +107,8 @@ def test_the_base_gets_no_gradient_and_keeps_its_values() -> None:
     assert base.weight.equal(before)
 
 
-def test_a_half_precise_model_has_exact_gradients_of_its_adapter() -> None:
-    """Beside fp64 on the same numbers; peft multiplies in fp32, so ours may be off by a rounding more."""
+def test_adapters_of_a_model_in_half_precision_have_gradients_as_exact_as_those_of_peft() -> None:
+    """Compared with fp64; peft multiplies in fp32, so ours may differ by one more rounding."""
     layer = peft_layer(dtype=torch.bfloat16, bias=True)
     x = drawn(64, IN, dtype=torch.bfloat16)
     exact = run(copy.deepcopy(layer).double(), x.double())
@@ -120,7 +116,7 @@ def test_a_half_precise_model_has_exact_gradients_of_its_adapter() -> None:
     assert [tensor.dtype for tensor in ours] == [torch.bfloat16, torch.bfloat16, torch.float32, torch.float32]
     assert [tensor.dtype for tensor in ours] == [tensor.dtype for tensor in theirs]
     epsilon = torch.finfo(torch.bfloat16).eps
-    for our_gap, their_gap in zip(gaps(ours, exact), gaps(theirs, exact), strict=True):
+    for our_gap, their_gap in zip(relative_gaps(ours, exact), relative_gaps(theirs, exact), strict=True):
         assert our_gap < 2 * max(their_gap, epsilon)
 
 
@@ -136,87 +132,42 @@ def test_dropout_is_left_to_peft(is_training: bool) -> None:
     assert is_drawn == is_training
 
 
-def test_a_layer_without_its_adapter_is_its_base() -> None:
+def test_an_adapter_that_is_off_inactive_or_merged_is_not_added() -> None:
     layer = with_products(peft_layer(bias=True))
     x = drawn(3, 5, IN)
-    adapted = layer(x)
+    adapted, base = layer(x), layer.get_base_layer()(x)
+    assert not base.equal(adapted)
     layer.enable_adapters(False)
-    assert layer(x).equal(layer.get_base_layer()(x))
+    assert layer(x).equal(base)
     layer.enable_adapters(True)
     assert layer(x).equal(adapted)
-    assert not layer.get_base_layer()(x).equal(adapted)
+    layer._active_adapter = ["two"]  # an adapter of other layers only
+    assert layer(x).equal(base)
+    layer._active_adapter = ["one"]
+    layer.merge()
+    assert (layer(x) - adapted).abs().max() < 1e-12
 
 
-@several
-def test_two_adapters_at_once_are_both_added() -> None:
+@two_adapters
+def test_several_adapters_are_added_and_rows_may_name_theirs() -> None:
     layer = peft_layer(names=("one", "two"))
-    x = drawn(7, IN)
-    ours = with_products(layer)
+    x, ours = drawn(2, 5, IN), with_products(layer)
     for names in (["one"], ["two"], ["one", "two"]):
         layer.set_adapter(names)
         ours.set_adapter(names)
         assert (ours(x) - layer(x)).abs().max() < 1e-12
     assert not ours(x).equal(layer.get_base_layer()(x))
+    by_row = ["two", "__base__"]
+    assert ours(x, adapter_names=by_row).equal(layer(x, adapter_names=by_row))
+    assert not ours(x, adapter_names=by_row).equal(ours(x))
 
 
-def test_an_adapter_that_is_on_other_layers_alone_adds_nothing() -> None:
-    layer = with_products(peft_layer())
-    x = drawn(7, IN)
-    layer._active_adapter = ["two"]
-    assert layer(x).equal(layer.get_base_layer()(x))
-
-
-def test_a_merged_adapter_is_not_added_again() -> None:
-    layer = with_products(peft_layer())
-    x = drawn(7, IN)
-    unmerged = layer(x)
-    layer.merge()
-    assert (layer(x) - unmerged).abs().max() < 1e-12
-
-
-@several
-def test_rows_may_each_name_their_adapter() -> None:
-    layer = peft_layer(names=("one", "two"))
-    x, names = drawn(2, 5, IN), ["two", "__base__"]
-    ours = with_products(layer)
-    assert ours(x, adapter_names=names).equal(layer(x, adapter_names=names))
-    assert not ours(x, adapter_names=names).equal(ours(x))
-
-
-def test_a_scale_of_zero_is_the_base_with_no_gradient() -> None:
-    layer = with_products(peft_layer())
-    layer.scaling["one"] = 0.0
-    x = drawn(7, IN)
-    out, grad_x, grad_down, grad_up = run(layer, x)
-    given = x.clone().requires_grad_()
-    places = torch.arange(1, 7 * OUT + 1, dtype=torch.float64).view(7, OUT)
-    base = layer.get_base_layer()(given)
-    (base * torch.cos(places)).sum().backward()
-    assert given.grad is not None
-    assert (out - base).abs().max() < 1e-12
-    assert (grad_x - given.grad).abs().max() < 1e-12
-    assert (grad_down == 0).all()
-    assert (grad_up == 0).all()
-
-
-@pytest.mark.parametrize("shape", [(0,), (1, 0), (0, 3)])
-def test_no_tokens_are_no_trouble(shape: tuple[int, ...]) -> None:
-    layer = with_products(peft_layer())
-    x = drawn(*shape, IN).requires_grad_()
-    out = layer(x)
-    assert out.shape == (*shape, OUT)
-    out.sum().backward()
-    assert x.grad is not None
-    assert x.grad.shape == x.shape
-    assert (layer.lora_A["one"].weight.grad == 0).all()
-
-
-def test_what_is_no_linear_layer_stays_as_it_is() -> None:
+def test_other_kinds_of_layers_are_left_alone() -> None:
     model: Any = nn.ModuleDict({"table": nn.Embedding(9, 8), "linear": nn.Linear(8, 8)})
     inject_adapter_in_model(LoraConfig(r=RANK, target_modules=["table", "linear"]), model)
 
     class Own(Linear):  # type: ignore[misc]  # peft has no annotations for it
-        """A kind of linear layer that someone else made."""
+        """A linear layer of another library."""
 
     model["own"] = copy.deepcopy(model["linear"])
     model["own"].__class__ = Own
@@ -228,14 +179,14 @@ def test_what_is_no_linear_layer_stays_as_it_is() -> None:
 def test_adapted_layers_are_fused_unless_that_is_off(is_fused: bool, kind: type) -> None:
     policy = Policy(qwen3(), LORA, is_fused=is_fused)
     adapted = [type(module) for module in policy.model.modules() if isinstance(module, Linear)]
-    assert adapted == [kind] * (3 * 7)  # of three layers: q, k, v, o, gate, up, down
+    assert adapted == [kind] * (3 * 7)  # three layers of q, k, v, o, gate, up, down
 
 
 @pytest.mark.parametrize(
     ("make", "close"), [(lambda: qwen3().double(), 2e-6), (qwen3, 1e-4)], ids=["fp64", "fp32"]
-)  # norms are in fp32 all the same
-def test_a_policy_scores_and_learns_the_same_either_way(make: Callable[[], Any], close: float) -> None:
-    plain, fused = (made(make, is_fused=is_fused) for is_fused in (False, True))
+)  # norms are in fp32 in both
+def test_a_policy_scores_and_learns_the_same_with_both_kernels(make: Callable[[], Any], close: float) -> None:
+    plain, fused = (noisy_policy(make, is_fused=is_fused) for is_fused in (False, True))
     scores = [model.score(family()).logprobs_BT for model in (plain, fused)]
     assert (scores[0] - scores[1]).abs().max() < close
-    assert apart(gradients(plain, [family()]), gradients(fused, [family()])) < close
+    assert largest_gap(gradients(plain, [family()]), gradients(fused, [family()])) < close

@@ -1,4 +1,4 @@
-"""AdamW as written down, clipped by norm, in fp32 whatever the weights are; rates by the step's number."""
+"""AdamW by its formula, clipped by norm, in fp32 for weights of any type; the learning-rate schedule."""
 
 import math
 
@@ -10,21 +10,22 @@ from torch.nn import Parameter
 from turnwise.training.update.optimizer import Optimizer, learning_rate, scale_of
 
 
-def rate(step: int, schedule: str, warmup: int = 0, num_steps: int = 10, lowest: float = 0.0) -> float:
-    return learning_rate(
-        2.0, step, schedule=schedule, warmup_steps=warmup, num_steps=num_steps, lowest=lowest
-    )
-
-
-def test_rates_rise_to_the_peak_and_follow_their_schedule_down() -> None:
-    assert [rate(step, "constant", warmup=4) for step in range(6)] == [0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
-    assert [rate(step, "linear", num_steps=4) for step in range(6)] == [2.0, 1.5, 1.0, 0.5, 0.0, 0.0]
-    assert [rate(step, "linear", warmup=2, num_steps=6) for step in (1, 2, 4, 6)] == [2.0, 2.0, 1.0, 0.0]
-    assert [rate(step, "cosine", num_steps=4) for step in (0, 2, 4)] == pytest.approx([2.0, 1.0, 0.0])
-    assert rate(1, "cosine", num_steps=4) == pytest.approx(1 + math.cos(math.pi / 4))
-    assert rate(4, "cosine", num_steps=4, lowest=0.1) == pytest.approx(0.2)
-    assert rate(3, "linear", warmup=5, num_steps=5) == 1.6  # all warm-up: nothing is divided by 0
-    assert rate(5, "linear", warmup=5, num_steps=5) == 2.0
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "num_steps", "lowest", "expected"),
+    [
+        ("constant", 4, 10, 0.0, {0: 0.5, 1: 1.0, 2: 1.5, 3: 2.0, 4: 2.0, 9: 2.0}),
+        ("linear", 0, 4, 0.0, {0: 2.0, 1: 1.5, 2: 1.0, 3: 0.5, 4: 0.0, 5: 0.0}),
+        ("linear", 2, 6, 0.0, {1: 2.0, 2: 2.0, 4: 1.0, 6: 0.0}),
+        ("linear", 5, 5, 0.0, {3: 1.6, 5: 2.0}),  # only warm-up: no division by 0
+        ("cosine", 0, 4, 0.0, {0: 2.0, 1: 1 + math.cos(math.pi / 4), 2: 1.0, 4: 0.0}),
+        ("cosine", 0, 4, 0.1, {4: 0.2}),
+    ],
+)
+def test_rates_rise_to_the_peak_of_2_and_follow_their_schedule_down(
+    schedule: str, warmup: int, num_steps: int, lowest: float, expected: dict[int, float]
+) -> None:
+    options = {"schedule": schedule, "warmup_steps": warmup, "num_steps": num_steps, "lowest": lowest}
+    assert {step: learning_rate(2.0, step, **options) for step in expected} == pytest.approx(expected)
 
 
 def parameters(dtype: torch.dtype = torch.float32) -> dict[str, Parameter]:
@@ -37,7 +38,7 @@ def slope(named: dict[str, Parameter], size: float) -> Tensor:
     return torch.stack([size * parameter.sum() for parameter in named.values()]).sum()
 
 
-def test_steps_are_adamws_with_decay_on_matrices_alone() -> None:
+def test_steps_are_those_of_adamw_with_decay_on_matrices_only() -> None:
     own = parameters()
     optimizer = Optimizer(own, {}, weight_decay=0.1, max_gradient_norm=100.0, epsilon=1e-8)
     expected = {name: parameter.detach().double() for name, parameter in own.items()}
@@ -54,8 +55,8 @@ def test_steps_are_adamws_with_decay_on_matrices_alone() -> None:
         assert parameter.grad is None
 
 
-def test_policy_and_value_are_clipped_each_by_its_own_norm_and_step_at_its_own_rate() -> None:
-    """AdamW's first moment shows the gradient as clipped: 0.1 times it."""
+def test_policy_and_value_have_norms_and_learning_rates_of_their_own() -> None:
+    """AdamW's first moment is 0.1 times the clipped gradient."""
     policy, value = parameters(), {"head": Parameter(torch.zeros(4))}
     optimizer = Optimizer(policy, value, max_gradient_norm=1.0)
     optimizer.learn(slope(policy, 0.1) + slope(value, 100.0))
@@ -65,14 +66,14 @@ def test_policy_and_value_are_clipped_each_by_its_own_norm_and_step_at_its_own_r
     before = policy["bias"].detach().clone()
     optimizer.step(norms, policy_rate=0.01, value_rate=0.5)
     moments = optimizer.tensors()
-    torch.testing.assert_close(moments["bias/exp_avg"], torch.full((2,), 0.01))  # below the norm: as it was
-    torch.testing.assert_close(moments["head/exp_avg"], torch.full((4,), 0.05))  # 0.5 each: a norm of 1
+    torch.testing.assert_close(moments["bias/exp_avg"], torch.full((2,), 0.01))  # below the norm: unclipped
+    torch.testing.assert_close(moments["head/exp_avg"], torch.full((4,), 0.05))  # entries of 0.5: a norm of 1
     torch.testing.assert_close(policy["bias"].detach(), before - 0.01, rtol=0, atol=1e-5)
     torch.testing.assert_close(value["head"].detach(), torch.full((4,), -0.5), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_a_gradient_that_is_no_number_shows_in_its_norm(bad: float) -> None:
+def test_a_gradient_that_is_not_finite_makes_its_norm_not_finite(bad: float) -> None:
     policy, value = parameters(), {"head": Parameter(torch.zeros(4))}
     optimizer = Optimizer(policy, value)
     optimizer.learn(slope(policy, 0.1) + slope(value, 0.1))
@@ -83,7 +84,7 @@ def test_a_gradient_that_is_no_number_shows_in_its_norm(bad: float) -> None:
 
 
 def test_gradients_of_microbatches_add_up_in_fp32_for_weights_of_16_bits() -> None:
-    """256 times 1 and then 1: in bf16, where 257 does not exist, the last would be lost."""
+    """256 plus 1: bf16 cannot represent 257."""
     own = parameters(torch.bfloat16)
     optimizer = Optimizer(own, {}, max_gradient_norm=1e9)
     for size in (256.0, 1.0):
@@ -91,8 +92,8 @@ def test_gradients_of_microbatches_add_up_in_fp32_for_weights_of_16_bits() -> No
     assert optimizer.norms().policy == pytest.approx(257 * math.sqrt(6))
 
 
-def test_weights_of_16_bits_move_by_steps_that_they_cannot_hold() -> None:
-    """0.5% of a bf16 weight's last bit at a time: without an fp32 twin it would stand still for ever."""
+def test_weights_of_16_bits_move_by_steps_below_their_resolution() -> None:
+    """Steps of 0.5% of the last bit of a bf16 weight: without an fp32 twin it would never move."""
     own = parameters(torch.bfloat16)
     optimizer = Optimizer(own, {})
     before = own["matrix"].detach().clone()
@@ -104,30 +105,8 @@ def test_weights_of_16_bits_move_by_steps_that_they_cannot_hold() -> None:
     assert (own["matrix"] != before)[0, 0]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_restored_optimizer_takes_the_same_steps(dtype: torch.dtype) -> None:
-    left = parameters(dtype)
-    optimizer = Optimizer(left, {}, weight_decay=0.01)
-
-    def steps(named: dict[str, Parameter], own: Optimizer, sizes: tuple[float, ...]) -> None:
-        for size in sizes:
-            own.learn(slope(named, size))
-            own.step(own.norms(), policy_rate=0.01)
-
-    steps(left, optimizer, (0.5, -0.1))
-    saved = {name: tensor.clone() for name, tensor in optimizer.tensors().items()}
-    right = {name: Parameter(parameter.detach().clone()) for name, parameter in left.items()}
-    again = Optimizer(right, {}, weight_decay=0.01)
-    again.restore(saved)
-    steps(left, optimizer, (0.2, 0.9))
-    steps(right, again, (0.2, 0.9))
-    for name in left:
-        assert torch.equal(left[name], right[name])
-    assert all(torch.equal(saved, again.tensors()[name]) for name, saved in optimizer.tensors().items())
-
-
-def test_a_loss_is_scaled_up_where_fp16_would_lose_its_gradient() -> None:
-    """Activations in fp16, which ends at 6e-8: 1e-8 of a weight gets through by way of 4e-5."""
+def test_a_loss_in_fp16_is_scaled_up_so_that_its_gradient_does_not_underflow() -> None:
+    """The smallest number of fp16 is 6e-8; a gradient of 1e-8 survives if it is scaled."""
 
     def moment(scale: float) -> Tensor:
         own = {"bias": Parameter(torch.ones(4))}
@@ -144,7 +123,7 @@ def test_a_loss_is_scaled_up_where_fp16_would_lose_its_gradient() -> None:
     torch.testing.assert_close(moment(scale_of(torch.float16)), torch.full((4,), 1e-9), rtol=1e-2, atol=0)
 
 
-def test_clipping_knows_the_gradient_as_it_is_not_as_it_was_scaled() -> None:
+def test_clipping_uses_the_norm_of_the_unscaled_gradient() -> None:
     own = {"bias": Parameter(torch.ones(4))}
     optimizer = Optimizer(own, {}, scale=1024.0, max_gradient_norm=1.0)
     optimizer.learn(slope(own, 5.0))

@@ -1,4 +1,4 @@
-"""A micro-batch that does not fit: the update is done over with smaller ones, and comes to the same."""
+"""A micro-batch that does not fit: the update is repeated with smaller ones and has the same result."""
 
 import logging
 from typing import Any
@@ -23,7 +23,7 @@ from turnwise.training.update.trainer import Trainer
 
 
 def limit(model: Any, tokens: int) -> list[int]:
-    """Let its last layer run out of memory past so many tokens; the sizes of the passes that reached it."""
+    """Make the last layer run out of memory above this number of tokens; return the sizes of its passes."""
     seen: list[int] = []
 
     def refuse(layer: Any, args: tuple[Tensor, ...]) -> None:
@@ -42,28 +42,24 @@ def updated(tokens: int | None = None, **sections: Any) -> tuple[Trainer, dict[s
     return trainer, trainer.update(some_samples(), step=0, imitation=some_samples()[:2]).metrics, seen
 
 
-@pytest.mark.parametrize("is_shared", [True, False], ids=["shared", "padded"])
-@pytest.mark.parametrize(
-    "sections",
-    [
-        {},
-        {"policy": {"gradient_checkpointing": True}},
-        {"policy": {"tuning": "lora", "lora_rank": 4}},
-        {"algorithm": {"advantage": "gae"}},
-        {"imitation": {"weight": 0.5}},
-        {"update": {"num_minibatches": 2, "num_epochs": 2}},
-        {"algorithm": {"kl": {"placement": "loss_k2"}}, "reference": {"kind": "frozen"}},
-    ],
-    ids=["full", "recomputed", "lora", "value", "imitation", "minibatches", "reference"],
-)
-def test_the_update_is_the_one_without_a_limit(
-    sections: dict[str, Any], is_shared: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    sections["update"] = {**sections.get("update", {}), "shared_prefix": is_shared}
+SECTIONS: dict[str, dict[str, Any]] = {
+    "padded": {"update": {"shared_prefix": False}},
+    "recomputed": {"policy": {"gradient_checkpointing": True}},
+    "lora": {"policy": {"tuning": "lora", "lora_rank": 4}},
+    "value": {"algorithm": {"advantage": "gae"}},
+    "imitation": {"imitation": {"weight": 0.5}},
+    "minibatches": {"update": {"num_minibatches": 2, "num_epochs": 2}},
+    "reference": {"algorithm": {"kl": {"placement": "loss_k2"}}, "reference": {"kind": "frozen"}},
+}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_update_equals_the_one_without_a_limit(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    sections = SECTIONS[name]
     free, metrics, _ = updated(**sections)
     with caplog.at_level(logging.WARNING):
         tight, tight_metrics, seen = updated(100, **sections)
-    assert max(seen) > 100, "the limit was met"
+    assert max(seen) > 100, "the limit was reached"
     assert min(seen) <= 100
     assert caplog.messages[0].startswith("out of memory: from now on ")
     assert_close(gradients(tight), gradients(free))
@@ -73,7 +69,7 @@ def test_the_update_is_the_one_without_a_limit(
             assert tight_metrics[name] == pytest.approx(value, rel=1e-4, abs=1e-5), name
 
 
-def test_the_smaller_budget_holds_for_the_rest_of_the_run() -> None:
+def test_the_smaller_budget_is_kept_for_the_rest_of_the_run() -> None:
     trainer, _, seen = updated(100)
     first = len(seen)
     trainer.update(some_samples(), step=1)
@@ -91,7 +87,7 @@ def test_one_sample_that_does_not_fit_ends_the_update_with_advice_and_changes_no
     assert different(before, frozen(trainer)) == []
 
 
-def test_supervised_steps_fit_too() -> None:
+def test_supervised_steps_are_repeated_with_smaller_microbatches() -> None:
     recipe = recipe_of(sft={"num_epochs": 1, "samples_per_step": 12, "learning_rate": 1e-3})
     found = []
     for tokens in (10_000, 100):

@@ -1,4 +1,4 @@
-"""A base of 4 bits a weight: its numbers, its adapters, a whole run on it, and doing without the library."""
+"""A base of 4 bits per weight: logits, adapters, an engine, a whole run, and a missing library."""
 
 import logging
 import sys
@@ -9,11 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.engines.models import plain_logprobs, qwen3, running
+from tests.engines.models import qwen3, running, worst_gap
 from tests.run.stage import recipe
 from tests.run.test_train import lines, run_it
-from tests.training.drawn import family, plain_rows
-from tests.training.policies import LORA, stir
+from tests.training.policies import LORA, add_noise
+from tests.training.samples import family, plain_rows
 from turnwise.assembly.trained_policy import load_trained
 from turnwise.assembly.workbench import load_model
 from turnwise.config import ModelConfig, load_recipe
@@ -31,14 +31,21 @@ CLOSE = 1e-4
 """The largest difference between log-probs of the engine and of the trainer, float32."""
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Any:
-    qwen3().save_pretrained(tmp_path / "model")
-    return load_model(ModelConfig(path=str(tmp_path / "model"), quantisation="nf4", device="cpu"))
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A packed base; tests that add adapters use a twin of it."""
+    folder = tmp_path_factory.mktemp("base")
+    qwen3().save_pretrained(folder)
+    return load_model(ModelConfig(path=str(folder), quantisation="nf4", device="cpu"))
+
+
+@torch.no_grad()
+def logits_of(model: Any) -> torch.Tensor:
+    return model(torch.arange(20)[None]).logits
 
 
 @needs_library
-def test_every_linear_layer_is_packed_with_double_quantisation_and_nothing_else_is(base: Any) -> None:
+def test_only_linear_layers_are_packed_and_with_double_quantisation(base: Any) -> None:
     for name, parameter in base.named_parameters():
         is_linear = "proj" in name
         assert is_quantised(parameter) == is_linear, name
@@ -49,82 +56,70 @@ def test_every_linear_layer_is_packed_with_double_quantisation_and_nothing_else_
 
 
 @needs_library
-def test_the_numbers_do_not_depend_on_whether_gradients_are_on(base: Any) -> None:
-    ids = torch.arange(20)[None]
-    with torch.no_grad():
-        before = base(ids).logits
-    inputs = base.get_input_embeddings()(ids).detach().requires_grad_()
+def test_logits_do_not_depend_on_whether_gradients_are_on(base: Any) -> None:
+    before = logits_of(base)
+    inputs = base.get_input_embeddings()(torch.arange(20)[None]).detach().requires_grad_()
     live = base(inputs_embeds=inputs).logits
     live.sum().backward()
     assert torch.equal(live, before)
     assert inputs.grad.abs().sum() > 0
-    with torch.no_grad():
-        assert torch.equal(base(ids).logits, before), "a pass without gradients packs nothing anew"
+    assert torch.equal(logits_of(base), before), "a pass without gradients does not repack"
 
 
 @needs_library
-def test_plain_weights_are_what_the_packed_ones_stand_for(base: Any) -> None:
-    ids, whole = torch.arange(20)[None], qwen3()
-    missing = whole.load_state_dict(plain_weights(base), strict=False).unexpected_keys
-    assert not missing
-    with torch.no_grad():
-        assert (whole(ids).logits - base(ids).logits).abs().max() < CLOSE
-        assert (whole(ids).logits - qwen3()(ids).logits).abs().max() > 100 * CLOSE, "and not the first ones"
-
-
-@needs_library
-def test_a_folder_for_another_process_has_the_same_base_in_plain_numbers(base: Any, tmp_path: Path) -> None:
+def test_plain_weights_give_the_logits_of_the_packed_ones_also_from_a_folder(
+    base: Any, tmp_path: Path
+) -> None:
+    plain = qwen3()
+    assert not plain.load_state_dict(plain_weights(base), strict=False).unexpected_keys
+    assert (logits_of(plain) - logits_of(base)).abs().max() < CLOSE
+    assert (logits_of(plain) - logits_of(qwen3())).abs().max() > 100 * CLOSE, "quantised, not the original"
     write_model(base, tmp_path / "plain", plain_weights(base))
     assert "quantization" not in (tmp_path / "plain" / "config.json").read_text()
     read = AutoModelForCausalLM.from_pretrained(tmp_path / "plain", dtype=torch.float32).eval()
-    ids = torch.arange(20)[None]
-    with torch.no_grad():
-        assert torch.equal(read(ids).logits, base(ids).logits)
+    assert torch.equal(logits_of(read), logits_of(base))
 
 
 @needs_library
 def test_twins_share_every_parameter_and_no_adapter(base: Any) -> None:
     policy = Policy(twin(base), LORA)
-    stir(policy)
-    own = {id(parameter) for parameter in base.parameters()}
-    assert {id(parameter) for parameter in policy.model.parameters()} - own == {
-        id(parameter) for parameter in policy.trainable.values()
-    }
+    shared = {id(parameter) for parameter in base.parameters()}
+    own = {id(parameter) for parameter in policy.model.parameters()} - shared
+    assert own == {id(parameter) for parameter in policy.trainable.values()}
     assert not any("lora" in name for name, _ in base.named_parameters())
 
 
 @needs_library
-def test_merged_weights_are_plain_numbers_that_give_the_policys_own_scores(base: Any) -> None:
-    policy, samples = Policy(base, LORA), family()
-    stir(policy)
-    merged = plain_model(policy)
-    assert not any(is_quantised(parameter) for parameter in merged.parameters())
+def test_merged_weights_give_the_policys_scores_and_the_adapter_off_gives_the_base(base: Any) -> None:
+    policy, samples = Policy(twin(base), LORA), family()
     with torch.no_grad():
-        scores = policy.score(samples)
-        expected = plain_rows(merged, samples)[0]
-    assert (scores.logprobs_BT - expected).abs().max() < CLOSE
+        start = policy.score(samples).logprobs_BT
+        add_noise(policy)
+        moved = policy.score(samples, adapter=POLICY).logprobs_BT
+        assert torch.equal(policy.score(samples, adapter="base").logprobs_BT, start)
+        assert not torch.equal(moved, start)
+        merged = plain_model(policy)
+        assert not any(is_quantised(parameter) for parameter in merged.parameters())
+        assert (moved - plain_rows(merged, samples)[0]).abs().max() < CLOSE
 
 
 @needs_library
-async def test_an_engine_on_the_same_base_samples_as_the_trainer_scores_before_and_after_a_publication(
-    base: Any,
-) -> None:
+async def test_engine_and_trainer_on_one_base_agree_before_and_after_a_publication(base: Any) -> None:
     policy = Policy(twin(base), LORA)
-    prompt = list(range(5, 80))
-
+    prompt, sampling = list(range(5, 80)), Sampling(max_tokens=12)
     async with running(base) as engine:
-        before = await engine.complete(prompt, Sampling(max_tokens=24), 1)
-        assert _gap(policy, prompt, before) < CLOSE
-        stir(policy)
-        assert _gap(policy, prompt, before) > 100 * CLOSE
+        before = await engine.complete(prompt, sampling, 1)
+        assert worst_gap(plain_model(policy), prompt, before) < CLOSE
+        add_noise(policy)
+        assert worst_gap(plain_model(policy), prompt, before) > 100 * CLOSE
         await engine.publish(policy.adapter(), 1)
-        after = await engine.complete(prompt, Sampling(max_tokens=24), 1)
-        assert _gap(policy, prompt, after) < CLOSE
+        after = await engine.complete(prompt, sampling, 1)
+        assert worst_gap(plain_model(policy), prompt, after) < CLOSE
         assert after.policy_version == 1
         kept = policy.adapter()
-        stir(policy)  # the engine has a copy: what learns on is not what samples
-        again = await engine.complete(prompt, Sampling(max_tokens=24), 1)
-        assert again.logprobs == after.logprobs
+        add_noise(policy)
+        again = await engine.complete(prompt, sampling, 1)
+        assert again.logprobs == after.logprobs, "the engine has a copy of the adapter"
         with pytest.raises(ValueError, match="never written over: publish an adapter"):
             await engine.publish(policy.weights(), 2)
         wrong = {name.replace("up_proj", "no_proj"): tensor for name, tensor in kept.tensors.items()}
@@ -132,44 +127,30 @@ async def test_an_engine_on_the_same_base_samples_as_the_trainer_scores_before_a
             await engine.publish(Adapter(wrong, kept.rank, kept.alpha), 2)
 
 
-def _gap(policy: Policy, prompt: list[int], completion: Any) -> float:
-    whole = plain_model(policy)
-    plain = plain_logprobs(whole, prompt, completion.token_ids)
-    return max(abs(a - b) for a, b in zip(plain, completion.logprobs, strict=True))
-
-
 @needs_library
-def test_the_frozen_reference_is_the_quantised_base_with_the_adapter_off(base: Any) -> None:
-    policy, samples = Policy(base, LORA), family()
-    with torch.no_grad():
-        start = policy.score(samples).logprobs_BT
-        stir(policy)
-        assert torch.equal(policy.score(samples, adapter="base").logprobs_BT, start)
-        assert not torch.equal(policy.score(samples, adapter=POLICY).logprobs_BT, start)
-
-
-@needs_library
-def test_a_run_on_a_quantised_base_learns_keeps_no_packed_byte_and_its_sampler_agrees(tmp_path: Path) -> None:
+def test_a_run_on_a_quantised_base_learns_and_saves_only_adapters(tmp_path: Path) -> None:
     settings = recipe(
         tmp_path,
         model={"path": str(tmp_path / "model"), "quantisation": "nf4", "device": "cpu"},
         reference={"kind": "ema"},
         algorithm={"kl": {"placement": "loss_k3"}},
+        run={"num_steps": 2},
+        evaluation={"is_before_and_after": False},
     )
     ended, folder = run_it(settings)
     assert not ended.why
     updates = lines(folder, "update")
-    assert len(updates) == 3
+    assert len(updates) == 2
     for line in updates:
         assert line["metrics"]["gradient/norm"] > 0
-        assert line["metrics"]["kl/sampler"] < 1e-6, "μ and π_old are of one base and one adapter"
+        assert line["metrics"]["kl/sampler"] < 1e-6, "one base and one adapter for engine and trainer"
         assert line["metrics"]["sampler/max_abs_difference"] < CLOSE
     trained = load_trained(folder.path)
     assert all("lora_" in name for name in trained.policy.state())
     assert any(tensor.abs().sum() > 0 for name, tensor in trained.policy.state().items() if "lora_B" in name)
 
 
-def test_without_the_library_a_recipe_becomes_lora_on_bf16_and_one_line_says_so(
+def test_without_the_library_a_recipe_becomes_lora_on_bf16_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = load_recipe(None, ["model.quantisation=nf4"])
@@ -186,10 +167,12 @@ def test_without_the_library_a_recipe_becomes_lora_on_bf16_and_one_line_says_so(
     assert settled(plain) is plain
 
 
-@pytest.mark.parametrize("said", ["", "0"])
-def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setenv(DISABLED, said)
-    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # Python's own word for: not to be had
+@pytest.mark.parametrize("value", ["", "0"])
+def test_the_message_for_a_missing_library_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv(DISABLED, value)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)  # makes its import fail
     assert "turnwise[qlora]" in quantised.why_not()
 
 
@@ -201,6 +184,6 @@ def test_a_missing_library_is_named_with_what_to_install(monkeypatch: pytest.Mon
         (["engine.kind=remote", "algorithm.correction=none"], "needs algorithm.correction"),
     ],
 )
-def test_what_cannot_go_with_a_quantised_base_is_refused(overrides: list[str], word: str) -> None:
+def test_unsupported_settings_of_a_quantised_base_are_rejected(overrides: list[str], word: str) -> None:
     with pytest.raises(ValueError, match=word):
         load_recipe(None, ["model.quantisation=nf4", *overrides])

@@ -1,10 +1,11 @@
-"""References: where each stands, how it moves, that it is checked, and that a broken one is noticed."""
+"""References: their start, how they move, and that a reference that moves wrongly is noticed."""
 
 from typing import Any
 
 import pytest
 import torch
 
+from tests.training.policies import add_noise
 from tests.training.updates import new_model, new_trainer, recipe_of, some_samples
 from turnwise.config import PolicyConfig, ReferenceConfig
 from turnwise.training.model import reference as module
@@ -13,22 +14,20 @@ from turnwise.training.model.reference import Reference
 from turnwise.training.packing.batch import batch_of
 from turnwise.training.update.scoring import Passes
 
+both_tunings = pytest.mark.parametrize("tuning", ["lora", "full"])
 
-def policy_of(tuning: str, dtype: torch.dtype = torch.float32) -> Policy:
+
+def made(
+    kind: str, tuning: str = "full", dtype: torch.dtype = torch.float32, **options: Any
+) -> tuple[Policy, Reference]:
     config = PolicyConfig.model_validate({"tuning": tuning, "lora_rank": 4})
-    return Policy(new_model().to(dtype), config, device="cpu")
+    policy = Policy(new_model().to(dtype), config, device="cpu")
+    return policy, Reference(policy, ReferenceConfig.model_validate({"kind": kind, **options}))
 
 
-def push(policy: Policy, size: float = 0.1) -> None:
-    generator = torch.Generator().manual_seed(5)
-    with torch.no_grad():
-        for parameter in policy.trainable.values():
-            parameter.add_(size * torch.randn(parameter.shape, generator=generator).to(parameter.dtype))
-
-
+@torch.no_grad()
 def logprobs(policy: Policy) -> torch.Tensor:
-    with torch.no_grad():
-        return policy.score(some_samples()).logprobs_BT
+    return policy.score(some_samples()).logprobs_BT
 
 
 def reference_logprobs(policy: Policy, reference: Reference) -> torch.Tensor:
@@ -36,45 +35,35 @@ def reference_logprobs(policy: Policy, reference: Reference) -> torch.Tensor:
     return Passes(policy, tokens_per_microbatch=100_000).measure_reference(batch, reference)
 
 
-BOTH = pytest.mark.parametrize("tuning", ["lora", "full"])
-
-
-@BOTH
+@both_tunings
 @pytest.mark.parametrize("kind", ["frozen", "hard", "ema"])
-def test_a_reference_starts_where_the_policy_does_and_does_not_follow_unasked(tuning: str, kind: str) -> None:
-    policy = policy_of(tuning)
-    reference = Reference(policy, ReferenceConfig(kind=kind))
+def test_a_reference_starts_as_the_policy_and_stays_there(tuning: str, kind: str) -> None:
+    policy, reference = made(kind, tuning)
     start = logprobs(policy)
     assert torch.equal(reference_logprobs(policy, reference), start)
-    push(policy)
+    add_noise(policy, 0.1)
     moved = logprobs(policy)
     assert (moved - start).abs().max() > 0.01
     assert torch.equal(reference_logprobs(policy, reference), start)
-    assert torch.equal(logprobs(policy), moved)  # asking the reference leaves no trace in the policy
+    assert torch.equal(logprobs(policy), moved), "scoring by the reference does not change the policy"
     assert not reference_logprobs(policy, reference).requires_grad
 
 
-def test_the_frozen_reference_of_a_lora_policy_keeps_no_tensor() -> None:
-    assert Reference(policy_of("lora"), ReferenceConfig(kind="frozen")).tensors() == {}
+def test_the_reference_of_a_lora_policy_keeps_at_most_an_adapter() -> None:
+    assert made("frozen", "lora")[1].tensors() == {}
+    policy, reference = made("ema", "lora")
+    assert reference.tensors().keys() == policy.trainable.keys()
+    assert all("lora_" in name for name in reference.tensors())
 
 
-def test_a_moving_reference_of_a_lora_policy_keeps_the_adapter_alone() -> None:
-    policy = policy_of("lora")
-    kept = Reference(policy, ReferenceConfig(kind="ema")).tensors()
-    assert kept.keys() == policy.trainable.keys()
-    assert all("lora_" in name for name in kept)
-
-
-@BOTH
-def test_hard_copies_every_so_many_updates_and_then_no_tensor_differs(tuning: str) -> None:
-    policy = policy_of(tuning)
-    reference = Reference(policy, ReferenceConfig(kind="hard", every=3))
+@both_tunings
+def test_a_hard_reference_is_copied_every_third_update_and_then_no_tensor_differs(tuning: str) -> None:
+    policy, reference = made("hard", tuning, every=3)
     start = logprobs(policy)
-    push(policy)
+    add_noise(policy, 0.1)
     assert reference.follow(1) == reference.follow(2) == {"reference/updated": 0.0}
     assert torch.equal(reference_logprobs(policy, reference), start)
-    found = reference.follow(3)
-    assert found == {
+    assert reference.follow(3) == {
         "reference/updated": 1.0,
         "reference/moved": 1.0,
         "reference/num_wrong": 0.0,
@@ -83,16 +72,14 @@ def test_hard_copies_every_so_many_updates_and_then_no_tensor_differs(tuning: st
     assert torch.equal(reference_logprobs(policy, reference), logprobs(policy))
 
 
-@BOTH
+@both_tunings
 def test_ema_follows_its_formula(tuning: str) -> None:
-    policy = policy_of(tuning)
-    reference = Reference(policy, ReferenceConfig(kind="ema", decay=0.9))
+    policy, reference = made("ema", tuning, decay=0.9)
     expected = {name: tensor.detach().double() for name, tensor in policy.trainable.items()}
     for number in range(1, 4):
-        push(policy)
+        add_noise(policy, 0.1)
         found = reference.follow(number)
-        assert found["reference/moved"] == 1.0
-        assert found["reference/num_wrong"] == 0.0
+        assert (found["reference/moved"], found["reference/num_wrong"]) == (1.0, 0.0)
         assert found["reference/max_error"] < 1e-6
         for name, tensor in policy.trainable.items():
             expected[name] = 0.9 * expected[name] + 0.1 * tensor.detach().double()
@@ -101,64 +88,52 @@ def test_ema_follows_its_formula(tuning: str) -> None:
 
 
 def test_an_average_of_16_bit_weights_is_kept_in_32() -> None:
-    policy = policy_of("full", torch.bfloat16)
-    reference = Reference(policy, ReferenceConfig(kind="ema", decay=0.999))
-    push(policy, 0.01)
-    found = reference.follow(1)
-    assert found["reference/moved"] == 1.0
+    policy, reference = made("ema", dtype=torch.bfloat16, decay=0.999)
+    add_noise(policy, 0.01)
+    assert reference.follow(1)["reference/moved"] == 1.0
     assert {tensor.dtype for tensor in reference.tensors().values()} == {torch.float32}
     assert reference_logprobs(policy, reference).isfinite().all()
 
 
-def test_a_reference_that_had_nowhere_to_go_is_not_called_stuck() -> None:
-    found = Reference(policy_of("full"), ReferenceConfig(kind="hard")).follow(1)
-    assert found["reference/moved"] == 1.0
-    assert found["reference/num_wrong"] == 0.0
+def careless(self: Any) -> None:
+    """Copy all tensors but the first."""
+    for name in list(self._kept)[1:]:
+        self._kept[name].copy_(self._policy.trainable[name])
 
 
-@pytest.mark.parametrize("kind", ["hard", "ema"])
-def test_a_reference_that_stays_behind_is_noticed(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = policy_of("full")
-    reference = Reference(policy, ReferenceConfig(kind=kind))
-    monkeypatch.setattr(Reference, "_move", lambda self: None)
-    push(policy)
+def swapped(reference: torch.Tensor, current: torch.Tensor, *, decay: float) -> torch.Tensor:
+    return (1 - decay) * reference + decay * current
+
+
+@pytest.mark.parametrize(
+    ("kind", "mistake", "moved", "num_wrong"),
+    [
+        ("hard", {}, 1.0, 0),
+        ("hard", {"_move": lambda self: None}, 0.0, "all"),
+        ("ema", {"_move": lambda self: None}, 0.0, "all"),
+        ("ema", {"ema": swapped}, 1.0, "all"),
+        ("hard", {"_move": careless}, None, 1),
+    ],
+    ids=["no mistake", "hard stays behind", "ema stays behind", "swapped shares", "a forgotten tensor"],
+)
+def test_a_reference_that_moves_wrongly_is_noticed(
+    kind: str, mistake: dict[str, Any], moved: float | None, num_wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, reference = made(kind, decay=0.9)
+    for name, function in mistake.items():
+        monkeypatch.setattr(module if name == "ema" else Reference, name, function)
+    add_noise(policy, 0.1)
     found = reference.follow(1)
-    assert found["reference/moved"] == 0.0
-    assert found["reference/num_wrong"] > 0
+    assert found["reference/num_wrong"] == (len(policy.trainable) if num_wrong == "all" else num_wrong)
+    assert 0.0 < found["reference/moved"] < 1.0 if moved is None else found["reference/moved"] == moved
 
 
-def test_an_average_with_its_shares_swapped_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = policy_of("full")
-    reference = Reference(policy, ReferenceConfig(kind="ema", decay=0.9))
-
-    def swapped(reference: torch.Tensor, current: torch.Tensor, *, decay: float) -> torch.Tensor:
-        return (1 - decay) * reference + decay * current
-
-    monkeypatch.setattr(module, "ema", swapped)
-    push(policy)
-    found = reference.follow(1)
-    assert found["reference/moved"] == 1.0
-    assert found["reference/num_wrong"] == len(policy.trainable)
+def test_a_reference_equal_to_its_policy_counts_as_moved() -> None:
+    found = made("hard")[1].follow(1)
+    assert (found["reference/moved"], found["reference/num_wrong"]) == (1.0, 0.0)
 
 
-def test_a_copy_that_forgets_one_tensor_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = policy_of("full")
-    reference = Reference(policy, ReferenceConfig(kind="hard"))
-    forgotten = next(iter(policy.trainable))
-
-    def careless(self: Any) -> None:
-        for name, tensor in policy.trainable.items():
-            if name != forgotten:
-                self._kept[name].copy_(tensor)
-
-    monkeypatch.setattr(Reference, "_move", careless)
-    push(policy)
-    found = reference.follow(1)
-    assert found["reference/num_wrong"] == 1.0
-    assert 0.0 < found["reference/moved"] < 1.0
-
-
-def test_an_adapter_that_does_nothing_yet_has_a_kl_of_exactly_zero() -> None:
+def test_a_new_adapter_has_a_kl_of_exactly_zero() -> None:
     sections: dict[str, Any] = {
         "policy": {"tuning": "lora", "lora_rank": 4},
         "algorithm": {"kl": {"placement": "loss_k3"}},
@@ -169,7 +144,7 @@ def test_an_adapter_that_does_nothing_yet_has_a_kl_of_exactly_zero() -> None:
     assert trainer.update(some_samples(), step=1).metrics["kl/reference"] > 0.0
 
 
-def test_a_reference_moves_with_updates_that_stepped_not_with_those_left_out() -> None:
+def test_a_reference_moves_with_updates_that_stepped_and_not_with_skipped_ones() -> None:
     trainer = new_trainer(recipe_of(reference={"kind": "hard", "every": 2}))
     assert trainer.update(some_samples(), step=0).metrics["reference/updated"] == 0.0
     assert "reference/updated" not in trainer.update((), step=1).metrics

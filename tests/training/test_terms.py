@@ -1,4 +1,4 @@
-"""The terms of the loss: corrections weigh and drop, KL holds, entropy and demonstrations pull."""
+"""The terms of the loss: corrections, ratio bounds, KL, entropy, imitation and values."""
 
 import dataclasses
 import math
@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from tests.training.samples import plain_logprobs
 from tests.training.updates import (
     assert_close,
     centred,
@@ -13,11 +14,12 @@ from tests.training.updates import (
     gradients,
     new_model,
     new_trainer,
-    plain_logprobs,
+    push,
     recipe_of,
     reinforce,
     shifted,
     some_samples,
+    without_reward,
 )
 
 
@@ -32,7 +34,7 @@ from tests.training.updates import (
         (-0.15, "bypass", math.exp(0.15)),  # π_θ/μ is the ratio itself
     ],
 )
-def test_a_sampler_that_differs_weighs_what_its_correction_says(
+def test_a_difference_of_the_sampler_is_weighted_as_its_correction_says(
     by: float, correction: str, weight: float
 ) -> None:
     samples = some_samples()
@@ -45,7 +47,7 @@ def test_a_sampler_that_differs_weighs_what_its_correction_says(
     assert metrics["tokens/alignment"] == (1.0 if abs(by) < 1 else 0.0)
 
 
-def test_tokens_that_a_correction_drops_leave_the_denominator_too() -> None:
+def test_tokens_dropped_by_a_correction_leave_the_denominator() -> None:
     samples = some_samples()
     mixed = [*shifted(samples[:4], -1.0), *samples[4:]]
     trainer = new_trainer(recipe_of(algorithm={"correction": "mask"}))
@@ -70,44 +72,38 @@ def test_ratio_bounds_drop_tokens_once_the_policy_has_moved() -> None:
     assert bounded["update/num_tokens"] < free["update/num_tokens"]
 
 
-def test_kl_in_the_reward_is_paid_by_the_token() -> None:
-    """With the sum over a member's tokens taken off its reward, and groups compared after that."""
+def test_kl_in_the_reward_is_subtracted_before_members_are_compared() -> None:
     samples = some_samples(2)
     recipe = recipe_of(
         algorithm={"kl": {"placement": "reward", "coefficient": 0.1}, "correction": "none"},
         reference={"kind": "frozen"},
     )
     trainer = new_trainer(recipe)
-    with torch.no_grad():  # away from the reference, which was copied when the trainer was made
-        for parameter in trainer.policy.trainable.values():
-            parameter.mul_(1.1)
+    push(trainer.policy, 1.1)  # away from the reference, which was copied when the trainer was made
     policy, start = copy_of(trainer), new_model()
     paid = []
     for sample in samples:
         own = torch.tensor(sample.loss_mask[1:], dtype=torch.bool)
         with torch.no_grad():
-            apart = plain_logprobs(policy, sample.token_ids) - plain_logprobs(start, sample.token_ids)
-        paid.append(dataclasses.replace(sample, reward=sample.reward - 0.1 * float(apart[own].sum())))
+            differences = plain_logprobs(policy, sample.token_ids) - plain_logprobs(start, sample.token_ids)
+        paid.append(dataclasses.replace(sample, reward=sample.reward - 0.1 * float(differences[own].sum())))
     trainer.update(samples, step=0)
     expected = reinforce(samples, centred(paid), model=policy)
     assert_close(gradients(trainer), expected, tolerance=1e-5)
 
 
-def test_a_kl_loss_leads_back_to_the_reference() -> None:
-    """Rewards that teach nothing, a policy pushed away: the loss alone must bring it back."""
-    flat = [dataclasses.replace(sample, reward=0.0, turn_rewards=(0.0, 0.0)) for sample in some_samples()]
-    for placement in ("loss_k2", "loss_k3"):
-        recipe = recipe_of(
-            algorithm={"kl": {"placement": placement, "coefficient": 1.0}},
-            reference={"kind": "frozen"},
-            optimizer={"learning_rate": 1e-3},
-        )
-        trainer = new_trainer(recipe)
-        with torch.no_grad():
-            for parameter in trainer.policy.trainable.values():
-                parameter.mul_(1.05)
-        found = [trainer.update(flat, step=step).metrics["kl/reference"] for step in range(6)]
-        assert found[-1] < 0.7 * found[0]
+@pytest.mark.parametrize("placement", ["loss_k2", "loss_k3"])
+def test_a_kl_loss_pulls_towards_the_reference(placement: str) -> None:
+    recipe = recipe_of(
+        algorithm={"kl": {"placement": placement, "coefficient": 1.0}},
+        reference={"kind": "frozen"},
+        optimizer={"learning_rate": 1e-3},
+    )
+    trainer = new_trainer(recipe)
+    push(trainer.policy, 1.05)
+    flat = without_reward(some_samples())
+    found = [trainer.update(flat, step=step).metrics["kl/reference"] for step in range(6)]
+    assert found[-1] < 0.7 * found[0]
 
 
 def test_the_coefficient_adapts_towards_its_target() -> None:
@@ -116,20 +112,12 @@ def test_the_coefficient_adapts_towards_its_target() -> None:
     found = [trainer.update(some_samples(), step=step).metrics for step in range(4)]
     coefficients = [metrics["kl/coefficient"] for metrics in found]
     assert coefficients[0] == 0.1
-    assert coefficients[1] == pytest.approx(0.1 * 0.98)  # KL was 0, below the target: down by 2% at most
+    assert coefficients[1] == pytest.approx(0.1 * 0.98)  # KL was 0, below the target: 2% less
     assert found[2]["kl/reference"] > 1e-3
     assert coefficients[3] == pytest.approx(coefficients[2] * 1.02)
 
 
-def test_the_entropy_bonus_raises_entropy() -> None:
-    flat = [dataclasses.replace(sample, reward=0.0, turn_rewards=(0.0, 0.0)) for sample in some_samples()]
-    trainer = new_trainer(recipe_of(algorithm={"entropy_bonus": 1.0}, optimizer={"learning_rate": 1e-3}))
-    found = [trainer.update(flat, step=step).metrics["entropy/mean"] for step in range(4)]
-    assert found == sorted(found)
-    assert found[-1] > found[0] + 0.01
-
-
-def test_imitation_adds_its_cross_entropy_and_fades_out() -> None:
+def test_imitation_adds_its_cross_entropy_with_a_weight_that_decays_to_zero() -> None:
     shown = some_samples(1, seed=7)
     recipe = recipe_of(
         imitation={"weight": 0.4, "num_steps": 4},
@@ -154,16 +142,15 @@ def test_imitation_adds_its_cross_entropy_and_fades_out() -> None:
 
 
 @pytest.mark.parametrize(("is_truncated", "expected"), [(True, 0.0), (False, 0.64)])
-def test_only_an_episode_that_was_cut_off_counts_on_what_would_have_come(
+def test_only_a_truncated_episode_has_the_value_of_its_last_state_in_its_return(
     is_truncated: bool, expected: float
 ) -> None:
-    """A head that says 0.8 of every state: cut off, that is the return; finished, it is the reward, 0."""
+    """The head predicts 0.8 everywhere: the return of a truncated episode; a finished one has reward 0."""
     trainer = new_trainer(recipe_of(algorithm={"advantage": "gae"}))
     with torch.no_grad():
         trainer.policy.value_parameters["head.linear.bias"].fill_(0.8)
     samples = [dataclasses.replace(sample, is_truncated=is_truncated) for sample in some_samples()]
-    worthless = [dataclasses.replace(sample, reward=0.0, turn_rewards=(0.0, 0.0)) for sample in samples]
-    metrics = trainer.update(worthless, step=0).metrics
+    metrics = trainer.update(without_reward(samples), step=0).metrics
     assert metrics["value/loss"] == pytest.approx(expected, abs=1e-6)
     assert metrics["loss/value"] == pytest.approx(0.5 * expected, abs=1e-6)
     assert metrics["value/mean"] == pytest.approx(0.8)

@@ -1,4 +1,4 @@
-"""Tiny policies, and samples whose recorded log-probs are those of the very model that is then trained."""
+"""Tiny trainers, samples with the log-probs of the model that is trained, and the gradient of REINFORCE."""
 
 import copy
 import dataclasses
@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from tests.engines.models import SIZES
+from tests.training.samples import GIVEN, OWN, plain_logprobs, sample
 from turnwise.config import Recipe
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
@@ -23,22 +25,8 @@ VOCAB = 60
 @cache
 def _model(seed: int) -> Any:
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=VOCAB,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=8,
-        max_position_embeddings=256,
-        # ten times the usual: attention that is nearly uniform would hide a wrong position
-        initializer_range=0.2,
-        tie_word_embeddings=True,
-        eos_token_id=None,
-        pad_token_id=0,
-        bos_token_id=None,
-    )
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8}
+    config = Qwen3Config(**SIZES | sizes | {"vocab_size": VOCAB}, tie_word_embeddings=True)
     return Qwen3ForCausalLM(config).eval()
 
 
@@ -46,49 +34,23 @@ def new_model(seed: int = 0) -> Any:
     return copy.deepcopy(_model(seed))
 
 
-def plain_logprobs(model: Any, token_ids: Sequence[int]) -> Tensor:
-    """Of every token but the first, each given those before it; by transformers' own forward pass."""
-    logits_NV = model(torch.tensor([token_ids])).logits[0].float()
-    targets_N1 = torch.tensor(token_ids[1:])[:, None]
-    return logits_NV[:-1].log_softmax(-1).gather(1, targets_N1)[:, 0]
-
-
 @torch.no_grad()
 def sample_of(
-    turns: Sequence[tuple[Sequence[int], Sequence[int]]],
-    *,
-    group: int = 0,
-    reward: float = 0.0,
-    turn_rewards: Sequence[float] | None = None,
-    is_truncated: bool = False,
-    model: Any = None,
-    policy_version: int = 0,
+    turns: Sequence[tuple[Sequence[int], Sequence[int]]], *, model: Any = None, **fields: Any
 ) -> Sample:
-    """Turns as (new ids, completion); the outcome is paid on the last one unless `turn_rewards` says more."""
-    ids, mask, numbers = [], [], []
-    for number, (new_ids, completion) in enumerate(turns):
-        ids += [*new_ids, *completion]
-        mask += [0] * len(new_ids) + [1] * len(completion)
-        numbers += [-1] * len(new_ids) + [number] * len(completion)
-    scored = [0.0, *plain_logprobs(model or _model(0), ids).tolist()]
-    return Sample(
-        token_ids=tuple(ids),
-        loss_mask=tuple(mask),
-        logprobs=tuple(value if flag else 0.0 for value, flag in zip(scored, mask, strict=True)),
-        turns=tuple(numbers),
-        group=group,
-        task_id=f"task-{group}",
-        reward=reward,
-        turn_rewards=tuple(turn_rewards or (*(0.0,) * (len(turns) - 1), reward)),
-        is_truncated=is_truncated,
-        policy_version=policy_version,
-    )
+    """Turns as (new ids, completion), with the log-probs of the model."""
+    parts = [part for given, own in turns for part in ((GIVEN, given), (OWN, own))]
+    one = sample(*parts, **fields)
+    scored = (0.0, *plain_logprobs(model or _model(0), one.token_ids).tolist())
+    logprobs = tuple(value * own for value, own in zip(scored, one.loss_mask, strict=True))
+    return dataclasses.replace(one, logprobs=logprobs)
 
 
+@cache
 def some_samples(
     num_groups: int = 3, size: int = 4, *, seed: int = 0, model: Any = None, prefix: int = 20
 ) -> tuple[Sample, ...]:
-    """Groups that share a prefix; members have two turns and rewards of 0 or 1, both in each."""
+    """Groups that share a prefix; members have two turns, and every group has rewards of both 0 and 1."""
     source = random.Random(seed)
 
     def ids(count: int) -> list[int]:
@@ -122,7 +84,7 @@ def new_trainer(recipe: Recipe, *, model: Any = None, device: str = "cpu") -> Tr
 
 
 def gradients(trainer: Trainer, beta: float = 0.9) -> dict[str, Tensor]:
-    """Of a trainer's first optimizer step: AdamW's first moment is then (1 − β) times the gradient."""
+    """The gradients of a trainer's first optimizer step: AdamW's first moment divided by 1 − β."""
     return {
         name.removeprefix("optimizer/").removesuffix("/exp_avg"): tensor / (1 - beta)
         for name, tensor in trainer.tensors().items()
@@ -131,7 +93,7 @@ def gradients(trainer: Trainer, beta: float = 0.9) -> dict[str, Tensor]:
 
 
 def frozen(trainer: Trainer) -> dict[str, Tensor]:
-    """All of its tensors as they are now."""
+    """Copies of all of its tensors."""
     return {name: tensor.clone() for name, tensor in trainer.tensors().items()}
 
 
@@ -149,26 +111,32 @@ def copy_of(trainer: Trainer) -> Any:
 
 
 def shifted(samples: Sequence[Sample], by: float) -> list[Sample]:
-    """As if the sampler had thought each token e^by times as likely."""
-    return [
-        dataclasses.replace(
-            sample,
-            logprobs=tuple(
-                value + by if own else 0.0
-                for value, own in zip(sample.logprobs, sample.loss_mask, strict=True)
-            ),
-        )
-        for sample in samples
-    ]
+    """As if the sampler had found every own token e^by times as likely."""
+
+    def logprobs(one: Sample) -> tuple[float, ...]:
+        return tuple(value + by * own for value, own in zip(one.logprobs, one.loss_mask, strict=True))
+
+    return [dataclasses.replace(one, logprobs=logprobs(one)) for one in samples]
+
+
+def without_reward(samples: Sequence[Sample]) -> list[Sample]:
+    return [dataclasses.replace(one, reward=0.0, turn_rewards=(0.0, 0.0)) for one in samples]
+
+
+def push(policy: Policy, factor: float) -> None:
+    """Scale the weights that learn."""
+    with torch.no_grad():
+        for parameter in policy.trainable.values():
+            parameter.mul_(factor)
 
 
 def spoiled(samples: Sequence[Sample]) -> list[Sample]:
-    """One reward is not a number."""
+    """One reward is NaN."""
     return [dataclasses.replace(samples[0], reward=math.nan, turn_rewards=(0.0, math.nan)), *samples[1:]]
 
 
 def assert_close(left: dict[str, Tensor], right: dict[str, Tensor], tolerance: float = 2e-6) -> None:
-    """To `tolerance` of the largest entry."""
+    """Equal up to `tolerance` of the largest entry."""
     assert left.keys() == right.keys()
     largest = max(float(tensor.abs().max()) for tensor in right.values())
     assert largest > 1e-3, "nothing is compared"
@@ -177,7 +145,7 @@ def assert_close(left: dict[str, Tensor], right: dict[str, Tensor], tolerance: f
 
 
 def centred(samples: Sequence[Sample]) -> list[float]:
-    """Each reward less its group's mean, found by looking through all of them."""
+    """The rewards minus the mean of their group."""
     return [
         sample.reward
         - sum(other.reward for other in samples if other.group == sample.group)
@@ -189,11 +157,11 @@ def centred(samples: Sequence[Sample]) -> list[float]:
 def reinforce(
     samples: Sequence[Sample], advantage_B: Sequence[float], *, model: Any = None
 ) -> dict[str, Tensor]:
-    """−Σ A·log π over the number of own tokens: written again, one sample at a time, no trainer involved."""
+    """The gradient of −Σ A·log π over the number of own tokens, one sample at a time, without a trainer."""
     model = model or new_model()
-    num_tokens = sum(sum(sample.loss_mask) for sample in samples)
-    for sample, advantage in zip(samples, advantage_B, strict=True):
-        own = torch.tensor(sample.loss_mask[1:], dtype=torch.bool)
-        loss = -advantage * plain_logprobs(model, sample.token_ids)[own].sum() / num_tokens
+    num_tokens = sum(one.num_own_tokens for one in samples)
+    for one, advantage in zip(samples, advantage_B, strict=True):
+        own = torch.tensor(one.loss_mask[1:], dtype=torch.bool)
+        loss = -advantage * plain_logprobs(model, one.token_ids)[own].sum() / num_tokens
         loss.backward()
     return {name: parameter.grad for name, parameter in model.named_parameters()}
