@@ -135,7 +135,7 @@ def test_a_run_on_a_quantised_base_learns_and_saves_only_adapters(tmp_path: Path
         reference={"kind": "ema"},
         algorithm={"kl": {"placement": "loss_k3"}},
         run={"num_steps": 2},
-        evaluation={"is_before_and_after": False},
+        evaluation={"before_and_after": False},
     )
     ended, folder = run_it(settings)
     assert not ended.why
