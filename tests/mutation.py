@@ -1,4 +1,4 @@
-"""Takes planted mistakes one by one, gives the test that catches each."""
+"""Plant mistakes in the source one by one and print the test that catches every one."""
 
 import contextlib
 import os
@@ -19,16 +19,16 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A mistake of the kind that trains without a word and learns the wrong thing."""
+    """A mistake that raises no error and makes the policy learn the wrong thing."""
 
     file: str
-    """Of the part, without its ending."""
+    """The path within the package, without `.py`."""
     before: str
-    """What stands there."""
+    """The original text."""
     after: str
-    """What is put in its place."""
+    """Its replacement."""
     tests: str
-    """Those that should notice: names of files without `test_`, with spaces between."""
+    """The test files that should fail: names without `test_`, separated by spaces."""
 
 
 class FirstFailure:
@@ -66,7 +66,7 @@ def first_failure(folder: Path, part: str, tests: str) -> str:
 
 
 def catch(folder: Path, part: str, mutant: Mutant) -> str:
-    """Plant one mistake in the copy, run the tests, take it out again."""
+    """Plant one mistake in the copy, run the tests, restore the file."""
     file = folder / "turnwise" / part / f"{mutant.file}.py"
     text = file.read_text()
     assert mutant.before in text, f"{mutant.before!r} is not in {mutant.file}.py"
@@ -78,7 +78,7 @@ def catch(folder: Path, part: str, mutant: Mutant) -> str:
 
 
 def main(part: str, mutants: Sequence[Mutant]) -> int:
-    """The command: files named on its line are the only ones tried; 1 if a mistake was not caught."""
+    """The command, limited to the files named in its arguments; 1 if a mistake was not caught."""
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True  # a mutant of the same size and second would be taken for the last one
     only = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""GAE against known answers; observation tokens and padding have no effect, whitening only its own."""
+"""GAE, whitening and explained variance against known answers; observation tokens have no effect."""
 
 import math
 from typing import Any

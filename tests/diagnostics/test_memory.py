@@ -1,4 +1,4 @@
-"""Memory metrics, measured in a fresh process: one that ran other tests has free memory of its own left."""
+"""Memory metrics, measured in a fresh process: this one still holds memory that other tests freed."""
 
 import json
 import subprocess

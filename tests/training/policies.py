@@ -1,4 +1,4 @@
-"""Tiny policies with trained-looking weights, and gradients of a loss that distinguishes every token."""
+"""Tiny policies with noise in their weights, and gradients of a loss that distinguishes every token."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -17,7 +17,7 @@ from turnwise.training.update.scoring import Passes
 both_tunings = pytest.mark.parametrize("tuning", ["lora", "full"])
 
 
-def made(
+def new_reference(
     kind: str, tuning: str = "full", dtype: torch.dtype = torch.float32, **options: Any
 ) -> tuple[Policy, Reference]:
     config = PolicyConfig.model_validate({"tuning": tuning, "lora_rank": 4})
@@ -38,7 +38,7 @@ def reference_logprobs(policy: Policy, reference: Reference) -> torch.Tensor:
 @both_tunings
 @pytest.mark.parametrize("kind", ["frozen", "hard", "ema"])
 def test_a_reference_starts_as_the_policy_and_stays_there(tuning: str, kind: str) -> None:
-    policy, reference = made(kind, tuning)
+    policy, reference = new_reference(kind, tuning)
     start = logprobs(policy)
     assert torch.equal(reference_logprobs(policy, reference), start)
     add_noise(policy, 0.1)
@@ -50,15 +50,15 @@ def test_a_reference_starts_as_the_policy_and_stays_there(tuning: str, kind: str
 
 
 def test_the_reference_of_a_lora_policy_keeps_at_most_an_adapter() -> None:
-    assert made("frozen", "lora")[1].tensors() == {}
-    policy, reference = made("ema", "lora")
+    assert new_reference("frozen", "lora")[1].tensors() == {}
+    policy, reference = new_reference("ema", "lora")
     assert reference.tensors().keys() == policy.trainable.keys()
     assert all("lora_" in name for name in reference.tensors())
 
 
 @both_tunings
 def test_a_hard_reference_is_copied_every_third_update_and_then_no_tensor_differs(tuning: str) -> None:
-    policy, reference = made("hard", tuning, every=3)
+    policy, reference = new_reference("hard", tuning, every=3)
     start = logprobs(policy)
     add_noise(policy, 0.1)
     assert reference.follow(1) == reference.follow(2) == {"reference/updated": 0.0}
@@ -74,7 +74,7 @@ def test_a_hard_reference_is_copied_every_third_update_and_then_no_tensor_differ
 
 @both_tunings
 def test_ema_follows_its_formula(tuning: str) -> None:
-    policy, reference = made("ema", tuning, decay=0.9)
+    policy, reference = new_reference("ema", tuning, decay=0.9)
     expected = {name: tensor.detach().double() for name, tensor in policy.trainable.items()}
     for number in range(1, 4):
         add_noise(policy, 0.1)
@@ -88,7 +88,7 @@ def test_ema_follows_its_formula(tuning: str) -> None:
 
 
 def test_an_average_of_16_bit_weights_is_kept_in_32() -> None:
-    policy, reference = made("ema", dtype=torch.bfloat16, decay=0.999)
+    policy, reference = new_reference("ema", dtype=torch.bfloat16, decay=0.999)
     add_noise(policy, 0.01)
     assert reference.follow(1)["reference/moved"] == 1.0
     assert {tensor.dtype for tensor in reference.tensors().values()} == {torch.float32}
@@ -119,7 +119,7 @@ def swapped(reference: torch.Tensor, current: torch.Tensor, *, decay: float) -> 
 def test_a_reference_that_moves_wrongly_is_noticed(
     kind: str, mistake: dict[str, Any], moved: float | None, num_wrong: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    policy, reference = made(kind, decay=0.9)
+    policy, reference = new_reference(kind, decay=0.9)
     for name, function in mistake.items():
         monkeypatch.setattr(module if name == "ema" else Reference, name, function)
     add_noise(policy, 0.1)
@@ -129,7 +129,7 @@ def test_a_reference_that_moves_wrongly_is_noticed(
 
 
 def test_a_reference_equal_to_its_policy_counts_as_moved() -> None:
-    found = made("hard")[1].follow(1)
+    found = new_reference("hard")[1].follow(1)
     assert (found["reference/moved"], found["reference/num_wrong"]) == (1.0, 0.0)
 
 
