@@ -367,9 +367,9 @@ def _refuse(status: int, content: bytes) -> None:
         )
     if status == httpx2.codes.CONFLICT:
         raise _Other
-    if status in (httpx2.codes.BAD_REQUEST, httpx2.codes.REQUEST_ENTITY_TOO_LARGE):
+    if status in (httpx2.codes.BAD_REQUEST, httpx2.codes.CONTENT_TOO_LARGE):
         raise ValueError(words)
-    if status >= httpx2.codes.INTERNAL_SERVER_ERROR or status == httpx2.codes.UNPROCESSABLE_ENTITY:
+    if status >= httpx2.codes.INTERNAL_SERVER_ERROR or status == httpx2.codes.UNPROCESSABLE_CONTENT:
         raise _Away(f"status {status}: {words}")
     raise EngineDown(f"no engine of turnwise answers there: status {status}")
 
