@@ -15,7 +15,7 @@ export async function health(runs, settings) {
   const rules = runs[0].standing.health || {};
   const limits = (panel) => {
     const rule = panel.rule && rules[panel.rule];
-    return rule && rule.action !== "off" ? [{ value: rule.threshold }] : [];
+    return rule ? [{ value: rule.threshold }] : [];
   };
   const steps = [...new Set(alarms.flatMap((each) => each.alarms.map((alarm) => alarm.step)))];
   const pictures = runs.map((run, place) => ratios[place].columns.length ? heat({
