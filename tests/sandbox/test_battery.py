@@ -165,16 +165,17 @@ async def box(request: pytest.FixtureRequest) -> AsyncIterator[Box]:
         yield opened
 
 
+# Made once: pytest opens another box unless the parameter is the same object.
+BOXES = [(kind, is_timed) for kind in BOTH for is_timed in (False, True)]
 CASES = [
-    pytest.param((kind, is_timed), attack, id=f"{kind}-{attack.name.replace(' ', '_')}")
-    for kind in BOTH
-    for is_timed in (False, True)
+    pytest.param(box, attack, id=f"{box[0]}-{attack.name.replace(' ', '_')}")
+    for box in BOXES
     for attack in ATTACKS
-    if kind in attack.kinds and is_timed == (attack.stops == (ExecutionStop.TIMEOUT,))
+    if box[0] in attack.kinds and box[1] == (attack.stops == (ExecutionStop.TIMEOUT,))
 ]
 
 
-@pytest.mark.parametrize(("box", "attack"), CASES, indirect=["box"])
+@pytest.mark.parametrize(("box", "attack"), CASES, indirect=["box"], scope="module")
 async def test_hostile_code_does_not_escape_and_leaves_nothing_behind(
     box: Box, attack: Attack, host: Host
 ) -> None:
