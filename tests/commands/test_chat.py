@@ -55,7 +55,8 @@ async def scripted_talk(
     settings = recipe_in(folder, "rollout.tokens_per_turn=400", *overrides)
     async with open_workbench(settings, with_engine=False) as bench:
         sequence = script(bench.chat, *turns)
-        engine = ScriptedEngine(lambda text: bench.chat.say(text)[:-1], 0, sequence=sequence)
+        stop_id = min(bench.chat.stop_ids)
+        engine = ScriptedEngine(lambda text: bench.chat.say(text)[:-1], stop_id, sequence=sequence)
         played = replace(bench, engine=engine)
         async with played.lease(Task("talk", (), (), Truth()), "talk/0") as toolbox:
             yield Talk(played, toolbox, temperature=0.0), played
