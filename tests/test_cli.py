@@ -20,7 +20,7 @@ HEAVY = {
     "mcp",
     "mcp_types",
     "pydantic",
-    "httpx",
+    "httpx2",
     "httpx2",
     "jsonschema",
     "anyio",
