@@ -7,7 +7,7 @@ import secrets
 import socket
 import textwrap
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -134,7 +134,6 @@ class Box:
     """A sandbox with one worker, so that an execution runs in the same zygote as the one before it."""
 
     sandbox: Sandbox
-    kind: Kind
     num_resting: int = 0
     """The processes of this test run while the sandbox waits for code."""
 
@@ -147,38 +146,55 @@ class Box:
         pytest.fail(f"{len(descendants(os.getpid()))} processes are left, not {self.num_resting}")
 
 
+OpenBox = Callable[[Kind, bool], Awaitable[Box]]
+
+
+async def opened(sandbox: Sandbox) -> Box:
+    box = Box(sandbox)
+    await sandbox.run("1")
+    before = -1
+    while before != box.num_resting:
+        before = box.num_resting
+        await asyncio.sleep(0.3)
+        box.num_resting = len(descendants(os.getpid()))
+    return box
+
+
 @pytest.fixture(scope="module")
-async def box(request: pytest.FixtureRequest) -> AsyncIterator[Box]:
-    """Its parameter is a kind of wall and whether the attacks run until the time limit."""
-    kind, is_timed = request.param
-    limits = replace(LIMITS, wall_seconds=0.6) if is_timed else LIMITS
-    options = {"packages": ()} if is_timed else {}
-    require(kind)
-    async with Sandbox(limits, num_workers=1, walls=SandboxIsolation(kind, ""), **options) as sandbox:
-        opened = Box(sandbox, kind)
-        await sandbox.run("1")
-        before = -1
-        while before != opened.num_resting:
-            before = opened.num_resting
-            await asyncio.sleep(0.3)
-            opened.num_resting = len(descendants(os.getpid()))
-        yield opened
+async def open_box() -> AsyncIterator[OpenBox]:
+    """`await open_box(kind, is_timed)`: a box stays open until another one is asked for."""
+    async with contextlib.AsyncExitStack() as stack:
+        boxes: dict[tuple[Kind, bool], Box] = {}
+
+        async def get(kind: Kind, is_timed: bool) -> Box:
+            if (kind, is_timed) not in boxes:
+                require(kind)
+                await stack.aclose()
+                boxes.clear()
+                limits = replace(LIMITS, wall_seconds=0.6) if is_timed else LIMITS
+                options: dict[str, Any] = {"packages": ()} if is_timed else {}
+                sandbox = Sandbox(limits, num_workers=1, walls=SandboxIsolation(kind, ""), **options)
+                boxes[kind, is_timed] = await opened(await stack.enter_async_context(sandbox))
+            return boxes[kind, is_timed]
+
+        yield get
 
 
-# Made once: pytest opens another box unless the parameter is the same object.
-BOXES = [(kind, is_timed) for kind in BOTH for is_timed in (False, True)]
 CASES = [
-    pytest.param(box, attack, id=f"{box[0]}-{attack.name.replace(' ', '_')}")
-    for box in BOXES
+    pytest.param(kind, is_timed, attack, id=f"{kind}-{attack.name.replace(' ', '_')}")
+    for kind in BOTH
+    for is_timed in (False, True)
     for attack in ATTACKS
-    if box[0] in attack.kinds and box[1] == (attack.stops == (ExecutionStop.TIMEOUT,))
+    if kind in attack.kinds and is_timed == (attack.stops == (ExecutionStop.TIMEOUT,))
 ]
+"""Attacks that run until the time limit have a box with a short one."""
 
 
-@pytest.mark.parametrize(("box", "attack"), CASES, indirect=["box"], scope="module")
+@pytest.mark.parametrize(("kind", "is_timed", "attack"), CASES)
 async def test_hostile_code_does_not_escape_and_leaves_nothing_behind(
-    box: Box, attack: Attack, host: Host
+    kind: Kind, is_timed: bool, attack: Attack, open_box: OpenBox, host: Host
 ) -> None:
+    box = await open_box(kind, is_timed)
     before = host.fingerprint()
     started = time.monotonic()
     execution = await box.sandbox.run(PRELUDE + textwrap.dedent(attack.code), {"host": host.facts})
