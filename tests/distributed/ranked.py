@@ -34,8 +34,11 @@ def outcome(scenario: Scenario, strategy: str, ranks: Ranks, device: str) -> dic
         "weights": weights,
         "metrics": result.metrics,
         "skipped": result.skipped,
-        "num_parts": sum(isinstance(tensor, Shard) for tensor in trainer.tensors().values()),
-        "sizes": {name: tensor.shape for name, tensor in trainer.tensors().items()},
+        "num_parts": sum(isinstance(tensor, Shard) for tensor in own.values()),
+        "num_held": {
+            name: (tensor.tensor if isinstance(tensor, Shard) else tensor).numel()
+            for name, tensor in own.items()
+        },
     }
 
 
