@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _pour(self, body: bytes, pause_seconds: float) -> None:
-        """Send far more than a client should read, but not for ever: a client that reads all must not hang."""
+        """Send far more than a client should read, but not for ever: one that reads it all must not hang."""
         self.close_connection = True
         for _ in range(500):
             if self.server.provider.is_closing.wait(pause_seconds):
