@@ -89,9 +89,8 @@ class _Handler(BaseHTTPRequestHandler):
         provider, url = self.server.provider, urlsplit(self.path)
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        provider.requests.append(
-            Seen(self.command, url.path, dict(parse_qsl(url.query)), headers, _parsed(raw))
-        )
+        body = json.loads(raw) if raw else None
+        provider.requests.append(Seen(self.command, url.path, dict(parse_qsl(url.query)), headers, body))
         self._give(provider.next_answer(url.path))
 
     def _give(self, answer: Answer) -> None:
@@ -116,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _pour(self, body: bytes, pause_seconds: float) -> None:
-        """Send far more than a client should read, but not for ever: a client that reads it all must fail."""
+        """Send far more than a client should read, but not for ever: one that reads it all must not hang."""
         self.close_connection = True
         for _ in range(500):
             if self.server.provider.is_closing.wait(pause_seconds):
@@ -130,10 +129,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """No log."""
-
-
-def _parsed(raw: bytes) -> Any:
-    try:
-        return json.loads(raw) if raw else None
-    except ValueError:  # an uploaded file
-        return raw
