@@ -21,7 +21,6 @@ HEAVY = {
     "mcp_types",
     "pydantic",
     "httpx2",
-    "httpx2",
     "jsonschema",
     "anyio",
     "numpy",
