@@ -38,9 +38,9 @@ def test_a_recipe_with_an_older_key_is_told_what_to_do(tmp_path: Path, key: str)
     assert f"{key.replace('trackers.', 'trackers.0.')} {what}" in str(caught.value)
 
 
-def test_an_override_with_an_older_key_is_told_too() -> None:
-    with pytest.raises(ValueError, match=r"^evaluation\.before_and_after is now evaluation\.before_and"):
-        override_recipe(Recipe(), ["evaluation.before_and_after=false"])
+def test_an_override_with_an_older_key_is_refused_with_the_new_name() -> None:
+    with pytest.raises(ValueError, match=r"^evaluation\.is_before_and_after is now evaluation\.before_and"):
+        override_recipe(Recipe(), ["evaluation.is_before_and_after=false"])
 
 
 def test_a_stored_recipe_drops_removed_keys_at_their_defaults(caplog: pytest.LogCaptureFixture) -> None:

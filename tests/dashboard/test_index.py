@@ -218,7 +218,7 @@ NO_PIECES = Pieces(Path("nowhere"), "nothing")
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (Filter(task="bee", source="train"), "first 8 groups that each step learns from"),
+        (Filter(task="bee", source="train"), "first groups that a step learns from"),
         (Filter(source="after"), "not learned from"),
     ],
 )
