@@ -65,7 +65,7 @@ def test_a_stored_value_that_mattered_is_an_error(key: str) -> None:
     ("keys", "changes"),
     [
         ({"model.enable_thinking": True}, ["model.thinking=true"]),
-        ({"evaluation.before_and_after": False}, ["evaluation.before_and_after=false"]),
+        ({"evaluation.is_before_and_after": False}, ["evaluation.before_and_after=false"]),
         ({"engine.vllm.adapters": False, "engine.remote.adapters": True}, []),
         (
             {"engine.kind": "vllm", "engine.vllm.adapters": False, "engine.remote.adapters": True},

@@ -95,7 +95,7 @@ async def with_session(server: ServerSpec, act: Callable[[Session], Awaitable[No
     session = Session(server, None, lambda text: text)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(session.run())
-        await session.opened()
+        await session.wait_ready()
         await act(session)
         await session.close()
 

@@ -69,7 +69,7 @@ async def test_both_protocol_eras_are_negotiated(tmp_path: Path, era: str) -> No
     session = Session(server, tmp_path, lambda text: text)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(session.run())
-        await session.opened()
+        await session.wait_ready()
         _, cause = await session.call(tool, {}, episode="e")
         assert cause is Cause.OK
         await session.close()
