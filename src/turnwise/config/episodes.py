@@ -83,9 +83,10 @@ class EngineConfig(BaseModel):
     """Maximum rows in one decoding step."""
     cache_tokens: int = Field(default=200_000, ge=1_024)
     """Tokens of KV cache kept between turns, least recently used evicted first; vLLM ignores it."""
-    adapters: bool = True
+    adapters: bool | None = None
     """vllm, remote: whether a LoRA policy is published as an adapter, a hundredth of the bytes and without
-    waiting for requests; false: merged weights, which sample faster but round the adapter to their dtype."""
+    waiting for requests; false: merged weights, which sample a third faster but round the adapter to their
+    dtype. Unset: merged for vllm in a synchronous run on an unquantised base, else an adapter."""
     vllm: VllmConfig = VllmConfig()
     remote: RemoteConfig = RemoteConfig()
 

@@ -142,10 +142,10 @@ class Recipe(BaseModel):
     @property
     def publishes_adapters(self) -> bool:
         """Whether weights are published to the engine as an adapter, and not merged into full weights."""
-        is_quantised = self.model.quantisation != "none"
+        is_quantised, chosen = self.model.quantisation != "none", self.engine.adapters
         accepts_adapters = {
             "transformers": is_quantised,
-            "vllm": self.engine.adapters,
-            "remote": self.engine.adapters or is_quantised,
+            "vllm": self.run.mode == "async" or is_quantised if chosen is None else chosen,
+            "remote": chosen is not False or is_quantised,
         }
         return accepts_adapters.get(self.engine.kind, False) and self.policy.tuning == "lora"

@@ -224,14 +224,14 @@ def _plain(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tensors on the host. Tied ones appear once: they are tied in the receiver, too."""
     import torch
 
-    found, seen = {}, set()
+    found, seen = {}, {}
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(f"weights: {name!r} is a {type(tensor).__name__}, not a tensor")
         place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if tensor.numel() and place in seen:
             continue
-        seen.add(place)
+        seen[place] = tensor  # kept: a tensor made on reading would leave its place to the next one
         found[name] = tensor.detach().cpu().contiguous()
     return found
 

@@ -200,7 +200,8 @@ def _transient_part(recipe: Recipe, policy: SizedModel, device: str) -> MemoryPa
     stepping = sharding_of(recipe).share("optimizer", 4 * policy.num_trained)
     merging = 0
     if recipe.policy.tuning == "lora" and not recipe.publishes_adapters and recipe.engine.kind != "scripted":
-        merging = policy.adapted_bytes
+        # weights are merged one after another, but a remote engine is sent all of them at once
+        merging = policy.adapted_bytes if recipe.engine.kind == "remote" else policy.merging_bytes
     if sharding_of(recipe).is_on and not recipe.publishes_adapters:
         merging += policy.plain_bytes
     moments = {

@@ -38,6 +38,8 @@ class SizedModel:
     """The weights as the policy holds them, quantised or not."""
     adapted_bytes: int
     """The unquantised weights that adapters change."""
+    merging_bytes: int
+    """Merging an adapter into the largest weight that it changes: the weight, the change and their sum."""
     largest_bytes: int
     """The largest single unquantised weight."""
     largest_linear: int
@@ -68,9 +70,9 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
     is_quantised = recipe.model.quantisation != "none"
     quantised = sum(weight.numel() for weight in linear) if is_quantised else 0
     replaced = sum(_bytes(weight) for weight in linear) if is_quantised else 0
-    adapted, trainable = 0, base
+    changed, trainable = [], base
     if recipe.policy.tuning == "lora":
-        trainable, adapted = _adapt(model, recipe)
+        trainable, changed = _adapt(model, recipe)
     else:
         model.requires_grad_(True)
     model.eval()
@@ -86,24 +88,25 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
         adapter_bytes=sum(_bytes(weight) for weight in trainable) if recipe.policy.tuning == "lora" else 0,
         plain_bytes=plain_bytes,
         weight_bytes=plain_bytes - replaced + int(quantised * NF4_BYTES),
-        adapted_bytes=adapted,
+        adapted_bytes=sum(_bytes(weight) for weight in changed),
+        merging_bytes=max((12 * weight.numel() + _bytes(weight) for weight in changed), default=0),
         largest_bytes=largest_bytes,
         largest_linear=max((weight.numel() for weight in linear), default=0) if is_quantised else 0,
         kv_bytes=2 * text.num_hidden_layers * num_key_heads * head_dim * model.dtype.itemsize,
     )
 
 
-def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], int]:
-    """Add adapters; the trained parameters, and the bytes of the weights that they change."""
+def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], list[Tensor]]:
+    """Add adapters; the trained parameters, and the weights that they change."""
     with torch.device("meta"):
         adapters = Adapters(model, recipe.policy, "policy", seed=0)
         if _has_value_adapter(recipe):
             adapters.add("value", seed=1)
     if recipe.model.quantisation == "none":
         adapters.fuse()
-    changed = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")}
-    adapted = sum(_bytes(model.get_submodule(name).get_base_layer().weight) for name in changed)
-    return [weight for weight in model.parameters() if weight.requires_grad], adapted
+    names = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")}
+    changed = [model.get_submodule(name).get_base_layer().weight for name in names]
+    return [weight for weight in model.parameters() if weight.requires_grad], changed
 
 
 def _has_value_adapter(recipe: Recipe) -> bool:

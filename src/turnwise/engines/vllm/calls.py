@@ -20,8 +20,11 @@ LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks vLLM has kernels for; a smaller adapter is padded with zeros."""
 ADAPTER_SLOTS = 2
 """One for the adapter in use, one for the previous adapter until its requests are finished."""
+STEP_TOKENS = 8_192
+"""The token budget of one step on a GPU, prompts and completions together. vLLM's default for this interface
+is 2,048: long prompts take many steps, and the turns being sampled wait in each of them."""
 MIN_STEP_TOKENS = 4_096
-"""The smallest token budget of one step on a CPU, prompts and completions together."""
+"""The smallest token budget of one step on a CPU."""
 _SCHEDULERS = "turnwise.engines.vllm.output_scheduler"
 SCHEDULER = f"{_SCHEDULERS}.WholeTurnScheduler"
 ASYNC_SCHEDULER = f"{_SCHEDULERS}.WholeTurnAsyncScheduler"
@@ -89,7 +92,9 @@ def start(model: str, settings: VllmSettings) -> Any:
     if settings.lora_rank:
         rank = next(rank for rank in LORA_RANKS if rank >= settings.lora_rank)
         options |= {"enable_lora": True, "max_loras": ADAPTER_SLOTS, "max_lora_rank": rank}
-    if not torch.cuda.is_available():
+    if torch.cuda.is_available():
+        options |= {"max_num_batched_tokens": max(STEP_TOKENS, settings.max_batch)}
+    else:
         # No chunked prefill on a CPU: for a request with a seed, it ends the process.
         budget = max(settings.max_model_len, MIN_STEP_TOKENS)
         options |= {"enable_chunked_prefill": False, "max_num_batched_tokens": budget}

@@ -1,7 +1,7 @@
 """LoRA adapters of a causal model, by name, and merging them into plain weights."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -108,20 +108,39 @@ class Adapters:
         for parameter in self.parameters(name).values():
             parameter.requires_grad_(True)
 
-    def merged(self, name: str) -> dict[str, Tensor]:
+    def merged(self, name: str) -> "MergedWeights":
         """Return the base weights with one adapter added, by the names the model had without adapters."""
-        weights = {
-            path.replace(".base_layer.", "."): plain(parameter)
+        base = {
+            path.replace(".base_layer.", "."): parameter
             for path, parameter in self._model.named_parameters()
             if not any(part.startswith("lora_") for part in path.split("."))
         }
-        for path, layer in self._model.named_modules():
-            if _is_adapted(layer):
-                base = weights[f"{path}.weight"]
-                with torch.no_grad():
-                    delta = _delta(layer, name)
-                    weights[f"{path}.weight"] = (base.to(delta.dtype) + delta).to(base.dtype)
-        return weights
+        layers = {f"{path}.weight": layer for path, layer in self._model.named_modules() if _is_adapted(layer)}
+        return MergedWeights(base, layers, name)
+
+
+class MergedWeights(Mapping[str, Tensor]):
+    """Weights with an adapter added, computed when they are read: the memory never holds all of them.
+
+    They are those of the time of reading: read them before the next update.
+    """
+
+    def __init__(self, base: Mapping[str, Tensor], layers: Mapping[str, Any], adapter: str) -> None:
+        self._base, self._layers, self._adapter = base, layers, adapter
+
+    def __getitem__(self, name: str) -> Tensor:
+        base = plain(self._base[name])
+        if name not in self._layers:
+            return base
+        with torch.no_grad():
+            delta = _delta(self._layers[name], self._adapter)
+            return (base.to(delta.dtype) + delta).to(base.dtype)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._base)
+
+    def __len__(self) -> int:
+        return len(self._base)
 
 
 def _lora_config(config: PolicyConfig) -> Any:

@@ -355,7 +355,7 @@ class Policy:
                 for name, parameter in own.items():
                     parameter.copy_(before[name])
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> Mapping[str, Tensor]:
         """Return every parameter by the plain model's name, the adapter merged in, for an engine.
 
         If weights are sharded, call it inside `gathered`.
