@@ -43,7 +43,10 @@ async def main() -> None:
     from turnwise.engines.vllm.calls import STEP_TOKENS
 
     started = time.perf_counter()
-    options: dict[str, Any] = {"gpu_memory_utilization": terms.memory_share, "max_num_batched_tokens": STEP_TOKENS}
+    options: dict[str, Any] = {
+        "gpu_memory_utilization": terms.memory_share,
+        "max_num_batched_tokens": STEP_TOKENS,
+    }
     if terms.device == "cpu":  # a rehearsal
         options = {"kv_cache_memory_bytes": 2**28, "enforce_eager": True}
     llm = AsyncLLM.from_engine_args(

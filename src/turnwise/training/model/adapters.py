@@ -115,7 +115,9 @@ class Adapters:
             for path, parameter in self._model.named_parameters()
             if not any(part.startswith("lora_") for part in path.split("."))
         }
-        layers = {f"{path}.weight": layer for path, layer in self._model.named_modules() if _is_adapted(layer)}
+        layers = {
+            f"{path}.weight": layer for path, layer in self._model.named_modules() if _is_adapted(layer)
+        }
         return MergedWeights(base, layers, name)
 
 
