@@ -135,6 +135,12 @@ class RenderedChat:
                 return ids
         raise ValueError(f"say: this model cannot make these calls in the Hermes form ({parsed.error})")
 
+    @property
+    def call_ids(self) -> tuple[int, ...]:
+        """The special tokens that every tool call contains, as `<tool_call>`; empty if calls are plain text."""
+        ids = self.say("", [ToolCall("call_0", "tool", {})])
+        return tuple(dict.fromkeys(id for id in self._guard.structure_of(ids) if id not in self.stop_ids))
+
     def offers(self, tools: Sequence[Tool]) -> list[Wire]:
         """The tools as they are shown to the model."""
         return [self._offer(tool).wire for tool in tools]

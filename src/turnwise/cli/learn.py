@@ -158,7 +158,9 @@ def sft(
         if is_last or step.step % -(-step.num_steps // 20) == 0:
             print(f"step {step.step + 1:>4}/{step.num_steps}  loss {step.loss:.4f}", flush=True)
 
-    warm = run_async(warm_up(settings, out, run=run, is_verified=verify, is_adapter=adapter, on_step=show))
+    warm = run_async(
+        warm_up(settings, out, run=run, is_verified=verify, is_adapter=adapter, on_step=show, on_note=print)
+    )
     for task_id, reason in list(warm.dropped.items())[:5]:
         print(f"dropped {task_id}: {reason}")
     print(

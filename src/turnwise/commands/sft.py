@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from turnwise.assembly.call_tokens import choose_call_tokens
 from turnwise.assembly.demonstration_samples import Verified, demonstrating, lessons_of, verified_lessons
 from turnwise.assembly.success_samples import Successes, successes_of
 from turnwise.assembly.task_requirements import require_playable
-from turnwise.assembly.workbench import load_model, open_workbench
+from turnwise.assembly.workbench import chat_of, load_model, open_workbench
 from turnwise.chat import load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.planning import check_sft_limits
@@ -48,6 +49,7 @@ async def warm_up(
     is_verified: bool = True,
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
+    on_note: Callable[[str], None] = lambda note: None,
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
@@ -61,7 +63,11 @@ async def warm_up(
         gathered = await _verified(recipe, is_verified=is_verified)
     else:
         gathered = Verified(successes.samples, {})
-    policy = Policy(load_model(recipe.model), recipe.policy, device=recipe.model.device, seed=recipe.seed)
+    model = load_model(recipe.model)
+    choice = choose_call_tokens(recipe, model, chat_of(recipe))
+    if choice.note:
+        on_note(choice.note)
+    policy = Policy(model, choice.recipe.policy, device=recipe.model.device, seed=recipe.seed)
     steps = await asyncio.to_thread(_learn, policy, gathered.lessons, recipe, on_step)
     tokenizer = load_tokenizer(recipe.model.path)
     if is_adapter:

@@ -73,6 +73,11 @@ class Recipe(BaseModel):
                 f"model.quantisation is {self.model.quantisation!r}: a quantised base cannot be trained, "
                 "set policy.tuning = 'lora'"
             )
+        if self.policy.lora_tokens and not self.can_train_tokens:
+            raise ValueError(
+                "policy.lora_tokens: rows of tokens are trained with policy.tuning = 'lora', on an unquantised "
+                "base, with hardware.strategy = 'data_parallel'"
+            )
         is_other_base = self.engine.kind in ("vllm", "remote")
         if self.model.quantisation != "none" and is_other_base and self.algorithm.correction == "none":
             raise ValueError(
@@ -140,6 +145,12 @@ class Recipe(BaseModel):
         return first + (last - first) * min(step / num_between, 1.0)
 
     @property
+    def can_train_tokens(self) -> bool:
+        """Whether single rows of the embeddings can be trained with the adapters."""
+        is_whole = self.model.quantisation == "none" and self.hardware.strategy == "data_parallel"
+        return is_whole and self.policy.tuning == "lora"
+
+    @property
     def publishes_adapters(self) -> bool:
         """Whether weights are published to the engine as an adapter, and not merged into full weights."""
         is_quantised, chosen = self.model.quantisation != "none", self.engine.adapters
@@ -148,4 +159,5 @@ class Recipe(BaseModel):
             "vllm": self.run.mode == "async" or is_quantised if chosen is None else chosen,
             "remote": chosen is not False or is_quantised,
         }
-        return accepts_adapters.get(self.engine.kind, False) and self.policy.tuning == "lora"
+        is_adapter_all = self.policy.tuning == "lora" and not self.policy.lora_tokens
+        return is_adapter_all and accepts_adapters.get(self.engine.kind, False)

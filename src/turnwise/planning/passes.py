@@ -104,7 +104,7 @@ def _adapt(model: Any, recipe: Recipe) -> tuple[list[Tensor], list[Tensor]]:
             adapters.add("value", seed=1)
     if recipe.model.quantisation == "none":
         adapters.fuse()
-    names = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")}
+    names = {name.rpartition(".lora_")[0] for name in adapters.paths("policy")} - {""}  # trained token rows
     changed = [model.get_submodule(name).get_base_layer().weight for name in names]
     return [weight for weight in model.parameters() if weight.requires_grad], changed
 

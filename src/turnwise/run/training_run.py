@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from turnwise.assembly.call_tokens import choose_call_tokens
 from turnwise.assembly.demonstration_samples import demonstrator, verified_lessons
 from turnwise.assembly.task_requirements import require, require_playable, training_problems
 from turnwise.assembly.workbench import Workbench, load_model, open_workbench
@@ -346,6 +347,12 @@ async def open_run(
         phases.ended(f"servers, {len(bench.pool.tools)} tools")
         check_device_limits(recipe)
         model = await load_during_start(bench.engine, recipe, phases) if base is None else twin(base)
+        choice = choose_call_tokens(recipe, model, bench.chat)
+        recipe = choice.recipe
+        if folder.is_written_here:
+            folder.change_recipe(folder.recipe.model_copy(update={"policy": recipe.policy}))
+        if choice.note:
+            screen.say(choice.note)
         trainer = new_trainer(recipe, model, ranks)
         phases.ended("trainer")
         with GpuMonitor(cuda_reader()) as gpu:

@@ -11,6 +11,7 @@ from torch import Tensor
 from turnwise.config.training import PolicyConfig
 from turnwise.runtime.model_support import is_quantised
 from turnwise.training.model.quantised import plain
+from turnwise.training.model.token_rows import TokenRows, add_rows
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -42,6 +43,7 @@ class Adapters:
                     f"policy.lora_targets: adapters on {type(layer.get_base_layer()).__name__} cannot be "
                     "merged; name the linear layers alone, as ['q_proj', 'k_proj', 'v_proj', 'o_proj']"
                 )
+        self._rows = add_rows(model, config.lora_tokens, name) if config.lora_tokens else []
         self.in_use = name
         self._thaw(name)
 
@@ -49,6 +51,11 @@ class Adapters:
     def peft(self) -> "PeftModel":
         """The peft wrapper, for saving an adapter in peft's format."""
         return self._peft
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows of tokens are trained with the adapter."""
+        return bool(self._rows)
 
     def fuse(self) -> None:
         """Compute each adapted linear layer in fewer kernels."""
@@ -94,6 +101,8 @@ class Adapters:
                 layer.enable_adapters(name != BASE)
                 if name != BASE:
                     layer.set_adapter([name])
+        for rows in self._rows:
+            rows.is_active = name == rows.adapter
         self.in_use = name
 
     @contextmanager
@@ -115,10 +124,17 @@ class Adapters:
             for path, parameter in self._model.named_parameters()
             if not any(part.startswith("lora_") for part in path.split("."))
         }
+        trained = (self._model.get_input_embeddings().weight, self._model.get_output_embeddings().weight)
+        rows = {
+            path: rows
+            for rows, weight in zip(self._rows, trained, strict=False)
+            for path, parameter in base.items()
+            if parameter is weight
+        }
         layers = {
             f"{path}.weight": layer for path, layer in self._model.named_modules() if _is_adapted(layer)
         }
-        return MergedWeights(base, layers, name)
+        return MergedWeights(base, layers, rows, name)
 
 
 class MergedWeights(Mapping[str, Tensor]):
@@ -127,11 +143,19 @@ class MergedWeights(Mapping[str, Tensor]):
     They are those of the time of reading: read them before the next update.
     """
 
-    def __init__(self, base: Mapping[str, Tensor], layers: Mapping[str, Any], adapter: str) -> None:
-        self._base, self._layers, self._adapter = base, layers, adapter
+    def __init__(
+        self,
+        base: Mapping[str, Tensor],
+        layers: Mapping[str, Any],
+        rows: Mapping[str, TokenRows],
+        adapter: str,
+    ) -> None:
+        self._base, self._layers, self._rows, self._adapter = base, layers, rows, adapter
 
     def __getitem__(self, name: str) -> Tensor:
         base = plain(self._base[name])
+        if name in self._rows:
+            return self._rows[name].added_to(base)
         if name not in self._layers:
             return base
         with torch.no_grad():

@@ -56,6 +56,11 @@ def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> 
     """Save the adapter in peft's format, and the tokenizer; `base` is the path of the base model."""
     if policy.adapters is None:
         raise ValueError("policy.tuning is 'full': every parameter was trained, there is no adapter")
+    if policy.adapters.has_rows:
+        raise ValueError(
+            "policy.lora_tokens: the rows of some tokens were trained with the adapter, which alone would be "
+            "another model: save it merged"
+        )
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 

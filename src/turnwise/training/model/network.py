@@ -1,6 +1,7 @@
 """The model as scoring runs it: trunk, then the head where tokens are predicted."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from turnwise.runtime.model_support import why_not_ours
 from turnwise.training.kernels import attention
 from turnwise.training.kernels.prefix import Keeper, Prefix
+from turnwise.training.model.token_rows import head_rows
 from turnwise.training.packing.head import Head, room_on, score
 from turnwise.training.packing.layout import PackedLayout
 
@@ -88,8 +90,9 @@ class Network(nn.Module):
 def head_of(model: Any, temperature: float = 1.0) -> Head:
     linear = model.get_output_embeddings()
     softcap = getattr(model.config.get_text_config(), "final_logit_softcapping", None)
-    room = room_on(linear.weight.device.type)
-    return Head(linear.weight, getattr(linear, "bias", None), temperature, softcap, room)
+    room, rows = room_on(linear.weight.device.type), head_rows(model)
+    head = Head(linear.weight, getattr(linear, "bias", None), temperature, softcap, room)
+    return head if rows is None else replace(head, rows_KD=rows.rows_KD, row_ids_K=rows.ids_K)
 
 
 def check_head(model: Any) -> None:

@@ -52,6 +52,9 @@ class Head:
     softcap: float | None = None
     """c in c·tanh(logit/c), as in Gemma; None for no cap."""
     room: Room = ON_CPU
+    rows_KD: Tensor | None = None
+    """Added to the weight's rows `row_ids_K`: the trained rows of a head that is frozen otherwise."""
+    row_ids_K: Tensor | None = None
 
     def chunks(self, num_rows: int) -> list[slice]:
         vocab_size = self.weight_VD.shape[0]
@@ -63,6 +66,9 @@ class Head:
         """Return the model's logits, softcapped, in at least fp32; not yet divided by the temperature."""
         logits_UV = torch.nn.functional.linear(hidden_UD, self.weight_VD, self.bias_V)
         logits_UV = logits_UV.to(torch.promote_types(logits_UV.dtype, torch.float32))
+        if self.rows_KD is not None and self.row_ids_K is not None:
+            added_UK = hidden_UD.to(self.rows_KD.dtype) @ self.rows_KD.T
+            logits_UV.index_add_(1, self.row_ids_K, added_UK.to(logits_UV.dtype))
         if self.softcap is not None:
             logits_UV = logits_UV.div_(self.softcap).tanh_().mul_(self.softcap)
         return logits_UV
@@ -114,14 +120,14 @@ def score(
     """Return each requested token's log-prob, and the entropy there in nats (NaN if not requested)."""
     hidden_UD = hidden_ND.index_select(0, asked.source_U)
     logprobs_Q, entropy_U = _Scores.apply(  # type: ignore[no-untyped-call]
-        hidden_UD, head.weight_VD, head.bias_V, asked, head, with_entropy
+        hidden_UD, head.weight_VD, head.bias_V, head.rows_KD, asked, head, with_entropy
     )
     entropy_Q = entropy_U.index_select(0, asked.row_Q)
     return logprobs_Q.index_select(0, asked.pair_P), entropy_Q.index_select(0, asked.pair_P)
 
 
 class _Scores(torch.autograd.Function):
-    """Map (hidden_UD, weight_VD, bias_V, choices, head, with_entropy) to (logprobs_Q, entropy_U)."""
+    """Map (hidden_UD, weight_VD, bias_V, rows_KD, choices, head, with_entropy) to (logprobs_Q, entropy_U)."""
 
     @staticmethod
     def forward(
@@ -129,6 +135,7 @@ class _Scores(torch.autograd.Function):
         hidden_UD: Tensor,
         weight_VD: Tensor,
         bias_V: Tensor | None,
+        rows_KD: Tensor | None,
         asked: Choices,
         head: Head,
         with_entropy: bool,
@@ -147,34 +154,41 @@ class _Scores(torch.autograd.Function):
                 entropy_U[chunk] = _entropy(logprobs_UV)
             if is_kept:
                 kept.append(logprobs_UV)
-        ctx.save_for_backward(hidden_UD, weight_VD, bias_V, entropy_U, *kept)
+        ctx.save_for_backward(hidden_UD, weight_VD, bias_V, rows_KD, entropy_U, *kept)
         ctx.asked, ctx.head, ctx.chunks = asked, head, chunks
         ctx.set_materialize_grads(False)
         return logprobs_Q, entropy_U
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        hidden_UD, weight_VD, bias_V, entropy_U, *kept = ctx.saved_tensors
+        hidden_UD, weight_VD, bias_V, rows_KD, entropy_U, *kept = ctx.saved_tensors
         asked, head = ctx.asked, ctx.head
         exact = entropy_U.dtype
         grad_hidden_UD = torch.empty_like(hidden_UD) if ctx.needs_input_grad[0] else None
         grad_weight_VD = torch.zeros_like(weight_VD, dtype=exact) if ctx.needs_input_grad[1] else None
         grad_bias_V = torch.zeros_like(bias_V, dtype=exact) if ctx.needs_input_grad[2] else None
+        grad_rows_KD = torch.zeros_like(rows_KD) if ctx.needs_input_grad[3] else None
         for number, (chunk, pairs) in enumerate(ctx.chunks):
             logprobs_UV = kept[number].clone() if kept else _log_softmax(hidden_UD[chunk], head)
             grad_UV = _grad_logits(logprobs_UV, entropy_U[chunk], asked, chunk, pairs, *grads)
             grad_UV = _through_head(grad_UV, hidden_UD[chunk], head)
             if grad_bias_V is not None:
                 grad_bias_V += grad_UV.sum(0)
+            grad_UK = None if rows_KD is None else grad_UV[:, head.row_ids_K].to(rows_KD.dtype)
+            if grad_rows_KD is not None and grad_UK is not None:
+                grad_rows_KD += grad_UK.T @ hidden_UD[chunk].to(rows_KD.dtype)
             grad_UV = grad_UV.to(hidden_UD.dtype)
             if grad_weight_VD is not None:
                 _add_product(grad_weight_VD, grad_UV.T, hidden_UD[chunk])
             if grad_hidden_UD is not None:
                 grad_hidden_UD[chunk] = grad_UV @ weight_VD
+                if grad_UK is not None:
+                    grad_hidden_UD[chunk] += (grad_UK @ rows_KD).to(hidden_UD.dtype)
         return (
             grad_hidden_UD,
             None if grad_weight_VD is None else grad_weight_VD.to(weight_VD.dtype),
             None if grad_bias_V is None else grad_bias_V.to(bias_V.dtype),
+            grad_rows_KD,
             None,
             None,
             None,
