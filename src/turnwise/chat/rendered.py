@@ -137,7 +137,7 @@ class RenderedChat:
 
     @property
     def call_ids(self) -> tuple[int, ...]:
-        """The special tokens that every tool call contains, as `<tool_call>`; empty if calls are plain text."""
+        """The special tokens of every tool call, such as `<tool_call>`; empty if calls are plain text."""
         ids = self.say("", [ToolCall("call_0", "tool", {})])
         return tuple(dict.fromkeys(id for id in self._guard.structure_of(ids) if id not in self.stop_ids))
 

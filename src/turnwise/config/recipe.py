@@ -75,8 +75,8 @@ class Recipe(BaseModel):
             )
         if self.policy.lora_tokens and not self.can_train_tokens:
             raise ValueError(
-                "policy.lora_tokens: rows of tokens are trained with policy.tuning = 'lora', on an unquantised "
-                "base, with hardware.strategy = 'data_parallel'"
+                "policy.lora_tokens: token rows are trained only with policy.tuning = 'lora', on a base "
+                "without quantisation, and with hardware.strategy = 'data_parallel'"
             )
         is_other_base = self.engine.kind in ("vllm", "remote")
         if self.model.quantisation != "none" and is_other_base and self.algorithm.correction == "none":

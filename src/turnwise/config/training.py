@@ -22,8 +22,8 @@ class PolicyConfig(BaseModel):
     lora_targets: str | tuple[str, ...] = "all-linear"
     """Module names, or `all-linear` for every linear layer but the head."""
     lora_tokens: tuple[int, ...] | None = None
-    """Ids of tokens whose rows in the embeddings and the head are trained with the adapters. Unset: the tokens
-    that open and close a tool call, if the model has hardly been trained on them."""
+    """Ids of tokens whose rows in the embeddings and the head are trained with the adapters. Unset: the
+    tokens that open and close a tool call, if the model has hardly been trained on them."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: far less memory for a third more time."""
 

@@ -1,7 +1,8 @@
 """Trained rows of a few tokens in a frozen model's embeddings and head, beside its LoRA adapters.
 
-Adapters do not reach the embeddings and the head. A token that pretraining never used has a row of nearly zero
-there: whatever the adapters learn, the model cannot say it. Rows are stored as differences to the frozen ones.
+Adapters do not reach the embeddings and the head. Tokens that pretraining never used have almost the same row
+there: whatever the adapters learn, the model cannot say one of them and not the others. Rows are stored as
+differences to the frozen ones.
 """
 
 from collections.abc import Sequence
