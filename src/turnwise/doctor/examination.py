@@ -57,5 +57,7 @@ async def _examine_recipe(recipe: Recipe, reached: setup.Reached) -> AsyncIterat
             yield finding
     if task is not None and is_sound:
         yield await setup.check_rollout(recipe, task)
+        if recipe.engine.kind != "scripted":
+            yield await setup.check_first_episodes(recipe, reached.tools)
     elif recipe.tasks.files:
         yield Finding("rollout", FindingLevel.WARNING, "not tried: what is bad above would make it fail")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.assembly.call_tokens import choose_call_tokens, untrained_call_tokens
 from turnwise.assembly.demonstration_samples import demonstrating
 from turnwise.assembly.task_requirements import prompt_problems, task_problems
 from turnwise.assembly.workbench import (
@@ -19,6 +20,7 @@ from turnwise.assembly.workbench import (
 )
 from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe
+from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.keys import try_key
 from turnwise.doctor.plan import advice, verdict
@@ -26,14 +28,17 @@ from turnwise.mcp.exposure import refusal
 from turnwise.mcp.pool import Pool
 from turnwise.planning import UnsupportedArchitecture, plan_for_recipe, why_unreachable
 from turnwise.protocols import EngineDown
-from turnwise.rewards import is_success
+from turnwise.rewards import is_success, succeeded
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.servers.backends import ReadyServers, describe_live
 from turnwise.tasks.load import PlacedTask, read
-from turnwise.types import LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
+from turnwise.tasks.selection import across_families
+from turnwise.types import Group, LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
 
 _NUM_TOKENS = 8
 """Tokens sampled to check that the model works."""
+_NUM_TRIED, _NUM_MEMBERS = 8, 2
+"""Tasks that the model plays to see whether it can learn, and episodes of each."""
 _MAX_SHOWN = 5
 """The most problems of task files or prompts that are reported one by one."""
 
@@ -182,7 +187,23 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
         yield Finding("sampling", FindingLevel.BAD, problem, "there is no room to say anything")
     if too_long:
         return
+    yield await asyncio.to_thread(_call_tokens, recipe, model, chat)
     yield await _sample(recipe, model, chat, task, tools)
+
+
+def _call_tokens(recipe: Recipe, model: Any, chat: RenderedChat) -> Finding:
+    """Report whether the model has been trained on the tokens of a tool call."""
+    choice = choose_call_tokens(recipe, model, chat)
+    if choice.recipe.policy.lora_tokens:
+        return Finding("call tokens", FindingLevel.GOOD, choice.note)
+    if choice.note:
+        return Finding("call tokens", FindingLevel.WARNING, choice.note, "see docs/training.md")
+    untrained = untrained_call_tokens(model, chat)
+    if untrained:  # with policy.tuning = "full" every row is trained
+        words = "; ".join(map(str, untrained))
+        return Finding("call tokens", FindingLevel.GOOD, f"{words}: every row is trained")
+    names = ", ".join(chat.decode([token]) for token in chat.call_ids) or "plain text"
+    return Finding("call tokens", FindingLevel.GOOD, f"the model knows how to begin and end a call: {names}")
 
 
 def _size(recipe: Recipe) -> Finding:
@@ -257,9 +278,44 @@ async def check_rollout(recipe: Recipe, task: Task) -> Finding:
 
 async def _play(recipe: Recipe, task: Task) -> Trajectory | str:
     """Return the episode, or why it was lost to infrastructure."""
-    async with open_workbench(recipe, [task]) as bench:
-        collector = bench.collector(group_size=1)
-        async with collector.collecting([task], 1) as groups:
-            async for group in groups:
-                return group.trajectories[0]
-        return collector.progress.last_failure
+    groups, failure = await _play_groups(recipe, [task], group_size=1)
+    return groups[0].trajectories[0] if groups else failure
+
+
+async def _play_groups(recipe: Recipe, tasks: Sequence[Task], *, group_size: int) -> tuple[list[Group], str]:
+    """Play tasks as a run would; also returns the last failure of the infrastructure."""
+    async with open_workbench(recipe, tasks) as bench:
+        collector = bench.collector(group_size=group_size)
+        async with collector.collecting(tasks, len(tasks)) as groups:
+            found = [group async for group in groups]
+        return found, collector.progress.last_failure
+
+
+# --- what a run would begin with ---------------------------------------------------------------------------
+
+
+async def check_first_episodes(recipe: Recipe, tools: Sequence[Tool]) -> Finding:
+    """Let the model play a few tasks, and name what keeps it from succeeding if it never does."""
+    tasks = across_families(_tasks(recipe, tools), _NUM_TRIED)
+    if recipe.engine.kind == "vllm":  # takes a minute or two to start, for a few episodes
+        recipe = recipe.model_copy(
+            update={"engine": recipe.engine.model_copy(update={"kind": "transformers"})}
+        )
+    try:
+        groups, failure = await _play_groups(recipe, tasks, group_size=_NUM_MEMBERS)
+    except (ValueError, LookupError, CollectionFailed) as error:
+        return Finding("first episodes", FindingLevel.BAD, str(error), "see docs/troubleshooting.md")
+    first = examine_first(
+        [
+            (trajectory, succeeded(trajectory, reward))
+            for group in groups
+            for trajectory, reward in zip(group.trajectories, group.rewards, strict=True)
+        ]
+    )
+    if not first.num_episodes:
+        return Finding("first episodes", FindingLevel.BAD, failure, "see docs/troubleshooting.md")
+    if not first.cannot_learn:
+        return Finding("first episodes", FindingLevel.GOOD, str(first))
+    is_shown = any(task.demonstration for task in _tasks(recipe, tools))
+    remedy = first.remedy(recipe, has_demonstrations=is_shown)
+    return Finding("first episodes", FindingLevel.WARNING, str(first), remedy)

@@ -14,6 +14,7 @@ from turnwise.assembly.demonstration_samples import demonstrator, verified_lesso
 from turnwise.assembly.task_requirements import require, require_playable, training_problems
 from turnwise.assembly.workbench import Workbench, load_model, open_workbench
 from turnwise.config import Recipe
+from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.diagnostics.gpu import UNMEASURED, GpuMonitor, cuda_reader
 from turnwise.diagnostics.health import Alarm, find_alarms
 from turnwise.diagnostics.memory import measure as measure_memory
@@ -121,7 +122,23 @@ class TrainingRun:
         figures |= self._scheduled(batch.step)
         self.folder.log(batch.step, "rollout", figures)
         self.folder.trackers.episodes(batch.step, batch.played, succeeded)
+        if batch.step == 0:
+            self._diagnose(batch.played)
         return figures
+
+    def _diagnose(self, played: Sequence[Group]) -> None:
+        """Say what keeps the first episodes from succeeding, if none did."""
+        first = examine_first(
+            [
+                (trajectory, succeeded(trajectory, reward))
+                for group in played
+                for trajectory, reward in zip(group.trajectories, group.rewards, strict=True)
+            ]
+        )
+        if first.cannot_learn:
+            is_shown = any(task.demonstration for task in self.train_tasks)
+            remedy = first.remedy(self.recipe, has_demonstrations=is_shown)
+            self.screen.say(f"{first}\n  {remedy}", "yellow", level=logging.WARNING)
 
     def _scheduled(self, step: int) -> dict[str, float]:
         """Figures that follow from the recipe and the step's number: the epoch and the temperature."""

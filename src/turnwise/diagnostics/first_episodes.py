@@ -1,0 +1,106 @@
+"""Name what keeps a policy from succeeding at all, from its first episodes, with the one remedy that fits.
+
+A run whose episodes all fail has nothing to learn from: every group is flat. The reason is usually visible in
+a handful of episodes.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from turnwise.config import Recipe
+from turnwise.types import Cause, Stop, Trajectory
+
+
+class EpisodeFailure(StrEnum):
+    """What went wrong first in an episode that failed."""
+
+    NO_CALL = "made no tool call"
+    MALFORMED = "wrote calls that cannot be read"
+    WRONG_TOOL = "called tools that do not exist"
+    WRONG_CALL = "made only calls that failed"
+    CUT_TURN = "was cut off at rollout.tokens_per_turn"
+    CUT_EPISODE = "was cut off at rollout.tokens_per_episode"
+    OUT_OF_TURNS = "used up its turns without an answer"
+    WRONG_ANSWER = "called tools and answered wrongly"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEpisodes:
+    """How the first episodes went."""
+
+    num_episodes: int
+    num_succeeded: int
+    failures: Counter[EpisodeFailure]
+
+    @property
+    def cannot_learn(self) -> bool:
+        """Whether none succeeded, so that there is nothing to tell a good episode from."""
+        return self.num_episodes > 0 and not self.num_succeeded
+
+    def __str__(self) -> str:
+        parts = [f"{count} {_plural(failure, count)}" for failure, count in self.failures.most_common(3)]
+        return f"{self.num_succeeded} of {self.num_episodes} episodes succeeded: {', '.join(parts)}"
+
+    def remedy(self, recipe: Recipe, *, has_demonstrations: bool) -> str:
+        """What to do about the most frequent failure."""
+        failure = self.failures.most_common(1)[0][0]
+        if failure in (EpisodeFailure.NO_CALL, EpisodeFailure.MALFORMED, EpisodeFailure.WRONG_TOOL):
+            if has_demonstrations:
+                return (
+                    "teach it from the demonstrations of tasks.train: `turnwise sft RECIPE --out warm`, "
+                    "then train with --set model.path=warm"
+                )
+            return (
+                "use a model that was trained to call tools, or add demonstrations to tasks.train and run "
+                "`turnwise sft` first"
+            )
+        rollout = recipe.rollout
+        return {
+            EpisodeFailure.WRONG_CALL: "read the errors of the tools in `turnwise view`; offer fewer tools "
+            "per task (its `tools`), or describe their arguments better",
+            EpisodeFailure.CUT_TURN: f"raise rollout.tokens_per_turn (now {rollout.tokens_per_turn})",
+            EpisodeFailure.CUT_EPISODE: "raise rollout.tokens_per_episode (now "
+            f"{rollout.tokens_per_episode}), or lower tools.max_result_tokens (now "
+            f"{recipe.tools.max_result_tokens})",
+            EpisodeFailure.OUT_OF_TURNS: "raise the tasks' max_turns",
+            EpisodeFailure.WRONG_ANSWER: "compare some answers with the tasks' truth in `turnwise view`; add "
+            "easier tasks, or a reward for parts of the way",
+        }[failure]
+
+
+def examine_first(episodes: Sequence[tuple[Trajectory, bool]]) -> FirstEpisodes:
+    """Sort episodes, given with whether they succeeded, by what went wrong."""
+    failures = Counter(failure_of(trajectory) for trajectory, has_succeeded in episodes if not has_succeeded)
+    num_succeeded = sum(has_succeeded for _, has_succeeded in episodes)
+    return FirstEpisodes(len(episodes), num_succeeded, failures)
+
+
+def failure_of(trajectory: Trajectory) -> EpisodeFailure:
+    """What kept an episode from succeeding; the earliest obstacle counts."""
+    results = [result for _, result in trajectory.calls]
+    if any(result.cause is Cause.OK for result in results):
+        return _late_failure(trajectory)
+    if trajectory.stop is Stop.TRUNCATED:
+        return EpisodeFailure.CUT_TURN
+    if any(turn.parsed.error is not None for turn in trajectory.turns) and not results:
+        return EpisodeFailure.MALFORMED
+    if not results:
+        return EpisodeFailure.NO_CALL if trajectory.stop is Stop.ANSWERED else _late_failure(trajectory)
+    if all(result.cause is Cause.UNKNOWN_TOOL for result in results):
+        return EpisodeFailure.WRONG_TOOL
+    return EpisodeFailure.WRONG_CALL
+
+
+def _late_failure(trajectory: Trajectory) -> EpisodeFailure:
+    return {
+        Stop.TRUNCATED: EpisodeFailure.CUT_TURN,
+        Stop.CONTEXT_FULL: EpisodeFailure.CUT_EPISODE,
+        Stop.MAX_TURNS: EpisodeFailure.OUT_OF_TURNS,
+    }.get(trajectory.stop, EpisodeFailure.WRONG_ANSWER)
+
+
+def _plural(failure: EpisodeFailure, count: int) -> str:
+    words = str(failure)
+    return words if count == 1 else words.replace("was cut", "were cut").replace("its turns", "their turns")
