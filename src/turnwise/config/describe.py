@@ -110,8 +110,8 @@ def _is_section(annotation: Any) -> bool:
 
 def _block(annotation: Any) -> type[BaseModel] | None:
     """The model of `tuple[Model, ...]`."""
-    first, *_ = get_args(annotation) or (None,)
-    return first if get_origin(annotation) is tuple and _is_section(first) else None
+    inner: Any = get_args(annotation)
+    return inner[0] if get_origin(annotation) is tuple and _is_section(inner[0]) else None
 
 
 _NAMES: Mapping[Any, str] = {
