@@ -64,9 +64,10 @@ def _sections(model: type[BaseModel], name: str, *, is_list: bool = False) -> It
     keys: list[KeyFacts] = []
     nested: list[tuple[type[BaseModel], str, bool]] = []
     for key, field in model.model_fields.items():
-        block = _block(field.annotation)
-        if _is_section(field.annotation):
-            nested.append((field.annotation, f"{prefix}{key}", False))
+        annotation: Any = field.annotation
+        block = _block(annotation)
+        if _is_section(annotation):
+            nested.append((annotation, f"{prefix}{key}", False))
         elif block is not None:
             nested.append((block, f"{prefix}{key}", True))
         else:
