@@ -1,4 +1,4 @@
-"""docs/coming-from-multi-mcp-rl.md: every older name has a row, and every command and key on it is real."""
+"""docs/coming-from/multi-mcp-rl.md: every older name has a row, and every command and key on it is real."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from turnwise.cli import app
 from turnwise.config import Recipe, load_recipe
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "coming-from-multi-mcp-rl.md").read_text()
+PAGE = (ROOT / "docs" / "coming-from" / "multi-mcp-rl.md").read_text()
 HEADINGS = {
     "scripts": "Scripts",
     "flags": "Flags",
@@ -122,7 +122,7 @@ def test_every_key_of_a_recipe_that_it_names_is_one() -> None:
 
 
 def test_every_recipe_and_page_that_it_names_is_there() -> None:
-    for name in re.findall(r"recipes/\w+\.toml|docs/[\w-]+\.md", PAGE):
+    for name in re.findall(r"recipes/\w+\.toml|docs/[\w/-]+\.md", PAGE):
         assert (ROOT / name).is_file(), name
 
 

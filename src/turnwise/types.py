@@ -143,7 +143,7 @@ class Message:
 
 
 class Matcher(StrEnum):
-    """How a final answer is compared with the truth; docs/rewards.md has the rules."""
+    """How a final answer is compared with the truth; docs/guides/rewards.md has the rules."""
 
     EXACT = "exact"
     NORMALISED = "normalised"

@@ -154,7 +154,7 @@ class RewardConfig(BaseModel):
     weight: float = 1.0
     """Weight in the sum; all shaping rewards together must weigh less than the outcome."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Options of the reward; see docs/rewards.md."""
+    """Options of the reward; see docs/guides/rewards.md."""
 
 
 class RolloutConfig(BaseModel):

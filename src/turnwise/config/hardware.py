@@ -9,7 +9,7 @@ from turnwise.config.episodes import SECTION_CONFIG
 
 
 class HardwareConfig(BaseModel):
-    """Several processes with one GPU per process; see docs/scaling.md."""
+    """Several processes with one GPU per process; see docs/guides/scaling.md."""
 
     model_config = SECTION_CONFIG
 
@@ -22,7 +22,7 @@ class HardwareConfig(BaseModel):
 
 
 class SkyRLConfig(BaseModel):
-    """The cluster of SkyRL's trainer on Ray; no other command reads it. See docs/scaling.md."""
+    """The cluster of SkyRL's trainer on Ray; no other command reads it. See docs/guides/scaling.md."""
 
     model_config = SECTION_CONFIG
 

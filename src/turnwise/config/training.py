@@ -53,7 +53,7 @@ CLIP_BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 class AlgorithmConfig(BaseModel):
-    """The algorithm: from a batch to its loss; see docs/algorithms.md."""
+    """The algorithm: from a batch to its loss; see docs/design/algorithms.md."""
 
     model_config = SECTION_CONFIG
 
