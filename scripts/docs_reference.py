@@ -3,7 +3,9 @@
 `make docs` runs it before it builds the site. The pages are in docs/reference/, which git ignores.
 """
 
+import inspect
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import turnwise
 from turnwise.cli import app
 from turnwise.config.describe import KeyFacts, SectionFacts, describe_sections
 from turnwise.config.presets import PRESETS
@@ -42,39 +45,39 @@ def recipe_page() -> str:
     """Every recipe key with its meaning, type, default and allowed values."""
     sections = describe_sections()
     num_keys = sum(len(section.keys) for section in sections)
-    opening = (
-        "# Recipe keys\n\n"
-        f"A recipe is a TOML file. These are all its {num_keys} keys; every key has a default unless it is marked "
-        "*required*. "
-        "An unknown key is an error that names the nearest one. `turnwise config KEY` prints the same facts, and "
-        "`--set section.key=value` overrides a key on the command line.\n\n"
-        "A relative path in a recipe is relative to the folder of the recipe, one in `--set` to the current directory. "
-        "*unset* is the default of a key that may be left out without a value.\n"
+    return "\n".join(
+        [_RECIPE.format(num_keys=num_keys), *(_section(section) for section in sections), _presets()]
     )
-    return "\n".join([opening, *(_section(section) for section in sections), _presets()])
+
+
+_RECIPE = """\
+# Recipe keys
+
+A recipe is a TOML file. These are all its {num_keys} keys. Every key has a default unless it is marked
+*required*; *unset* means no value. An unknown key is an error that names the nearest one.
+`turnwise config KEY` prints the same facts, and `--set section.key=value` overrides a key on the command
+line.
+
+A relative path in a recipe is relative to the folder of the recipe, one in `--set` to the current directory.
+"""
 
 
 def _section(facts: SectionFacts) -> str:
-    title = "Top level" if not facts.name else f"[[{facts.name}]]" if facts.is_list else f"[{facts.name}]"
+    title = f"`[[{facts.name}]]`" if facts.is_list else f"`[{facts.name}]`" if facts.name else "Top level"
     anchor = facts.name.replace(".", "-") or "top-level"
     rows = "\n".join(_row(key) for key in facts.keys)
     return (
-        f"## `{title}` {{#{anchor}}}\n\n{_linked(facts.meaning)}\n\n"
-        f"| key | meaning | type | default | allowed |\n|---|---|---|---|---|\n{rows}\n"
+        f"## {title} {{#{anchor}}}\n\n{_linked(facts.meaning)}\n\n"
+        f"| key | meaning | default | values |\n|---|---|---|---|\n{rows}\n"
     )
 
 
 def _row(key: KeyFacts) -> str:
-    allowed = ", ".join(f"`{choice}`" for choice in key.choices) or key.range
-    default = f"`{key.default}`" if key.default not in ("unset", "required") else f"*{key.default}*"
-    short = key.name.rpartition(".")[2]
-    cells = (
-        f"`{short}`{{#{key.name}}}",
-        _linked(key.meaning),
-        key.type,
-        default,
-        allowed,
-    )
+    values = ", ".join(f"`{choice}`" for choice in key.choices) or f"{key.type} {key.range}".strip()
+    if key.choices and key.type.startswith("list"):
+        values = f"list of {values}"
+    default = f"*{key.default}*" if key.default in ("unset", "required") else f"`{key.default}`"
+    cells = (f"`{key.name.rpartition('.')[2]}`{{#{key.name}}}", _linked(key.meaning), default, values)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -105,10 +108,15 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
 
 def commands_page() -> str:
     """The help text of every command."""
-    texts = "\n".join(
-        f"## turnwise {' '.join(path)}\n\n```text\n{help_of(path)}\n```\n" for path in command_paths()
-    )
-    return f"# Command options\n\nThe help texts of all commands. [Commands](../commands.md) explains them.\n\n{texts}"
+    texts = (f"## turnwise {' '.join(path)}\n\n```text\n{help_of(path)}\n```\n" for path in command_paths())
+    return "\n".join([_COMMANDS, *texts])
+
+
+_COMMANDS = """\
+# Command options
+
+The help texts of all commands. [Commands](../commands.md) explains them.
+"""
 
 
 def command_paths() -> list[tuple[str, ...]]:
@@ -138,15 +146,32 @@ _PLAIN = {"NO_COLOR": "1", "TERM": "dumb"}
 
 def python_page() -> str:
     """The Python API; mkdocstrings fills in signatures and docstrings."""
-    seams = "\n".join(
-        f"## {title}\n\n" + "\n\n".join(f"::: {name}" for name in names) + "\n" for title, names in SEAMS
-    )
-    return (
-        "# Python API\n\n"
-        "`import turnwise as tw` has what most programs need. The sections after it document the objects for a "
-        "loop of your own.\n\n"
-        f"## turnwise\n\n::: turnwise\n    options:\n      show_root_heading: false\n\n{seams}"
-    )
+    public = "\n\n".join(_public_name(name) for name in getattr(turnwise, "__all__", ()))
+    seams = (f"## {title}\n\n" + "\n\n".join(map(_identifier, names)) + "\n" for title, names in SEAMS)
+    return "\n".join([_PYTHON, public, *seams])
+
+
+_PYTHON = """\
+# Python API
+
+`import turnwise as tw` has what most programs need. The sections after it document the objects for a loop of
+your own.
+
+## turnwise
+"""
+
+
+def _public_name(name: str) -> str:
+    """The entry of a name of `turnwise`; one made at run time is described by its own docstring."""
+    found: Any = getattr(turnwise, name)
+    module = sys.modules.get(getattr(found, "__module__", ""))
+    if inspect.getattr_static(module, name, None) is found:
+        return _identifier(f"{found.__module__}.{name}")
+    return f"### `{name}{inspect.signature(found)}`\n\n{inspect.getdoc(found) or ''}"
+
+
+def _identifier(name: str) -> str:
+    return f"::: {name}"
 
 
 PAGES = {"recipe": recipe_page, "commands": commands_page, "python": python_page}
