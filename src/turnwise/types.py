@@ -331,7 +331,7 @@ class Parsed:
 class Turn:
     """One prompt, its completion and the results of the completion's calls.
 
-    The prompt of turn t is everything before it plus `new_ids`, so a prompt always begins with all ids before:
+    The prompt of turn t is all ids before it plus `new_ids`, so a prompt always begins with every earlier id:
 
         ids         [new_0][completion_0][new_1][completion_1]...
         loss mask    0...0  1.........1   0...0  1.........1
