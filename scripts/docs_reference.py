@@ -146,9 +146,11 @@ _PLAIN = {"NO_COLOR": "1", "TERM": "dumb"}
 
 def python_page() -> str:
     """The Python API; mkdocstrings fills in signatures and docstrings."""
-    public = "\n\n".join(_public_name(name) for name in getattr(turnwise, "__all__", ()))
-    seams = (f"## {title}\n\n" + "\n\n".join(map(_identifier, names)) + "\n" for title, names in SEAMS)
-    return "\n".join([_PYTHON, public, *seams])
+    names = getattr(turnwise, "__all__", ())
+    defined = [_definition(name) for name in names if _module_of(name)]
+    parts = [_part(name) for name in names if not _module_of(name)]
+    seams = (f"## {title}\n\n" + "\n".join(f"::: {name}\n" for name in names) for title, names in SEAMS)
+    return "\n".join([_PYTHON, *defined, "## Parts of the reward\n", *parts, *seams])
 
 
 _PYTHON = """\
@@ -161,17 +163,22 @@ your own.
 """
 
 
-def _public_name(name: str) -> str:
-    """The entry of a name of `turnwise`; one made at run time is described by its own docstring."""
+def _module_of(name: str) -> str:
+    """The module that defines a name of `turnwise`; empty for a function that is made on demand."""
     found: Any = getattr(turnwise, name)
-    module = sys.modules.get(getattr(found, "__module__", ""))
-    if inspect.getattr_static(module, name, None) is found:
-        return _identifier(f"{found.__module__}.{name}")
-    return f"### `{name}{inspect.signature(found)}`\n\n{inspect.getdoc(found) or ''}"
+    module = getattr(found, "__module__", "")
+    return module if inspect.getattr_static(sys.modules.get(module), name, None) is found else ""
 
 
-def _identifier(name: str) -> str:
-    return f"::: {name}"
+def _definition(name: str) -> str:
+    return f"::: {_module_of(name)}.{name}\n    options:\n      heading: tw.{name}\n"
+
+
+def _part(name: str) -> str:
+    found = getattr(turnwise, name)
+    signature = inspect.signature(found)
+    plain = [part.replace(annotation=part.empty) for part in signature.parameters.values()]
+    return f"### `tw.{name}{inspect.Signature(plain)}`\n\n{inspect.getdoc(found) or ''}\n"
 
 
 PAGES = {"recipe": recipe_page, "commands": commands_page, "python": python_page}
