@@ -53,6 +53,8 @@ types: setup-dev
 docs: setup-dev  ## Build the documentation site into site/; a warning is an error
 	@$(BIN)/python scripts/docs_reference.py
 	@$(BIN)/zensical build --clean --strict
+	@# a page is whole without a network
+	@! grep -rE '<(script|link|img)[^>]+(src|href)="?https?:' site --include='*.html'
 
 third-party:  # third-party servers, in separate environments under .tools
 	@bash tests/third_party/install.sh

@@ -150,7 +150,8 @@ def python_page() -> str:
     defined = [_definition(name) for name in names if _module_of(name)]
     parts = [_part(name) for name in names if not _module_of(name)]
     seams = (f"## {title}\n\n" + "\n".join(f"::: {name}\n" for name in names) for title, names in SEAMS)
-    return "\n".join([_PYTHON, *defined, "## Parts of the reward\n", *parts, *seams])
+    heading = ["## Parts of the reward\n"] if parts else []
+    return "\n".join([_PYTHON, *defined, *heading, *parts, *seams])
 
 
 _PYTHON = """\
