@@ -1,8 +1,8 @@
 # make demo   set everything up and train the embedded model
 # make test   run the test suite; tests that need more than the Python packages are skipped
-# make check  lint, types and all tests, as in CI
+# make check  lint, types, the documentation site and all tests, as in CI
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev demo lint types third-party browser vllm ready test test-slow test-gpu test-skyrl check bench bench-gpu constraints clean
+.PHONY: help setup setup-dev demo lint types docs third-party browser vllm ready test test-slow test-gpu test-skyrl check bench bench-gpu constraints clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,6 +50,12 @@ lint: setup-dev
 types: setup-dev
 	$(BIN)/mypy
 
+docs: setup-dev  ## Build the documentation site into site/; a warning is an error
+	@$(BIN)/python scripts/docs_reference.py
+	@$(BIN)/zensical build --clean --strict
+	@# a page is whole without a network
+	@! grep -rE '<(script|link|img)[^>]+(src|href)="?https?:' site --include='*.html'
+
 third-party:  # third-party servers, in separate environments under .tools
 	@bash tests/third_party/install.sh
 
@@ -76,9 +82,9 @@ test-skyrl:  ## Run the tests against SkyRL and Ray, in a separate environment (
 	@bash tests/integrations/skyrl_env.sh
 	$(TORCH_ALONE) .tools/skyrl/bin/python -m pytest -q -W default tests/integrations
 
-check:  ## Run what CI runs: lint, types and all tests
+check:  ## Run what CI runs: lint, types, the documentation site and all tests
 	@# in parallel: much of it waits for the network and for disks
-	@$(MAKE) --no-print-directory -j 4 lint types ready
+	@$(MAKE) --no-print-directory -j 4 lint types docs ready
 	@$(MAKE) --no-print-directory test
 
 bench: setup  ## Compare the MCP client with a bare SDK client

@@ -18,7 +18,7 @@ measure() {
 skip() { echo "== benchmarks/$1 skipped: $2" >&2; }
 
 "$python" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' ||
-  { echo "$python has no CUDA device; the benchmarks for CPUs are listed in docs/performance.md" >&2; exit 1; }
+  { echo "$python has no CUDA device; the benchmarks for CPUs are listed in docs/benchmarks/performance.md" >&2; exit 1; }
 
 measure train.py --device cuda --model qwen3-0.6b
 measure long.py --device cuda --model qwen3-0.6b

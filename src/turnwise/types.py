@@ -143,7 +143,7 @@ class Message:
 
 
 class Matcher(StrEnum):
-    """How a final answer is compared with the truth; docs/rewards.md has the rules."""
+    """How a final answer is compared with the truth; docs/guides/rewards.md has the rules."""
 
     EXACT = "exact"
     NORMALISED = "normalised"
@@ -331,9 +331,10 @@ class Parsed:
 class Turn:
     """One prompt, its completion and the results of the completion's calls.
 
-    The prompt of turn t is everything before it plus `new_ids`, so the exact-prefix property holds by
-    construction:   [new_0][completion_0][new_1][completion_1]...
-    loss mask:       0...0  1.........1   0...0  1.........1
+    The prompt of turn t is all ids before it plus `new_ids`, so a prompt always begins with every earlier id:
+
+        ids         [new_0][completion_0][new_1][completion_1]...
+        loss mask    0...0  1.........1   0...0  1.........1
     """
 
     new_ids: tuple[int, ...]

@@ -128,7 +128,7 @@ def test_with_one_turn_per_member_the_advantage_per_turn_is_the_mean_centred_one
 
 
 def test_the_advantage_per_turn_is_leave_one_out_scaled_by_the_share_of_other_members() -> None:
-    # the bias stated in docs/algorithms.md: (n − 1)/n of the unbiased advantage for n members at the turn
+    # docs/design/algorithms.md states the bias: (n − 1)/n of the unbiased advantage for n members at the turn
     reached = [0.0, 1.0, 1.0]
     group = [[0.0, reward] for reward in reached] + [[1.0]]
     at_turn_1 = [member[1] for member in turn([group])[0][:3]]

@@ -1,4 +1,4 @@
-"""The full loss of docs/algorithms.md: its gradients do not depend on batching, order or padding."""
+"""The full loss of docs/design/algorithms.md: its gradients do not depend on batching, order or padding."""
 
 import itertools
 import math

@@ -16,7 +16,7 @@ from tests.conformance.scenarios import APPLICABLE, NOT_APPLICABLE, SUITES, Run
 from tests.third_party.installed import NODE_MODULES, node, require
 
 CLIENT = Path(__file__).with_name("client.py")
-DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks" / "conformance.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def test_every_scenario_of_a_suite_is_classified(suite: str) -> None:
     scenarios = listed(suite)
     assert len(scenarios) > 20
     unnamed = set(scenarios) - {run.scenario for run in APPLICABLE} - set(NOT_APPLICABLE)
-    assert not unnamed, "classify these in tests/conformance/scenarios.py and docs/conformance.md"
+    assert not unnamed, "classify these in tests/conformance/scenarios.py and docs/benchmarks/conformance.md"
     newest_only = suite == "0.1.16"
     runs = {
         (name, version)

@@ -1,4 +1,4 @@
-"""Write the memory figures of docs/hardware.md from computed plans; a test compares the page with them.
+"""Write the memory figures of docs/guides/hardware.md from computed plans; a test compares the two.
 
 python -m tests.planning.figures
 """
@@ -17,7 +17,7 @@ from turnwise.planning import MemoryPlan, plan_memory
 from turnwise.runtime.devices import Memory
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "hardware.md"
+PAGE = ROOT / "docs" / "guides" / "hardware.md"
 GB = 10**9
 ROWS = {
     "cpu": ("cpu", "the embedded model, 2.6 million", QWEN3_06B),
@@ -42,7 +42,7 @@ def replaced(page: str, blocks: dict[str, str]) -> str:
     for name, text in blocks.items():
         pattern = rf"(<!-- plan: {name} -->\n).*?(\n<!-- end -->)"
         page, count = re.subn(pattern, lambda match, text=text: match[1] + text + match[2], page, flags=re.S)
-        assert count == 1, f"docs/hardware.md has no block {name!r}"
+        assert count == 1, f"docs/guides/hardware.md has no block {name!r}"
     return page
 
 

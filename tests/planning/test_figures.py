@@ -1,4 +1,4 @@
-"""The memory figures of docs/hardware.md match computed plans."""
+"""The memory figures of docs/guides/hardware.md match computed plans."""
 
 from pathlib import Path
 

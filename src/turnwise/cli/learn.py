@@ -36,7 +36,7 @@ def train(
         int | None,
         typer.Option(min=1, help="Processes on this machine, one GPU each; overrides the recipe."),
     ] = None,
-    engine: Annotated[str, typer.Option(help="skyrl: train with SkyRL on Ray; see docs/scaling.md.")] = "",
+    engine: Annotated[str, typer.Option(help="skyrl: train with SkyRL on Ray, on a cluster.")] = "",
     trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
@@ -44,7 +44,7 @@ def train(
 
     Ctrl-C finishes the step, saves and says how to resume; a second one stops at once.
 
-    Several processes: `--processes N`, or under torchrun or accelerate launch; see docs/scaling.md.
+    Several processes: `--processes N`, or under torchrun or accelerate launch; see docs/guides/scaling.md.
 
     Exit codes: 0 all steps are done; 1 an unexpected error, or --dry-run found a problem; 2 a mistake in the
     recipe or the setup, or infrastructure that is down; 3 it ended early, after Ctrl-C or by an alarm, and

@@ -97,7 +97,7 @@ class ToolsConfig(BaseModel):
     model_config = SECTION_CONFIG
 
     mcp: Path | None = None
-    """Path of an mcp.json; none: the five built-in servers."""
+    """Path of an mcp.json; unset: the five built-in servers."""
     live: tuple[str, ...] = ()
     """Built-in servers that call their real provider; the others answer from the embedded world, even if
     their keys are set."""
@@ -109,7 +109,7 @@ class ToolsConfig(BaseModel):
     """Whether an argument name that can only mean one parameter (`ticker` for `symbol`) is corrected before
     the call; false: the model gets the error of the schema."""
     cassette: Path | None = None
-    """Path of the recorded calls; none: no recording."""
+    """Path of the recorded calls; unset: no recording."""
     cassette_mode: Literal["record", "replay", "replay_or_call"] = "record"
     """What to do with calls if `cassette` is set."""
 
@@ -154,7 +154,7 @@ class RewardConfig(BaseModel):
     weight: float = 1.0
     """Weight in the sum; all shaping rewards together must weigh less than the outcome."""
     options: Mapping[str, Any] = Field(default_factory=dict)
-    """Options of the reward; see docs/rewards.md."""
+    """Options of the reward; see docs/guides/rewards.md."""
 
 
 class RolloutConfig(BaseModel):
@@ -175,7 +175,7 @@ class RolloutConfig(BaseModel):
     temperature: Temperature = 1.0
     """Sampling temperature, 0 or 0.01 to 100; keep 1 for training. The trainer divides its logits by it."""
     final_temperature: Temperature | None = Field(default=None, gt=0)
-    """Temperature at the last step, reached linearly from `temperature`; none: constant."""
+    """Temperature at the last step, reached linearly from `temperature`; unset: constant."""
     dynamic_sampling: bool = True
     """Whether another task is drawn for a group whose members all have the same reward."""
     max_draws: float = Field(default=2.0, ge=1)

@@ -9,7 +9,7 @@ from turnwise.config.episodes import SECTION_CONFIG
 
 
 class HardwareConfig(BaseModel):
-    """Several processes with one GPU per process; see docs/scaling.md."""
+    """Several processes with one GPU per process; see docs/guides/scaling.md."""
 
     model_config = SECTION_CONFIG
 
@@ -22,7 +22,7 @@ class HardwareConfig(BaseModel):
 
 
 class SkyRLConfig(BaseModel):
-    """The cluster of SkyRL's trainer on Ray; no other command reads it. See docs/scaling.md."""
+    """The cluster of SkyRL's trainer on Ray; no other command reads it. See docs/guides/scaling.md."""
 
     model_config = SECTION_CONFIG
 
@@ -34,7 +34,7 @@ class SkyRLConfig(BaseModel):
     """Whether sampling and training alternate on the same GPUs; false: engines have separate GPUs, which
     run.mode = 'async' needs."""
     num_engines: int | None = Field(default=None, ge=1)
-    """Number of inference engines; none: as many as fit on the training GPUs."""
+    """Number of inference engines; unset: as many as fit on the training GPUs."""
     gpus_per_engine: int = Field(default=1, ge=1)
     """Tensor parallelism of an engine, for models too large for one GPU."""
     num_players: int = Field(default=0, ge=0)

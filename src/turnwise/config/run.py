@@ -59,7 +59,7 @@ class EvaluationConfig(BaseModel):
     every: int = Field(default=0, ge=0)
     """Steps between validations; 0: none."""
     num_tasks: int | None = Field(default=None, ge=1)
-    """Number of tasks of the file, drawn evenly across families; none: all."""
+    """Number of tasks of the file, drawn evenly across families; unset: all."""
     num_samples: int = Field(default=4, ge=1)
     """Episodes per task."""
     temperature: Temperature = 1.0

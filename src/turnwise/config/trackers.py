@@ -20,7 +20,7 @@ _OPTIONS_OF: Mapping[str, tuple[str, ...]] = {
 
 
 class TrackerConfig(BaseModel):
-    """One tracker; see docs/trackers.md."""
+    """One tracker; see docs/guides/trackers.md."""
 
     model_config = SECTION_CONFIG
 

@@ -39,7 +39,7 @@ class KLConfig(BaseModel):
     coefficient: float = Field(default=1e-3, ge=0)
     """Weight of the penalty, if placement is not off."""
     target: float | None = Field(default=None, gt=0)
-    """Target of an adaptive coefficient, in nats per token; none: the coefficient is fixed."""
+    """Target of an adaptive coefficient, in nats per token; unset: the coefficient is fixed."""
     hard_cap: float = Field(default=3.0, gt=0)
     """Nats per token above which the update is skipped and counted; the loss is never clamped."""
 
@@ -56,7 +56,7 @@ CLIP_BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 class AlgorithmConfig(BaseModel):
-    """The algorithm: from a batch to its loss; see docs/algorithms.md."""
+    """The algorithm: from a batch to its loss; see docs/design/algorithms.md."""
 
     model_config = SECTION_CONFIG
 
@@ -70,15 +70,15 @@ class AlgorithmConfig(BaseModel):
     """How token losses are averaged, always over the whole batch; constant: sums of sequences divided by
     rollout.tokens_per_turn (Dr. GRPO)."""
     clip_low: float | None = Field(default=None, ge=0, le=1)
-    """The ratio is clipped at 1 − this; none: the default of the loss (0.2 for clip)."""
+    """The ratio is clipped at 1 − this; unset: the default of the loss (0.2 for clip)."""
     clip_high: float | None = Field(default=None, ge=0)
-    """The ratio is clipped at 1 + this; none: the default of the loss (0.28 for clip)."""
+    """The ratio is clipped at 1 + this; unset: the default of the loss (0.28 for clip)."""
     clip_dual: float | None = Field(default=None, gt=1)
-    """Maximum ratio for a negative advantage (dual clip); none: off."""
+    """Maximum ratio for a negative advantage (dual clip); unset: off."""
     min_ratio: float | None = Field(default=None, ge=0, le=1)
-    """Tokens with a ratio below this are dropped from numerator and denominator; none: off (0.25 if on)."""
+    """Tokens with a ratio below this are dropped from numerator and denominator; unset: off (0.25 if on)."""
     max_ratio: float | None = Field(default=None, ge=1)
-    """Tokens with a ratio above this are dropped; none: off (4.0 if on)."""
+    """Tokens with a ratio above this are dropped; unset: off (4.0 if on)."""
     correction: Literal["decoupled", "bypass", "sequence", "mask", "mask_sequence", "none"] = "decoupled"
     """Correction for the difference between the log-probs of sampler and trainer."""
     correction_cap: float = Field(default=2.0, ge=1)
@@ -125,7 +125,7 @@ class ValueConfig(BaseModel):
     learning_rate: float = Field(default=1e-3, gt=0)
     """Learning rate of the head; higher than the policy's, because the head is untrained."""
     max_change: float | None = Field(default=None, gt=0)
-    """Maximum change of a value (value clipping of PPO); none: off."""
+    """Maximum change of a value (value clipping of PPO); unset: off."""
 
 
 class OptimizerConfig(BaseModel):

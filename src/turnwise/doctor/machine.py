@@ -116,7 +116,7 @@ def check_sandbox() -> Finding:
         Kind.LANDLOCK: FindingLevel.WARNING,
         Kind.NONE: FindingLevel.BAD,
     }
-    advice = "" if found.kind is Kind.BUBBLEWRAP else "see docs/sandbox.md"
+    advice = "" if found.kind is Kind.BUBBLEWRAP else "see docs/design/sandbox.md"
     return Finding("sandbox", levels[found.kind], found.detail, advice)
 
 

@@ -180,7 +180,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
         yield Finding("model", FindingLevel.BAD, f"{path}: {type(error).__name__}: {error}", advice)
         return
     for note in chat.notes:
-        yield Finding("chat", FindingLevel.WARNING, note, "see docs/chat.md; nothing needs to be done")
+        yield Finding("chat", FindingLevel.WARNING, note, "see docs/design/chat.md; nothing needs to be done")
     yield await asyncio.to_thread(_size, recipe)
     too_long = list(prompt_problems(recipe, _tasks(recipe, tools), chat, tools)) if task is not None else []
     for problem in too_long[:_MAX_SHOWN]:

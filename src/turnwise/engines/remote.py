@@ -2,7 +2,7 @@
 
 The client keeps the weights it published last. Every request names them by their digest. If the server holds
 others, because it was restarted or another run used it, the client publishes its own again before anything is
-sampled. See docs/engines.md.
+sampled. See docs/guides/engines.md.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The engine for any causal model of transformers, on CPU, CUDA or MPS.
 
 The model runs in a worker thread, one step at a time. Requests are admitted and finished between steps;
-the event loop only waits for them. See docs/engines.md for what a step contains.
+the event loop only waits for them. See docs/guides/engines.md for what a step contains.
 """
 
 import asyncio

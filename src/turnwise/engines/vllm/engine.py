@@ -1,7 +1,7 @@
 """The vLLM engine: vLLM's asynchronous engine in a process of its own.
 
 The first request starts the process. If it dies, the next request restarts it with the weights published
-last. See docs/engines.md.
+last. See docs/guides/engines.md.
 """
 
 import asyncio

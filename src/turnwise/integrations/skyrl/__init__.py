@@ -1,4 +1,4 @@
-"""Rollouts of turnwise inside SkyRL's trainer; see docs/scaling.md.
+"""Rollouts of turnwise inside SkyRL's trainer; see docs/guides/scaling.md.
 
 recipe ─ translation ─▶ SkyRL's config ─▶ experiment ─▶ SkyRL's trainer on Ray
                                              │ get_generator
