@@ -107,8 +107,22 @@ def test_a_model_that_is_a_folder_becomes_absolute_and_a_name_stays(
         assert load_recipe(file, [f"model.path={given}"]).model.path == expected
 
 
+def test_a_name_means_the_included_recipe_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    included = load_recipe(Path("cpu"))
+    assert included.policy.tuning == "full"
+    assert included.tasks.train is not None
+    assert included.tasks.train.is_file()
+    with pytest.raises(ValueError, match="nosuch: no such file; the included recipes are .*cpu, gpu_lora"):
+        load_recipe(Path("nosuch"))
+    (tmp_path / "cpu").write_text("seed = 7")
+    assert load_recipe(Path("cpu")).seed == 7
+
+
 def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be read: Is a directory"):
+    with pytest.raises(ValueError, match="is a folder, not a recipe"):
         load_recipe(tmp_path)
     with pytest.raises(ValueError, match=r"absent\.toml: no such file"):
         load_recipe(tmp_path / "absent.toml")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import McpOption, fail, servers_in
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=Tr
 
 
 @app.command()
+@reports_mistakes
 def make(
     folder: Annotated[Path, typer.Argument(help="Folder to write the three .jsonl files to.")] = Path(
         "tasks"
@@ -81,6 +83,7 @@ def make(
 
 
 @app.command()
+@reports_mistakes
 def check(
     files: Annotated[list[Path], typer.Argument(help="Task files; splits must be disjoint.")],
     mcp: McpOption = None,
@@ -165,6 +168,7 @@ def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> Non
 
 
 @app.command()
+@reports_mistakes
 def convert(
     source: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, in any known layout.")],
     target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its file name.")],
@@ -185,7 +189,6 @@ def convert(
     """
     from rich.progress import Progress
 
-    from turnwise.assembly.workbench import require_harmless, used_servers
     from turnwise.commands.replay import Demonstrated, demonstrated
     from turnwise.mcp.pool import Pool
     from turnwise.runtime.terminal import printable
@@ -205,6 +208,8 @@ def convert(
                 return Demonstrated(tuple(item.task for item in placed), ())
             recorded = [item.task for item in placed if item.recording is not None]
             if recorded:
+                from turnwise.assembly.workbench import require_harmless, used_servers
+
                 require_harmless(pool, used_servers(recorded, [tool.server for tool in pool.tools]))
             with Progress(transient=True) as bar:
                 shown = bar.add_task("playing recordings again")

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from turnwise.config.episodes import RewardConfig
+from turnwise.config.included_recipes import included_recipes, recipe_file
 from turnwise.config.older_keys import advice_on, without_older_keys
 from turnwise.config.paths import absolute_paths, absolute_value
 from turnwise.config.presets import PRESETS
@@ -20,12 +21,13 @@ _BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardConfig, "trackers": T
 
 
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
-    """Load a recipe, or the defaults, with `a.b=c` overrides.
+    """Load a recipe, or the defaults, with `a.b=c` overrides; `cpu` is the included recipe of that name.
 
     Relative paths in the file are relative to its folder; those in overrides to the current directory.
     """
     data: dict[str, Any] = {}
     if path is not None:
+        path = recipe_file(path)
         try:
             data = absolute_paths(_read(path), path.resolve().parent)
         except RecursionError:
@@ -69,7 +71,12 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        included = "" if path.suffix else f"; the included recipes are {', '.join(included_recipes())}"
+        raise ValueError(f"{path}: no such file{included}") from None
+    except IsADirectoryError:
+        is_run = (path / "recipe.json").exists()
+        hint = f"; --resume {path} goes on with this run" if is_run else ", not a recipe"
+        raise ValueError(f"{path}: is a folder{hint}") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
