@@ -28,7 +28,7 @@ from turnwise.config import Recipe
 from turnwise.dashboard.conversation import tokens
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, choices, of_task, page
-from turnwise.dashboard.run_facts import ShownRecipe
+from turnwise.tracking.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic

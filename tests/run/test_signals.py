@@ -14,7 +14,7 @@ from tests import warm
 from tests.run.stage import write_recipe
 from tests.run.test_train import UNMEASURED
 from tests.test_cli import Ran, turnwise
-from turnwise.dashboard.run_facts import DIED, read_facts
+from turnwise.tracking.run_facts import DIED, read_facts
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update import checkpoint
 

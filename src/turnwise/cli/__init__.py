@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import turnwise
-from turnwise.cli import check, engine, learn, models, play, servers, tasks, view
+from turnwise.cli import check, config, engine, learn, models, play, runs, servers, tasks, view
 from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import fail
 
@@ -65,10 +65,12 @@ for command in (
     play.rollout,
     engine.engine,
     view.view,
+    config.config,
 ):
     app.command()(reports_mistakes(command))
 app.command("eval")(reports_mistakes(play.evaluate))
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(runs.app, name="runs")
 
 
 def main() -> None:
