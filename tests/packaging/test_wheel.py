@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.installed import ROOT, Installed, build, install
-from turnwise.runtime.optional_packages import EXTRA_OF
+from turnwise.config.optional_packages import EXTRA_OF
 
 PYTHONS = sorted(Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser().glob("versions/3.1[123].*"))
 

@@ -34,7 +34,7 @@ def mistake_in(error: BaseException) -> str | None:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]  # task groups wrap what their tasks raise
     if isinstance(error, ModuleNotFoundError):
-        from turnwise.runtime.optional_packages import missing_package
+        from turnwise.config.optional_packages import missing_package
 
         return missing_package(error)
     if isinstance(error, OSError):

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turnwise.config import Recipe, SkyRLConfig
+from turnwise.config.optional_packages import install_command
 from turnwise.config.trackers import KINDS
-from turnwise.runtime.optional_packages import install_command
 
 
 @dataclass(frozen=True, slots=True)
