@@ -115,7 +115,7 @@ def test_a_name_means_the_included_recipe_unless_there_is_such_a_file(
     assert included.policy.tuning == "full"
     assert included.tasks.train is not None
     assert included.tasks.train.is_file()
-    with pytest.raises(ValueError, match="nosuch: no such file; the included recipes are .*cpu, gpu_lora"):
+    with pytest.raises(ValueError, match=r"nosuch: no such file; the included recipes are .*cpu, gpu_lora"):
         load_recipe(Path("nosuch"))
     (tmp_path / "cpu").write_text("seed = 7")
     assert load_recipe(Path("cpu")).seed == 7

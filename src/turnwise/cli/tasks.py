@@ -44,7 +44,7 @@ def make(
     from turnwise.servers.embedded.world import open_world
     from turnwise.servers.services import DEFAULT_FILE
     from turnwise.tasks.families import FAMILIES
-    from turnwise.tasks.load import save
+    from turnwise.tasks.load import check_new, save_new
     from turnwise.tasks.make import Made, WorldMismatch, make_tasks
     from turnwise.tasks.plan import ToolsDown
 
@@ -53,6 +53,8 @@ def make(
             fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
     chosen = {name: FAMILIES[name] for name in family or FAMILIES}
     counts = {"train": train, "validation": validation, "test": test}
+    for split in counts:
+        check_new(folder / f"{split}.jsonl")
 
     async def run() -> Made:
         embedded = load(DEFAULT_FILE, {"TURNWISE_WORLD_SEED": str(world_seed)})
@@ -74,8 +76,8 @@ def make(
         fail(str(error))
     for split in counts:
         tasks = [task for task in made.tasks if task.split == split]
-        save(tasks, folder / f"{split}.jsonl")
-        print(f"{folder / split}.jsonl: {len(tasks)} tasks")
+        file = save_new(tasks, folder / f"{split}.jsonl")
+        print(f"{file}: {len(tasks)} tasks")
     for rejected in made.rejected:
         print(f"rejected {rejected.task_id}: {rejected.reason}")
     for place, count in made.short.items():
@@ -192,8 +194,10 @@ def convert(
     from turnwise.commands.replay import Demonstrated, demonstrated
     from turnwise.mcp.pool import Pool
     from turnwise.runtime.terminal import printable
-    from turnwise.tasks.load import Problem, read, save
+    from turnwise.tasks.load import Problem, check_new, read, save_new
     from turnwise.tasks.plan import ToolsDown
+
+    check_new(target)
 
     async def run() -> Demonstrated:
         async with Pool(servers_in(mcp).specs) as pool:
@@ -221,7 +225,7 @@ def convert(
 
     try:
         found = asyncio.run(run())
-        save(found.tasks, target)
+        target = save_new(found.tasks, target)
     except (ValueError, ToolsDown) as error:
         fail(str(error))
     for dropped in found.dropped:

@@ -38,8 +38,8 @@ def view(
     try:
         found = open_runs(runs or [Path("runs")])
         if export is not None:
-            num_bytes = write_export(found, export)
-            print(f"{export}: {num_bytes / 1e6:,.1f} MB, to be opened in any browser")
+            file, num_bytes = write_export(found, export)
+            print(f"{file}: {num_bytes / 1e6:,.1f} MB, to be opened in any browser")
             return
         serve(found, host=host, port=port, token=token, say=lambda words: print(words, flush=True))
     except (ValueError, OSError) as error:
