@@ -12,7 +12,7 @@ from turnwise.config.keys import Key, all_keys, keys_below, nearest_keys
 def test_every_key_has_a_meaning_and_a_name_of_its_own() -> None:
     keys = all_keys()
     assert [key.name for key in keys if not key.meaning] == []
-    assert len({key.name for key in keys}) == len(keys) > 140
+    assert len({key.name for key in keys}) == len(keys) > 110
 
 
 def test_a_key_has_its_type_default_and_range() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import Overrides, fail
+from turnwise.cli.options import Overrides
 from turnwise.cli.recipes import Best, Step, announce_servers, check_run, chosen, read_agent, run_async
 from turnwise.cli.trust import Trust
 
@@ -29,10 +29,7 @@ def export(
     check_run(run)
     from turnwise.commands.export import export_run
 
-    try:
-        exported = export_run(run, out, which=which, is_adapter=adapter)
-    except ValueError as error:
-        fail(str(error))
+    exported = export_run(run, out, which=which, is_adapter=adapter)
     kind = "adapter" if adapter else "model"
     print(f"{exported.folder}: the {kind} after {exported.step} steps, {exported.num_bytes / 1e6:,.1f} MB")
 

@@ -117,12 +117,12 @@ def check(
     if fill is not None and len(files) > 1:
         fail(f"--fill {fill}: give one task file, not {len(files)}")
     settings = read_recipe(recipe, [])
+    if fill is not None:
+        check_new(fill)
+    servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
     try:
-        if fill is not None:
-            check_new(fill)
-        servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
         problems, warnings = asyncio.run(_find_problems(files, settings, servers, fill))
-    except (ValueError, ToolsDown) as error:
+    except ToolsDown as error:
         fail(str(error))
     if fill is not None and not fill.exists():
         print(f"{fill}: not written")
@@ -225,9 +225,9 @@ def convert(
 
     try:
         found = asyncio.run(run())
-        target = save_new(found.tasks, target)
-    except (ValueError, ToolsDown) as error:
+    except ToolsDown as error:
         fail(str(error))
+    target = save_new(found.tasks, target)
     for dropped in found.dropped:
         print(printable(f"no demonstration for {dropped.task_id}: {dropped.reason}"))
     print(

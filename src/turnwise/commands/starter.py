@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.commands.model_choice import Choice, Machine
 from turnwise.config.included_recipes import FOLDER
+from turnwise.runtime.free_path import require_writable
 from turnwise.runtime.terminal import printable
 from turnwise.types import Tool
 
@@ -32,7 +33,8 @@ class Setup:
 
 
 def check_free(folder: Path) -> None:
-    """Raise ValueError if one of the files is there already."""
+    """Raise ValueError if one of the files is there already, or if they cannot be written."""
+    require_writable(folder)
     if in_the_way := [str(folder / name) for name in _NAMES if os.path.lexists(folder / name)]:
         raise ValueError(f"{', '.join(in_the_way)}: already there; nothing was written")
 

@@ -54,14 +54,14 @@ def keys_below(name: str) -> list[Key]:
 
 
 def nearest_keys(name: str) -> list[str]:
-    """Keys that an unknown name may mean: the same key in a section, else similar names, best first."""
-    names = [key.name for key in all_keys()]
+    """Keys that an unknown name may mean: the same key in other sections, else a similar name."""
+    last_parts = {key.name: key.name.rpartition(".")[2] for key in all_keys()}
     last = name.rpartition(".")[2]
-    same = [known for known in names if known.rpartition(".")[2] == last]
-    similar = difflib.get_close_matches(name, names, n=3, cutoff=0.7)
-    ends = {known.rpartition(".")[2]: known for known in reversed(names)}
-    misspelt = [ends[end] for end in difflib.get_close_matches(last, ends, n=2, cutoff=0.75)]
-    return list(dict.fromkeys(same or [*similar, *misspelt]))[:3]
+    if last not in last_parts.values():
+        if similar := difflib.get_close_matches(name, last_parts, n=1, cutoff=0.8):
+            return similar
+        last = next(iter(difflib.get_close_matches(last, last_parts.values(), n=1, cutoff=0.7)), "")
+    return [known for known, part in last_parts.items() if part == last]
 
 
 def _keys_of(section: type[BaseModel], prefix: str) -> Iterator[Key]:

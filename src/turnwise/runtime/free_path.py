@@ -1,8 +1,9 @@
-"""Write results without overwriting: refuse early, and take a free name if the target has appeared meanwhile."""
+"""Write results without overwriting: refuse early, or take a free name if the target appeared meanwhile."""
 
 import errno
 import itertools
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,22 @@ logger = logging.getLogger(__name__)
 
 
 def require_free(path: Path) -> None:
-    """Raise ValueError if there is something at the path; an empty folder counts as free."""
+    """Raise ValueError if there is something at the path, or if nothing can be created there.
+
+    An empty folder counts as free.
+    """
     if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
         raise ValueError(f"{path}: is there already; choose another name, or remove it")
+    require_writable(path.absolute().parent)
+
+
+def require_writable(folder: Path) -> None:
+    """Raise ValueError if the folder is not one, or cannot be written to or created."""
+    place = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not place.is_dir():
+        raise ValueError(f"{place}: is a file, not a folder")
+    if not os.access(place, os.W_OK):
+        raise ValueError(f"{place}: cannot be written to")
 
 
 def numbered(path: Path) -> Iterator[Path]:
