@@ -77,7 +77,7 @@ def test_a_server_that_does_not_start_is_named_and_nothing_is_written(tmp_path: 
 
 
 def test_foreign_text_in_a_tool_does_not_break_the_recipe(tmp_path: Path) -> None:
-    hostile = Tool("notes", "read", "read", "one\x00 \x1b[31m\nseed = 7\u2028seed = 8", {"type": "object"})
+    hostile = Tool("read", "one\x00 \x1b[31m\nseed = 7\u2028seed = 8", {"type": "object"}, "notes", "read")
     setup = Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {"notes": [hostile]})
     write_starter(tmp_path / "mine", setup)
     assert load_recipe(tmp_path / "mine" / "recipe.toml").seed == 0

@@ -36,7 +36,7 @@ def doctor(
     Each finding says what to do about it. Exit code 1 if something that a run needs is bad. Secrets are never
     printed.
 
-    Example: turnwise doctor recipes/cpu.toml
+    Example: turnwise doctor cpu
     """
     from rich.console import Console
 

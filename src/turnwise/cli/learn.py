@@ -52,7 +52,7 @@ def train(
     recipe or the setup, or infrastructure that is down; 3 it ended early, after Ctrl-C or by an alarm, and
     can be resumed; 130 a second Ctrl-C.
 
-    Example: turnwise train recipes/cpu.toml --set run.num_steps=20
+    Example: turnwise train cpu --set run.num_steps=20
     """
     num_before = len(overrides)
     if quiet and json:

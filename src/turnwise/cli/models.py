@@ -22,7 +22,7 @@ def export(
 ) -> None:
     """Write a run's model as others load it: safetensors, tokenizer and chat template, or the adapter.
 
-    Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval recipes/cpu.toml --set
+    Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval cpu --set
     model.path=model
     """
     which = chosen(best, step)
