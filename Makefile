@@ -41,7 +41,7 @@ setup: $(VENV)/.installed  ## Make the virtual environment for the demo and most
 setup-dev: $(VENV)/.installed-dev  # the same for lint, types and all tests
 
 demo: setup  ## Train the embedded model on real tools and measure it before and after
-	@$(BIN)/turnwise train recipes/cpu.toml
+	@$(BIN)/turnwise demo
 
 lint: setup-dev
 	$(BIN)/ruff check .

@@ -11,7 +11,8 @@ from tests.run.stage import recipe
 from tests.run.test_train import UNMEASURED, run_it
 from turnwise.config import Recipe, RewardConfig, override_recipe
 from turnwise.doctor.findings import FindingLevel
-from turnwise.doctor.recipe import check_tasks, reach_servers
+from turnwise.doctor.recipe import check_tasks
+from turnwise.doctor.servers import reach_servers
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.run.dry import dry_run
 from turnwise.servers.backends import load_servers

@@ -107,8 +107,22 @@ def test_a_model_that_is_a_folder_becomes_absolute_and_a_name_stays(
         assert load_recipe(file, [f"model.path={given}"]).model.path == expected
 
 
+def test_a_name_means_the_included_recipe_unless_there_is_such_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    included = load_recipe(Path("cpu"))
+    assert included.policy.tuning == "full"
+    assert included.tasks.train is not None
+    assert included.tasks.train.is_file()
+    with pytest.raises(ValueError, match=r"nosuch: no such file; the included recipes are .*cpu, gpu_lora"):
+        load_recipe(Path("nosuch"))
+    (tmp_path / "cpu").write_text("seed = 7")
+    assert load_recipe(Path("cpu")).seed == 7
+
+
 def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be read: Is a directory"):
+    with pytest.raises(ValueError, match="is a folder, not a recipe"):
         load_recipe(tmp_path)
     with pytest.raises(ValueError, match=r"absent\.toml: no such file"):
         load_recipe(tmp_path / "absent.toml")
@@ -144,7 +158,7 @@ def test_a_recipe_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ('trackers = ["wandbb"]', "trackers.0: kind 'wandbb' is not one of wandb, weave,"),
         ('trackers = ["wandbb"]', "did you mean 'wandb'?"),
         ('trackers = ["wandb", "wandb"]', "trackers: wandb: named more than once"),
-        ("trackers = [3]", "trackers.0: Input should be"),
+        ("trackers = [3]", "trackers.0: is a section, expected its keys, got 3"),
         ('[[trackers]]\nkind = "wandb"\nprojekt = "x"', "trackers.0.projekt: no such key; did you mean"),
         ('[[trackers]]\nkind = "weave"\nspace = "x"', "space is an option of trackio, not of weave"),
         ('[[trackers]]\nkind = "wandb"\noptions = {a = 1}', "options are for trackers of your own"),
@@ -175,6 +189,9 @@ OUT_OF_RANGE = "temperature must be 0 or from 0.01 to 100, not"
         ("rollout.final_temperature=0", "rollout.final_temperature: Input should be greater than 0, got 0"),
         ("rollout.final_temperature=true", "rollout.final_temperature: expected a number, got true"),
         ("evaluation.temperature=1e-320", f"evaluation.temperature: {OUT_OF_RANGE} 1e-320"),
+        ("optimizer.betas=0.9", "optimizer.betas: expected a list in brackets, got 0.9"),
+        ("rollout=4", "rollout: is a section, expected its keys, got 4"),
+        ("group_size=4", "group_size: no such key; did you mean 'rollout.group_size'?"),
         ("rollout.tokens_per_turn=0", "Input should be greater than or equal to 1, got 0"),
         ("rollout.group_size=true", "rollout.group_size: expected a number, got true"),
         ("rollout.seconds=inf", "rollout.seconds: Input should be a finite number, got inf"),

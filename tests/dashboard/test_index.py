@@ -28,13 +28,13 @@ from turnwise.config import Recipe
 from turnwise.dashboard.conversation import tokens
 from turnwise.dashboard.index import Index
 from turnwise.dashboard.listing import Filter, choices, of_task, page
-from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.series import alarms, histogram, last_step, latest, names, series
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime import regular_files
 from turnwise.tracking.folder import RunFolder
+from turnwise.tracking.run_facts import ShownRecipe
 from turnwise.types import Cause, Reward, StateProbe, Tool, Truth
 
 

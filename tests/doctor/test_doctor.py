@@ -30,9 +30,9 @@ from turnwise.doctor.recipe import (
     check_rollout,
     check_tasks,
     needed_servers,
-    reach_servers,
     some_task,
 )
+from turnwise.doctor.servers import reach_servers
 from turnwise.servers.backends import load_servers
 from turnwise.tasks.load import save
 from turnwise.types import Cause, DemoTurn, Task, ToolCall, ToolResult
@@ -271,8 +271,8 @@ def test_too_little_disk_is_bad_also_for_a_folder_that_does_not_exist_yet(tmp_pa
 
 
 def test_a_missing_package_is_bad_with_what_to_install() -> None:
-    finding = check_package("no-such-package", BAD, "turnwise[models]")
-    assert (finding.level, finding.advice) == (BAD, "pip install 'turnwise[models]'")
+    finding = check_package("no-such-package", BAD, "turnwise[train]")
+    assert (finding.level, finding.advice) == (BAD, "pip install 'turnwise[train]'")
     assert {finding.what for finding in check_packages(needs_models=True)} >= {"torch", "peft", "mcp"}
 
 

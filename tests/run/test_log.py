@@ -89,8 +89,6 @@ class Failing:
     within_error: str = ""
     reward: str = "even_ids"
     sections: dict[str, Any] = field(default_factory=dict)
-    server: str = ""
-    """A Python program in the place of the notebook server."""
 
 
 FAILING = {
@@ -118,24 +116,12 @@ FAILING = {
         "groups were lost to infrastructure; the last one: ",
         reward="unreachable",
     ),
-    "a server that does not start": Failing(
-        2,
-        "crashed",
-        "notebook",
-        "crashed: ValueError: ",
-        "no entry with",
-        server="import os, sys; sys.exit('no entry with ' + os.environ['SOME_API_KEY'] + ' \\x1b[31m')",
-    ),
 }
 
 
 def run_failing(tmp_path: Path, failing: Failing) -> tuple[Ran, Path]:
     recipe = write_recipe(tmp_path, **UNMEASURED, **failing.sections)
     recipe.write_text(recipe.read_text().replace("even_ids", failing.reward))
-    if failing.server:
-        block = {"command": sys.executable, "args": ["-c", failing.server]}
-        block |= {"env": {"SOME_API_KEY": "hunter2hunter2"}}
-        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
     return train(str(recipe)), tmp_path / "runs" / "run"
 
 
@@ -150,13 +136,11 @@ def test_a_run_that_fails_says_why_once_and_how_to_resume(tmp_path: Path, what: 
     [error] = [text for level, text in entries(folder) if level == "ERROR"]
     assert error.startswith(wanted.error)
     assert wanted.within_error in error
-    if not wanted.server:
-        assert f"turnwise train --resume {folder}" in entries(folder)[-1][1] + why
+    assert f"turnwise train --resume {folder}" in entries(folder)[-1][1] + why
     # on the terminal a traceback only where the user's code is wrong; in the log wherever it crashed
     assert (ran.out + ran.err).count("Traceback") == (error.count("Traceback") if wanted.code == 1 else 0)
     assert ("Traceback" in error) == (wanted.state == "crashed")
     for text in (ran.out, ran.err, *((folder / name).read_text() for name in ("training.log", "ended.json"))):
-        assert "hunter2" not in text
         assert "\x1b" not in text
     if what == "an alarm":
         assert "halted by the alarm truncation after step 1" in [text for _, text in entries(folder)]
@@ -165,6 +149,21 @@ def test_a_run_that_fails_says_why_once_and_how_to_resume(tmp_path: Path, what: 
         assert update["alarms"][0]["name"] == "truncation"
     if what == "a provider that is down":
         assert "warning: the provider said \ufffd[31mno" in ran.out + ran.err, "shown with its escape defused"
+
+
+def test_a_start_that_fails_says_why_and_leaves_no_folder(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, **UNMEASURED)
+    program = "import os, sys; sys.exit('no entry with ' + os.environ['SOME_API_KEY'] + ' \\x1b[31m')"
+    block = {"command": sys.executable, "args": ["-c", program], "env": {"SOME_API_KEY": "hunter2hunter2"}}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"notebook": block}}))
+    ran = train(str(recipe))
+    assert ran.code == 2
+    assert "no entry with" in ran.err
+    for text in (ran.out, ran.err):
+        assert "Traceback" not in text
+        assert "hunter2" not in text
+        assert "\x1b" not in text
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_resumed_run_has_no_end_until_it_ends_again(tmp_path: Path) -> None:

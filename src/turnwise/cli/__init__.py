@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli import check, engine, learn, models, play, servers, tasks, view
+import turnwise
+from turnwise.cli import check, config, engine, init, learn, models, play, runs, servers, tasks, view
+from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import fail
 
 app = typer.Typer(
@@ -15,6 +17,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich cuts the names of options on a narrow terminal
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"turnwise {turnwise.__version__}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -26,6 +34,10 @@ def every_command(
             help="Log what turnwise does on stderr, and show full tracebacks. "
             "TURNWISE_LOG=debug does the same; TURNWISE_LOG=info or warning shows less.",
         ),
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Train language models to use tools over many turns, against real MCP servers.
@@ -41,10 +53,12 @@ def every_command(
 
 
 for command in (
+    init.init,
     servers.tools,
     servers.call,
     servers.serve,
     check.doctor,
+    learn.demo,
     learn.train,
     learn.sft,
     models.export,
@@ -52,10 +66,12 @@ for command in (
     play.rollout,
     engine.engine,
     view.view,
+    config.config,
 ):
-    app.command()(command)
-app.command("eval")(play.evaluate)
+    app.command()(reports_mistakes(command))
+app.command("eval")(reports_mistakes(play.evaluate))
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(runs.app, name="runs")
 
 
 def main() -> None:

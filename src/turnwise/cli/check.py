@@ -36,7 +36,7 @@ def doctor(
     Each finding says what to do about it. Exit code 1 if something that a run needs is bad. Secrets are never
     printed.
 
-    Example: turnwise doctor recipes/cpu.toml
+    Example: turnwise doctor cpu
     """
     from rich.console import Console
 
@@ -60,10 +60,7 @@ def doctor(
                 print_finding(finding, console)
         return findings
 
-    try:
-        findings = asyncio.run(look())
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    findings = asyncio.run(look())
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1))
     num_bad = sum(finding.level is FindingLevel.BAD for finding in findings)
@@ -86,10 +83,7 @@ def _plan(path: Path | None, memory: float | None, *, as_json: bool, overrides: 
     from turnwise.runtime.devices import Memory
 
     given = None if memory is None else Memory(int(memory * 1e9), int(memory * 1e9))
-    try:
-        found = plan_for_recipe(recipe, given)
-    except ValueError as error:
-        fail(str(error))
+    found = plan_for_recipe(recipe, given)
     if as_json:
         print(json.dumps(plan_as_json(found), indent=1))
     else:
@@ -110,7 +104,4 @@ def _setup(path: Path | None, overrides: list[str]) -> "tuple[ReadyServers, Reci
     from turnwise.servers.backends import servers_of
     from turnwise.servers.services import DEFAULT_FILE
 
-    try:
-        return servers_of(recipe, mcp_file(None) if path is None else DEFAULT_FILE), recipe
-    except ValueError as error:
-        fail(str(error))
+    return servers_of(recipe, mcp_file(None) if path is None else DEFAULT_FILE), recipe

@@ -10,7 +10,7 @@ from turnwise.config import Recipe
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards, parts_of
 from turnwise.servers.backends import ReadyServers
-from turnwise.tasks.load import PlacedTask, Problem, save
+from turnwise.tasks.load import PlacedTask, Problem, save_new
 
 
 def offer_to_fill(placed: Sequence[PlacedTask]) -> None:
@@ -43,7 +43,7 @@ async def fill_file(
                 servers.live,
                 on_progress=lambda done, total: bar.update(shown, completed=done, total=total),
             )
-    save(found.tasks, target)
+    target = save_new(found.tasks, target)
     num_filled = num_lacking - len(found.dropped)
     print(f"{target}: {len(found.tasks)} tasks; {num_filled} of {num_lacking} demonstrations filled")
     places = {item.task.id: item for item in placed}

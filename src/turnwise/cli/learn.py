@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe (TOML).")] = None,
+    recipe: Annotated[
+        Path | None, typer.Argument(help="A recipe (TOML), or the name of an included one, such as cpu.")
+    ] = None,
     resume: Annotated[
         Path | None, typer.Option(help="A run's folder: resume from its last checkpoint.")
     ] = None,
@@ -50,7 +52,7 @@ def train(
     recipe or the setup, or infrastructure that is down; 3 it ended early, after Ctrl-C or by an alarm, and
     can be resumed; 130 a second Ctrl-C.
 
-    Example: turnwise train recipes/cpu.toml --set run.num_steps=20
+    Example: turnwise train cpu --set run.num_steps=20
     """
     num_before = len(overrides)
     if quiet and json:
@@ -87,6 +89,18 @@ def train(
             has_ended_well = run_async(train_in(folder, show, ranks))
     if not has_ended_well:
         raise typer.Exit(3)
+
+
+def demo(
+    overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
+) -> None:
+    """Train the included small model on five included servers: on a CPU, without a key or a download.
+
+    This is `turnwise train cpu`. The run is written to ./runs; `turnwise view` shows it.
+
+    Example: turnwise demo
+    """
+    train(Path("cpu"), overrides=overrides)
 
 
 def _settings(recipe: Path | None, resume: Path | None, overrides: list[str], *, trust: bool) -> "Recipe":

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import Overrides, fail
+from turnwise.cli.options import Overrides
 from turnwise.cli.recipes import Best, Step, announce_servers, check_run, chosen, read_agent, run_async
 from turnwise.cli.trust import Trust
 
@@ -22,17 +22,14 @@ def export(
 ) -> None:
     """Write a run's model as others load it: safetensors, tokenizer and chat template, or the adapter.
 
-    Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval recipes/cpu.toml --set
+    Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval cpu --set
     model.path=model
     """
     which = chosen(best, step)
     check_run(run)
     from turnwise.commands.export import export_run
 
-    try:
-        exported = export_run(run, out, which=which, is_adapter=adapter)
-    except ValueError as error:
-        fail(str(error))
+    exported = export_run(run, out, which=which, is_adapter=adapter)
     kind = "adapter" if adapter else "model"
     print(f"{exported.folder}: the {kind} after {exported.step} steps, {exported.num_bytes / 1e6:,.1f} MB")
 

@@ -26,10 +26,7 @@ def servers_in(
     """Load the servers of the given file, else of ./mcp.json, else the five built-in ones."""
     from turnwise.servers.backends import load_servers
 
-    try:
-        return load_servers(mcp_file(path), live=live, live_writes=live_writes)
-    except ValueError as error:
-        fail(str(error))
+    return load_servers(mcp_file(path), live=live, live_writes=live_writes)
 
 
 def print_notes(servers: "ReadyServers") -> None:

@@ -1,5 +1,7 @@
 """`turnwise rollout` and `turnwise eval`: playing tasks, from the command line."""
 
+import datetime
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,6 +38,8 @@ def rollout(
     settings = read_recipe(recipe, [*overrides, *(["engine.kind=scripted"] if script else [])])
     processes.alone(settings, "rollout")
     announce_servers(settings)
+    if out.exists():
+        print(f"{out} is there already: these trajectories are appended to it", file=sys.stderr)
     chosen = _tasks(tasks or settings.tasks.train, "tasks.train")[:groups]
     from turnwise.evaluate.playing import play_groups
 
@@ -47,7 +51,10 @@ def evaluate(
         Path | None, typer.Argument(help="A recipe (TOML), or a run's folder for what it has learned.")
     ] = None,
     tasks: Annotated[Path | None, typer.Option(help="Task file; the recipe's test tasks by default.")] = None,
-    out: Annotated[Path, typer.Option(help="File to write the figures to.")] = Path("runs/eval/eval.json"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="New file to write the figures to; runs/eval/DATE-TIME/eval.json by default."),
+    ] = None,
     samples: Annotated[int, typer.Option("--samples", "-k", help="Episodes per task.")] = 4,
     temperature: Annotated[float, typer.Option(help="0 is greedy; one sample is then enough.")] = 1.0,
     script: Annotated[bool, typer.Option("--script", help="Play each task's own demonstration.")] = False,
@@ -90,6 +97,7 @@ def evaluate(
         overrides=[*overrides, *(["engine.kind=scripted"] if script else [])],
     )
     processes.alone(agent.recipe, "eval")
+    out = _new_report(out)
     announce_servers(agent.recipe)
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe
@@ -109,6 +117,18 @@ def evaluate(
         )
     )
     print_report(report, as_json=as_json)
+    print(f"figures: {out}", file=sys.stderr)
+
+
+def _new_report(out: Path | None) -> Path:
+    """The file to write an evaluation to, which does not exist yet: a result is never overwritten."""
+    from turnwise.runtime.free_path import numbered, require_free
+
+    if out is None:
+        dated = Path("runs/eval") / f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
+        return next(folder for folder in numbered(dated) if not folder.exists()) / "eval.json"
+    require_free(out)
+    return out
 
 
 def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":

@@ -21,10 +21,7 @@ def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
 
     servers = servers_in(mcp)
     print_notes(servers)
-    try:
-        listing = asyncio.run(list_tools(servers.specs))
-    except ValueError as error:
-        fail(str(error))
+    listing = asyncio.run(list_tools(servers.specs))
     if as_json:
         print(json.dumps(listing.as_json(), ensure_ascii=False, indent=1))
     else:
@@ -68,10 +65,7 @@ def call(
     for server in servers.live:
         if tool in server.withheld:
             fail(f"{tool} is withheld: {server.name} is live and may not write; --allow-writes allows it")
-    try:
-        result = asyncio.run(call_tool(servers.specs, tool, parsed))
-    except ValueError as error:
-        fail(str(error))
+    result = asyncio.run(call_tool(servers.specs, tool, parsed))
     if as_json:
         print(json.dumps({**asdict(result), "fault": result.fault}, ensure_ascii=False))
     else:
@@ -89,7 +83,9 @@ def serve(
     ] = False,
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP instead of stdio.")] = False,
     host: Annotated[str, typer.Option(help="Address to listen on, with --http.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on, with --http; 0 picks a free one.")] = 8000,
+    port: Annotated[
+        int, typer.Option(help="Port to listen on, with --http; 0 picks a free one.", min=0, max=65535)
+    ] = 8000,
 ) -> None:
     """Run one of the five servers, over stdio or HTTP.
 
@@ -122,5 +118,3 @@ def serve(
     except ValueError as error:
         hint = f" (set {TOKEN_VARIABLE})" if isinstance(error, TokenRequired) else ""
         fail(f"{error}{hint}")
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None

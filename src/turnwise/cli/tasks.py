@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import McpOption, fail, servers_in
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ app = typer.Typer(help="Make, check and convert task files.", no_args_is_help=Tr
 
 
 @app.command()
+@reports_mistakes
 def make(
     folder: Annotated[Path, typer.Argument(help="Folder to write the three .jsonl files to.")] = Path(
         "tasks"
@@ -42,7 +44,7 @@ def make(
     from turnwise.servers.embedded.world import open_world
     from turnwise.servers.services import DEFAULT_FILE
     from turnwise.tasks.families import FAMILIES
-    from turnwise.tasks.load import save
+    from turnwise.tasks.load import check_new, save_new
     from turnwise.tasks.make import Made, WorldMismatch, make_tasks
     from turnwise.tasks.plan import ToolsDown
 
@@ -51,6 +53,8 @@ def make(
             fail(f"--family {name}: unknown; the families are {', '.join(FAMILIES)}")
     chosen = {name: FAMILIES[name] for name in family or FAMILIES}
     counts = {"train": train, "validation": validation, "test": test}
+    for split in counts:
+        check_new(folder / f"{split}.jsonl")
 
     async def run() -> Made:
         embedded = load(DEFAULT_FILE, {"TURNWISE_WORLD_SEED": str(world_seed)})
@@ -72,8 +76,8 @@ def make(
         fail(str(error))
     for split in counts:
         tasks = [task for task in made.tasks if task.split == split]
-        save(tasks, folder / f"{split}.jsonl")
-        print(f"{folder / split}.jsonl: {len(tasks)} tasks")
+        file = save_new(tasks, folder / f"{split}.jsonl")
+        print(f"{file}: {len(tasks)} tasks")
     for rejected in made.rejected:
         print(f"rejected {rejected.task_id}: {rejected.reason}")
     for place, count in made.short.items():
@@ -81,6 +85,7 @@ def make(
 
 
 @app.command()
+@reports_mistakes
 def check(
     files: Annotated[list[Path], typer.Argument(help="Task files; splits must be disjoint.")],
     mcp: McpOption = None,
@@ -112,12 +117,12 @@ def check(
     if fill is not None and len(files) > 1:
         fail(f"--fill {fill}: give one task file, not {len(files)}")
     settings = read_recipe(recipe, [])
+    if fill is not None:
+        check_new(fill)
+    servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
     try:
-        if fill is not None:
-            check_new(fill)
-        servers = servers_in(mcp) if mcp or not recipe else servers_of(settings)
         problems, warnings = asyncio.run(_find_problems(files, settings, servers, fill))
-    except (ValueError, ToolsDown) as error:
+    except ToolsDown as error:
         fail(str(error))
     if fill is not None and not fill.exists():
         print(f"{fill}: not written")
@@ -165,6 +170,7 @@ def _report(problems: "Sequence[Problem]", warnings: "Sequence[Problem]") -> Non
 
 
 @app.command()
+@reports_mistakes
 def convert(
     source: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, in any known layout.")],
     target: Annotated[Path, typer.Argument(help="JSON, JSONL or Parquet, by its file name.")],
@@ -185,12 +191,13 @@ def convert(
     """
     from rich.progress import Progress
 
-    from turnwise.assembly.workbench import require_harmless, used_servers
     from turnwise.commands.replay import Demonstrated, demonstrated
     from turnwise.mcp.pool import Pool
     from turnwise.runtime.terminal import printable
-    from turnwise.tasks.load import Problem, read, save
+    from turnwise.tasks.load import Problem, check_new, read, save_new
     from turnwise.tasks.plan import ToolsDown
+
+    check_new(target)
 
     async def run() -> Demonstrated:
         async with Pool(servers_in(mcp).specs) as pool:
@@ -205,6 +212,8 @@ def convert(
                 return Demonstrated(tuple(item.task for item in placed), ())
             recorded = [item.task for item in placed if item.recording is not None]
             if recorded:
+                from turnwise.assembly.workbench import require_harmless, used_servers
+
                 require_harmless(pool, used_servers(recorded, [tool.server for tool in pool.tools]))
             with Progress(transient=True) as bar:
                 shown = bar.add_task("playing recordings again")
@@ -216,9 +225,9 @@ def convert(
 
     try:
         found = asyncio.run(run())
-        save(found.tasks, target)
-    except (ValueError, ToolsDown) as error:
+    except ToolsDown as error:
         fail(str(error))
+    target = save_new(found.tasks, target)
     for dropped in found.dropped:
         print(printable(f"no demonstration for {dropped.task_id}: {dropped.reason}"))
     print(

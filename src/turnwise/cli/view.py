@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import fail
-
 
 def view(
     runs: Annotated[
@@ -35,14 +33,9 @@ def view(
     """
     from turnwise.dashboard.command import open_runs, serve, write_export
 
-    try:
-        found = open_runs(runs or [Path("runs")])
-        if export is not None:
-            num_bytes = write_export(found, export)
-            print(f"{export}: {num_bytes / 1e6:,.1f} MB, to be opened in any browser")
-            return
-        serve(found, host=host, port=port, token=token, say=lambda words: print(words, flush=True))
-    except (ValueError, OSError) as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    found = open_runs(runs or [Path("runs")])
+    if export is not None:
+        file, num_bytes = write_export(found, export)
+        print(f"{file}: {num_bytes / 1e6:,.1f} MB, to be opened in any browser")
+        return
+    serve(found, host=host, port=port, token=token, say=lambda words: print(words, flush=True))

@@ -6,7 +6,8 @@ from typing import Literal
 
 from turnwise.assembly.trained_policy import load_trained
 from turnwise.chat import load_tokenizer
-from turnwise.training.model.model_folder import check_free, save_adapter, save_merged
+from turnwise.runtime.free_path import require_free
+from turnwise.training.model.model_folder import save_adapter, save_merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,11 @@ def export_run(
     run: Path, out: Path, *, which: int | Literal["best"] | None = None, is_adapter: bool = False
 ) -> Exported:
     """Write the run's policy to `out`, which must not exist yet; ValueError for the user's mistakes."""
-    check_free(out)
+    require_free(out)
     trained = load_trained(run, which)
     tokenizer = load_tokenizer(trained.recipe.model.path)
     if is_adapter:
-        save_adapter(trained.policy, tokenizer, out, base=trained.recipe.model.path)
+        out = save_adapter(trained.policy, tokenizer, out, base=trained.recipe.model.path)
     else:
-        save_merged(trained.policy, tokenizer, out)
+        out = save_merged(trained.policy, tokenizer, out)
     return Exported(out, trained.step, sum(file.stat().st_size for file in out.iterdir()))

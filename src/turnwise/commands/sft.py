@@ -17,8 +17,9 @@ from turnwise.config import Recipe
 from turnwise.planning import check_sft_limits
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.free_path import require_free
 from turnwise.tasks.load import load
-from turnwise.training.model.model_folder import check_free, save_adapter, save_merged
+from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.sft import SftStep, fine_tune
@@ -56,7 +57,9 @@ async def warm_up(
     `run` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
     played with its real tools and dropped if it fails; else its recorded results are used unchecked.
     """
-    check_free(out)
+    require_free(out)
+    if is_adapter and recipe.policy.tuning == "full":  # before hours of learning, not after
+        raise ValueError("policy.tuning is 'full': every parameter is trained, there is no adapter")
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
     if successes is None:
@@ -71,9 +74,9 @@ async def warm_up(
     steps = await asyncio.to_thread(_learn, policy, gathered.lessons, recipe, on_step)
     tokenizer = load_tokenizer(recipe.model.path)
     if is_adapter:
-        save_adapter(policy, tokenizer, out, base=recipe.model.path)
+        out = save_adapter(policy, tokenizer, out, base=recipe.model.path)
     else:
-        save_merged(policy, tokenizer, out)
+        out = save_merged(policy, tokenizer, out)
     figures = {
         "num_lessons": len(gathered.lessons),
         "num_own_tokens": sum(lesson.num_own_tokens for lesson in gathered.lessons),

@@ -9,6 +9,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from turnwise.config.episodes import RewardConfig
+from turnwise.config.included_recipes import included_recipes, recipe_file
+from turnwise.config.keys import nearest_keys
 from turnwise.config.older_keys import advice_on, without_older_keys
 from turnwise.config.paths import absolute_paths, absolute_value
 from turnwise.config.presets import PRESETS
@@ -18,14 +20,22 @@ from turnwise.config.trackers import TrackerConfig
 _BLOCKS: Mapping[str, type[BaseModel]] = {"rewards": RewardConfig, "trackers": TrackerConfig}
 """Sections that are a list of blocks, `[[rewards]]`."""
 
+_EXPECTED: Mapping[str, str] = {
+    "tuple_type": "expected a list in brackets",
+    "dict_type": "expected a table in braces",
+    "model_type": "is a section, expected its keys",
+}
+"""Pydantic's errors about a value's shape, in the words of TOML."""
+
 
 def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
-    """Load a recipe, or the defaults, with `a.b=c` overrides.
+    """Load a recipe, or the defaults, with `a.b=c` overrides; `cpu` is the included recipe of that name.
 
     Relative paths in the file are relative to its folder; those in overrides to the current directory.
     """
     data: dict[str, Any] = {}
     if path is not None:
+        path = recipe_file(path)
         try:
             data = absolute_paths(_read(path), path.resolve().parent)
         except RecursionError:
@@ -69,7 +79,12 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such file") from None
+        included = "" if path.suffix else f"; the included recipes are {', '.join(included_recipes())}"
+        raise ValueError(f"{path}: no such file{included}") from None
+    except IsADirectoryError:
+        is_run = (path / "recipe.json").exists()
+        hint = f"; --resume {path} goes on with this run" if is_run else ", not a recipe"
+        raise ValueError(f"{path}: is a folder{hint}") from None
     except OSError as error:
         raise ValueError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -147,14 +162,18 @@ def _issue(issue: Any) -> str:
     where = ".".join(str(part) for part in issue["loc"])
     if issue["type"] == "value_error":  # raised by our validators, which name keys and values
         return f"{where}: {issue['ctx']['error']}" if where else str(issue["ctx"]["error"])
+    if expected := _EXPECTED.get(issue["type"]):
+        return f"{where}: {expected}, got {issue['input']!r}"
     if issue["type"] != "extra_forbidden":
         return f"{where}: {issue['msg']}, got {issue['input']!r}"
     if advice := advice_on(".".join(part for part in issue["loc"] if isinstance(part, str))):
         return f"{where} {advice}"
-    known = _keys(Recipe, issue["loc"][:-1])
-    near = difflib.get_close_matches(str(issue["loc"][-1]), known, n=1, cutoff=0.5)
+    known, last = _keys(Recipe, issue["loc"][:-1]), str(issue["loc"][-1])
+    near = difflib.get_close_matches(last, known, n=1, cutoff=0.5)
+    if namesakes := [key for key in nearest_keys(last) if key.endswith(f".{last}")]:
+        near = namesakes  # the key exists in another section
     return f"{where}: no such key" + (
-        f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+        f"; did you mean {' or '.join(map(repr, near))}?" if near else f"; known: {', '.join(known)}"
     )
 
 

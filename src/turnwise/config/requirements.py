@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turnwise.config import Recipe, SkyRLConfig
+from turnwise.config.optional_packages import install_command
 from turnwise.config.trackers import KINDS
 
 
@@ -41,24 +42,24 @@ class Requirement:
 
 
 def requirements(recipe: Recipe, *, is_on_skyrl: bool | None = None) -> Iterator[Requirement]:
-    """What this recipe needs beyond the extra `models`.
+    """What this recipe needs beyond the extra `train`.
 
     `is_on_skyrl`: whether it is trained with `--engine skyrl`; None: where it sets a key of [skyrl].
     """
     if recipe.engine.kind == "vllm":
-        advice = f"{_install('vllm')}, or set engine.kind = 'transformers'"
+        advice = f"{install_command('vllm')}, or set engine.kind = 'transformers'"
         yield Requirement("vLLM", "vllm", "engine.kind is 'vllm'", advice)
     if recipe.hardware.strategy == "zero3":
-        advice = f"{_install('deepspeed')}, or set hardware.strategy = 'fsdp2'"
+        advice = f"{install_command('deepspeed')}, or set hardware.strategy = 'fsdp2'"
         yield Requirement("DeepSpeed", "deepspeed", "hardware.strategy is 'zero3'", advice)
     if recipe.model.quantisation != "none":
         why = f"model.quantisation is {recipe.model.quantisation!r}"
-        advice = f"{_install('qlora')}; without it a run uses LoRA on a bfloat16 base"
+        advice = f"{install_command('qlora')}; without it a run uses LoRA on a bfloat16 base"
         yield Requirement("bitsandbytes", "bitsandbytes", why, advice, is_needed=False)
     for tracker in recipe.trackers:
         module = tracker.kind.partition(":")[0]
         is_ours = tracker.kind in KINDS
-        advice = _install(module) if is_ours else "put it where the command is run, or install it"
+        advice = install_command(module) if is_ours else "put it where the command is run, or install it"
         yield Requirement(module, module, f"[[trackers]] has {tracker.kind!r}", advice)
     if recipe.skyrl != SkyRLConfig() if is_on_skyrl is None else is_on_skyrl:
         yield from skyrl_requirements()
@@ -66,7 +67,7 @@ def requirements(recipe: Recipe, *, is_on_skyrl: bool | None = None) -> Iterator
 
 def skyrl_requirements() -> Iterator[Requirement]:
     """What `turnwise train --engine skyrl` imports."""
-    advice = f"with Python 3.12 or newer, {_install('skyrl')}"
+    advice = f"with Python 3.12 or newer, {install_command('skyrl')}"
     for title, module in (("SkyRL", "skyrl"), ("Ray", "ray")):
         yield Requirement(title, module, "[skyrl] is for `train --engine skyrl`", advice)
 
@@ -79,7 +80,3 @@ def is_installed(module: str) -> bool:
         return False
     # a mere folder of the name, such as ./wandb with its runs, has no origin
     return spec is not None and spec.origin is not None
-
-
-def _install(extra: str) -> str:
-    return f"pip install 'turnwise[{extra}]'"

@@ -16,6 +16,7 @@ from turnwise.dashboard.server import application
 from turnwise.dashboard.watch import Watch
 from turnwise.runtime.addresses import is_loopback, url_of
 from turnwise.runtime.atomic_write import write_atomically
+from turnwise.runtime.free_path import move_to_free, require_free
 
 
 def open_runs(paths: Sequence[Path], cache: Path | None = None) -> Runs:
@@ -48,13 +49,15 @@ def address(host: str, port: int, token: str) -> str:
     return f"{url_of(host, port)}/{'?token=' + token if token else ''}"
 
 
-def write_export(runs: Runs, out: Path) -> int:
-    """Write the export to `out` and return its size in bytes."""
+def write_export(runs: Runs, out: Path) -> tuple[Path, int]:
+    """Write the export and return its path and size in bytes. ValueError if there is such a file already."""
+    require_free(out)
     for run in runs:
         run.refresh(seconds=math.inf)
     content = export(runs)
-    write_atomically(out, content, is_private=False)  # the file is meant to be shared
-    return len(content)
+    part = out.with_name(f".{out.name}.part")
+    write_atomically(part, content, is_private=False)  # the file is meant to be shared
+    return move_to_free(part, out), len(content)
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -7,9 +7,9 @@ from typing import Any
 from turnwise.dashboard.episodes import fault_of
 from turnwise.dashboard.index import Index, offer
 from turnwise.dashboard.listing import members, of_task
-from turnwise.dashboard.run_facts import ShownRecipe
 from turnwise.dashboard.token_credit import group_advantage, traced, why_not
 from turnwise.dashboard.token_texts import Pieces
+from turnwise.tracking.run_facts import ShownRecipe
 
 
 def conversation(index: Index, episode: int) -> dict[str, Any]:

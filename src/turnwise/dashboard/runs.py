@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.run_facts import RunFacts, ShownRecipe, read_facts
 from turnwise.dashboard.series import last_step, latest
 from turnwise.diagnostics.health import CHECKS
+from turnwise.tracking.run_facts import RunFacts, ShownRecipe, read_facts
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from turnwise.algorithms import advantages
 from turnwise.dashboard.index import Index
-from turnwise.dashboard.run_facts import ShownRecipe
+from turnwise.tracking.run_facts import ShownRecipe
 
 _OF_A_GROUP = {
     "mean": advantages.mean,

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 
 from turnwise.config import Recipe
 from turnwise.doctor import keys, machine
-from turnwise.doctor import recipe as setup
 from turnwise.doctor.findings import Finding, FindingLevel
+from turnwise.doctor.servers import Reached, reach_servers
 from turnwise.servers.backends import ReadyServers
 
 
@@ -15,7 +15,8 @@ async def examine(
 ) -> AsyncIterator[Finding]:
     """Check everything a run needs; nothing is changed, and no finding contains a secret.
 
-    Without a recipe, only the machine and the servers are checked. `needed_bytes` is a run's disk space.
+    Without a recipe, or without the packages of the extra `train`, only the machine and the servers are
+    checked. `needed_bytes` is a run's disk space.
     """
     is_modelled = recipe is not None and recipe.engine.kind != "scripted"
     yield machine.check_python()
@@ -25,31 +26,38 @@ async def examine(
         for finding in machine.check_requirements(recipe):
             yield finding
         recipe = machine.without_quantisation(recipe)
-    if recipe is not None and recipe.engine.kind == "remote":
-        yield await setup.check_remote(recipe)
-    if machine.has_model_packages():
+    can_train = machine.has_model_packages()
+    if recipe is not None and can_train and recipe.engine.kind == "remote":
+        from turnwise.doctor.recipe import check_remote
+
+        yield await check_remote(recipe)
+    if can_train:
         yield await asyncio.to_thread(machine.check_device, recipe.model.device if recipe else "auto")
     if recipe is not None:
         yield machine.check_disk(recipe.run.folder, needed_bytes)
     yield await asyncio.to_thread(machine.check_sandbox)
     for finding in keys.check_keys(servers, environ, recipe):
         yield finding
-    needed = None if recipe is None else setup.needed_servers(recipe, servers)
-    reached = await setup.reach_servers(servers, needed)
+    needed = None
+    if recipe is not None and can_train:
+        from turnwise.doctor.recipe import needed_servers
+
+        needed = needed_servers(recipe, servers)
+    reached = await reach_servers(servers, needed)
     for finding in reached.findings:
         yield finding
-    if recipe is not None:
+    if recipe is not None and can_train:
         async for finding in _examine_recipe(recipe, reached):
             yield finding
 
 
-async def _examine_recipe(recipe: Recipe, reached: setup.Reached) -> AsyncIterator[Finding]:
+async def _examine_recipe(recipe: Recipe, reached: Reached) -> AsyncIterator[Finding]:
+    from turnwise.doctor import recipe as setup
+
     is_sound = reached.is_whole
     for finding in setup.check_tasks(recipe, reached):
         is_sound = is_sound and finding.level is not FindingLevel.BAD
         yield finding
-    if not machine.has_model_packages():
-        return  # `check_packages` has named them
     task = setup.some_task(recipe, reached.tools) if is_sound else None
     if recipe.engine.kind != "scripted":
         async for finding in setup.check_model(recipe, task, reached.tools):

@@ -18,9 +18,9 @@ from turnwise.sandbox import Kind, isolation
 PACKAGES = ("mcp", "pydantic", "httpx2")
 """Packages that every command needs."""
 MODEL_PACKAGES = ("torch", "transformers", "peft", "renderers", "safetensors")
-"""Packages needed to play or train: the extra `models`."""
+"""Packages needed to play or train: the extra `train`."""
 DATA_PACKAGES = ("numpy", "pandas")
-"""Packages that sandboxed code may import besides the standard library: the extra `data`."""
+"""Packages that sandboxed code may import besides the standard library, also in the extra `train`."""
 
 
 def check_python() -> Finding:
@@ -33,10 +33,10 @@ def check_packages(*, needs_models: bool) -> Iterator[Finding]:
         yield check_package(name, FindingLevel.BAD, "turnwise")
     for name in MODEL_PACKAGES:
         yield check_package(
-            name, FindingLevel.BAD if needs_models else FindingLevel.WARNING, "turnwise[models]"
+            name, FindingLevel.BAD if needs_models else FindingLevel.WARNING, "turnwise[train]"
         )
     for name in DATA_PACKAGES:
-        yield check_package(name, FindingLevel.WARNING, "turnwise[data]")
+        yield check_package(name, FindingLevel.WARNING, "turnwise[train]")
 
 
 def check_package(name: str, if_missing: FindingLevel, source: str) -> Finding:

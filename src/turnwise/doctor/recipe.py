@@ -1,9 +1,8 @@
-"""Looks at what a recipe names: servers, task files, the model, and one episode with a real tool call."""
+"""Checks what a recipe names: task files, the model, and one episode with a real tool call."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,16 @@ from turnwise.chat import RenderedChat, load_tokenizer, open_chat
 from turnwise.config import Recipe
 from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.doctor.findings import Finding, FindingLevel
-from turnwise.doctor.keys import try_key
 from turnwise.doctor.plan import advice, verdict
-from turnwise.mcp.exposure import refusal
-from turnwise.mcp.pool import Pool
+from turnwise.doctor.servers import Reached
 from turnwise.planning import UnsupportedArchitecture, plan_for_recipe, why_unreachable
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success, succeeded
 from turnwise.rollout.collector import CollectionFailed
-from turnwise.servers.backends import ReadyServers, describe_live
+from turnwise.servers.backends import ReadyServers
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.tasks.selection import across_families
-from turnwise.types import Group, LiveServer, Message, Sampling, Stop, Task, Tool, Trajectory
+from turnwise.types import Group, Message, Sampling, Stop, Task, Tool, Trajectory
 
 _NUM_TOKENS = 8
 """Tokens sampled to check that the model works."""
@@ -41,19 +38,6 @@ _NUM_TRIED, _NUM_MEMBERS = 8, 2
 """Tasks that the model plays to see whether it can learn, and episodes of each."""
 _MAX_SHOWN = 5
 """The most problems of task files or prompts that are reported one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reached:
-    """The tools of the servers that answered, and the findings about all servers."""
-
-    tools: tuple[Tool, ...]
-    findings: tuple[Finding, ...]
-    live: tuple[LiveServer, ...] = ()
-
-    @property
-    def is_whole(self) -> bool:
-        return all(finding.level is not FindingLevel.BAD for finding in self.findings)
 
 
 async def check_remote(recipe: Recipe) -> Finding:
@@ -69,45 +53,6 @@ async def check_remote(recipe: Recipe) -> Finding:
 def needed_servers(recipe: Recipe, servers: ReadyServers) -> set[str]:
     """Return the servers that the recipe's tasks use: all if a task names none or there are no tasks."""
     return used_servers(_tasks(recipe, ()), [*(spec.name for spec in servers.specs), *servers.mistakes])
-
-
-async def reach_servers(servers: ReadyServers, needed: Collection[str] | None = None) -> Reached:
-    """Start or reach every server of the file, list its tools, and try the keys of the live ones.
-
-    A problem with a server that is not in `needed` only warns. None means that all are needed.
-    """
-    findings, live = list[Finding](), {server.name: server for server in servers.live}
-
-    def bad(server: str, detail: str, advice: str) -> Finding:
-        if needed is None or server in needed:
-            return Finding(f"server {server}", FindingLevel.BAD, detail, advice)
-        return Finding(f"server {server}", FindingLevel.WARNING, f"{detail}; no task uses it", advice)
-
-    findings += [
-        bad(name, mistake, "correct its entry; until then the server is left out")
-        for name, mistake in servers.mistakes.items()
-    ]
-    async with Pool(servers.specs) as pool:
-        try:
-            failures = await pool.connect()
-        except ValueError as error:  # a setting that only the running server shows to be wrong
-            return Reached((), (Finding("mcp.json", FindingLevel.BAD, str(error), "change it in mcp.json"),))
-        for spec in servers.specs:
-            if spec.name in failures:
-                advice = "run its command by hand, or see docs/troubleshooting.md"
-                findings.append(bad(spec.name, str(failures[spec.name]), advice))
-                continue
-            num_tools = sum(tool.server == spec.name for tool in pool.tools)
-            exposure = pool.exposure(spec.name)
-            detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
-            changes = describe_live(live[spec.name]) if spec.name in live else str(exposure)
-            if exposure.is_refused:
-                findings.append(bad(spec.name, f"{detail}; {changes}", refusal(exposure)))
-            else:
-                findings.append(Finding(f"server {spec.name}", FindingLevel.GOOD, f"{detail}; {changes}"))
-            if spec.name in live:
-                findings.append(await try_key(pool, spec))
-        return Reached(tuple(pool.tools), tuple(findings), servers.live)
 
 
 # --- tasks -------------------------------------------------------------------------------------------------

@@ -48,10 +48,11 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
         try:
             with screen.showing():
                 async with open_run(recipe, folder, screen, ranks) as run:
+                    folder.keep()
                     ended = await train(run, stopping)
         except (CollectionFailed, EngineDown) as error:
-            hint = f"once that is fixed, resume with: turnwise train --resume {folder.path}"
-            raise CollectionFailed(f"{error}\n{hint}") from error
+            hint = f"\nonce that is fixed, resume with: turnwise train --resume {folder.path}"
+            raise CollectionFailed(f"{error}{hint if folder.is_kept else ''}") from error
         if is_first(ranks):
             _finish(ended, folder, screen, time.perf_counter() - started)
     return not ended.why

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PACKAGES = ("numpy", "pandas", "dateutil", "six", "pytz", "tzdata")
-"""Imported before the code, if installed: the `data` extra and its dependencies."""
+"""Imported before the code, if installed: numpy, pandas and their dependencies."""
 
 _LIBRARY_DIRECTORIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 _FIRST_UID, _NUM_UIDS = 0x70000000, 1 << 24

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.runtime.free_path import move_to_free, require_free
 from turnwise.tasks.legacy import is_legacy, legacy_task
 from turnwise.tasks.recording import Recording, recording_of
 from turnwise.tasks.rows import RowError, row_of, shown, task_of
@@ -89,11 +90,17 @@ def save(tasks: Sequence[Task], path: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def save_new(tasks: Sequence[Task], path: Path) -> Path:
+    """Save without overwriting; return the path, a numbered one if a file has appeared at `path`."""
+    part = path.with_name(f".new-{path.name}")
+    save(tasks, part)
+    return move_to_free(part, path)
+
+
 def check_new(path: Path) -> None:
     """Raise ValueError if the path does not end in a known suffix or the file exists."""
     _suffix(path)
-    if path.exists():
-        raise ValueError(f"{path}: exists already; name a new file")
+    require_free(path)
 
 
 def _task(row: Any, path: Path, number: int, tool_servers: Mapping[str, str]) -> Task:

@@ -17,6 +17,7 @@ import datetime
 import logging
 import os
 import re
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,11 +45,16 @@ _STEP = re.compile(r"step-(\d{6,})\.(?!.*\.part$)")
 
 
 class RunFolder:
-    """One run on disk. `create` and `open` lock it for writing until `close`; `read` takes no lock."""
+    """One run on disk. `create` and `open` lock it for writing until `close`; `read` takes no lock.
+
+    A created folder is removed if its `with` block fails before `keep`: a failed start leaves nothing behind.
+    """
 
     def __init__(self, path: Path, lock: Lock | None, *, is_other_rank: bool = False) -> None:
         self.path = path
+        self.is_kept = True
         self._lock = lock
+        self._is_first = False
         self._is_other_rank = is_other_rank
         self._lines = Lines(path / "metrics.jsonl") if lock is not None else None
         self._log = RunLog(path / "training.log", known_secrets()) if lock is not None else None
@@ -61,10 +67,12 @@ class RunFolder:
         ValueError if `root/name` exists, or if a tracker's library is missing.
         """
         check(recipe.trackers)
+        is_first = not root.exists()
         path = _new_folder(root, name) if is_dated else _exact_folder(root, name)
         for part in ("checkpoints", "evaluations", "tokens", "trajectories"):
             (path / part).mkdir()
         folder = cls(path, Lock(path / "lock"))
+        folder.is_kept, folder._is_first = False, is_first
         remember_made(recipe)
         write_json(path / "versions.json", versions_now(recipe.seed))
         write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: this file makes it a run
@@ -119,6 +127,14 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(is_hasty=kind is not None)
+        if kind is not None and not self.is_kept:
+            shutil.rmtree(self.path)
+            if self._is_first and not any(self.path.parent.iterdir()):
+                self.path.parent.rmdir()
+
+    def keep(self) -> None:
+        """Keep the folder from now on, however the run ends: everything was checked, and episodes begin."""
+        self.is_kept = True
 
     # --- paths -------------------------------------------------------------------------------------------
 
@@ -178,8 +194,11 @@ class RunFolder:
             self._ended.unlink(missing_ok=True)
 
     def end(self, ending: Ending) -> None:
-        """Record how the run ended. A rank that does not write the run keeps an existing record."""
-        if self._is_other_rank and self._ended.exists():
+        """Record how the run ended. A rank that does not write the run keeps an existing record.
+
+        The folder itself may be gone if the run failed to start.
+        """
+        if self._is_other_rank and (self._ended.exists() or not self.path.exists()):
             return
         why, trace = (printable(redacted(text, known_secrets())) for text in (ending.why, ending.traceback))
         write_ending(self._ended, replace(ending, why=why, traceback=trace))

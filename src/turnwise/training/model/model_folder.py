@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from turnwise.runtime.free_path import move_to_free
 from turnwise.training.model.policy import POLICY, Policy
 
 if TYPE_CHECKING:
@@ -39,21 +40,28 @@ def plain_model(policy: Policy) -> "PreTrainedModel":
     return model
 
 
-def save_merged(policy: Policy, tokenizer: Any, folder: Path) -> None:
-    """Save weights, config, tokenizer and chat template in the Hugging Face Hub's layout."""
+def save_merged(policy: Policy, tokenizer: Any, folder: Path) -> Path:
+    """Save weights, config, tokenizer and chat template in the Hugging Face Hub's layout.
+
+    Return the folder that was written: a numbered one if something has appeared at `folder`.
+    """
     # Saving imports DeepSpeed if it is installed, and DeepSpeed logs to stdout that it finds no GPU.
     logging.getLogger("DeepSpeed").addFilter(_is_of_use)
-    with _appearing(folder) as part:
+    with _part_of(folder) as part:
         plain_model(policy).save_pretrained(part)
         tokenizer.save_pretrained(part)
+        return move_to_free(part, folder)
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
     return "accelerator" not in record.getMessage()
 
 
-def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> None:
-    """Save the adapter in peft's format, and the tokenizer; `base` is the path of the base model."""
+def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> Path:
+    """Save the adapter in peft's format, and the tokenizer; `base` is the path of the base model.
+
+    Return the folder that was written: a numbered one if something has appeared at `folder`.
+    """
     if policy.adapters is None:
         raise ValueError("policy.tuning is 'full': every parameter was trained, there is no adapter")
     if policy.adapters.has_rows:
@@ -69,31 +77,22 @@ def save_adapter(policy: Policy, tokenizer: Any, folder: Path, *, base: str) -> 
     config.base_model_name_or_path = base
     config.inference_mode = True
     tensors = get_peft_model_state_dict(peft, adapter_name=POLICY)
-    with _appearing(folder) as part:
+    with _part_of(folder) as part:
         dense = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(dense, part / "adapter_model.safetensors", metadata={"format": "pt"})
         config.save_pretrained(str(part))
         tokenizer.save_pretrained(part)
-
-
-def check_free(folder: Path) -> None:
-    """Raise ValueError if the path is a file or a folder with content: nothing is overwritten."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder}: is there already; choose another folder, or remove it")
+        return move_to_free(part, folder)
 
 
 @contextlib.contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder and rename it to `folder` at the end: it appears complete or not at all."""
-    check_free(folder)
+def _part_of(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder next to `folder`, to be moved when it is complete; removed if it is not."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
     try:
         yield part
-        if folder.exists():
-            folder.rmdir()
-        part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

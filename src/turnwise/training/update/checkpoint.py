@@ -120,15 +120,22 @@ def _write(
         places = {name: json.dumps([shard.start, shard.shape]) for name, shard in shards.items()}
         parts = {name: shard.tensor.reshape(-1) for name, shard in shards.items()}
         names.append(_PARTS.format(number))
-        save_file(_storable(parts), part / names[-1], metadata=places)
+        _save(parts, part / names[-1], places)
     if not number:
         whole = {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, Shard)}
-        save_file(_storable(whole), part / _TENSORS)
+        _save(whole, part / _TENSORS)
         (part / _FACTS).write_text(json.dumps(facts, indent=1) + "\n", "utf-8")
         names += [_TENSORS, _FACTS]
     for name in names:
         _sync(part / name)
     return {name: _entry(part / name) for name in names}
+
+
+def _save(tensors: Mapping[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    try:
+        save_file(_storable(tensors), path, metadata=metadata)
+    except SafetensorError as error:  # such as a full disk
+        raise OSError(f"{path}: {error}") from error
 
 
 def _merged(files: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,7 @@
-"""What the page shows of a run besides its figures: its recipe, its summary, its state, and what is damaged.
+"""What is shown of a run besides its figures: its recipe, its summary, its state, and what is damaged.
 
 Each file is checked here once. A run of another version may not fit today's recipe and can still be shown, so
-only the fields that the page uses are checked, and unknown ones are ignored.
+only the fields that are shown are checked, and unknown ones are ignored.
 """
 
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ class ShownHealth(BaseModel):
 
 
 class ShownRecipe(BaseModel):
-    """The fields of recipe.json that the page uses."""
+    """The fields of recipe.json that are shown."""
 
     model_config = _LENIENT
 
@@ -108,10 +108,11 @@ class ShownGain(BaseModel):
 
 
 class ShownSummary(BaseModel):
-    """The fields of summary.json that the page uses."""
+    """The fields of summary.json that are shown."""
 
     model_config = _LENIENT
 
+    num_steps: _Count | None = None
     stopped: str | None = None
     heldout_success: dict[str, float | None] = {}
     heldout_gain: ShownGain | None = None

@@ -1,0 +1,183 @@
+"""`turnwise init`: the files that a first run of one's own starts from."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turnwise.commands.model_choice import Choice, Machine
+from turnwise.config.included_recipes import FOLDER
+from turnwise.runtime.free_path import require_writable
+from turnwise.runtime.terminal import printable
+from turnwise.types import Tool
+
+_NAMES = ("recipe.toml", "tasks.jsonl", "rewards.py")
+NUM_TASKS = 3
+_MAX_TOOLS = 60
+"""The most tools that the recipe's comments list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the files are written for."""
+
+    machine: Machine
+    model: Choice | None
+    """None: the embedded model."""
+    mcp: Path | None
+    """An mcp.json; None: the built-in servers."""
+    tools: Mapping[str, Sequence[Tool]]
+    """By server."""
+
+
+def check_free(folder: Path) -> None:
+    """Raise ValueError if one of the files is there already, or if they cannot be written."""
+    require_writable(folder)
+    if in_the_way := [str(folder / name) for name in _NAMES if os.path.lexists(folder / name)]:
+        raise ValueError(f"{', '.join(in_the_way)}: already there; nothing was written")
+
+
+def write_starter(folder: Path, setup: Setup) -> list[Path]:
+    """Write recipe, tasks and reward. ValueError, and nothing is written, if one of the files exists."""
+    check_free(folder)
+    tasks = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in task_rows(setup))
+    files = dict(zip(_NAMES, (recipe_text(folder, setup), tasks, _REWARDS), strict=True))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        with (folder / name).open("x") as file:
+            file.write(text)
+    return [folder / name for name in files]
+
+
+def recipe_text(folder: Path, setup: Setup) -> str:
+    is_embedded, is_cuda = setup.model is None, setup.machine.device == "cuda"
+    return _RECIPE.format(
+        model=json.dumps("embedded" if setup.model is None else setup.model.path),
+        fits=describe_model(setup),
+        dtype=json.dumps("bfloat16" if is_cuda and not is_embedded else "float32"),
+        cache_tokens="50_000" if is_cuda else "16_384",
+        tuning=json.dumps("full" if is_embedded else "lora"),
+        checkpointing=json.dumps(not is_embedded),
+        learning_rate="2e-4" if is_embedded else "2e-5",
+        tools="\n".join(_tool_lines(folder, setup)),
+        num_tasks=NUM_TASKS,
+    )
+
+
+def describe_model(setup: Setup) -> str:
+    """Why this model: what it needs, and what the machine has."""
+    if setup.model is None:
+        return "included, 2.6 million parameters; it knows only the built-in servers"
+    needed, total = setup.model.needed_gb(setup.machine), setup.machine.total_gb
+    fits = "of" if needed <= total else "and is the smallest known, for"
+    return f"needs about {needed:.0f} GB {fits} this machine's {total:.0f} GB ({setup.machine.device})"
+
+
+def _tool_lines(folder: Path, setup: Setup) -> Iterator[str]:
+    if setup.mcp is None:
+        yield '# mcp = "mcp.json"  # your own servers; without it, the five built-in ones'
+    else:
+        yield f"mcp = {json.dumps(_path_from(folder, setup.mcp))}"
+    yield "# The servers and their tools:"
+    num_left = _MAX_TOOLS
+    for server, tools in setup.tools.items():
+        for tool in tools[:num_left]:
+            [summary, *_] = tool.description.strip().splitlines() or [""]
+            # a control character in a comment would not be TOML
+            yield printable(f"#   {server}: {tool.name}  {summary[:80]}").rstrip()
+        num_left = max(0, num_left - len(tools))
+    if not num_left:
+        yield "#   ... `turnwise tools` lists all of them"
+
+
+def _path_from(folder: Path, file: Path) -> str:
+    """The file's path relative to the recipe's folder if it is inside it, else absolute."""
+    absolute, place = file.resolve(), folder.resolve()
+    return str(absolute.relative_to(place) if absolute.is_relative_to(place) else absolute)
+
+
+def task_rows(setup: Setup) -> list[dict[str, Any]]:
+    """A few tasks: real ones for the built-in servers, else examples to be replaced, one for each tool."""
+    if setup.mcp is None:
+        with (FOLDER / "cpu" / "train.jsonl").open() as file:
+            rows = [json.loads(next(file)) for _ in range(NUM_TASKS)]
+        return [{key: row[key] for key in _FIELDS if key in row} for row in rows]
+    named = [(server, tool.name) for server, tools in setup.tools.items() for tool in tools]
+    if not named:
+        raise ValueError(f"{setup.mcp}: its servers offer no tools")
+    return [
+        {
+            "id": f"example-{number + 1}",
+            "prompt": f"Replace example {number + 1} by a question that the tool {tool} helps to answer. "
+            "Answer with the number only.",
+            "servers": [server],
+            "truth": {"answer": {"value": 42, "matcher": "numeric"}},
+        }
+        for number, (server, tool) in enumerate((named * NUM_TASKS)[:NUM_TASKS])
+    ]
+
+
+_FIELDS = ("id", "world", "difficulty", "prompt", "servers", "tools", "truth")
+
+_REWARDS = '''"""Your own rewards, for recipe.toml: [[rewards]] with name = "rewards:concise"."""
+
+from turnwise.types import Trajectory
+
+
+def concise(trajectory: Trajectory, *, num_characters: int = 200) -> float:
+    """A number from 0 to 1: here 1 for a final answer of at most this many characters."""
+    return float(0 < len(trajectory.final_text) <= num_characters)
+'''
+
+_RECIPE = """\
+# A run of your own. `turnwise config KEY` explains a key; keys that are not here have their defaults.
+#   turnwise train --dry-run recipe.toml    check recipe, tasks, tools and memory
+#   turnwise doctor recipe.toml             the same, and play one episode
+#   turnwise train recipe.toml
+
+[model]
+path = {model}  # {fits}
+# or a folder, or any name on the Hugging Face hub
+dtype = {dtype}
+
+[engine]
+cache_tokens = {cache_tokens}
+# kind = "vllm"  # samples faster on a GPU; pip install 'turnwise[vllm]'
+
+[tools]
+{tools}
+
+[tasks]  # one JSON object per line: prompt, servers, and the truth that an answer is compared with
+train = "tasks.jsonl"
+# validation = "validation.jsonl"  # chooses the best checkpoint; needs evaluation.every
+# test = "test.jsonl"              # held out: played before and after the run
+
+[[rewards]]
+name = "outcome"  # 1 if everything in a task's truth holds, else 0
+
+# [[rewards]]     # your own function, in rewards.py; start turnwise in its folder
+# name = "rewards:concise"
+# weight = 0.1    # all other rewards together must weigh less than the outcome
+
+[rollout]
+group_size = 8             # episodes per task; the reward is compared within such a group
+tokens_per_turn = 512
+tokens_per_episode = 4096  # prompt, tool results and all turns together
+
+[policy]
+tuning = {tuning}
+gradient_checkpointing = {checkpointing}  # true: less memory, a third more time
+
+[optimizer]
+learning_rate = {learning_rate}
+
+[update]
+tokens_per_microbatch = 4096  # lower it if memory runs out
+
+[run]
+num_steps = 100
+tasks_per_step = {num_tasks}  # at most the number of tasks; 16 is a good value once you have more
+checkpoint_every = 20
+"""

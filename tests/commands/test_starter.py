@@ -1,0 +1,114 @@
+"""`turnwise init`: its files pass a dry run, fit the machine, and replace nothing."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from transformers import Qwen3Config
+
+from tests import warm
+from tests.test_cli import notes_block, turnwise, write
+from turnwise.commands.model_choice import CHOICES, Choice, Machine, largest_model, this_machine
+from turnwise.commands.starter import Setup, recipe_text, write_starter
+from turnwise.config import load_recipe
+from turnwise.planning import plan_memory
+from turnwise.types import Tool
+
+NAMES = {"recipe.toml", "tasks.jsonl", "rewards.py"}
+CPU = Machine("cpu", 16.0)
+
+_SHAPES = {
+    "Qwen/Qwen3-0.6B": (1024, 3072, 28, 16, True),
+    "Qwen/Qwen3-1.7B": (2048, 6144, 28, 16, True),
+    "Qwen/Qwen3-4B": (2560, 9728, 36, 32, True),
+    "Qwen/Qwen3-8B": (4096, 12_288, 36, 32, False),
+}
+"""Hidden and intermediate size, layers, heads, and whether embeddings are tied, as on the model cards."""
+
+
+def test_the_files_for_the_built_in_servers_pass_a_dry_run(tmp_path: Path) -> None:
+    made = turnwise("init", "mine", cwd=tmp_path, env={"DEVICE_TYPE": "cpu"})
+    assert made.code == 0, made.err
+    assert {file.name for file in (tmp_path / "mine").iterdir()} == NAMES
+    assert "model: embedded" in made.out
+    checked = turnwise("train", "--dry-run", "recipe.toml", cwd=tmp_path / "mine")
+    assert (checked.code, checked.err) == (0, "")
+    assert "3 train; 5 servers" in checked.out
+
+
+def test_the_files_for_a_server_of_ones_own_name_its_tools_and_pass_a_dry_run(tmp_path: Path) -> None:
+    write(tmp_path, notes=notes_block())
+    made = turnwise("init", "mine", "--mcp", "mcp.json", cwd=tmp_path, env={"DEVICE_TYPE": "cpu"})
+    assert made.code == 0, made.err
+    assert "model: Qwen/Qwen3-0.6B, needs about 10 GB" in made.out
+    recipe = (tmp_path / "mine" / "recipe.toml").read_text()
+    rows = [json.loads(line) for line in (tmp_path / "mine" / "tasks.jsonl").read_text().splitlines()]
+    assert {server for row in rows for server in row["servers"]} == {"notes"}
+    for row in rows:
+        [tool] = re.findall(r"the tool (\w+) helps", row["prompt"])
+        assert f"notes: {tool}" in recipe
+    own = [
+        "--set",
+        "model.path=embedded",
+        "--set",
+        'rewards=[{name="outcome"},{name="rewards:concise",weight=0.1}]',
+    ]
+    checked = turnwise("train", "--dry-run", "recipe.toml", *own, cwd=tmp_path / "mine")
+    assert (checked.code, checked.err) == (0, "")
+
+
+def test_nothing_is_overwritten_and_the_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tasks.jsonl").write_text("mine")
+    refused = turnwise("init", cwd=tmp_path, python=warm.light)
+    assert (refused.code, refused.err) == (
+        2,
+        "turnwise: tasks.jsonl: already there; nothing was written\n",
+    )
+    assert [file.name for file in tmp_path.iterdir()] == ["tasks.jsonl"]
+
+
+def test_a_server_that_does_not_start_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    write(tmp_path, broken={"command": "no-such-command"})
+    refused = turnwise("init", "mine", cwd=tmp_path, python=warm.light)
+    assert refused.code == 2
+    assert "server broken" in refused.err
+    assert not (tmp_path / "mine").exists()
+
+
+def test_foreign_text_in_a_tool_does_not_break_the_recipe(tmp_path: Path) -> None:
+    hostile = Tool("read", "one\x00 \x1b[31m\nseed = 7\u2028seed = 8", {"type": "object"}, "notes", "read")
+    setup = Setup(CPU, largest_model(CPU), tmp_path / "mcp.json", {"notes": [hostile]})
+    write_starter(tmp_path / "mine", setup)
+    assert load_recipe(tmp_path / "mine" / "recipe.toml").seed == 0
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.path)
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_model_needs_the_memory_that_it_is_said_to_need(
+    tmp_path: Path, choice: Choice, device: str
+) -> None:
+    hidden, intermediate, num_layers, num_heads, is_tied = _SHAPES[choice.path]
+    Qwen3Config(
+        vocab_size=151_936,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_hidden_layers=num_layers,
+        num_attention_heads=num_heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        tie_word_embeddings=is_tied,
+        max_position_embeddings=40_960,
+    ).save_pretrained(tmp_path / "model")
+    machine = Machine(device, 1000.0)
+    (tmp_path / "recipe.toml").write_text(recipe_text(tmp_path, Setup(machine, choice, None, {})))
+    recipe = load_recipe(tmp_path / "recipe.toml", [f"model.path={tmp_path / 'model'}"])
+    assert plan_memory(recipe, device).num_bytes / 1e9 == pytest.approx(choice.needed_gb(machine), abs=0.1)
+
+
+def test_the_largest_model_that_fits_is_chosen() -> None:
+    sizes = {24: "1.7B", 48: "8B", 80: "8B", 12: "0.6B", 4: "0.6B"}
+    for total_gb, size in sizes.items():
+        assert largest_model(Machine("cuda", total_gb)).path == f"Qwen/Qwen3-{size}"
+    assert largest_model(Machine("cpu", 1000)).path == "Qwen/Qwen3-0.6B"
+    assert this_machine().total_gb > 0
