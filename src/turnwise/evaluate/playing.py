@@ -27,6 +27,7 @@ from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.environment import environment
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.types import Fault, Group, Task
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
@@ -93,15 +94,18 @@ async def evaluate_recipe(
     endpoint: str = "",
     endpoint_model: str = "",
     prices: tuple[float, float] = (0.0, 0.0),
+    given: Given = NOTHING_GIVEN,
+    shown: Shown = on_stderr,
 ) -> EvaluationReport:
     """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
 
-    `model` replaces the recipe's model, and `name` is its name in the report.
+    `model` replaces the recipe's model, and `name` is its name in the report. `given`: functions that the recipe
+    names and that cannot be imported.
     """
     check_temperature(temperature)
     model_name = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
     async with (
-        open_workbench(recipe, tasks, with_engine=not endpoint, model=model) as bench,
+        open_workbench(recipe, tasks, with_engine=not endpoint, model=model, given=given) as bench,
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
     ):
         require_playable(bench, tasks, has_own_tokens=not endpoint)
@@ -113,6 +117,7 @@ async def evaluate_recipe(
             num_samples=num_samples,
             temperature=temperature,
             prices=prices,
+            shown=shown,
         )
 
 
