@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from turnwise.tasks.ids import DerivedIds
 from turnwise.tasks.legacy import is_legacy, legacy_task
 from turnwise.tasks.recording import Recording, recording_of
 from turnwise.tasks.rows import RowError, row_of, shown, task_of
@@ -65,12 +66,14 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         yield Problem(str(path), 0, "", reason)
         return
+    ids = DerivedIds()
     for number, row in rows:
         try:
             if isinstance(row, RowError):
                 raise row
             task = _task(row, path, number, tool_servers or {})
-            yield PlacedTask(str(path), number, task, recording_of(row) if is_legacy(row) else None)
+            recording = recording_of(row) if is_legacy(row) else None
+            yield PlacedTask(str(path), number, ids.identify(task), recording)
         except RowError as error:
             yield Problem(str(path), number, error.field, error.message)
         except RecursionError:
