@@ -42,25 +42,46 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     """Play one group per task; write all episodes to `out` and print the first `num_shown`."""
     console = Console(emoji=False)
     started = time.perf_counter()
-    played: list[StoredEpisode] = []
-    async with open_workbench(recipe, tasks) as bench:
-        require_playable(bench, tasks)
-        collector = bench.collector()
-        size = recipe.rollout.group_size
-        async with (
-            on_stderr(collector.progress, len(tasks) * size),
-            collector.collecting(tasks, len(tasks)) as groups,
-        ):
-            with TrajectoryWriter(out) as writer:
-                async for group in groups:
-                    for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-                        played.append(StoredEpisode(trajectory, reward))
-                        writer.write(played[-1])
-                        if len(played) <= num_shown:
-                            print_episode(played[-1], console)
-    for line in _played_lines(played, collector.progress, time.perf_counter() - started):
+    num_left = num_shown
+    with TrajectoryWriter(out) as writer:
+
+        def keep(episode: StoredEpisode) -> None:
+            nonlocal num_left
+            writer.write(episode)
+            if num_left > 0:
+                print_episode(episode, console)
+            num_left -= 1
+
+        played, progress = await play_episodes(recipe, tasks, on_episode=keep)
+    for line in _played_lines(played, progress, time.perf_counter() - started):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"trajectories: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+async def play_episodes(
+    recipe: Recipe,
+    tasks: Sequence[Task],
+    model: Any = None,
+    *,
+    given: Given = NOTHING_GIVEN,
+    shown: Shown = on_stderr,
+    on_episode: Callable[[StoredEpisode], None] = lambda episode: None,
+) -> tuple[list[StoredEpisode], Progress]:
+    """Play one group per task and return all episodes; `model` replaces the recipe's model."""
+    played: list[StoredEpisode] = []
+    async with open_workbench(recipe, tasks, model=model, given=given) as bench:
+        require_playable(bench, tasks)
+        collector = bench.collector()
+        num_episodes = len(tasks) * recipe.rollout.group_size
+        async with (
+            shown(collector.progress, num_episodes),
+            collector.collecting(tasks, len(tasks)) as groups,
+        ):
+            async for group in groups:
+                for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+                    played.append(StoredEpisode(trajectory, reward))
+                    on_episode(played[-1])
+    return played, collector.progress
 
 
 def _played_lines(played: Sequence[StoredEpisode], progress: Progress, seconds: float) -> Iterator[str]:
@@ -99,8 +120,8 @@ async def evaluate_recipe(
 ) -> EvaluationReport:
     """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
 
-    `model` replaces the recipe's model, and `name` is its name in the report. `given`: functions that the recipe
-    names and that cannot be imported.
+    `model` replaces the recipe's model, and `name` is its name in the report. `given`: functions that the
+    recipe names and that cannot be imported.
     """
     check_temperature(temperature)
     model_name = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path

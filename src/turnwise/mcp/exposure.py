@@ -25,7 +25,7 @@ class Exposure:
     private: tuple[str, ...] = ()
     """Folders of which every episode has its own copy."""
     is_allowed: bool = False
-    """Whether the user lets episodes change it: `data` is `real`, or the tools are the user's own functions."""
+    """Whether the user lets episodes change it: `data` is `real`, or the tools are their own functions."""
     is_enclosed: bool = False
     """Whether all folders that the server's process can reach are private or read-only."""
     leak: str = ""

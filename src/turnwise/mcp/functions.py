@@ -1,7 +1,7 @@
 """Plain Python functions as the tools of a server inside this process.
 
-The schema of a tool comes from its function's type hints, its description from the docstring. Calls take the same
-way as those of any server, so that time limits, faults, recording and replay hold for them too.
+The schema of a tool comes from its function's type hints, its description from the docstring. Calls take the
+same way as those of any server, so that time limits, faults, recording and replay hold for them too.
 """
 
 import functools
@@ -29,7 +29,7 @@ SERVER = "functions"
 def function_server(
     functions: Mapping[str, Callable[..., Any]], options: ServerOptions | None = None
 ) -> ServerSpec:
-    """Return the server of these functions, by their names in the recipe; ValueError if one cannot be a tool."""
+    """Return the server of these functions, by name in the recipe; ValueError if one cannot be a tool."""
     tools = [_tool(name, function) for name, function in functions.items()]
     names = [tool.name for tool in tools]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -78,8 +78,8 @@ def _handler(name: str, function: Callable[..., Any], signature: FuncMetadata) -
 async def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    # In a thread: a function that blocks must not stop the other episodes. A call that runs out of time leaves
-    # its thread behind, since Python cannot end it.
+    # In a thread: a function that blocks must not stop the other episodes. A call that runs out of time
+    # leaves its thread behind, since Python cannot end it.
     value = await run_detached(functools.partial(function, **arguments))
     return await cast(Awaitable[Any], value) if inspect.isawaitable(value) else value
 

@@ -40,8 +40,8 @@ async def train_in(
     """Train until the run ends; True if all steps are done. If not, the folder can be resumed.
 
     Progress is shown as a panel on a terminal and as plain lines elsewhere, unless `show` is given. Only the
-    first of several ranks prints and writes. `stopping` lets a caller ask the run to stop. `given`: functions that
-    the recipe names and that cannot be imported. `on_step` is called after every step.
+    first of several ranks prints and writes. `stopping` lets a caller ask the run to stop. `given`: functions
+    that the recipe names and that cannot be imported. `on_step` is called after every step.
     """
     started = time.perf_counter()
     recipe = folder.recipe

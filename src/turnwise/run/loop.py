@@ -11,7 +11,6 @@ from turnwise.run.progress import RunProgress
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun
 
-
 OnStep = Callable[[Mapping[str, float]], None]
 """Called after every step with its figures and, as `step`, its number from 0."""
 

@@ -31,7 +31,7 @@ class Stopping:
         """Call a function of the user's; if it raises, the run stops after the step and `error` is set."""
         try:
             function()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (the caller raises it once the run has ended)
             self.error = error
             self.why = f"{name} raised {type(error).__name__}: {error}"
 

@@ -232,7 +232,7 @@ class TrainingRun:
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
     async def validated(self, progress: RunProgress) -> tuple[RunProgress, dict[str, float]]:
-        """Run the validation if it is due after this step; return the progress with its success, and figures."""
+        """Run the validation if it is due; return the progress with its success, and the figures."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
         if not every or file is None or progress.next_step % every:
             return progress, {}
@@ -321,8 +321,8 @@ async def open_run(
     """Open a run: start the servers and load the model twice, for sampling and for training.
 
     A quantised base is loaded once if the engine runs in this process: engine and policy then share it, with
-    separate adapters. `given`: functions that the recipe names and that cannot be imported. Raises ValueError for
-    the user's mistakes.
+    separate adapters. `given`: functions that the recipe names and that cannot be imported. Raises ValueError
+    for the user's mistakes.
     """
     phases = Phases(screen, recipe)
     file = recipe.tasks.require_train()

@@ -1,7 +1,7 @@
-"""Functions that a recipe names: `module:function`, or `python:NAME` for one that the caller gave as an object.
+"""Functions that a recipe names: `module:function`, or `python:NAME` for one that was given as an object.
 
-A function of a notebook or a script, and any lambda, cannot be imported by another process. It gets a name that
-only the process that has the object can resolve.
+A function of a notebook or a script, and any lambda, cannot be imported by another process. It gets a name
+that only the process that has the object can resolve.
 """
 
 import importlib
@@ -25,7 +25,7 @@ def is_given(name: str) -> bool:
 
 
 def function_name(function: Callable[..., Any], taken: Given = NOTHING_GIVEN) -> str:
-    """Return `module:function` if an import finds this very object, else a `python:NAME` that is not `taken`."""
+    """Return `module:function` if an import finds this object, else a `python:NAME` that is not `taken`."""
     module, path = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
     if module != "__main__" and path and _at(module, path) is function:
         return f"{module}:{path}"

@@ -64,7 +64,9 @@ def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE, given: Given = NOTH
         return ReadyServers((functions,), (), {})
     servers = _servers_in(tools.mcp, tools)
     if functions.name in {spec.name for spec in servers.specs}:
-        raise ValueError(f"{tools.mcp}: server {functions.name!r}: rename it, the name is that of tools.functions")
+        raise ValueError(
+            f"{tools.mcp}: server {functions.name!r}: rename it, the name is that of tools.functions"
+        )
     return replace(servers, specs=(*servers.specs, functions))
 
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,21 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
             yield Problem(str(path), number, error.field, error.message)
         except RecursionError:
             yield Problem(str(path), number, "", "its values are nested too deeply")
+
+
+def from_rows(rows: Iterable[Task | Mapping[str, Any]], name: str = "tasks") -> tuple[Task, ...]:
+    """Return tasks given as objects or as rows of a file; the first mistake is a ValueError.
+
+    `name` stands for the file in messages.
+    """
+    ids, tasks = DerivedIds(), []
+    for number, row in enumerate(rows, start=1):
+        try:
+            task = row if isinstance(row, Task) else _task(row, Path(name), number, {})
+        except RowError as error:
+            raise ValueError(str(Problem(name, number, error.field, error.message))) from None
+        tasks.append(ids.identify(task))
+    return tuple(tasks)
 
 
 def save(tasks: Sequence[Task], path: Path) -> None:
