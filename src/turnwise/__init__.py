@@ -5,8 +5,8 @@
     run = tw.train("recipe.toml", settings={"run.num_steps": 20})
     run.metrics.to_pandas()
 
-docs/python.md is the guide. A name is imported when it is used: torch alone takes seconds. `__init__.pyi` tells
-type checkers and editors the same names.
+docs/python.md is the guide. A name is imported when it is used: torch alone takes seconds. `__init__.pyi` has
+the same names for type checkers and editors.
 """
 
 from importlib import import_module

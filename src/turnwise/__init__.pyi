@@ -1,4 +1,4 @@
-"""The names that `import turnwise` offers, for type checkers and editors; `__init__.py` finds them when used."""
+"""The names that `import turnwise` offers, for type checkers and editors."""
 
 from turnwise.api.evaluation import Evaluation as Evaluation
 from turnwise.api.evaluation import evaluate as evaluate

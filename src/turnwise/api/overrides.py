@@ -19,7 +19,7 @@ def as_overrides(settings: Mapping[str, Any]) -> list[str]:
 def reward_blocks(
     rewards: Iterable[RewardLike], given: dict[str, Callable[..., Any]]
 ) -> list[dict[str, Any]]:
-    """Return the parts as the recipe's [[rewards]]; functions that cannot be imported are added to `given`."""
+    """Return the parts as the recipe's [[rewards]]; functions that cannot be imported go into `given`."""
     blocks = []
     for reward in rewards:
         if isinstance(reward, str):

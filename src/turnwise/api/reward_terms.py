@@ -1,4 +1,4 @@
-"""Weighted parts of a reward: `outcome(0.5)` and the like for built-in parts, `weighted` for your functions."""
+"""Weighted parts of a reward: `outcome(0.5)` and the like for built-in parts, `weighted` for others."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

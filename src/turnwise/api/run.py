@@ -49,7 +49,7 @@ class Run:
         return read_metrics(self._folder.metrics)
 
     def episodes(self, step: int | None = None, task: str | None = None) -> list[StoredEpisode]:
-        """Return the training episodes: all, those of a step (counted from 0), or those of a task by its id."""
+        """Return the training episodes: all, those of a step (from 0), or those of a task by its id."""
         if step is not None:
             files = [self._folder.trajectories(step)]
             if not files[0].exists():

@@ -39,7 +39,9 @@ def function_server(
 
 
 def _tool(name: str, function: Callable[..., Any]) -> ServedTool:
-    tool_name = name.rpartition(":")[2].rpartition(".")[2]
+    tool_name = getattr(function, "__name__", name.rpartition(":")[2])
+    if tool_name == "<lambda>":
+        raise ValueError(f"tool {name!r}: a lambda tells the model neither a name nor a purpose: use def")
     try:
         signature = func_metadata(function, structured_output=False)
         schema = signature.arg_model.model_json_schema(by_alias=True)

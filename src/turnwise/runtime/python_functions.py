@@ -60,7 +60,7 @@ def find_function(name: str, what: str, given: Given = NOTHING_GIVEN) -> Callabl
         raise ValueError(f"{what} {name!r}: {error}") from error
     if not callable(found):
         raise ValueError(f"{what} {name!r} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]  # an attribute of a module can be anything
+    return found
 
 
 def _at(module: str, path: str) -> Any:
