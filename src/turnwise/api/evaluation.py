@@ -20,7 +20,7 @@ from turnwise.api.resolved import (
 )
 from turnwise.api.reward_terms import RewardLike
 from turnwise.config import Recipe
-from turnwise.evaluate.playing import evaluate_recipe, on_stderr
+from turnwise.evaluate.playing import evaluate_recipe, on_stderr, trajectories_file
 from turnwise.evaluate.report import (
     Comparison,
     EvaluationReport,
@@ -60,7 +60,7 @@ class Evaluation:
 
     def episodes(self) -> list[StoredEpisode]:
         """Return every episode that was played, with its reward."""
-        return list(read_episodes(self.path.with_name("trajectories.jsonl")))
+        return list(read_episodes(trajectories_file(self.path)))
 
     def compare(self, before: "Evaluation | str | Path") -> "EvaluationComparison":
         """Compare success with that of an earlier evaluation of the same tasks, task by task."""

@@ -51,8 +51,9 @@ def read_metrics(path: Path) -> Metrics:
     rows: dict[int, dict[str, Any]] = {}
     if path.exists():
         for record in _records(path):
-            row = rows.setdefault(record["step"], {"step": record["step"]})
-            row.update(record["metrics"])
+            row = rows.get(record["step"], {"step": record["step"]})
+            # the first line has the figures of all episodes, the second those of the episodes trained on
+            rows[record["step"]] = {**record["metrics"], **row}
     return Metrics([rows[step] for step in sorted(rows)])
 
 

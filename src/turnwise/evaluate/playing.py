@@ -142,6 +142,11 @@ async def evaluate_recipe(
         )
 
 
+def trajectories_file(out: Path) -> Path:
+    """The file of an evaluation's episodes, named after its report: several can be in one folder."""
+    return out.with_name(f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl")
+
+
 async def measure(
     collector: Collector,
     tasks: Sequence[Task],
@@ -161,10 +166,7 @@ async def measure(
     """
     started = time.perf_counter()
     episodes = []
-    # named after the report, so that evaluations in one folder do not share the file
-    trajectories = out.with_name(
-        f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
-    )
+    trajectories = trajectories_file(out)
     own = [tasks[place] for place in rank_share(ranks, len(tasks))]
     with contextlib.ExitStack() as exits:
         writer: TrajectoryWriter | None = None
