@@ -33,7 +33,8 @@ def run_script(script: str, folder: Path) -> str:
 
 
 def run_file(file: Path, folder: Path) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # `python` of examples/quotes/mcp.json
+    # where examples/quotes/mcp.json finds its `python`
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [warm.heavy(), str(file)],
         cwd=folder,

@@ -1,7 +1,7 @@
 """Evaluate a model, a recipe or a run on tasks, and compare two evaluations."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -111,7 +111,7 @@ def evaluate(
     recipe, model, mcp, rewards, tools, settings: as in `train`.
     samples: episodes per task.
     temperature: 0 is greedy; one sample is then enough.
-    out: the eval.json to write; by default in a new folder under `runs`.
+    out: the eval.json to write; by default in a new folder under `runs/eval`.
     """
     resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
     require_one_process(resolved.recipe, "evaluate")
@@ -141,23 +141,35 @@ def measure(
 ) -> Evaluation:
     """Evaluate a resolved recipe; `model` replaces its model, and `name` is its name in the report."""
     announce_servers(recipe, given)
-    path = Path(out) if out is not None else new_folder(recipe.run.folder, "eval") / "eval.json"
-    if path.exists():
-        raise ValueError(f"out: {path} is there already; name a new file")
-    report = run_in_thread(
-        lambda: evaluate_recipe(
-            recipe,
-            tasks,
-            model,
-            name=name,
-            out=path,
-            num_samples=samples,
-            temperature=temperature,
-            given=given,
-            shown=_nothing_shown if quiet else on_stderr,
+    with _report_file(out, recipe.run.folder) as path:
+        report = run_in_thread(
+            lambda: evaluate_recipe(
+                recipe,
+                tasks,
+                model,
+                name=name,
+                out=path,
+                num_samples=samples,
+                temperature=temperature,
+                given=given,
+                shown=_nothing_shown if quiet else on_stderr,
+            )
         )
-    )
     return Evaluation(report, path)
+
+
+@contextmanager
+def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
+    """Yield the file to write: a new one. If the block fails before anything is played, no folder is left."""
+    if out is not None and Path(out).exists():
+        raise ValueError(f"out: {out} is there already; name a new file")
+    path = Path(out) if out is not None else new_folder(runs / "eval", "eval") / "eval.json"
+    try:
+        yield path
+    except BaseException:
+        if out is None and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        raise
 
 
 def checkpoint_choice(step: int | None, best: bool) -> int | Literal["best"] | None:

@@ -9,6 +9,7 @@ from turnwise.api.background import run_in_thread
 from turnwise.api.overrides import as_overrides
 from turnwise.api.resolved import (
     NO_SETTINGS,
+    Resolved,
     TaskSource,
     announce_servers,
     changes,
@@ -73,12 +74,16 @@ def train(
         if ignored := [name for name, value in fixed.items() if value is not None]:
             raise ValueError(f"resume: the run has its own {ignored[0]}; change other keys by `settings`")
         opened, given = _resumed(as_path(resume), rewards, tools, settings, trust=trust)
+        resolved = None
     else:
-        opened, given = _created(
+        resolved = resolve(
             recipe, model=model, mcp=mcp, tasks=sources, rewards=rewards, tools=tools, settings=settings
         )
+        opened, given = _created(resolved), resolved.given
     stopping = Stopping()
     with opened as run:
+        if resolved is not None and resolved.tasks:
+            run.change_recipe(resolved.with_tasks_in(run.path / "tasks"))
         announce_servers(run.recipe, given)
         show = Quiet if quiet else None
         run_in_thread(lambda: train_in(run, show, stopping=stopping, given=given, on_step=on_step), stopping)
@@ -87,16 +92,10 @@ def train(
     return Run(opened.path, given)
 
 
-def _created(recipe: Recipe | str | Path | None, **arguments: Any) -> tuple[RunFolder, Given]:
-    resolved = resolve(recipe, **arguments)
+def _created(resolved: Resolved) -> RunFolder:
     require_one_process(resolved.recipe, "train")
-    name = resolved.recipe.run.name
-    folder = RunFolder.create(
-        resolved.recipe.run.folder, name or resolved.name, resolved.recipe, is_dated=not name
-    )
-    if resolved.tasks:
-        folder.change_recipe(resolved.with_tasks_in(folder.path / "tasks"))
-    return folder, resolved.given
+    run = resolved.recipe.run
+    return RunFolder.create(run.folder, run.name or resolved.name, resolved.recipe, is_dated=not run.name)
 
 
 def _resumed(

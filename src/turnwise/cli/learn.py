@@ -8,8 +8,9 @@ import typer
 
 from turnwise.cli import processes as rank_processes
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async, run_recipe
+from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe
 from turnwise.cli.trust import Trust
+from turnwise.runtime.process_setup import prepare
 
 if TYPE_CHECKING:
     from turnwise.commands.sft import WarmStart

@@ -7,8 +7,8 @@ same way as those of any server, so that time limits, faults, recording and repl
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pydantic_core
 from mcp.server.mcpserver.exceptions import InvalidSignature
@@ -83,7 +83,7 @@ async def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> A
     # In a thread: a function that blocks must not stop the other episodes. A call that runs out of time
     # leaves its thread behind, since Python cannot end it.
     value = await run_detached(functools.partial(function, **arguments))
-    return await cast(Awaitable[Any], value) if inspect.isawaitable(value) else value
+    return await value if inspect.isawaitable(value) else value
 
 
 def _first_issue(error: ValidationError) -> str:
