@@ -1,3 +1,72 @@
-"""turnwise trains language models to use tools over many turns, against real MCP servers."""
+"""turnwise trains language models to use tools over many turns, against real MCP servers.
+
+    import turnwise as tw
+
+    run = tw.train("recipe.toml", settings={"run.num_steps": 20})
+    run.metrics.to_pandas()
+
+docs/python.md is the guide. A name is imported when it is used: torch alone takes seconds. `__init__.pyi` has
+the same names for type checkers and editors.
+"""
+
+from importlib import import_module
+from typing import Any
+
+# Two packages have the name of a function. Python makes a package an attribute when it is loaded, and never
+# again: loaded and deleted here, they leave the names to the functions.
+from turnwise import evaluate, rollout
+
+del evaluate, rollout
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "evaluation": ("Evaluation", "evaluate"),
+    "reward_terms": (
+        "answer",
+        "efficiency",
+        "error_rate",
+        "forbidden_tools",
+        "format",
+        "judge",
+        "milestones",
+        "outcome",
+        "probes",
+        "required_tools",
+        "weighted",
+        "writes",
+    ),
+    "rollouts": ("print_episode", "rollout"),
+    "run": ("Run", "load_run"),
+    "training": ("sft", "train"),
+    "vocabulary": (
+        "Answer",
+        "Matcher",
+        "Message",
+        "Recipe",
+        "StoredEpisode",
+        "Task",
+        "ToolCall",
+        "ToolResult",
+        "Trajectory",
+        "Truth",
+        "Unavailable",
+    ),
+}
+"""The module of `turnwise.api` that has each name."""
+
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'turnwise' has no attribute {name!r}")
+    value = getattr(import_module(f"turnwise.api.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,6 +1,6 @@
 """The data types that every other module uses: tools, tasks, turns, trajectories, groups."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -166,6 +166,20 @@ class Answer:
     """NUMERIC: `%`, `$` or a word the number may carry; another unit is wrong."""
 
 
+def answer_of(value: Any) -> Answer:
+    """Return the answer for a plain value: a number, a list of texts, a JSON object or a text."""
+    match value:
+        case Answer():
+            return value
+        case int() | float() if not isinstance(value, bool):
+            return Answer(value, Matcher.NUMERIC)
+        case list() | tuple():
+            return Answer(list(value), Matcher.ONE_OF)
+        case Mapping():
+            return Answer(dict(value), Matcher.JSON_SUBSET)
+    return Answer(str(value))
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedWrite:
     """A change that the episode must make: the tool, and arguments the call must contain."""
@@ -215,13 +229,18 @@ class DemoTurn:
         return bool(self.calls) and not self.results
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Task:
-    """Something to do with tools, and how to verify that it was done."""
+    """Something to do with tools, and how to verify that it was done.
+
+    Task(prompt="What does ACME cost?", answer=12.5)
+    """
 
     id: str
+    """Unique in its file; if empty, a file or a run derives it from the content."""
     prompt: tuple[Message, ...]
     servers: tuple[str, ...]
+    """The servers that an episode uses; if empty, all of them."""
     truth: Truth
     tools: tuple[str, ...] | None = None
     """Shell patterns of the servers' tools to offer; None offers all."""
@@ -233,6 +252,43 @@ class Task:
     demonstration: tuple[DemoTurn, ...] = ()
     world: str = ""
     """The world that its truth was computed in (`embedded`); empty if it holds in any."""
+
+    def __init__(
+        self,
+        id: str = "",
+        prompt: str | Sequence[Message] = (),
+        servers: Sequence[str] = (),
+        truth: Truth | None = None,
+        tools: Sequence[str] | None = None,
+        difficulty: Difficulty = Difficulty.MEDIUM,
+        max_turns: int | None = None,
+        seed: int = 0,
+        family: str = "",
+        split: str = "train",
+        demonstration: Sequence[DemoTurn] = (),
+        world: str = "",
+        *,
+        answer: object = None,
+    ) -> None:
+        """A prompt that is text is one user message; `answer` is short for a truth with only an answer."""
+        if answer is not None and truth is not None:
+            raise ValueError(f"task {id!r}: give either answer or truth")
+        fields = {
+            "id": id,
+            "prompt": (Message("user", prompt),) if isinstance(prompt, str) else tuple(prompt),
+            "servers": tuple(servers),
+            "truth": truth or Truth(None if answer is None else answer_of(answer)),
+            "tools": None if tools is None else tuple(tools),
+            "difficulty": Difficulty(difficulty),
+            "max_turns": max_turns,
+            "seed": seed,
+            "family": family,
+            "split": split,
+            "demonstration": tuple(demonstration),
+            "world": world,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)  # the class is frozen
 
     @property
     def turn_limit(self) -> int:

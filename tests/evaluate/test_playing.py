@@ -17,6 +17,7 @@ from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.evaluate.report import (
     EvaluationReport,
     figures,
+    compare,
     print_comparison,
     print_report,
     read_report,
@@ -126,11 +127,11 @@ def report_of(model: str, rates: dict[str, list[bool]]) -> EvaluationReport:
 def test_a_comparison_pairs_tasks_and_reports_those_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     before = report_of("old", {"x1": [False, False], "x2": [True, False], "y1": [True, True]})
     after = report_of("new", {"x1": [True, True], "x2": [True, True], "z9": [True, True]})
-    print_comparison(before, after, as_json=True)
+    print_comparison(compare(before, after), as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert rows["all"]["value"] == pytest.approx(0.75)
     assert rows["all"]["low"] > 0
-    print_comparison(before, after)
+    print_comparison(compare(before, after))
     shown = capsys.readouterr().out
     assert "+0.75" in shown
     assert "2 tasks are in one evaluation only" in shown

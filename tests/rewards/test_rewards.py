@@ -76,6 +76,7 @@ ends = st.sampled_from([said("yes"), said("no"), said("yes no"), garbled()])
 stops = st.sampled_from([Stop.ANSWERED, Stop.ANSWERED, Stop.ANSWERED, Stop.MAX_TURNS, Stop.TRUNCATED])
 weights = st.integers(-1_000, 1_000).map(lambda weight: weight / 1_000)
 shapings = st.dictionaries(st.sampled_from([*SHAPING, "answer", f"{OWN}:shout"]), weights, max_size=6)
+builtin_shapings = st.dictionaries(st.sampled_from([*SHAPING, "answer"]), weights, max_size=6)
 
 
 @given(shapings, st.lists(st.tuples(turns, ends, stops), min_size=2, max_size=6), st.floats(1e-3, 10))
@@ -100,7 +101,7 @@ def test_any_success_outscores_any_failure(
     assert min(total for good, total in scored if good) > max(total for good, total in scored if not good)
 
 
-@given(shapings, st.floats(0.01, 2))
+@given(builtin_shapings, st.floats(0.01, 2))
 @settings(max_examples=50, deadline=None)
 def test_weights_that_could_make_failing_pay_more_are_refused(
     shaping: dict[str, float], least: float
@@ -111,6 +112,11 @@ def test_weights_that_could_make_failing_pay_more_are_refused(
         Rewards(
             [RewardTerm("outcome", least), *(RewardTerm(name, weight) for name, weight in shaping.items())]
         )
+
+
+def test_your_own_function_may_weigh_more_than_the_outcome() -> None:
+    parts = Rewards([RewardTerm(f"{OWN}:shout"), RewardTerm("outcome", 0.5)]).parts
+    assert [part.weight for part in parts] == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(

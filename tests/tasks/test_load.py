@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnwise.tasks.load import PlacedTask, Problem, load, read, save
+from turnwise.tasks.load import PlacedTask, Problem, from_rows, load, read, save
 from turnwise.types import (
     Answer,
     Cause,
@@ -164,3 +164,40 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere\.jsonl: No such file"):
         load(tmp_path / "nowhere.jsonl")
+
+
+def test_rows_of_question_and_answer_load_without_an_id_or_a_truth(tmp_path: Path) -> None:
+    path = tmp_path / "qa.jsonl"
+    rows: list[dict[str, Any]] = [
+        {"question": "Capital of France?", "answer": "Paris"},
+        {"question": "2 + 2?", "answer": 4},
+        {"question": "A prime below 4?", "answer": ["2", "3"]},
+        {"prompt": "Say anything."},
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    text, number, either, free = load(path)
+    assert text.prompt == (Message("user", "Capital of France?"),)
+    assert text.truth == Truth(Answer("Paris"))
+    assert number.truth.answer == Answer(4, Matcher.NUMERIC)
+    assert either.truth.answer == Answer(["2", "3"], Matcher.ONE_OF)
+    assert free.truth == Truth()
+
+
+def test_a_derived_id_is_stable_and_unique_and_repeated_tasks_are_numbered(tmp_path: Path) -> None:
+    path = tmp_path / "qa.jsonl"
+    row, other = '{"question": "a", "answer": "b"}\n', '{"question": "a", "answer": "c"}\n'
+    path.write_text(row + other + row)
+    first, second, third = (task.id for task in load(path))
+    assert len({first, second, third}) == 3
+    assert third == f"{first}-2"
+    path.write_text(other + row)
+    assert [task.id for task in load(path)] == [second, first], "an id does not depend on the order"
+    assert [task.id for task in from_rows([{"question": "a", "answer": "b"}])] == [first]
+
+
+def test_a_task_in_python_takes_text_and_a_plain_answer() -> None:
+    assert Task(prompt="?", answer=3) == Task(
+        "", (Message("user", "?"),), (), Truth(Answer(3, Matcher.NUMERIC))
+    )
+    with pytest.raises(ValueError, match="give either answer or truth"):
+        Task(prompt="?", answer=3, truth=Truth())

@@ -1,7 +1,8 @@
 """What a run's recipe would start or use, the commands in its mcp.json included."""
 
+import logging
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,50 @@ from turnwise.mcp.spec import blocks_of
 from turnwise.runtime.regular_files import read_bytes
 from turnwise.servers.live.providers import ACCESS
 from turnwise.servers.services import SERVERS
-from turnwise.tracking.run_marks import Named, named_besides_servers
+from turnwise.tracking.run_marks import (
+    Named,
+    is_agreed_to,
+    is_made_here,
+    named_besides_servers,
+    remember_agreed,
+)
+
+logger = logging.getLogger(__name__)
 
 _HARMLESS_VARIABLES = {"TURNWISE_WORLD_SEED", *(access.key_variable for access in ACCESS.values())}
 """Variables that our own servers may be given. Addresses are not allowed: a key would be sent there."""
+
+
+def not_agreed_to(recipe: Recipe, changed: Recipe, overridden: Sequence[str]) -> tuple[Named, ...]:
+    """Return what a run's recipe would start or use without this user's consent; empty for their own run.
+
+    `changed` is the recipe with the overrides, `overridden` their keys: what an override names needs no
+    consent. Raises ValueError for a bad mcp.json.
+    """
+    if is_made_here(recipe):
+        return ()
+    named = tuple(item for item in named_in(changed) if not _is_replaced(item.key, overridden))
+    return () if is_agreed_to(named) else named
+
+
+def consent_question(run: Path, named: Sequence[Named]) -> str:
+    # one line per item: a line break in a command could pass for the end of the list
+    lines = "\n".join(f"  {item.key}: {item.words}".replace("\n", "\\n") for item in named)
+    return f"{run} was not made by you on this machine. Its recipe would start or use:\n{lines}"
+
+
+def keep_agreement(before: Recipe, after: Recipe) -> None:
+    """Extend the user's agreement to their changes of a recipe that they had agreed to before."""
+    try:
+        if not is_made_here(before) and is_agreed_to(named_in(before)):
+            remember_agreed(named_in(after))
+    except ValueError as error:  # an override replaced an mcp.json that does not exist
+        logger.info("nothing was agreed to: %s", error)
+
+
+def _is_replaced(key: str, overridden: Sequence[str]) -> bool:
+    """Return whether an override sets this key or the section that contains it."""
+    return any(key == other or key.startswith(f"{other}.") for other in overridden)
 
 
 def named_in(recipe: Recipe) -> tuple[Named, ...]:

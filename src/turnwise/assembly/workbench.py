@@ -35,6 +35,7 @@ from turnwise.rollout.collector import CollectionPlan, Collector, LeaseFailed, S
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.rollout.lockstep import Lockstep
 from turnwise.runtime.devices import choose_device, ignored_variable
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.worlds import check_worlds
 from turnwise.types import Sampling, Task, Tool
@@ -120,18 +121,20 @@ async def open_workbench(
     with_engine: bool = True,
     model: Any = None,
     num_workers: int = 1,
+    given: Given = NOTHING_GIVEN,
 ) -> AsyncIterator[Workbench]:
     """Start the servers and load the model; a ValueError for the user's mistake names the key.
 
     `tasks` are checked against the live servers, and the scripted engine plays their demonstrations. Without
     an engine no weights are loaded, as for an endpoint. `model` replaces the recipe's model. If `num_workers`
-    processes share the servers, this one takes its share of the servers' limits.
+    processes share the servers, this one takes its share of the servers' limits. `given`: functions that the
+    recipe names and that cannot be imported.
     """
     if words := ignored_variable(recipe.model.device):
         logger.warning("%s", words)
     specs: tuple[ServerSpec, ...] = ()
     if not recipe.tools.is_replayed:
-        servers = servers_of(recipe)
+        servers = servers_of(recipe, given=given)
         check_worlds(tasks, servers.live)
         specs = tuple(spec.shared_by(num_workers) for spec in servers.specs)
     chat = chat_of(recipe)
@@ -156,7 +159,7 @@ async def open_workbench(
         for error in failures.values():
             logger.warning("%s; no task uses it", error)
         require_harmless(pool, used)
-        rewards = await exits.enter_async_context(Rewards(parts_of(recipe)))
+        rewards = await exits.enter_async_context(Rewards(parts_of(recipe), given))
         if recipe.engine.kind == "scripted" or not with_engine:
             engine = scripted_engine(chat, tasks if with_engine else (), pool.tools)
             exits.push_async_callback(engine.close)

@@ -8,8 +8,9 @@ import typer
 
 from turnwise.cli import processes as rank_processes
 from turnwise.cli.options import Overrides, fail
-from turnwise.cli.recipes import announce_servers, prepare, read_recipe, run_async, run_recipe
-from turnwise.cli.trust import Trust, keep_agreement
+from turnwise.cli.recipes import announce_servers, read_recipe, run_async, run_recipe
+from turnwise.cli.trust import Trust
+from turnwise.runtime.process_setup import prepare
 
 if TYPE_CHECKING:
     from turnwise.commands.sft import WarmStart
@@ -223,6 +224,7 @@ def _print_dry(lines: Sequence[str], problems: Sequence[str]) -> None:
 def _folder(
     settings: "Recipe", recipe: Path | None, resume: Path | None, overrides: list[str]
 ) -> "RunFolder":
+    from turnwise.assembly.trusted_runs import keep_agreement
     from turnwise.config import override_recipe
     from turnwise.tracking.folder import RunFolder
 

@@ -79,11 +79,13 @@ def evaluate(
 
     Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
+    from turnwise.evaluate.report import compare as compared
     from turnwise.evaluate.report import print_comparison, print_report, read_report
 
     if compare is not None:
         try:
-            print_comparison(*(read_report(path.resolve()) for path in compare), as_json=as_json)
+            before, after = (read_report(path.resolve()) for path in compare)
+            print_comparison(compared(before, after), as_json=as_json)
         except ValueError as error:
             fail(str(error))
         return

@@ -1,9 +1,6 @@
 """Reads what a command works on, a recipe or a run, and runs that work; mistakes end it in one line."""
 
 import asyncio
-import logging
-import os
-import sys
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +10,7 @@ import typer
 
 from turnwise.cli.options import fail, print_notes
 from turnwise.cli.trust import require_trust
+from turnwise.runtime.process_setup import prepare
 
 if TYPE_CHECKING:
     from turnwise.config import Recipe
@@ -127,17 +125,6 @@ def chosen(best: bool, step: int | None) -> int | Literal["best"] | None:
     if best and step is not None:
         fail("--best and --step name different checkpoints")
     return "best" if best else step
-
-
-def prepare() -> None:
-    """Set up this process before a model is loaded or a reward is imported."""
-    # Torch's threads share the cores with the servers, so they must not spin while they wait.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    # A reward of the user's own, `module:function`, may be in the working directory.
-    if str(Path.cwd()) not in sys.path:
-        sys.path.append(str(Path.cwd()))
-    # bitsandbytes logs a missing CPU kernel on import, and peft imports it even if nothing is quantised.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
 
 
 def run_async(work: Coroutine[None, None, Result]) -> Result:

@@ -18,6 +18,7 @@ from turnwise.planning import check_sft_limits
 from turnwise.rollout.live_panel import shown
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.free_path import require_free
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.tasks.load import load
 from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
@@ -51,11 +52,13 @@ async def warm_up(
     is_adapter: bool = False,
     on_step: Callable[[SftStep], None] = lambda step: None,
     on_note: Callable[[str], None] = lambda note: None,
+    given: Given = NOTHING_GIVEN,
 ) -> WarmStart:
     """Learn from the demonstrations of tasks.train, or from a run's successes; ValueError for user mistakes.
 
     `run` is the folder of that run; nothing is played then. If `is_verified`, each demonstration is first
-    played with its real tools and dropped if it fails; else its recorded results are used unchecked.
+    played with its real tools and dropped if it fails; else its recorded results are used unchecked. `given`:
+    functions that the recipe names and that cannot be imported.
     """
     require_free(out)
     if is_adapter and recipe.policy.tuning == "full":  # before hours of learning, not after
@@ -63,7 +66,7 @@ async def warm_up(
     check_sft_limits(recipe)
     successes = None if run is None else _successes(recipe, run)
     if successes is None:
-        gathered = await _verified(recipe, is_verified=is_verified)
+        gathered = await _verified(recipe, given, is_verified=is_verified)
     else:
         gathered = Verified(successes.samples, {})
     model = load_model(recipe.model)
@@ -93,11 +96,11 @@ def _successes(recipe: Recipe, run: Path) -> Successes:
     return successes_of(run, tokenizer)
 
 
-async def _verified(recipe: Recipe, *, is_verified: bool) -> Verified:
+async def _verified(recipe: Recipe, given: Given, *, is_verified: bool) -> Verified:
     tasks = _demonstrated(recipe)
     if not is_verified:
         _require_results(recipe, tasks)
-    gathered = await _gather(recipe, tasks, is_verified=is_verified)
+    gathered = await _gather(recipe, tasks, given, is_verified=is_verified)
     if not gathered.lessons:
         reasons = ", ".join(sorted(set(gathered.dropped.values())))
         raise ValueError(f"none of the {len(tasks)} demonstrations earned its outcome: {reasons}")
@@ -124,8 +127,8 @@ def _require_results(recipe: Recipe, tasks: Sequence[Task]) -> None:
         )
 
 
-async def _gather(recipe: Recipe, tasks: Sequence[Task], *, is_verified: bool) -> Verified:
-    async with open_workbench(demonstrating(recipe), tasks) as bench:
+async def _gather(recipe: Recipe, tasks: Sequence[Task], given: Given, *, is_verified: bool) -> Verified:
+    async with open_workbench(demonstrating(recipe), tasks, given=given) as bench:
         if not is_verified:
             return Verified(lessons_of(bench, tasks), {})
         require_playable(bench, tasks)

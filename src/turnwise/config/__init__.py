@@ -9,7 +9,7 @@ from turnwise.config.episodes import (
     ToolsConfig,
 )
 from turnwise.config.hardware import HardwareConfig, SkyRLConfig
-from turnwise.config.load import load_recipe, override_recipe, stored_recipe
+from turnwise.config.load import complete_recipe, load_recipe, override_recipe, stored_recipe
 from turnwise.config.presets import PRESETS
 from turnwise.config.recipe import Recipe
 from turnwise.config.run import CurriculumConfig, EvaluationConfig, HealthConfig, RunConfig
@@ -53,6 +53,7 @@ __all__ = [
     "TrackerConfig",
     "UpdateConfig",
     "ValueConfig",
+    "complete_recipe",
     "load_recipe",
     "override_recipe",
     "stored_recipe",

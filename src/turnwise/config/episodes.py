@@ -97,7 +97,10 @@ class ToolsConfig(BaseModel):
     model_config = SECTION_CONFIG
 
     mcp: Path | None = None
-    """Path of an mcp.json; unset: the five built-in servers."""
+    """Path of an mcp.json; unset: the five built-in servers, or no server if there are `functions`."""
+    functions: tuple[str, ...] = ()
+    """Python functions offered as tools, as `module:function`. They run in the process of the run, without
+    isolation between episodes."""
     live: tuple[str, ...] = ()
     """Built-in servers that call their real provider; the others answer from the embedded world, even if
     their keys are set."""

@@ -40,6 +40,21 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
             data = absolute_paths(_read(path), path.resolve().parent)
         except RecursionError:
             raise ValueError(f"{path}: its values are nested too deeply") from None
+    return _resolved(data, overrides, str(path or "recipe"))
+
+
+def complete_recipe(recipe: Recipe, overrides: Sequence[str] = ()) -> Recipe:
+    """Complete a recipe that was built in Python as one from a file: with its preset and `a.b=c` overrides.
+
+    Relative paths are relative to the current directory.
+    """
+    data = absolute_paths(recipe.model_dump(mode="json", exclude_unset=True), Path.cwd())
+    if data.get("run", {}).get("num_epochs") is not None:
+        data["run"].pop("num_steps", None)  # a stored recipe has both: the steps follow from the epochs
+    return _resolved(data, overrides, "recipe")
+
+
+def _resolved(data: dict[str, Any], overrides: Sequence[str], where: str) -> Recipe:
     for override in overrides:
         _override(data, override)
     _refuse_bools_for_numbers(Recipe, data)
@@ -49,7 +64,7 @@ def load_recipe(path: Path | None, overrides: Sequence[str] = ()) -> Recipe:
     try:
         return Recipe.model_validate(_with_preset(data))
     except ValidationError as error:
-        raise ValueError(f"{path or 'recipe'}: {_readable(error)}") from None
+        raise ValueError(f"{where}: {_readable(error)}") from None
 
 
 def _refuse_bools_for_numbers(section: type[BaseModel], data: Mapping[str, Any], where: str = "") -> None:

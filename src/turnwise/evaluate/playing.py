@@ -27,6 +27,7 @@ from turnwise.rollout.endpoint import endpoint_player
 from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_progress
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.environment import environment
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.types import Fault, Group, Task
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
@@ -41,25 +42,46 @@ async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_s
     """Play one group per task; write all episodes to `out` and print the first `num_shown`."""
     console = Console(emoji=False)
     started = time.perf_counter()
-    played: list[StoredEpisode] = []
-    async with open_workbench(recipe, tasks) as bench:
-        require_playable(bench, tasks)
-        collector = bench.collector()
-        size = recipe.rollout.group_size
-        async with (
-            on_stderr(collector.progress, len(tasks) * size),
-            collector.collecting(tasks, len(tasks)) as groups,
-        ):
-            with TrajectoryWriter(out) as writer:
-                async for group in groups:
-                    for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
-                        played.append(StoredEpisode(trajectory, reward))
-                        writer.write(played[-1])
-                        if len(played) <= num_shown:
-                            print_episode(played[-1], console)
-    for line in _played_lines(played, collector.progress, time.perf_counter() - started):
+    num_left = num_shown
+    with TrajectoryWriter(out) as writer:
+
+        def keep(episode: StoredEpisode) -> None:
+            nonlocal num_left
+            writer.write(episode)
+            if num_left > 0:
+                print_episode(episode, console)
+            num_left -= 1
+
+        played, progress = await play_episodes(recipe, tasks, on_episode=keep)
+    for line in _played_lines(played, progress, time.perf_counter() - started):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"trajectories: {out}", highlight=False, markup=False, soft_wrap=True)
+
+
+async def play_episodes(
+    recipe: Recipe,
+    tasks: Sequence[Task],
+    model: Any = None,
+    *,
+    given: Given = NOTHING_GIVEN,
+    shown: Shown = on_stderr,
+    on_episode: Callable[[StoredEpisode], None] = lambda episode: None,
+) -> tuple[list[StoredEpisode], Progress]:
+    """Play one group per task and return all episodes; `model` replaces the recipe's model."""
+    played: list[StoredEpisode] = []
+    async with open_workbench(recipe, tasks, model=model, given=given) as bench:
+        require_playable(bench, tasks)
+        collector = bench.collector()
+        num_episodes = len(tasks) * recipe.rollout.group_size
+        async with (
+            shown(collector.progress, num_episodes),
+            collector.collecting(tasks, len(tasks)) as groups,
+        ):
+            async for group in groups:
+                for trajectory, reward in zip(group.trajectories, group.rewards, strict=True):
+                    played.append(StoredEpisode(trajectory, reward))
+                    on_episode(played[-1])
+    return played, collector.progress
 
 
 def _played_lines(played: Sequence[StoredEpisode], progress: Progress, seconds: float) -> Iterator[str]:
@@ -93,15 +115,18 @@ async def evaluate_recipe(
     endpoint: str = "",
     endpoint_model: str = "",
     prices: tuple[float, float] = (0.0, 0.0),
+    given: Given = NOTHING_GIVEN,
+    shown: Shown = on_stderr,
 ) -> EvaluationReport:
     """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
 
-    `model` replaces the recipe's model, and `name` is its name in the report.
+    `model` replaces the recipe's model, and `name` is its name in the report. `given`: functions that the
+    recipe names and that cannot be imported.
     """
     check_temperature(temperature)
     model_name = "demonstrations" if recipe.engine.kind == "scripted" else name or recipe.model.path
     async with (
-        open_workbench(recipe, tasks, with_engine=not endpoint, model=model) as bench,
+        open_workbench(recipe, tasks, with_engine=not endpoint, model=model, given=given) as bench,
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
     ):
         require_playable(bench, tasks, has_own_tokens=not endpoint)
@@ -113,7 +138,13 @@ async def evaluate_recipe(
             num_samples=num_samples,
             temperature=temperature,
             prices=prices,
+            shown=shown,
         )
+
+
+def trajectories_file(out: Path) -> Path:
+    """The file of an evaluation's episodes, named after its report: several can be in one folder."""
+    return out.with_name(f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl")
 
 
 async def measure(
@@ -135,10 +166,7 @@ async def measure(
     """
     started = time.perf_counter()
     episodes = []
-    # named after the report, so that evaluations in one folder do not share the file
-    trajectories = out.with_name(
-        f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
-    )
+    trajectories = trajectories_file(out)
     own = [tasks[place] for place in rank_share(ranks, len(tasks))]
     with contextlib.ExitStack() as exits:
         writer: TrajectoryWriter | None = None

@@ -122,26 +122,53 @@ def print_report(report: EvaluationReport, *, as_json: bool = False, console: Co
         )
 
 
-def print_comparison(before: EvaluationReport, after: EvaluationReport, *, as_json: bool = False) -> None:
-    """Print paired differences of success over the tasks of both reports, with bootstrap intervals."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Paired differences of success over the tasks that two evaluations share, with bootstrap intervals."""
+
+    models: tuple[str, str]
+    num_tasks: int
+    num_left_out: int
+    """Tasks that only one of the two evaluations has."""
+    difference: Estimate
+    """Success after minus success before, over all shared tasks."""
+    by_family: Mapping[str, Estimate]
+
+    @property
+    def rows(self) -> dict[str, Estimate]:
+        return {
+            "all": self.difference,
+            **{name or "-": estimate for name, estimate in self.by_family.items()},
+        }
+
+
+def compare(before: EvaluationReport, after: EvaluationReport) -> Comparison:
+    """Compare two evaluations task by task; ValueError if they share no task."""
     rates = rates_by_task(before.episodes), rates_by_task(after.episodes)
     both = sorted(rates[0].keys() & rates[1].keys())
     if not both:
         raise ValueError("the two evaluations have no task in common")
     families = {episode.task_id: episode.family for episode in after.episodes}
-    rows = {"all": _difference(rates, both)}
-    for family in sorted({families[task] for task in both}):
-        rows[family or "-"] = _difference(rates, [task for task in both if families[task] == family])
+    by_family = {
+        family: _difference(rates, [task for task in both if families[task] == family])
+        for family in sorted({families[task] for task in both})
+    }
+    num_left_out = (len(rates[0]) - len(both)) + (len(rates[1]) - len(both))
+    models = before.model, after.model
+    return Comparison(models, len(both), num_left_out, _difference(rates, both), by_family)
+
+
+def print_comparison(compared: Comparison, *, as_json: bool = False, console: Console | None = None) -> None:
     if as_json:
-        print(json.dumps({name: asdict(estimate) for name, estimate in rows.items()}))
+        print(json.dumps({name: asdict(estimate) for name, estimate in compared.rows.items()}))
         return
-    console = Console(emoji=False)
-    left_out = (len(rates[0]) - len(both)) + (len(rates[1]) - len(both))
-    title = f"{before.model} → {after.model}, {len(both)} tasks"
-    cells = [(name, _interval(estimate, sign="+")) for name, estimate in rows.items()]
+    console = console or Console(emoji=False)
+    title = f"{' → '.join(compared.models)}, {compared.num_tasks} tasks"
+    cells = [(name, _interval(estimate, sign="+")) for name, estimate in compared.rows.items()]
     _print_table(title, ("", "success, after − before (95%)"), cells, console)
-    if left_out:
-        console.print(f"{left_out} tasks are in one evaluation only and were left out", style="yellow")
+    if compared.num_left_out:
+        words = f"{compared.num_left_out} tasks are in one evaluation only and were left out"
+        console.print(words, style="yellow")
 
 
 def _print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:

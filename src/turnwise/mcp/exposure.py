@@ -25,7 +25,7 @@ class Exposure:
     private: tuple[str, ...] = ()
     """Folders of which every episode has its own copy."""
     is_allowed: bool = False
-    """Whether the user lets episodes change it (`data` is `real`)."""
+    """Whether the user lets episodes change it: `data` is `real`, or the tools are their own functions."""
     is_enclosed: bool = False
     """Whether all folders that the server's process can reach are private or read-only."""
     leak: str = ""
@@ -39,7 +39,7 @@ class Exposure:
         if not self.writers:
             return "its tools only read"
         if self.outside:
-            agreed = "as mcp.json allows" if self.is_allowed else "without leave"
+            agreed = "as you allow" if self.is_allowed else "without leave"
             return f"episodes could change {' and '.join(self.outside)}, {agreed}"
         if self.is_enclosed:
             private = f"private copies of {', '.join(self.private)}" if self.private else "none of your files"
@@ -61,6 +61,8 @@ def exposure(
     leak: str = "",
 ) -> Exposure:
     """Return what a server's tools could change. `is_own`: it keeps episodes apart itself, as ours do."""
+    if spec.service is not None:
+        return Exposure(spec.name, tuple(writers), ("whatever your functions change",), is_allowed=True)
     is_real = spec.options.data is Data.REAL
     outside = () if is_own else tuple(_outside(spec, not_private, is_real=is_real))
     return Exposure(

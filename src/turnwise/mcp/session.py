@@ -11,6 +11,7 @@ import anyio
 import mcp_types as wire
 from mcp import Client, MCPError
 from mcp.client._transport import Transport
+from mcp.server.lowlevel import Server
 from pydantic import ValidationError
 
 import turnwise
@@ -34,6 +35,7 @@ from turnwise.mcp.remote import (
     http_transport,
 )
 from turnwise.mcp.schemas import Schema
+from turnwise.mcp.serve import build
 from turnwise.mcp.spec import EPISODE_DIR, ServerSpec
 from turnwise.types import Cause, ServerLoss
 
@@ -241,8 +243,10 @@ class Session:
         # The meta map is open: it may hold our keys as well as the protocol's.
         return cast(wire.RequestParamsMeta, {EPISODE_KEY: episode}) if self.is_keyed else None
 
-    def _transport(self) -> Transport:
+    def _transport(self) -> Transport | Server[Any]:
         spec = self.spec
+        if spec.service is not None:
+            return build(spec.service)  # the SDK's client calls a server object without any stream
         if spec.url is not None:
             return http_transport(
                 spec.url,

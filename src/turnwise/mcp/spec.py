@@ -10,8 +10,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
+from turnwise.mcp.serve import Service
 from turnwise.runtime.environment import environment
 from turnwise.runtime.secret_values import is_secret_name, secret_values
 
@@ -111,11 +112,13 @@ class ServerSpec(BaseModel):
     cwd: Path | None = None
     url: str | None = Field(default=None, repr=False)  # hosted servers take keys in the query
     headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    service: InstanceOf[Service] | None = Field(default=None, repr=False)
+    """A server inside this process, in place of a command or a URL."""
     options: ServerOptions = ServerOptions()
 
     @model_validator(mode="after")
     def _one_way_to_reach_it(self) -> Self:
-        if (self.command is None) == (self.url is None):
+        if self.service is None and (self.command is None) == (self.url is None):
             raise ValueError("give either `command` (stdio) or `url` (streamable HTTP), not both or neither")
         if self.url is not None and not self.url.startswith(("http://", "https://")):
             # The value is not printed: with a variable in the wrong place it would be a secret.

@@ -15,6 +15,7 @@ from turnwise.rewards.part import RewardTerm, parts_of
 from turnwise.rewards.scorable import check_scorable, why_unscorable, why_unscorable_by
 from turnwise.rewards.state import probes, writes
 from turnwise.rewards.tools import error_rate, forbidden_tools, format_share, milestones, required_tools
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given, find_function
 from turnwise.types import Reward, Trajectory
 
 __all__ = [
@@ -59,8 +60,10 @@ DEFAULT = (RewardTerm("outcome"),)
 class Rewards:
     """A composed reward; use `async with` or `close` if a part holds connections (a judge)."""
 
-    def __init__(self, parts: Sequence[RewardTerm] = DEFAULT) -> None:
+    def __init__(self, parts: Sequence[RewardTerm] = DEFAULT, given: Given = NOTHING_GIVEN) -> None:
+        """given: functions that the parts name and that cannot be imported."""
         check_weights(parts)
+        self._given = given
         self.parts = tuple(parts)
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._scorers = {part.name: self._scorer(part) for part in parts}
@@ -85,7 +88,7 @@ class Rewards:
 
     def _scorer(self, part: RewardTerm) -> Scorer:
         is_own = ":" in part.name
-        function = custom.load(part.name) if is_own else REWARDS[part.name]
+        function = find_function(part.name, "reward", self._given) if is_own else REWARDS[part.name]
         scorer: Any
         if inspect.isclass(function):
             check_options(part, function)
@@ -102,7 +105,8 @@ def check_weights(parts: Sequence[RewardTerm]) -> None:
     """Raise ValueError unless parts are known, named once, and shaping cannot outweigh a failure.
 
     Every part is from 0 to 1, so a set of parts changes the total by at most the sum of its absolute weights.
-    If that sum is below the weight of `outcome`, any success scores higher than any failure.
+    If that sum is below the weight of `outcome`, any success scores higher than any failure. With `outcome`,
+    the user's own functions are not counted: only their author knows whether they decide or shape.
     """
     names = [part.name for part in parts]
     if not parts:
@@ -119,7 +123,7 @@ def check_weights(parts: Sequence[RewardTerm]) -> None:
     if not goals:
         raise ValueError(f"{', '.join(names)} only shape a reward: add a part that says whether it was done")
     least = min(goals, key=lambda part: part.weight)
-    sizes = [abs(part.weight) for part in parts if part not in goals]
+    sizes = [abs(part.weight) for part in parts if part not in goals and ":" not in part.name]
     # The margin covers the rounding error of the sum.
     if least.weight <= math.fsum(sizes) * (1 + 1e-9):
         raise ValueError(

@@ -1,32 +1,12 @@
-"""Load and check a user's own reward function, given as `module:function`."""
+"""Check what a user's own reward function returns."""
 
-import importlib
 import inspect
 from collections.abc import Awaitable, Callable
-from functools import reduce
 from numbers import Real
 from typing import Any
 
 from turnwise.protocols import RewardDown
 from turnwise.types import Trajectory
-
-
-def load(name: str) -> Callable[..., Any]:
-    """Return the function that `module:function` names; ValueError if it cannot be imported or called."""
-    module_name, _, path = name.partition(":")
-    if not module_name or not path:
-        raise ValueError(f"reward {name!r}: write it as module:function")
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        raise ValueError(f"reward {name!r}: {module_name} cannot be imported: {_said(error)}") from error
-    try:
-        found = reduce(getattr, path.split("."), module)
-    except AttributeError as error:
-        raise ValueError(f"reward {name!r}: {error}") from error
-    if not callable(found):
-        raise ValueError(f"reward {name!r} is a {type(found).__name__}, not a function")
-    return found
 
 
 def guarded(name: str, function: Callable[[Trajectory], Any]) -> Callable[[Trajectory], Awaitable[float]]:

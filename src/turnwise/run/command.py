@@ -10,7 +10,7 @@ from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
 from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.ending import ending_of, recording_failures
-from turnwise.run.loop import RunEnd, train
+from turnwise.run.loop import OnStep, RunEnd, train
 from turnwise.run.panel import Panel
 from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
@@ -18,6 +18,7 @@ from turnwise.run.summary import print_summary, summarise_run
 from turnwise.run.training_run import open_run
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.devices import choose_device
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 
@@ -27,11 +28,20 @@ torch releases the lock in each of the thousands of operations of a pass and the
 it back; Python's default is 5 ms. Operations on a CPU take longer, so fewer switches are better there."""
 
 
-async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: Ranks = ALONE) -> bool:
+async def train_in(
+    folder: RunFolder,
+    show: type[Screen] | None = None,
+    ranks: Ranks = ALONE,
+    *,
+    stopping: Stopping | None = None,
+    given: Given = NOTHING_GIVEN,
+    on_step: OnStep | None = None,
+) -> bool:
     """Train until the run ends; True if all steps are done. If not, the folder can be resumed.
 
     Progress is shown as a panel on a terminal and as plain lines elsewhere, unless `show` is given. Only the
-    first of several ranks prints and writes.
+    first of several ranks prints and writes. `stopping` lets a caller ask the run to stop. `given`: functions
+    that the recipe names and that cannot be imported. `on_step` is called after every step.
     """
     started = time.perf_counter()
     recipe = folder.recipe
@@ -40,16 +50,16 @@ async def train_in(folder: RunFolder, show: type[Screen] | None = None, ranks: R
         if folder.is_written_here:
             folder.change_recipe(recipe)  # so that readers of the folder need not load the tasks
     screen = _screen(recipe, show, ranks)
-    stopping = Stopping()
+    stopping = stopping or Stopping()
     with recording_failures(folder, stopping, ranks), stopping.listening(screen.stopping):
         screen.say(f"run {folder.path}")
         _take_turns(recipe)
         folder.start_trackers()
         try:
             with screen.showing():
-                async with open_run(recipe, folder, screen, ranks) as run:
+                async with open_run(recipe, folder, screen, ranks, given) as run:
                     folder.keep()
-                    ended = await train(run, stopping)
+                    ended = await train(run, stopping, on_step)
         except (CollectionFailed, EngineDown) as error:
             hint = f"\nonce that is fixed, resume with: turnwise train --resume {folder.path}"
             raise CollectionFailed(f"{error}{hint if folder.is_kept else ''}") from error

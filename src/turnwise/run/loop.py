@@ -1,5 +1,6 @@
 """The training loop: collect, learn, publish, log, validate, save."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -9,6 +10,9 @@ from turnwise.run.batches import Batches
 from turnwise.run.progress import RunProgress
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun
+
+OnStep = Callable[[Mapping[str, float]], None]
+"""Called after every step with its figures and, as `step`, its number from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +28,11 @@ class RunEnd:
     """Names of the alarms that halted it."""
 
 
-async def train(run: TrainingRun, stopping: Stopping) -> RunEnd:
-    """Train until the recipe's steps are done, the user asks to stop, or an alarm halts the run."""
+async def train(run: TrainingRun, stopping: Stopping, on_step: OnStep | None = None) -> RunEnd:
+    """Train until the recipe's steps are done, the user asks to stop, or an alarm halts the run.
+
+    If `on_step` raises, the run stops after this step and `stopping` has the error.
+    """
     progress = run.restore()
     await run.publishing.begin()
     await run.publishing.finish()  # the first episode must be sampled from these weights
@@ -48,10 +55,12 @@ async def train(run: TrainingRun, stopping: Stopping) -> RunEnd:
             played = run.log_rollouts(batch)
             result = await run.learn(batch)
             publish_seconds = await run.publishing.begin()
-            alarms = run.log_update(batch, played, result, publish_seconds)
+            figures, alarms = run.log_update(batch, played, result, publish_seconds)
             progress = progress.after(batch)
             with run.saving_if_lost(progress):
-                progress = await run.validated(progress)
+                progress, measured = await run.validated(progress)
+            if on_step is not None:
+                stopping.attempt(partial(on_step, {"step": step, **figures, **measured}), "on_step")
             why = run.agreed(halt_reason(alarms) or stopping.why)
             if why or run.is_save_due(progress):
                 run.save(progress)

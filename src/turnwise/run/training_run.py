@@ -37,6 +37,7 @@ from turnwise.run.start_up import Phases, load_during_start
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.detached_thread import run_detached
 from turnwise.runtime.garbage import frozen_garbage
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.curriculum import CurriculumState
 from turnwise.tasks.load import load
@@ -213,8 +214,8 @@ class TrainingRun:
 
     def log_update(
         self, batch: CollectedBatch, played: Mapping[str, float], result: StepResult, publish_seconds: float
-    ) -> list[Alarm]:
-        """Log the update's figures and return the alarms that they and the rollouts' figures raise."""
+    ) -> tuple[dict[str, float], list[Alarm]]:
+        """Log the update's figures; return the figures of the whole step and the alarms that they raise."""
         learned = {
             **result.metrics,
             "time/publish_seconds": publish_seconds,
@@ -225,7 +226,7 @@ class TrainingRun:
         alarms = find_alarms(figures, self.recipe, details)
         self.folder.log(batch.step, "update", learned, histograms=result.histograms, alarms=alarms)
         self.screen.learned(batch.step, figures, alarms, result.skipped)
-        return alarms
+        return figures, alarms
 
     def _described(self, batch: CollectedBatch, found: TokenMismatch) -> str:
         """Describe the token: its episode, turn, position and both log-probs."""
@@ -248,17 +249,17 @@ class TrainingRun:
         num_done = 0 if name == "before" else self.recipe.run.num_steps
         return await self._measure(self.recipe.tasks.test, out, f"the held-out tasks, {name}", name, num_done)
 
-    async def validated(self, progress: RunProgress) -> RunProgress:
-        """Run the validation if it is due after this step; return the progress with its success."""
+    async def validated(self, progress: RunProgress) -> tuple[RunProgress, dict[str, float]]:
+        """Run the validation if it is due; return the progress with its success, and the figures."""
         every, file = self.recipe.evaluation.every, self.recipe.tasks.validation
         if not every or file is None or progress.next_step % every:
-            return progress
+            return progress, {}
         out = self.folder.evaluations / f"step-{progress.next_step:06d}.json"
         report = await self._measure(file, out, "the validation tasks", "validation", progress.next_step)
         success = summarise(report.episodes).success.value
         figures = {"validation/success": success, "time/validation_seconds": report.seconds}
         self.folder.log(progress.next_step - 1, "validation", figures)
-        return progress.with_success(success)
+        return progress.with_success(success), figures
 
     async def _measure(self, file: Path, out: Path, what: str, name: str, num_done: int) -> EvaluationReport:
         await self.publishing.finish()
@@ -333,12 +334,13 @@ class TrainingRun:
 
 @contextlib.asynccontextmanager
 async def open_run(
-    recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE
+    recipe: Recipe, folder: RunFolder, screen: Screen, ranks: Ranks = ALONE, given: Given = NOTHING_GIVEN
 ) -> AsyncIterator[TrainingRun]:
     """Open a run: start the servers and load the model twice, for sampling and for training.
 
     A quantised base is loaded once if the engine runs in this process: engine and policy then share it, with
-    separate adapters. Raises ValueError for the user's mistakes.
+    separate adapters. `given`: functions that the recipe names and that cannot be imported. Raises ValueError
+    for the user's mistakes.
     """
     phases = Phases(screen, recipe)
     file = recipe.tasks.require_train()
@@ -346,11 +348,11 @@ async def open_run(
     tasks = load(file)
     recipe = recipe.with_steps(len(tasks))
     screen.started(recipe, len(tasks))
-    _check_held_out(recipe)
+    _check_held_out(recipe, given)
     base = None
     if recipe.model.quantisation != "none" and recipe.engine.kind == "transformers":
         base = load_model(recipe.model)
-    async with open_workbench(recipe, tasks, model=base, num_workers=ranks.count) as bench:
+    async with open_workbench(recipe, tasks, model=base, num_workers=ranks.count, given=given) as bench:
         require(training_problems(recipe, tasks))
         for played in (tasks, *_measured_tasks(recipe)):
             require_playable(bench, played)
@@ -378,9 +380,9 @@ async def open_run(
                 yield run
 
 
-def _check_held_out(recipe: Recipe) -> None:
+def _check_held_out(recipe: Recipe, given: Given) -> None:
     """Raise ValueError before training if validation or test tasks do not fit the live servers."""
-    live = () if recipe.tools.is_replayed else servers_of(recipe).live
+    live = () if recipe.tools.is_replayed else servers_of(recipe, given=given).live
     if live:
         held_out = {path for split, path in recipe.tasks.files.items() if split != "train"}
         check_worlds((task for path in sorted(held_out) for task in load(path)), live)

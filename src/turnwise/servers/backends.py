@@ -5,13 +5,15 @@ is not enough: the key is not passed to the process of a server that is not live
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from turnwise.config import Recipe
+from turnwise.config import Recipe, ToolsConfig
+from turnwise.mcp.functions import function_server
 from turnwise.mcp.pool import is_offered
 from turnwise.mcp.spec import ServerSpec, read_file
 from turnwise.runtime.environment import environment
+from turnwise.runtime.python_functions import NOTHING_GIVEN, Given, find_function
 from turnwise.servers.contract import WRITES, contract
 from turnwise.servers.live.providers import ACCESS, Access
 from turnwise.servers.services import DEFAULT_FILE, SERVERS, Backend
@@ -49,10 +51,26 @@ class ReadyServers:
         )
 
 
-def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE) -> ReadyServers:
-    """Return the recipe's servers, or those of `default` if it names no `mcp.json`."""
+def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE, given: Given = NOTHING_GIVEN) -> ReadyServers:
+    """Return the recipe's servers, or those of `default` if it names no `mcp.json` and no functions.
+
+    `given`: functions that the recipe names and that cannot be imported.
+    """
     tools = recipe.tools
-    path = tools.mcp or default
+    if not tools.functions:
+        return _servers_in(tools.mcp or default, tools)
+    functions = function_server({name: find_function(name, "tool", given) for name in tools.functions})
+    if tools.mcp is None:
+        return ReadyServers((functions,), (), {})
+    servers = _servers_in(tools.mcp, tools)
+    if functions.name in {spec.name for spec in servers.specs}:
+        raise ValueError(
+            f"{tools.mcp}: server {functions.name!r}: rename it, the name is that of tools.functions"
+        )
+    return replace(servers, specs=(*servers.specs, functions))
+
+
+def _servers_in(path: Path, tools: ToolsConfig) -> ReadyServers:
     if tools.is_replayed:
         return load_servers(path)  # no provider is called, so no key is needed
     return load_servers(path, live=tools.live, live_writes=tools.live_writes)

@@ -2,12 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turnwise.runtime.free_path import move_to_free, require_free
+from turnwise.tasks.ids import DerivedIds
 from turnwise.tasks.legacy import is_legacy, legacy_task
 from turnwise.tasks.recording import Recording, recording_of
 from turnwise.tasks.rows import RowError, row_of, shown, task_of
@@ -66,16 +67,33 @@ def read(path: Path, *, tool_servers: Mapping[str, str] | None = None) -> Iterat
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         yield Problem(str(path), 0, "", reason)
         return
+    ids = DerivedIds()
     for number, row in rows:
         try:
             if isinstance(row, RowError):
                 raise row
             task = _task(row, path, number, tool_servers or {})
-            yield PlacedTask(str(path), number, task, recording_of(row) if is_legacy(row) else None)
+            recording = recording_of(row) if is_legacy(row) else None
+            yield PlacedTask(str(path), number, ids.identify(task), recording)
         except RowError as error:
             yield Problem(str(path), number, error.field, error.message)
         except RecursionError:
             yield Problem(str(path), number, "", "its values are nested too deeply")
+
+
+def from_rows(rows: Iterable[Task | Mapping[str, Any]], name: str = "tasks") -> tuple[Task, ...]:
+    """Return tasks given as objects or as rows of a file; the first mistake is a ValueError.
+
+    `name` stands for the file in messages.
+    """
+    ids, tasks = DerivedIds(), []
+    for number, row in enumerate(rows, start=1):
+        try:
+            task = row if isinstance(row, Task) else _task(row, Path(name), number, {})
+        except RowError as error:
+            raise ValueError(str(Problem(name, number, error.field, error.message))) from None
+        tasks.append(ids.identify(task))
+    return tuple(tasks)
 
 
 def save(tasks: Sequence[Task], path: Path) -> None:

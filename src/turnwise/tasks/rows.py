@@ -18,6 +18,7 @@ from turnwise.types import (
     ToolCall,
     ToolResult,
     Truth,
+    answer_of,
 )
 
 _SHOWN_CHARS = 120
@@ -147,10 +148,10 @@ def _messages(prompt: Any) -> Any:
 
 
 class _TaskRow(_Row):
-    id: Annotated[str, Field(min_length=1)]
+    id: Annotated[str, Field(min_length=1)] | None = None
     prompt: Annotated[list[_MessageRow], BeforeValidator(_messages), Field(min_length=1)]
     servers: list[str] = []
-    truth: _TruthRow
+    truth: _TruthRow = _TruthRow()
     tools: list[str] | None = None
     difficulty: Annotated[Difficulty, Field(strict=False)] = Difficulty.MEDIUM
     max_turns: Annotated[int, Field(ge=1)] | None = None
@@ -162,7 +163,7 @@ class _TaskRow(_Row):
 
     def build(self) -> Task:
         return Task(
-            id=self.id,
+            id=self.id or "",
             prompt=tuple(row.build() for row in self.prompt),
             servers=tuple(self.servers),
             truth=self.truth.build(),
@@ -178,14 +179,38 @@ class _TaskRow(_Row):
 
 
 def task_of(row: Mapping[str, Any]) -> Task:
-    """Build a task from a row of our own schema; RowError reports the first mistake."""
+    """Build a task from a row of our own schema; RowError reports the first mistake.
+
+    A row may also be `{"question": …, "answer": …}`. Without an `id` the task has none yet: see `tasks.ids`.
+    """
     try:
-        return _TaskRow.model_validate(dict(row)).build()
+        return _TaskRow.model_validate(_in_full(row)).build()
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
         value = "" if first["type"] == "missing" else f", got {shown(first['input'])}"
         raise RowError(field, f"{first['msg']}{value}") from None
+
+
+def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row with the short forms `question` and `answer` written out as `prompt` and `truth`."""
+    full = dict(row)
+    if "question" in full and "prompt" not in full:
+        full["prompt"] = full.pop("question")
+    if "answer" in full and "truth" not in full:
+        value = full.pop("answer")
+        is_block = isinstance(value, Mapping) and "value" in value
+        full["truth"] = {"answer": value if is_block else _answer_row(answer_of(value))}
+    return full
+
+
+def _answer_row(answer: Answer) -> dict[str, Any]:
+    return {
+        "value": answer.value,
+        "matcher": str(answer.matcher),
+        "tolerance": answer.tolerance,
+        "unit": answer.unit,
+    }
 
 
 def row_of(task: Task) -> dict[str, Any]:
@@ -218,13 +243,7 @@ def row_of(task: Task) -> dict[str, Any]:
 def _truth_row(truth: Truth) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if truth.answer is not None:
-        answer = truth.answer
-        row["answer"] = {
-            "value": answer.value,
-            "matcher": str(answer.matcher),
-            "tolerance": answer.tolerance,
-            "unit": answer.unit,
-        }
+        row["answer"] = _answer_row(truth.answer)
     if truth.writes is not None:
         # Kept if empty: () forbids every change, None checks nothing.
         row["writes"] = [{"tool": write.tool, "arguments": dict(write.arguments)} for write in truth.writes]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from turnwise.config import Recipe
 from turnwise.runtime.environment import user_folder
+from turnwise.runtime.python_functions import is_given
 from turnwise.runtime.regular_files import open_to_append
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,10 @@ def _live_and_recorded(recipe: Recipe) -> Iterator[Named]:
 def _modules(recipe: Recipe) -> Iterator[Named]:
     own = [("rewards", part.name) for part in recipe.rewards if ":" in part.name]
     own += [("trackers", tracker.kind) for tracker in recipe.trackers if ":" in tracker.kind]
+    own += [("tools.functions", name) for name in recipe.tools.functions]
     for key, name in own:
+        if is_given(name):
+            continue  # the caller of this process has to give the object: a folder cannot bring it along
         module = name.partition(":")[0]
         place = _found_in(module)
         yield Named(key, f"{name}, a Python module from {place or 'nowhere: it is not found'}")

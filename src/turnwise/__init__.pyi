@@ -1,0 +1,35 @@
+"""The names that `import turnwise` offers, for type checkers and editors."""
+
+from turnwise.api.evaluation import Evaluation as Evaluation
+from turnwise.api.evaluation import evaluate as evaluate
+from turnwise.api.reward_terms import answer as answer
+from turnwise.api.reward_terms import efficiency as efficiency
+from turnwise.api.reward_terms import error_rate as error_rate
+from turnwise.api.reward_terms import forbidden_tools as forbidden_tools
+from turnwise.api.reward_terms import format as format
+from turnwise.api.reward_terms import judge as judge
+from turnwise.api.reward_terms import milestones as milestones
+from turnwise.api.reward_terms import outcome as outcome
+from turnwise.api.reward_terms import probes as probes
+from turnwise.api.reward_terms import required_tools as required_tools
+from turnwise.api.reward_terms import weighted as weighted
+from turnwise.api.reward_terms import writes as writes
+from turnwise.api.rollouts import print_episode as print_episode
+from turnwise.api.rollouts import rollout as rollout
+from turnwise.api.run import Run as Run
+from turnwise.api.run import load_run as load_run
+from turnwise.api.training import sft as sft
+from turnwise.api.training import train as train
+from turnwise.api.vocabulary import Answer as Answer
+from turnwise.api.vocabulary import Matcher as Matcher
+from turnwise.api.vocabulary import Message as Message
+from turnwise.api.vocabulary import Recipe as Recipe
+from turnwise.api.vocabulary import StoredEpisode as StoredEpisode
+from turnwise.api.vocabulary import Task as Task
+from turnwise.api.vocabulary import ToolCall as ToolCall
+from turnwise.api.vocabulary import ToolResult as ToolResult
+from turnwise.api.vocabulary import Trajectory as Trajectory
+from turnwise.api.vocabulary import Truth as Truth
+from turnwise.api.vocabulary import Unavailable as Unavailable
+
+__version__: str

@@ -1,0 +1,189 @@
+"""Evaluate a model, a recipe or a run on tasks, and compare two evaluations."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any, Literal
+
+from rich.console import Console
+
+from turnwise.api.background import run_in_thread
+from turnwise.api.resolved import (
+    NO_SETTINGS,
+    TaskSource,
+    announce_servers,
+    require_one_process,
+    resolve,
+    tasks_from,
+)
+from turnwise.api.reward_terms import RewardLike
+from turnwise.config import Recipe
+from turnwise.evaluate.playing import evaluate_recipe, on_stderr, trajectories_file
+from turnwise.evaluate.report import (
+    Comparison,
+    EvaluationReport,
+    compare,
+    print_comparison,
+    print_report,
+    read_report,
+)
+from turnwise.evaluate.statistics import Estimate
+from turnwise.evaluate.summary import Summary, summarise
+from turnwise.rollout.collector import Progress
+from turnwise.rollout.store import StoredEpisode, read_episodes
+from turnwise.runtime.python_functions import Given
+from turnwise.tracking.folder import new_folder
+from turnwise.types import Task
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A finished evaluation; `print` shows its table."""
+
+    report: EvaluationReport
+    path: Path
+    """The eval.json; the episodes are next to it."""
+
+    @property
+    def summary(self) -> Summary:
+        """The figures over all tasks."""
+        return summarise(self.report.episodes)
+
+    @property
+    def success(self) -> Estimate:
+        """The success rate, with its 95 % interval."""
+        return self.summary.success
+
+    def episodes(self) -> list[StoredEpisode]:
+        """Return every episode that was played, with its reward."""
+        return list(read_episodes(trajectories_file(self.path)))
+
+    def compare(self, before: "Evaluation | str | Path") -> "EvaluationComparison":
+        """Compare success with that of an earlier evaluation of the same tasks, task by task."""
+        earlier = before.report if isinstance(before, Evaluation) else read_report(Path(before))
+        return EvaluationComparison(compare(earlier, self.report))
+
+    def __str__(self) -> str:
+        return _captured(lambda console: print_report(self.report, console=console))
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationComparison:
+    """Two evaluations compared task by task; `print` shows the table."""
+
+    compared: Comparison
+
+    @property
+    def difference(self) -> Estimate:
+        """Success after minus success before, with its 95 % interval."""
+        return self.compared.difference
+
+    @property
+    def by_family(self) -> Mapping[str, Estimate]:
+        return self.compared.by_family
+
+    def __str__(self) -> str:
+        return _captured(lambda console: print_comparison(self.compared, console=console))
+
+
+def evaluate(
+    recipe: Recipe | str | Path | None = None,
+    tasks: TaskSource | None = None,
+    *,
+    model: str | Path | None = None,
+    mcp: str | Path | None = None,
+    rewards: Sequence[RewardLike] | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+    samples: int = 4,
+    temperature: float = 1.0,
+    out: str | Path | None = None,
+    quiet: bool = False,
+) -> Evaluation:
+    """Measure success on tasks, by default on tasks.test of the recipe.
+
+    `Run.evaluate` measures a trained model.
+
+    recipe, model, mcp, rewards, tools, settings: as in `train`.
+    samples: episodes per task.
+    temperature: 0 is greedy; one sample is then enough.
+    out: the eval.json to write; by default in a new folder under `runs/eval`.
+    """
+    resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
+    require_one_process(resolved.recipe, "evaluate")
+    played = tasks_from(tasks, resolved.recipe.tasks.test, "tasks.test")
+    return measure(
+        resolved.recipe,
+        played,
+        given=resolved.given,
+        samples=samples,
+        temperature=temperature,
+        out=out,
+        quiet=quiet,
+    )
+
+
+def measure(
+    recipe: Recipe,
+    tasks: Sequence[Task],
+    model: Any = None,
+    *,
+    name: str = "",
+    given: Given,
+    samples: int,
+    temperature: float,
+    out: str | Path | None,
+    quiet: bool,
+) -> Evaluation:
+    """Evaluate a resolved recipe; `model` replaces its model, and `name` is its name in the report."""
+    announce_servers(recipe, given)
+    with _report_file(out, recipe.run.folder) as path:
+        report = run_in_thread(
+            lambda: evaluate_recipe(
+                recipe,
+                tasks,
+                model,
+                name=name,
+                out=path,
+                num_samples=samples,
+                temperature=temperature,
+                given=given,
+                shown=_nothing_shown if quiet else on_stderr,
+            )
+        )
+    return Evaluation(report, path)
+
+
+@contextmanager
+def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
+    """Yield the file to write: a new one. If the block fails before anything is played, no folder is left."""
+    if out is not None and Path(out).exists():
+        raise ValueError(f"out: {out} is there already; name a new file")
+    path = Path(out) if out is not None else new_folder(runs / "eval", "eval") / "eval.json"
+    try:
+        yield path
+    except BaseException:
+        if out is None and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+        raise
+
+
+def checkpoint_choice(step: int | None, best: bool) -> int | Literal["best"] | None:
+    """Return which checkpoint is meant; None is the last one."""
+    if best and step is not None:
+        raise ValueError(f"step={step} and best=True name different checkpoints: give one")
+    return "best" if best else step
+
+
+def _nothing_shown(_progress: Progress, _num_episodes: int) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
+def _captured(show: Callable[[Console], None]) -> str:
+    text = StringIO()
+    show(Console(file=text, width=_WIDTH, emoji=False))
+    return text.getvalue().rstrip()

@@ -1,0 +1,60 @@
+"""Play tasks with real tools and return the episodes, without training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from turnwise.api.background import run_in_thread
+from turnwise.api.resolved import (
+    NO_SETTINGS,
+    TaskSource,
+    announce_servers,
+    require_one_process,
+    resolve,
+    tasks_from,
+)
+from turnwise.api.reward_terms import RewardLike
+from turnwise.config import Recipe
+from turnwise.evaluate.playing import on_stderr, play_episodes
+from turnwise.rollout import display
+from turnwise.rollout.store import StoredEpisode
+
+
+def rollout(
+    recipe: Recipe | str | Path | None = None,
+    tasks: TaskSource | None = None,
+    *,
+    model: str | Path | None = None,
+    mcp: str | Path | None = None,
+    rewards: Sequence[RewardLike] | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+    num_tasks: int | None = None,
+    quiet: bool = False,
+) -> list[StoredEpisode]:
+    """Play `rollout.group_size` episodes per task, by default of tasks.train of the recipe.
+
+    recipe, model, mcp, rewards, tools, settings: as in `train`.
+    num_tasks: play only the first tasks.
+    """
+    resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
+    require_one_process(resolved.recipe, "rollout")
+    played = tasks_from(tasks, resolved.recipe.tasks.train, "tasks.train")[:num_tasks]
+    announce_servers(resolved.recipe, resolved.given)
+    episodes, _ = run_in_thread(
+        lambda: play_episodes(
+            resolved.recipe,
+            played,
+            given=resolved.given,
+            shown=(lambda _progress, _num_episodes: nullcontext()) if quiet else on_stderr,
+        )
+    )
+    return episodes
+
+
+def print_episode(episode: StoredEpisode) -> None:
+    """Print an episode turn by turn: what the model said, its calls, their results and the reward."""
+    display.print_episode(episode, Console(emoji=False))

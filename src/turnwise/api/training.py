@@ -1,0 +1,162 @@
+"""Train from Python: reinforcement learning and the warm start, as `turnwise train` and `turnwise sft`."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from turnwise.api.background import run_in_thread
+from turnwise.api.overrides import as_overrides
+from turnwise.api.resolved import (
+    NO_SETTINGS,
+    Resolved,
+    TaskSource,
+    announce_servers,
+    changes,
+    require_one_process,
+    resolve,
+)
+from turnwise.api.reward_terms import RewardLike
+from turnwise.api.run import Run, as_path
+from turnwise.assembly.trusted_runs import consent_question, keep_agreement, not_agreed_to
+from turnwise.commands.sft import WarmStart, warm_up
+from turnwise.config import Recipe, override_recipe
+from turnwise.run.command import train_in
+from turnwise.run.loop import OnStep
+from turnwise.run.screen import Quiet
+from turnwise.run.stopping import Stopping
+from turnwise.runtime.process_setup import prepare
+from turnwise.runtime.python_functions import Given
+from turnwise.tracking.folder import RunFolder
+from turnwise.training.update.sft import SftStep
+
+
+def train(
+    recipe: Recipe | str | Path | None = None,
+    *,
+    model: str | Path | None = None,
+    mcp: str | Path | None = None,
+    tasks: TaskSource | None = None,
+    validation: TaskSource | None = None,
+    test: TaskSource | None = None,
+    rewards: Sequence[RewardLike] | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+    folder: str | Path | None = None,
+    on_step: OnStep | None = None,
+    resume: Run | str | Path | None = None,
+    trust: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train a policy by playing tasks with real tools, and return its run.
+
+    Ctrl-C finishes the step, saves and returns; `Run.ended` says why it ended. A second Ctrl-C stops at once
+    and raises KeyboardInterrupt. It also works inside a running event loop, such as a notebook's.
+
+    recipe: a file (TOML) or a `Recipe`; the defaults if absent.
+    model: a folder or a name on the hub; `model.path` of the recipe.
+    mcp: an mcp.json; `tools.mcp` of the recipe.
+    tasks, validation, test: a file, or a sequence of `Task` or of rows of such a file.
+    rewards: functions of a trajectory, weighted parts such as `outcome(0.5)`, or names.
+    tools: Python functions offered as tools; they run in this process.
+    settings: any other keys of the recipe: {"run.num_steps": 20}.
+    folder: where the run's folder is created; `runs` by default.
+    on_step: called after every step with its figures. If it raises, the run is saved and the error is raised.
+    resume: a run to go on with; with `settings`, and again the functions that it was given.
+    trust: start what the recipe of a run made elsewhere names, when it is resumed.
+    quiet: print only alarms, evaluations and the summary.
+    """
+    sources = {"train": tasks, "validation": validation, "test": test}
+    if folder is not None:
+        settings = {"run.folder": Path(folder), **settings}
+    if resume is not None:
+        fixed = {"recipe": recipe, "model": model, "mcp": mcp, "folder": folder, **sources}
+        if ignored := [name for name, value in fixed.items() if value is not None]:
+            raise ValueError(f"resume: the run has its own {ignored[0]}; change other keys by `settings`")
+        opened, given = _resumed(as_path(resume), rewards, tools, settings, trust=trust)
+        resolved = None
+    else:
+        resolved = resolve(
+            recipe, model=model, mcp=mcp, tasks=sources, rewards=rewards, tools=tools, settings=settings
+        )
+        opened, given = _created(resolved), resolved.given
+    stopping = Stopping()
+    with opened as run:
+        if resolved is not None and resolved.tasks:
+            run.change_recipe(resolved.with_tasks_in(run.path / "tasks"))
+        announce_servers(run.recipe, given)
+        show = Quiet if quiet else None
+        run_in_thread(lambda: train_in(run, show, stopping=stopping, given=given, on_step=on_step), stopping)
+    if stopping.error is not None:
+        raise stopping.error
+    return Run(opened.path, given)
+
+
+def _created(resolved: Resolved) -> RunFolder:
+    require_one_process(resolved.recipe, "train")
+    run = resolved.recipe.run
+    return RunFolder.create(run.folder, run.name or resolved.name, resolved.recipe, is_dated=not run.name)
+
+
+def _resumed(
+    path: Path,
+    rewards: Sequence[RewardLike] | None,
+    tools: Sequence[Callable[..., Any]] | None,
+    settings: Mapping[str, Any],
+    *,
+    trust: bool,
+) -> tuple[RunFolder, Given]:
+    prepare()
+    given: dict[str, Callable[..., Any]] = {}
+    chosen = {**changes(given, rewards=rewards, tools=tools), **settings}
+    before = RunFolder.read(path).recipe
+    changed = override_recipe(before, as_overrides(chosen))
+    require_one_process(changed, "train")
+    if not trust and (named := not_agreed_to(before, changed, list(chosen))):
+        raise ValueError(f"{consent_question(path, named)}\nNothing was started. trust=True goes on with it.")
+    folder = RunFolder.open(path)
+    folder.change_recipe(changed)
+    keep_agreement(before, changed)
+    return folder, given
+
+
+def sft(
+    recipe: Recipe | str | Path | None = None,
+    *,
+    out: str | Path,
+    model: str | Path | None = None,
+    mcp: str | Path | None = None,
+    tasks: TaskSource | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+    run: Run | str | Path | None = None,
+    verify: bool = True,
+    adapter: bool = False,
+    on_step: Callable[[SftStep], None] = lambda step: None,
+) -> WarmStart:
+    """Warm a model up before RL: supervised learning on the verified demonstrations of the training tasks.
+
+    recipe, model, mcp, tasks, tools, settings: as in `train`.
+    out: the folder to write the model to; it must not exist yet.
+    run: learn from the episodes of this run that succeeded, instead of from demonstrations.
+    verify: play each demonstration with its real tools and drop those that fail.
+    adapter: write only the LoRA adapter, in peft's format.
+    """
+    if run is not None and not verify:
+        raise ValueError("verify=False: the episodes of a run are already scored, nothing is played")
+    resolved = resolve(recipe, model=model, mcp=mcp, tasks={"train": tasks}, tools=tools, settings=settings)
+    require_one_process(resolved.recipe, "sft")
+    announce_servers(resolved.recipe, resolved.given)
+    with tempfile.TemporaryDirectory(prefix="turnwise-tasks-") as folder:
+        complete = resolved.with_tasks_in(Path(folder))
+        return run_in_thread(
+            lambda: warm_up(
+                complete,
+                Path(out),
+                run=None if run is None else as_path(run),
+                is_verified=verify,
+                is_adapter=adapter,
+                on_step=on_step,
+                given=resolved.given,
+            )
+        )

@@ -1,0 +1,77 @@
+"""The snippets of docs/python.md, the notebook and the example of one's own server run as they are."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import warm
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "python.md"
+NOTEBOOK = ROOT / "examples" / "quickstart.ipynb"
+OWN_SERVER = ROOT / "examples" / "own_server.py"
+
+IN_A_LOOP = """
+import ast, asyncio, sys
+async def cells():
+    for source in {cells!r}:
+        code = compile(source, "cell", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if (waiting := eval(code, globals())) is not None:
+            await waiting
+asyncio.run(cells())
+"""
+"""Cells run one after the other in one namespace and inside a running event loop, as in a notebook."""
+
+
+def run_script(script: str, folder: Path) -> str:
+    file = folder / "script.py"
+    file.write_text(script)
+    return run_file(file, folder)
+
+
+def run_file(file: Path, folder: Path) -> str:
+    # where examples/quotes/mcp.json finds its `python`
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [warm.heavy(), str(file)],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_the_snippets_of_the_guide_run_one_after_the_other(tmp_path: Path) -> None:
+    snippets = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    assert len(snippets) == 8
+    printed = run_script("\n".join(snippets), tmp_path)
+    assert "finished 2 steps" in printed
+    assert "success, after − before (95%)" in printed
+    own_loop = printed.splitlines()[-1].split()
+    assert len(own_loop) == 3, "the step, the mean reward and the gradient's norm"
+
+
+def test_the_notebook_s_cells_run_inside_a_loop(tmp_path: Path) -> None:
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    quick = [source.replace('"run.num_steps": 6', '"run.num_steps": 2') for source in sources]
+    quick = [source.replace("step=5", "step=1") for source in quick]
+    printed = run_script(IN_A_LOOP.format(cells=quick), tmp_path)
+    assert "6 tasks × 4" in printed
+    assert "success, after − before (95%)" in printed
+
+
+def test_the_example_of_an_own_server_is_short_and_runs(tmp_path: Path) -> None:
+    source = OWN_SERVER.read_text()
+    assert source.count("\n") <= 30
+    printed = run_file(OWN_SERVER, tmp_path)
+    rewards = [float(reward) for reward in re.findall(r"^reward (\d\.\d\d)$", printed, re.M)]
+    assert len(rewards) == 6
+    assert max(rewards[3:]) > rewards[0], "it learns"
