@@ -126,6 +126,8 @@ def run(argv: list[str]) -> None:
         case ["-W", action, *rest]:
             warnings.simplefilter(action)  # type: ignore[arg-type]
             run(rest)
+        case ["-u", *rest]:  # as torchrun starts its workers
+            run(rest)
         case ["-m", module, *rest]:
             sys.argv, sys.path[0] = [module, *rest], os.getcwd()
             runpy.run_module(module, run_name="__main__", alter_sys=True)
