@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import gc
 import importlib
 import json
 import os
@@ -167,6 +168,7 @@ if __name__ == "__main__":
     for name in sys.argv[2:]:
         importlib.import_module(name)
     assert threading.active_count() == 1, "a fork keeps only one thread"
+    gc.freeze()  # a collection in a fork would copy the pages of all imported modules
     try:
         serve(sys.argv[1])
     except Asked as error:
