@@ -1,16 +1,20 @@
-"""Set before torch is imported: no hub, and threads that wait give their core to the servers under test.
+"""Set before torch is imported: no hub, one thread, and threads that wait give their core to the servers.
 
 Files with few tests that take long come first: left to the end, they would run while other workers have none.
 """
 
+import functools
 import gc
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Tiny models are faster with one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Threads that spin at every barrier make the same work take up to ten times as long on a shared machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # The runs of tests are not the user's own.
@@ -52,3 +56,13 @@ def pytest_collection_finish() -> None:
 def anyio_backend() -> str:
     """Async tests run on asyncio; the plugin would also try trio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once() -> Iterator[None]:
+    """Reading them takes 40 ms for every HTTP client, and no client here uses TLS."""
+    import httpx2._transports.default as transports
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transports, "create_ssl_context", functools.cache(transports.create_ssl_context))
+        yield

@@ -7,34 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.mcp.test_http_faults import http_server
+from tests.mcp.faulty_http import http_server
+from tests.mcp.test_enclosure import SCRIBE
 from tests.test_cli import Ran, turnwise
 from turnwise.tasks.load import load
 
-SERVER = """
-import sys
-from pathlib import Path
-from mcp.server.mcpserver import MCPServer
 
-server = MCPServer("files")
-root = Path(sys.argv[1])
-
-@server.tool()
-def add_line(name: str, line: str) -> str:
-    path = root / name
-    path.write_text((path.read_text() if path.exists() else "") + line + "\\n")
-    return f"{len(path.read_text().splitlines())} lines"
-
-@server.tool()
-def read(name: str) -> str:
-    return (root / name).read_text()
-
-server.run()
-"""
-
-
-def turn(tool: str, text: str = "", **arguments: Any) -> dict[str, Any]:
-    return {"text": text, "calls": [{"name": tool, "arguments": arguments}]}
+def turn(tool: str, said: str = "", /, **arguments: Any) -> dict[str, Any]:
+    return {"text": said, "calls": [{"name": tool, "arguments": arguments}]}
 
 
 def task(number: int, *turns: dict[str, Any], answer: str = "2 lines") -> dict[str, Any]:
@@ -47,16 +27,15 @@ def task(number: int, *turns: dict[str, Any], answer: str = "2 lines") -> dict[s
     }
 
 
-ADD = turn("add_line", "First the line.", name="a.txt", line="two")
+WRITE = turn("write_file", "First the line.", path="data/a.txt", text="two\n")
+READ = turn("read_file", path="data/a.txt")
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_text("one\n")
-    (tmp_path / "server").mkdir()
-    (tmp_path / "server" / "files.py").write_text(SERVER)
-    command = {"command": sys.executable, "args": ["server/files.py", "data"], "cwd": "."}
+    command = {"command": sys.executable, "args": [SCRIBE, "data"], "cwd": "."}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": command}}))
     return tmp_path
 
@@ -70,7 +49,7 @@ def fill(folder: Path, new: str = "filled.jsonl") -> Ran:
 
 
 def test_check_and_sft_say_which_command_fills_missing_results(folder: Path) -> None:
-    write(folder, task(1, ADD), {**task(2), "demonstration": [{"text": "2 lines"}]})
+    write(folder, task(1, WRITE), {**task(2), "demonstration": [{"text": "2 lines"}]})
     ran = turnwise("tasks", "check", "tasks.jsonl", cwd=folder)
     assert ran.code == 0, ran
     assert "tasks.jsonl: 1 of 2 demonstrations have no results; " in ran.out
@@ -84,37 +63,37 @@ def test_check_and_sft_say_which_command_fills_missing_results(folder: Path) -> 
 
 
 def test_filled_demonstrations_have_the_servers_results_and_the_files_stay_as_they_were(folder: Path) -> None:
-    write(folder, task(1, ADD, turn("read", name="a.txt")), task(2, ADD))
+    write(folder, task(1, WRITE, READ), task(2, READ))
     ran = fill(folder)
     assert ran.code == 0, ran
     assert "filled.jsonl: 2 tasks; 2 of 2 demonstrations filled" in ran.out
     first, second = load(folder / "filled.jsonl")
     assert [turn.text for turn in first.demonstration] == ["First the line.", "", "2 lines"]
-    assert first.demonstration[1].results[0].content == "one\ntwo\n"
-    assert second.demonstration[0].results[0].content == "2 lines", "every demonstration has its own copy"
+    assert first.demonstration[1].results[0].content == "two\n"
+    assert second.demonstration[0].results[0].content == "one\n", "every demonstration has its own copy"
     assert (folder / "data" / "a.txt").read_text() == "one\n"
     again = turnwise("tasks", "check", "filled.jsonl", cwd=folder)
     assert (again.code, again.out) == (0, "no problems\n")
 
 
 def test_a_failing_demonstration_is_named_with_its_row_and_left_out(folder: Path) -> None:
-    write(folder, task(1, ADD), task(2, turn("read", name="none.txt")), task(3, ADD, answer="7 lines"))
+    write(folder, task(1, WRITE), task(2, turn("do", what="error")), task(3, WRITE, answer="7 lines"))
     ran = fill(folder)
     assert ran.code == 1, ran
     assert "filled.jsonl: 3 tasks; 1 of 3 demonstrations filled" in ran.out
-    assert 'tasks.jsonl: row 2: demonstration: read {"name": "none.txt"} fails now: ' in ran.out
+    assert 'tasks.jsonl: row 2: demonstration: do {"what": "error"} fails now: ' in ran.out
     assert "tasks.jsonl: row 3: demonstration: its truth does not hold: " in ran.out
     assert [bool(task.demonstration) for task in load(folder / "filled.jsonl")] == [True, False, False]
 
 
 def test_no_file_is_replaced_and_none_is_written_from_a_file_with_problems(folder: Path) -> None:
-    write(folder, task(1, ADD))
+    write(folder, task(1, WRITE))
     ran = fill(folder, "tasks.jsonl")
     assert (ran.code, ran.err) == (2, "turnwise: tasks.jsonl: exists already; name a new file\n")
-    write(folder, task(1, turn("add_lin", name="a.txt", line="two")))
+    write(folder, task(1, turn("write_fil", path="data/a.txt", text="two")))
     ran = fill(folder)
     assert ran.code == 1, ran
-    assert "no server has a tool 'add_lin'" in ran.out
+    assert "no server has a tool 'write_fil'" in ran.out
     assert "filled.jsonl: not written" in ran.out
     assert not (folder / "filled.jsonl").exists()
 

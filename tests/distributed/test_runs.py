@@ -31,8 +31,7 @@ def slow(*values: Any) -> Any:
 
 
 def train(*arguments: str, launcher: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-    python = sys.executable if launcher else warm.heavy()
-    command = [python, *launcher, "-m", "turnwise", "train", *arguments]
+    command = [warm.heavy(), *launcher, "-m", "turnwise", "train", *arguments]
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
     return subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -204,9 +203,11 @@ def test_one_signal_ends_all_after_the_step_with_one_checkpoint(target: str, tmp
 
 
 def test_a_killed_rank_ends_all_ranks_and_servers_and_the_last_checkpoint_stays_valid(tmp_path: Path) -> None:
-    with training(endless_recipe(tmp_path), python=sys.executable) as process:
+    python = warm.heavy()
+    before = descendants()
+    with training(endless_recipe(tmp_path), python=python) as process:
         read_until(process, "step    2/500")
-        started = descendants(process.pid)
+        started = descendants() - before
         os.kill(rank_of(started, 1), signal.SIGKILL)
         assert process.wait(timeout=60) == 128 + signal.SIGKILL
     assert gone(started)

@@ -46,6 +46,11 @@ WEIGHT_STD = 0.02
 """Standard deviation of the weights, as in transformers; the weights of norms are 1."""
 
 
+def shallow(config: Qwen3Config, num_layers: int = 4) -> Qwen3Config:
+    """The same shape with fewer layers, which is planned in a fraction of the time."""
+    return Qwen3Config(**{**config.to_diff_dict(), "num_hidden_layers": num_layers, "layer_types": None})
+
+
 def write_shape(config: Qwen3Config, folder: Path, device: str) -> None:
     """Write the model in bfloat16, with an index of its files."""
     tokenizer = load_tokenizer("embedded")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BloomConfig, GPTNeoXConfig, MambaConfig, MixtralConfig, Qwen3Config
+from transformers import BloomConfig, GPTNeoXConfig, MambaConfig, MixtralConfig
 from typer.testing import CliRunner
 
-from tests.planning.shaped import QWEN3_06B, SEVEN_B
+from tests.planning.shaped import QWEN3_06B, SEVEN_B, shallow
 from turnwise.cli import app
 from turnwise.config import Recipe, load_recipe
 from turnwise.planning import (
@@ -39,11 +39,6 @@ MIXTRAL = MixtralConfig(
     num_experts_per_tok=2,
 )
 BLOOM = BloomConfig(vocab_size=500, hidden_size=64, n_layer=2, n_head=4)
-
-
-def shallow(config: Qwen3Config, num_layers: int = 4) -> Qwen3Config:
-    """The same shape with fewer layers, which is planned in a fraction of the time."""
-    return Qwen3Config(**{**config.to_diff_dict(), "num_hidden_layers": num_layers, "layer_types": None})
 
 
 def recipe(folder: Path, config: Any, *overrides: str) -> Recipe:
@@ -217,9 +212,9 @@ def test_the_command_prints_a_table_and_fails_if_the_plan_does_not_fit(
 @pytest.mark.parametrize("tuning", [pytest.param("full", marks=pytest.mark.slow), "lora"])
 def test_the_plan_is_within_15_percent_of_the_memory_measured(tmp_path: Path, tuning: str) -> None:
     (tmp_path / "recipe.toml").write_text(
-        'model.device = "cpu"\nengine = {cache_tokens = 8192, max_batch = 16}\n'
-        "rollout.tokens_per_episode = 512\n"
-        f'policy.tuning = "{tuning}"\nupdate.tokens_per_microbatch = 4096\n'
+        'model.device = "cpu"\nengine = {cache_tokens = 2048, max_batch = 16}\n'
+        "rollout.tokens_per_episode = 256\n"
+        f'policy.tuning = "{tuning}"\nupdate.tokens_per_microbatch = 1024\n'
     )
     root = Path(__file__).parents[2]
     # Freed memory is returned at once; by default glibc keeps up to a third more than the tensors need.
@@ -228,5 +223,5 @@ def test_the_plan_is_within_15_percent_of_the_memory_measured(tmp_path: Path, tu
     done = subprocess.run(command, cwd=root, env=environ, capture_output=True, timeout=600, check=True)
     found = json.loads(done.stdout)
     assert found["num_microbatches"] == 2
-    assert found["num_cached"] > 8_000
+    assert found["num_cached"] > 2_000
     assert found["planned"] == pytest.approx(found["used"], rel=0.15)

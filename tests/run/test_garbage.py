@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,8 +14,10 @@ class Thing:
 
 
 @pytest.fixture(autouse=True)
-def nothing_frozen() -> None:
+def nothing_frozen() -> Iterator[None]:
     gc.unfreeze()
+    yield
+    gc.freeze()  # as conftest.py left it: every collection in later tests would scan what is imported
 
 
 def test_what_exists_is_frozen_and_what_is_made_later_is_collected() -> None:
@@ -40,4 +43,3 @@ def test_what_others_froze_stays_frozen() -> None:
     with frozen_garbage():
         pass
     assert gc.get_freeze_count() > 0
-    gc.unfreeze()

@@ -1,11 +1,9 @@
-"""The embedded world, made once, and HTTP clients that share one set of certificates."""
+"""The embedded world, made once."""
 
-import functools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2._transports.default as transports
 import pytest
 
 from turnwise.mcp.serve import Handler
@@ -17,14 +15,6 @@ from turnwise.servers.embedded.tavily import EmbeddedTavily
 from turnwise.servers.embedded.world import World, open_world
 
 Call = Callable[..., Awaitable[Any]]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _certificates_are_read_once() -> Iterator[None]:
-    """Reading them takes 40 ms for every client, and no client here uses TLS."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transports, "create_ssl_context", functools.cache(transports.create_ssl_context))
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import gc
 import importlib
 import json
 import os
@@ -126,6 +127,8 @@ def run(argv: list[str]) -> None:
         case ["-W", action, *rest]:
             warnings.simplefilter(action)  # type: ignore[arg-type]
             run(rest)
+        case ["-u", *rest]:  # as torchrun starts its workers
+            run(rest)
         case ["-m", module, *rest]:
             sys.argv, sys.path[0] = [module, *rest], os.getcwd()
             runpy.run_module(module, run_name="__main__", alter_sys=True)
@@ -165,6 +168,7 @@ if __name__ == "__main__":
     for name in sys.argv[2:]:
         importlib.import_module(name)
     assert threading.active_count() == 1, "a fork keeps only one thread"
+    gc.freeze()  # a collection in a fork would copy the pages of all imported modules
     try:
         serve(sys.argv[1])
     except Asked as error:
