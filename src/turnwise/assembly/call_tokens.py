@@ -51,7 +51,8 @@ def _untrained(weight_VD: Tensor, chat: RenderedChat, ids: Sequence[int]) -> Ite
         return
     norms, products = [], []
     rows_KD = weight_VD[list(ids)].float()
-    for chunk_VD in weight_VD.split(_CHUNK):
+    for start in range(0, len(weight_VD), _CHUNK):
+        chunk_VD = weight_VD[start : start + _CHUNK]
         norms.append(chunk_VD.float().norm(dim=1))
         products.append(chunk_VD.float() @ rows_KD.T)
     norm_V, product_VK = torch.cat(norms), torch.cat(products)

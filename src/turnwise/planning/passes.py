@@ -70,7 +70,7 @@ def measure_model(model: Any, recipe: Recipe) -> SizedModel:
     is_quantised = recipe.model.quantisation != "none"
     quantised = sum(weight.numel() for weight in linear) if is_quantised else 0
     replaced = sum(_bytes(weight) for weight in linear) if is_quantised else 0
-    changed, trainable = [], base
+    changed, trainable = list[Tensor](), base
     if recipe.policy.tuning == "lora":
         trainable, changed = _adapt(model, recipe)
     else:
