@@ -16,8 +16,8 @@ from turnwise.config import Recipe
 from turnwise.evaluate.playing import evaluate_recipe, play_groups
 from turnwise.evaluate.report import (
     EvaluationReport,
-    figures,
     compare,
+    figures,
     print_comparison,
     print_report,
     read_report,
