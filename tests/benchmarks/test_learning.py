@@ -2,12 +2,12 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.benchmarks.loading import BENCHMARKS, loaded
 
 learning = loaded("learning")
@@ -64,7 +64,7 @@ def test_stored_results_are_judged_without_a_run_and_a_miss_is_the_exit_status(t
     for variant, found in (("true rewards", risen), ("learning rate 0", flat), ("shuffled", risen)):
         name = f"{variant.replace(' ', '-')}-7.json"
         (tmp_path / name).write_text(json.dumps(row(variant, 7, *found)))
-    command = [sys.executable, str(BENCHMARKS / "learning.py"), "--out", str(tmp_path), "--seeds", "7"]
+    command = [warm.heavy(), str(BENCHMARKS / "learning.py"), "--out", str(tmp_path), "--seeds", "7"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done
     verdicts = [line for line in done.stdout.splitlines() if "met" in line.lower() or "MISSED" in line]

@@ -86,6 +86,7 @@ async def test_a_recording_that_would_teach_something_false_is_dropped_with_the_
 def test_convert_says_what_it_kept_and_what_it_dropped(tmp_path: Path) -> None:
     rows = [inputs_row("a01", (QUOTE, CHANNELS)), inputs_row("a02", answer="It costs $213.88.")]
     (tmp_path / "train.json").write_text(json.dumps(rows))
+    warm.share_world(tmp_path)
     ran = turnwise("tasks", "convert", "train.json", "new.jsonl", cwd=tmp_path)
     assert ran.code == 0, ran
     dropped, total = ran.out.strip().splitlines()

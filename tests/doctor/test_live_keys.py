@@ -14,7 +14,6 @@ from tests.servers.live.calls import play_replies
 from tests.servers.provider import Answer as Reply
 from tests.servers.provider import LoopbackProvider
 from tests.test_cli import Ran, one_line, turnwise
-from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.load import load, save
 from turnwise.types import Answer, Cause, DemoTurn, Matcher, Message, Task, ToolCall, ToolResult, Truth
 
@@ -44,18 +43,10 @@ def providers() -> Iterator[Providers]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with the embedded world: in a new home, every server of the first command would make it."""
-    folder = tmp_path_factory.mktemp("cache")
-    open_world(0, cache_dir=folder / "turnwise")
-    return folder
-
-
 @pytest.fixture
-def folder(tmp_path: Path, providers: Providers, cache: Path) -> Path:
+def folder(tmp_path: Path, providers: Providers) -> Path:
     """A small demo with a task that reads and one that posts, and every key in `.env`."""
-    (tmp_path / ".cache").symlink_to(cache)
+    warm.share_world(tmp_path)
     lines = [f"{key}={KEY}\n{name}_BASE_URL={providers[name].url}\n" for name, key in KEYS.items()]
     (tmp_path / ".env").write_text("".join(lines))
     chosen = ("quote_figure-train-0001", "post_figure-train-0001")

@@ -156,9 +156,8 @@ CHOICES: dict[str, tuple[int, dict[str, Any]]] = {
 
 
 def learned(sections: dict[str, Any], tokens: int, *, shared_prefix: bool = True) -> dict[str, Tensor]:
-    """The policy after two updates of four optimizer steps: keys of earlier weights would show."""
-    update = {"num_minibatches": 2, "num_epochs": 2}
-    update |= {"tokens_per_microbatch": tokens, "shared_prefix": shared_prefix}
+    """The policy after two updates of two optimizer steps: keys of earlier weights would show."""
+    update = {"num_minibatches": 2, "tokens_per_microbatch": tokens, "shared_prefix": shared_prefix}
     trainer = new_trainer(recipe_of(sections, update=update))
     demonstrations = some_samples(1, seed=7, prefix=80)
     for step in range(2):

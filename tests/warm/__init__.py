@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from turnwise.mcp.spec import ServerSpec, load
+from turnwise.servers.embedded.world import open_world
 from turnwise.servers.services import DEFAULT_FILE
 
 HERE = Path(__file__).parent
@@ -78,6 +79,20 @@ def python(*modules: str) -> str:
 def built_in(environ: Mapping[str, str]) -> tuple[ServerSpec, ...]:
     """Our five servers as in their file, started as forks."""
     return load(Path(light()).with_name("mcp.json"), environ)
+
+
+@functools.cache
+def _cache() -> Path:
+    """A cache folder with the embedded world, one for this process."""
+    folder = Path(tempfile.mkdtemp(prefix="warm-cache-"))
+    atexit.register(shutil.rmtree, folder)
+    open_world(0, cache_dir=folder / "turnwise")
+    return folder
+
+
+def share_world(home: Path) -> None:
+    """Put the embedded world into a new home, where every server of the first command would make it."""
+    (home / ".cache").symlink_to(_cache())
 
 
 def light() -> str:
