@@ -11,7 +11,7 @@ import typer
 from turnwise.cli.options import AsJson, fail
 
 if TYPE_CHECKING:
-    from turnwise.config.keys import Key
+    from turnwise.config.describe import KeyFacts
 
 
 def config(
@@ -24,10 +24,11 @@ def config(
 
     Example: turnwise config rollout.group_size
     """
-    from turnwise.config.keys import all_keys, keys_below, nearest_keys
+    from turnwise.config.describe import describe_keys
+    from turnwise.config.keys import keys_below, nearest_keys
     from turnwise.config.older_keys import advice_on
 
-    found = keys_below(key) if key else all_keys()
+    found = keys_below(key) if key else describe_keys()
     if not found and (advice := advice_on(key)):
         fail(f"{key} {advice}")
     if not found:
@@ -41,12 +42,13 @@ def config(
         _print(item, width)
 
 
-def _print(key: "Key", width: int) -> None:
+def _print(key: "KeyFacts", width: int) -> None:
     from turnwise.runtime.terminal import wrapped
 
-    is_unset = key.default in ("required", "none")
+    is_unset = key.default in ("required", "unset")
     print(f"{key.name} ({key.default})" if is_unset else f"{key.name} = {key.default}")
-    is_list = key.allowed.startswith('"')
-    values = f"one of {key.allowed}" if is_list else ", ".join(filter(None, (key.type, key.allowed)))
+    values = (
+        f"one of {', '.join(key.choices)}" if key.choices else ", ".join(filter(None, (key.type, key.range)))
+    )
     for line in [*wrapped(values, width - 4), *wrapped(key.meaning, width - 4)]:
         print(f"    {line}")
