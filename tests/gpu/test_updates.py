@@ -33,7 +33,7 @@ def result_of(scenario: Scenario, device: str) -> tuple[dict[str, Tensor], dict[
 
 CASES = {name: scenario for name, scenario in SCENARIOS.items() if name not in ("bfloat16", "spoiled")}
 CASES["turns"] = Scenario({"algorithm": {"advantage": "turn"}})
-CASES["token rows"] = Scenario({"policy": {**LORA, "lora_tokens": [5, 9, 70]}})
+CASES["token rows"] = Scenario({"policy": {**LORA, "lora_tokens": [5, 9, 20]}})
 
 
 @cache
