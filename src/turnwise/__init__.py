@@ -21,7 +21,8 @@ del evaluate, rollout
 __version__ = "0.1.0"
 
 _MODULES = {
-    "evaluation": ("Evaluation", "evaluate"),
+    "evaluation": ("Evaluation",),
+    "playing": ("evaluate", "print_episode", "rollout"),
     "reward_terms": (
         "answer",
         "efficiency",
@@ -36,7 +37,6 @@ _MODULES = {
         "weighted",
         "writes",
     ),
-    "rollouts": ("print_episode", "rollout"),
     "run": ("Run", "load_run"),
     "training": ("sft", "train"),
     "vocabulary": (

@@ -1,7 +1,9 @@
 """The names that `import turnwise` offers, for type checkers and editors."""
 
 from turnwise.api.evaluation import Evaluation as Evaluation
-from turnwise.api.evaluation import evaluate as evaluate
+from turnwise.api.playing import evaluate as evaluate
+from turnwise.api.playing import print_episode as print_episode
+from turnwise.api.playing import rollout as rollout
 from turnwise.api.reward_terms import answer as answer
 from turnwise.api.reward_terms import efficiency as efficiency
 from turnwise.api.reward_terms import error_rate as error_rate
@@ -14,8 +16,6 @@ from turnwise.api.reward_terms import probes as probes
 from turnwise.api.reward_terms import required_tools as required_tools
 from turnwise.api.reward_terms import weighted as weighted
 from turnwise.api.reward_terms import writes as writes
-from turnwise.api.rollouts import print_episode as print_episode
-from turnwise.api.rollouts import rollout as rollout
 from turnwise.api.run import Run as Run
 from turnwise.api.run import load_run as load_run
 from turnwise.api.training import sft as sft

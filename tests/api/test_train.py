@@ -260,3 +260,14 @@ def test_a_mistake_is_a_value_error_that_names_it(
         arguments = {**arguments, "folder": tmp_path}
     with pytest.raises(ValueError, match=words):
         tw.train(**arguments, quiet=True)
+
+
+def test_what_a_run_made_elsewhere_names_is_started_only_with_consent(
+    run: tw.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # the marks of another user
+    words = "was not made by you on this machine(.|\n)*tools.functions: tests.api.stage:fmp_get_quote"
+    with pytest.raises(ValueError, match=words):
+        run.evaluate(tasks())
+    with pytest.raises(ValueError, match=words):
+        tw.train(resume=run.path, rewards=[tw.outcome()])

@@ -1,4 +1,4 @@
-"""Evaluate a model, a recipe or a run on tasks, and compare two evaluations."""
+"""Evaluations: how they are made, what they found, and how two of them compare."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
@@ -10,15 +10,7 @@ from typing import Any, Literal
 from rich.console import Console
 
 from turnwise.api.background import run_in_thread
-from turnwise.api.resolved import (
-    NO_SETTINGS,
-    TaskSource,
-    announce_servers,
-    require_one_process,
-    resolve,
-    tasks_from,
-)
-from turnwise.api.reward_terms import RewardLike
+from turnwise.api.resolved import announce_servers
 from turnwise.config import Recipe
 from turnwise.evaluate.playing import evaluate_recipe, on_stderr, trajectories_file
 from turnwise.evaluate.report import (
@@ -88,43 +80,6 @@ class EvaluationComparison:
 
     def __str__(self) -> str:
         return _captured(lambda console: print_comparison(self.compared, console=console))
-
-
-def evaluate(
-    recipe: Recipe | str | Path | None = None,
-    tasks: TaskSource | None = None,
-    *,
-    model: str | Path | None = None,
-    mcp: str | Path | None = None,
-    rewards: Sequence[RewardLike] | None = None,
-    tools: Sequence[Callable[..., Any]] | None = None,
-    settings: Mapping[str, Any] = NO_SETTINGS,
-    samples: int = 4,
-    temperature: float = 1.0,
-    out: str | Path | None = None,
-    quiet: bool = False,
-) -> Evaluation:
-    """Measure success on tasks, by default on tasks.test of the recipe.
-
-    `Run.evaluate` measures a trained model.
-
-    recipe, model, mcp, rewards, tools, settings: as in `train`.
-    samples: episodes per task.
-    temperature: 0 is greedy; one sample is then enough.
-    out: the eval.json to write; by default in a new folder under `runs/eval`.
-    """
-    resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
-    require_one_process(resolved.recipe, "evaluate")
-    played = tasks_from(tasks, resolved.recipe.tasks.test, "tasks.test")
-    return measure(
-        resolved.recipe,
-        played,
-        given=resolved.given,
-        samples=samples,
-        temperature=temperature,
-        out=out,
-        quiet=quiet,
-    )
 
 
 def measure(

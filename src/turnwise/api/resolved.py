@@ -9,6 +9,7 @@ from typing import Any
 
 from turnwise.api.overrides import as_overrides, named, reward_blocks
 from turnwise.api.reward_terms import RewardLike
+from turnwise.assembly.trusted_runs import consent_question, not_agreed_to
 from turnwise.config import Recipe, complete_recipe, load_recipe
 from turnwise.runtime.process_setup import prepare
 from turnwise.runtime.python_functions import Given
@@ -120,6 +121,15 @@ def require_one_process(recipe: Recipe, function: str) -> None:
             f"hardware.num_processes is {hardware.num_processes}, hardware.strategy {hardware.strategy!r}: "
             f"turnwise.{function} runs in this process only; use the command `turnwise train`"
         )
+
+
+def require_consent(run: Path, recipe: Recipe, changed: Recipe, keys: Sequence[str], *, trust: bool) -> None:
+    """Raise ValueError if a run made elsewhere would start what this user has not agreed to.
+
+    `changed` is the run's recipe with the changed `keys`.
+    """
+    if not trust and (named := not_agreed_to(recipe, changed, keys)):
+        raise ValueError(f"{consent_question(run, named)}\nNothing was started. trust=True goes on with it.")
 
 
 def _with_few_tasks(recipe: Recipe, num_tasks: int) -> Recipe:

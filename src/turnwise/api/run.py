@@ -7,7 +7,7 @@ from typing import Any
 from turnwise.api.evaluation import Evaluation, checkpoint_choice, measure
 from turnwise.api.metrics import Metrics, read_metrics
 from turnwise.api.overrides import given_functions
-from turnwise.api.resolved import TaskSource, tasks_from
+from turnwise.api.resolved import TaskSource, require_consent, tasks_from
 from turnwise.config import Recipe
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.runtime.process_setup import prepare
@@ -69,19 +69,22 @@ class Run:
         samples: int = 4,
         temperature: float = 1.0,
         out: str | Path | None = None,
+        trust: bool = False,
         quiet: bool = False,
     ) -> Evaluation:
         """Measure what the run has learned, by default on tasks.test of its recipe.
 
         step: the checkpoint after this many steps; by default the last one.
         best: the checkpoint with the best validation.
-        samples, temperature, out: as in `turnwise.evaluate`.
+        samples, temperature, out, quiet: as in `turnwise.evaluate`.
+        trust: start what the recipe of a run made elsewhere names.
         """
         from turnwise.assembly.trained_policy import load_trained
         from turnwise.training.model.model_folder import plain_model
 
         prepare()
         recipe = self.recipe
+        require_consent(self.path, recipe, recipe, (), trust=trust)
         played = tasks_from(tasks, recipe.tasks.test, "tasks.test")
         trained = load_trained(self.path, checkpoint_choice(step, best))
         return measure(

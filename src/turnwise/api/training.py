@@ -13,12 +13,13 @@ from turnwise.api.resolved import (
     TaskSource,
     announce_servers,
     changes,
+    require_consent,
     require_one_process,
     resolve,
 )
 from turnwise.api.reward_terms import RewardLike
 from turnwise.api.run import Run, as_path
-from turnwise.assembly.trusted_runs import consent_question, keep_agreement, not_agreed_to
+from turnwise.assembly.trusted_runs import keep_agreement
 from turnwise.commands.sft import WarmStart, warm_up
 from turnwise.config import Recipe, override_recipe
 from turnwise.run.command import train_in
@@ -112,8 +113,7 @@ def _resumed(
     before = RunFolder.read(path).recipe
     changed = override_recipe(before, as_overrides(chosen))
     require_one_process(changed, "train")
-    if not trust and (named := not_agreed_to(before, changed, list(chosen))):
-        raise ValueError(f"{consent_question(path, named)}\nNothing was started. trust=True goes on with it.")
+    require_consent(path, before, changed, list(chosen), trust=trust)
     folder = RunFolder.open(path)
     folder.change_recipe(changed)
     keep_agreement(before, changed)

@@ -1,4 +1,4 @@
-"""Play tasks with real tools and return the episodes, without training."""
+"""Play tasks with real tools, without training: rollouts and evaluations."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from turnwise.api.background import run_in_thread
+from turnwise.api.evaluation import Evaluation, measure
 from turnwise.api.resolved import (
     NO_SETTINGS,
     TaskSource,
@@ -17,6 +18,7 @@ from turnwise.api.resolved import (
     tasks_from,
 )
 from turnwise.api.reward_terms import RewardLike
+from turnwise.api.run import Run
 from turnwise.config import Recipe
 from turnwise.evaluate.playing import on_stderr, play_episodes
 from turnwise.rollout import display
@@ -39,6 +41,7 @@ def rollout(
 
     recipe, model, mcp, rewards, tools, settings: as in `train`.
     num_tasks: play only the first tasks.
+    quiet: show no progress.
     """
     resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
     require_one_process(resolved.recipe, "rollout")
@@ -53,6 +56,53 @@ def rollout(
         )
     )
     return episodes
+
+
+def evaluate(
+    recipe: Run | Recipe | str | Path | None = None,
+    tasks: TaskSource | None = None,
+    *,
+    model: str | Path | None = None,
+    mcp: str | Path | None = None,
+    rewards: Sequence[RewardLike] | None = None,
+    tools: Sequence[Callable[..., Any]] | None = None,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+    samples: int = 4,
+    temperature: float = 1.0,
+    out: str | Path | None = None,
+    quiet: bool = False,
+) -> Evaluation:
+    """Measure success on tasks, by default on tasks.test of the recipe.
+
+    recipe, model, mcp, rewards, tools, settings: as in `train`. A `Run` in place of a recipe: `Run.evaluate`.
+    samples: episodes per task.
+    temperature: 0 is greedy; one sample is then enough.
+    out: the eval.json to write; by default in a new folder under `runs/eval`.
+    quiet: show no progress.
+    """
+    if isinstance(recipe, Run):
+        changes = {
+            "model": model,
+            "mcp": mcp,
+            "rewards": rewards,
+            "tools": tools,
+            "settings": settings or None,
+        }
+        if ignored := [name for name, value in changes.items() if value is not None]:
+            raise ValueError(f"{ignored[0]}: {recipe.path} is evaluated as it was trained")
+        return recipe.evaluate(tasks, samples=samples, temperature=temperature, out=out, quiet=quiet)
+    resolved = resolve(recipe, model=model, mcp=mcp, rewards=rewards, tools=tools, settings=settings)
+    require_one_process(resolved.recipe, "evaluate")
+    played = tasks_from(tasks, resolved.recipe.tasks.test, "tasks.test")
+    return measure(
+        resolved.recipe,
+        played,
+        given=resolved.given,
+        samples=samples,
+        temperature=temperature,
+        out=out,
+        quiet=quiet,
+    )
 
 
 def print_episode(episode: StoredEpisode) -> None:
