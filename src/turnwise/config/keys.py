@@ -58,7 +58,8 @@ def nearest_keys(name: str) -> list[str]:
     last_parts = {key.name: key.name.rpartition(".")[2] for key in all_keys()}
     last = name.rpartition(".")[2]
     if last not in last_parts.values():
-        if similar := difflib.get_close_matches(name, last_parts, n=1, cutoff=0.8):
+        similar = difflib.get_close_matches(name, last_parts, n=1, cutoff=0.8)
+        if "." in name and similar:
             return similar
         last = next(iter(difflib.get_close_matches(last, last_parts.values(), n=1, cutoff=0.7)), "")
     return [known for known, part in last_parts.items() if part == last]
