@@ -17,7 +17,7 @@ from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
-from turnwise.evaluate.report import EvaluationReport, write_report
+from turnwise.evaluate.report import EvaluationReport, trajectories_of, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
@@ -135,10 +135,7 @@ async def measure(
     """
     started = time.perf_counter()
     episodes = []
-    # named after the report, so that evaluations in one folder do not share the file
-    trajectories = out.with_name(
-        f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl"
-    )
+    trajectories = trajectories_of(out)
     own = [tasks[place] for place in rank_share(ranks, len(tasks))]
     with contextlib.ExitStack() as exits:
         writer: TrajectoryWriter | None = None
