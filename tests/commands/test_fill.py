@@ -89,7 +89,10 @@ def test_a_failing_demonstration_is_named_with_its_row_and_left_out(folder: Path
 def test_no_file_is_replaced_and_none_is_written_from_a_file_with_problems(folder: Path) -> None:
     write(folder, task(1, WRITE))
     ran = fill(folder, "tasks.jsonl")
-    assert (ran.code, ran.err) == (2, "turnwise: tasks.jsonl: exists already; name a new file\n")
+    assert (ran.code, ran.err) == (
+        2,
+        "turnwise: tasks.jsonl: is there already; choose another name, or remove it\n",
+    )
     write(folder, task(1, turn("write_fil", path="data/a.txt", text="two")))
     ran = fill(folder)
     assert ran.code == 1, ran

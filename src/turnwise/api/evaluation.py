@@ -12,7 +12,7 @@ from rich.console import Console
 from turnwise.api.background import run_in_thread
 from turnwise.api.resolved import announce_servers
 from turnwise.config import Recipe
-from turnwise.evaluate.playing import evaluate_recipe, on_stderr, trajectories_file
+from turnwise.evaluate.playing import evaluate_recipe, on_stderr
 from turnwise.evaluate.report import (
     Comparison,
     EvaluationReport,
@@ -20,6 +20,7 @@ from turnwise.evaluate.report import (
     print_comparison,
     print_report,
     read_report,
+    trajectories_of,
 )
 from turnwise.evaluate.statistics import Estimate
 from turnwise.evaluate.summary import Summary, summarise
@@ -52,7 +53,7 @@ class Evaluation:
 
     def episodes(self) -> list[StoredEpisode]:
         """Return every episode that was played, with its reward."""
-        return list(read_episodes(trajectories_file(self.path)))
+        return list(read_episodes(trajectories_of(self.path)))
 
     def compare(self, before: "Evaluation | str | Path") -> "EvaluationComparison":
         """Compare success with that of an earlier evaluation of the same tasks, task by task."""

@@ -91,6 +91,7 @@ def evaluate(
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
+    out = _new_report(out)
     agent = read_agent(
         recipe,
         best=best,
@@ -99,7 +100,6 @@ def evaluate(
         overrides=[*overrides, *(["engine.kind=scripted"] if script else [])],
     )
     processes.alone(agent.recipe, "eval")
-    out = _new_report(out)
     announce_servers(agent.recipe)
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe
@@ -129,7 +129,10 @@ def _new_report(out: Path | None) -> Path:
     if out is None:
         dated = Path("runs/eval") / f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
         return next(folder for folder in numbered(dated) if not folder.exists()) / "eval.json"
+    from turnwise.evaluate.report import trajectories_of
+
     require_free(out)
+    require_free(trajectories_of(out))  # of an interrupted evaluation, or of `turnwise rollout`
     return out
 
 

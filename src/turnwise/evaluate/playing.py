@@ -17,7 +17,7 @@ from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
-from turnwise.evaluate.report import EvaluationReport, write_report
+from turnwise.evaluate.report import EvaluationReport, trajectories_of, write_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
@@ -142,11 +142,6 @@ async def evaluate_recipe(
         )
 
 
-def trajectories_file(out: Path) -> Path:
-    """The file of an evaluation's episodes, named after its report: several can be in one folder."""
-    return out.with_name(f"{out.stem}.trajectories.jsonl" if out.stem != "eval" else "trajectories.jsonl")
-
-
 async def measure(
     collector: Collector,
     tasks: Sequence[Task],
@@ -166,7 +161,7 @@ async def measure(
     """
     started = time.perf_counter()
     episodes = []
-    trajectories = trajectories_file(out)
+    trajectories = trajectories_of(out)
     own = [tasks[place] for place in rank_share(ranks, len(tasks))]
     with contextlib.ExitStack() as exits:
         writer: TrajectoryWriter | None = None

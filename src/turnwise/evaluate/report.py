@@ -84,6 +84,12 @@ def write_report(report: EvaluationReport, path: Path) -> None:
     write_json(path, document)
 
 
+def trajectories_of(report: Path) -> Path:
+    """The file of the episodes, named after the report, so that evaluations in one folder do not share it."""
+    name = "trajectories.jsonl" if report.stem == "eval" else f"{report.stem}.trajectories.jsonl"
+    return report.with_name(name)
+
+
 def read_report(path: Path) -> EvaluationReport:
     """An eval.json; ValueError says why it is none."""
     try:
