@@ -21,7 +21,7 @@ RewardLike = Callable[..., Any] | OwnReward | RewardTerm | str
 
 
 class PartMaker(Protocol):
-    """Makes a weighted part of a reward; `options` are those of the part, see docs/rewards.md."""
+    """Makes a weighted part of a reward; `options` are those of the part, see docs/guides/rewards.md."""
 
     def __call__(self, weight: float = 1.0, **options: Any) -> RewardTerm: ...
 

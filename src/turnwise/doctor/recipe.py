@@ -142,7 +142,7 @@ def _call_tokens(recipe: Recipe, model: Any, chat: RenderedChat) -> Finding:
     if choice.recipe.policy.lora_tokens:
         return Finding("call tokens", FindingLevel.GOOD, choice.note)
     if choice.note:
-        return Finding("call tokens", FindingLevel.WARNING, choice.note, "see docs/training.md")
+        return Finding("call tokens", FindingLevel.WARNING, choice.note, "see docs/guides/training.md")
     untrained = untrained_call_tokens(model, chat)
     if untrained:  # with policy.tuning = "full" every row is trained
         words = "; ".join(map(str, untrained))
