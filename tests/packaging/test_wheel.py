@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.packaging.installed import ROOT, Installed, build, install
+from turnwise.config import Recipe
 from turnwise.config.optional_packages import EXTRA_OF
+from turnwise.tracking.folder import RunFolder
 
 PYTHONS = sorted(Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser().glob("versions/3.1[123].*"))
 
@@ -54,7 +56,10 @@ def use_base(turnwise: Installed) -> None:
     """Use every command that the base install has, and see what the others need."""
     assert turnwise.run("--version").stdout.startswith("turnwise 0.")
     assert "Usage" in turnwise.run("--help").stdout
-    assert turnwise.run("view", "--help").returncode == 0
+    with RunFolder.create(turnwise.folder / "made", "run", Recipe(), is_dated=False):
+        pass
+    viewed = turnwise.run("view", "made", "--export", "made.html")
+    assert viewed.returncode == 0, viewed.stderr
     examined = turnwise.run("doctor")
     assert "ok   server fmp" in examined.stdout
     assert "bad  torch: not installed\n     pip install 'turnwise[train]'" in examined.stdout

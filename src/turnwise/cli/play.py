@@ -1,6 +1,5 @@
 """`turnwise rollout` and `turnwise eval`: playing tasks, from the command line."""
 
-import datetime
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -124,13 +123,11 @@ def evaluate(
 
 def _new_report(out: Path | None) -> Path:
     """The file to write an evaluation to, which does not exist yet: a result is never overwritten."""
-    from turnwise.runtime.free_path import numbered, require_free
+    from turnwise.evaluate.report import new_report, trajectories_of
+    from turnwise.runtime.free_path import require_free
 
     if out is None:
-        dated = Path("runs/eval") / f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
-        return next(folder for folder in numbered(dated) if not folder.exists()) / "eval.json"
-    from turnwise.evaluate.report import trajectories_of
-
+        return new_report(Path("runs"))
     require_free(out)
     require_free(trajectories_of(out))  # of an interrupted evaluation, or of `turnwise rollout`
     return out

@@ -1,4 +1,4 @@
-"""Checks the servers of a recipe or an mcp.json: each is started or reached, and its tools are listed."""
+"""Checks the servers of a recipe or an mcp.json: starts or reaches them and lists their tools."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,5 +1,6 @@
 """The report of an evaluation: `eval.json`, the table in the terminal, and paired comparisons."""
 
+import datetime
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from turnwise.evaluate.summary import (
     summarise_by,
 )
 from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.free_path import numbered
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.runtime.terminal import figure_table, printable
 
@@ -82,6 +84,12 @@ def write_report(report: EvaluationReport, path: Path) -> None:
     document = {"report": _REPORT.dump_python(report, mode="json"), "figures": figures(report)}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, document)
+
+
+def new_report(runs: Path) -> Path:
+    """A file for the next report, `RUNS/eval/DATE-TIME/eval.json`, in a folder that does not exist yet."""
+    dated = runs / "eval" / f"{datetime.datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    return next(folder for folder in numbered(dated) if not folder.exists()) / "eval.json"
 
 
 def trajectories_of(report: Path) -> Path:

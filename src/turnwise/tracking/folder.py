@@ -68,7 +68,7 @@ class RunFolder:
         """
         check(recipe.trackers)
         is_first = not root.exists()
-        path = new_folder(root, name) if is_dated else _exact_folder(root, name)
+        path = _new_folder(root, name) if is_dated else _exact_folder(root, name)
         for part in ("checkpoints", "evaluations", "tokens", "trajectories"):
             (path / part).mkdir()
         folder = cls(path, Lock(path / "lock"))
@@ -289,7 +289,7 @@ def _files_in(folder: Path) -> list[Path]:
     return files
 
 
-def new_folder(root: Path, name: str) -> Path:
+def _new_folder(root: Path, name: str) -> Path:
     """Create the folder `root/name-date-time`, or a numbered one if several are made within a second."""
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "run"
     dated = f"{safe}-{datetime.datetime.now().astimezone():%Y%m%d-%H%M%S}"
