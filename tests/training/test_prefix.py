@@ -159,7 +159,7 @@ def learned(sections: dict[str, Any], tokens: int, *, shared_prefix: bool = True
     """The policy after two updates of two optimizer steps: keys of earlier weights would show."""
     update = {"num_minibatches": 2, "tokens_per_microbatch": tokens, "shared_prefix": shared_prefix}
     trainer = new_trainer(recipe_of(sections, update=update))
-    demonstrations = some_samples(1, seed=7, prefix=80)
+    demonstrations = some_samples(4, seed=7, prefix=80)  # several micro-batches in every step
     for step in range(2):
         samples = some_samples(4, seed=step, prefix=80)
         assert trainer.update(samples, step=step, imitation=demonstrations).skipped == ""
