@@ -1,5 +1,6 @@
 """What a run was run with: Python, platform, packages, commit and seed."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -26,6 +27,7 @@ def versions_now(seed: int) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _packages() -> dict[str, str]:
     # `metadata` is read once per package: every access parses it again
     known = [distribution.metadata for distribution in importlib.metadata.distributions()]
