@@ -92,5 +92,5 @@ def test_convert_says_what_it_kept_and_what_it_dropped(tmp_path: Path) -> None:
     dropped, total = ran.out.strip().splitlines()
     assert dropped.startswith("no demonstration for train-a02: ")
     assert total == "new.jsonl: 2 tasks, 1 with a demonstration; 1 recorded conversations dropped"
-    ran = turnwise("tasks", "convert", "train.json", "new.jsonl", "--no-demonstrations", cwd=tmp_path)
+    ran = turnwise("tasks", "convert", "train.json", "bare.jsonl", "--no-demonstrations", cwd=tmp_path)
     assert "2 tasks, 0 with a demonstration" in ran.out

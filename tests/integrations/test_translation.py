@@ -60,6 +60,7 @@ ELSEWHERE = {"run.folder", "run.name"}
 
 REFUSED = {
     "model.quantisation": ("model.quantisation=nf4",),
+    "policy.lora_tokens": ("policy.lora_tokens=[5]",),
     "algorithm.gamma_unit": ("algorithm.advantage=gae", "algorithm.gamma_unit=turn"),
     "reference.kind": ("algorithm.kl.placement=loss_k3", "reference.kind=ema"),
     "run.num_epochs": ("curriculum.kind=uniform", "run.num_epochs=2"),

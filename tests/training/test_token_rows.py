@@ -101,7 +101,7 @@ def call_sample() -> Sample:
 
 def test_a_trained_model_needs_no_rows_and_an_unable_one_gets_them() -> None:
     chat = chat_of(RECIPE)
-    assert choose_call_tokens(RECIPE, load_model(RECIPE.model), chat).recipe.policy.lora_tokens == ()
+    assert choose_call_tokens(RECIPE, load_model(RECIPE.model), chat).recipe.policy.lora_tokens is None
     model = unable_model()
     found = untrained_call_tokens(model, chat)
     assert [token.text for token in found] == ["<tool_call>", "</tool_call>"]

@@ -79,19 +79,15 @@ def choose_call_tokens(recipe: Recipe, model: Any, chat: RenderedChat) -> CallTo
         return CallTokenChoice(recipe)
     found = untrained_call_tokens(model, chat)
     if not found:
-        return CallTokenChoice(_with_tokens(recipe, ()))
+        return CallTokenChoice(recipe)
     why = "; ".join(map(str, found))
     if not recipe.can_train_tokens or recipe.publishes_adapters:
         note = (
             f"{why}: adapters cannot teach the model to call tools. First warm it up with `turnwise sft` "
             "(without model.quantisation, hardware.strategy = 'data_parallel') and train the result"
         )
-        return CallTokenChoice(_with_tokens(recipe, ()), note)
+        return CallTokenChoice(recipe, note)
     ids = tuple(token.id for token in found)
+    policy = recipe.policy.model_copy(update={"lora_tokens": ids})
     note = f"{why}: these rows are trained with the adapters (policy.lora_tokens = {list(ids)})"
-    return CallTokenChoice(_with_tokens(recipe, ids), note)
-
-
-def _with_tokens(recipe: Recipe, ids: Sequence[int]) -> Recipe:
-    policy = recipe.policy.model_copy(update={"lora_tokens": tuple(ids)})
-    return recipe.model_copy(update={"policy": policy})
+    return CallTokenChoice(recipe.model_copy(update={"policy": policy}), note)

@@ -58,7 +58,6 @@ async def train_in(
         try:
             with screen.showing():
                 async with open_run(recipe, folder, screen, ranks, given) as run:
-                    folder.keep()
                     ended = await train(run, stopping, on_step)
         except (CollectionFailed, EngineDown) as error:
             hint = f"\nonce that is fixed, resume with: turnwise train --resume {folder.path}"

@@ -376,6 +376,7 @@ async def open_run(
         phases.ended("trainer")
         with GpuMonitor(cuda_reader()) as gpu:
             run = TrainingRun(recipe, folder, bench, trainer, tasks, lessons, screen, ranks, gpu)
+            folder.keep()  # from here on there is something to resume, or to look into
             with contextlib.closing(run), frozen_garbage():
                 yield run
 

@@ -38,6 +38,8 @@ def _policy(recipe: Recipe) -> Overrides:
         raise ValueError("model.dtype: SkyRL trains in bfloat16 or float32")
     if model.quantisation != "none":
         raise ValueError(f"model.quantisation: SkyRL does not support {model.quantisation!r}")
+    if policy.lora_tokens:
+        raise ValueError("policy.lora_tokens: SkyRL trains no rows of tokens; run `turnwise sft` first")
     if policy.lora_alpha != int(policy.lora_alpha):
         raise ValueError(f"policy.lora_alpha: SkyRL needs an integer, not {policy.lora_alpha}")
     targets = policy.lora_targets if isinstance(policy.lora_targets, str) else list(policy.lora_targets)
