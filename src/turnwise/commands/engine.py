@@ -63,6 +63,7 @@ async def serve_engine(
             proxy_headers=False,
             lifespan="off",
         )
+        listener.listen(config.backlog)  # whoever reads the address below may connect at once
         say(f"{url_of(host, listener.getsockname()[1])}  {kind}, {recipe.model.path}  (Ctrl-C ends it)")
         await _Ending(config).serve(sockets=[listener])
 
