@@ -57,7 +57,7 @@ EMPTY = OptimizerStep({}, Norms(0.0, 0.0), 0, 0, "empty")
 
 
 class Steps:
-    """Takes the optimizer steps of a lesson."""
+    """The optimizer steps of a lesson."""
 
     def __init__(
         self,
