@@ -97,7 +97,7 @@ class Episodes:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationRecord:
+class Evaluation:
     """One evaluation of the policy after `step` steps."""
 
     name: str
@@ -118,4 +118,4 @@ class Cut:
     record: Literal["cut"] = "cut"
 
 
-Record = Annotated[Log | Episodes | EvaluationRecord | Cut, Field(discriminator="record")]
+Record = Annotated[Log | Episodes | Evaluation | Cut, Field(discriminator="record")]

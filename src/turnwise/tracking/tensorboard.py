@@ -14,7 +14,7 @@ from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from turnwise.tracking.episodes import transcript
-from turnwise.tracking.records import EpisodeRecord, EvaluationRecord, HistogramRecord
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord
 from turnwise.tracking.tracker import Start
 
 
@@ -45,7 +45,7 @@ class TensorboardTracker:
         shown = "\n\n---\n\n".join(_verbatim(transcript(episode)) for episode in episodes)
         self._write(step, _text("episodes", shown))
 
-    def evaluation(self, evaluation: EvaluationRecord) -> None:
+    def evaluation(self, evaluation: Evaluation) -> None:
         self.log(
             evaluation.step,
             {f"evaluation/{evaluation.name}/{name}": value for name, value in evaluation.figures.items()},

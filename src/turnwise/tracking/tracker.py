@@ -7,15 +7,7 @@ from typing import Any, Protocol
 
 from turnwise.config import TrackerConfig
 from turnwise.config.requirements import is_installed
-from turnwise.tracking.records import (
-    Cut,
-    EpisodeRecord,
-    Episodes,
-    EvaluationRecord,
-    HistogramRecord,
-    Log,
-    Record,
-)
+from turnwise.tracking.records import Cut, EpisodeRecord, Episodes, Evaluation, HistogramRecord, Log, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +42,7 @@ class Tracker(Protocol):
         """Some of a step's episodes. Their text is untrusted."""
         ...
 
-    def evaluation(self, evaluation: EvaluationRecord) -> None: ...
+    def evaluation(self, evaluation: Evaluation) -> None: ...
 
     def cut(self, num_steps: int) -> None:
         """The run was resumed: step `num_steps` and later ones will be logged again."""
@@ -100,7 +92,7 @@ def tell(tracker: Tracker, record: Record) -> None:
                 tracker.histogram(record.step, name, histogram)
         case Episodes():
             tracker.episodes(record.step, record.episodes)
-        case EvaluationRecord():
+        case Evaluation():
             tracker.evaluation(record)
         case Cut():
             tracker.cut(record.num_steps)

@@ -11,7 +11,7 @@ from turnwise.config import Recipe, TrackerConfig
 from turnwise.tracking.environment import variables
 from turnwise.tracking.episodes import IsSuccess, Scored, episodes_of, first_of
 from turnwise.tracking.outbox import Outbox
-from turnwise.tracking.records import Cut, Episodes, EvaluationRecord, HistogramRecord, Log
+from turnwise.tracking.records import Cut, Episodes, Evaluation, HistogramRecord, Log
 from turnwise.tracking.tracker import Start, check
 from turnwise.types import Group
 
@@ -146,5 +146,5 @@ def _evaluation(
     figures: Mapping[str, float],
     scored: Sequence[Scored],
     is_success: IsSuccess,
-) -> Callable[[], EvaluationRecord]:
-    return lambda: EvaluationRecord(name, step, model, figures, episodes_of(scored, is_success))
+) -> Callable[[], Evaluation]:
+    return lambda: Evaluation(name, step, model, figures, episodes_of(scored, is_success))

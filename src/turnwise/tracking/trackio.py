@@ -6,7 +6,7 @@ from typing import Any
 
 import trackio
 
-from turnwise.tracking.records import EpisodeRecord, EvaluationRecord, HistogramRecord, Said
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord, Said
 from turnwise.tracking.tracker import Start
 
 
@@ -37,7 +37,7 @@ class TrackioTracker:
     def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         self._log(step, {"episodes": [_trace(episode) for episode in episodes]})
 
-    def evaluation(self, evaluation: EvaluationRecord) -> None:
+    def evaluation(self, evaluation: Evaluation) -> None:
         prefix = f"evaluation/{evaluation.name}"
         values: dict[str, Any] = {f"{prefix}/{name}": value for name, value in evaluation.figures.items()}
         if evaluation.episodes:

@@ -10,7 +10,7 @@ import wandb
 from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.regular_files import read_bytes
 from turnwise.tracking.episodes import transcript
-from turnwise.tracking.records import EpisodeRecord, EvaluationRecord, HistogramRecord
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord
 from turnwise.tracking.tracker import Start
 
 _COLUMNS = {
@@ -80,7 +80,7 @@ class WandbTracker:
     def episodes(self, step: int, episodes: Sequence[EpisodeRecord]) -> None:
         self._run.log({"step": step, "episodes": _table(episodes)})
 
-    def evaluation(self, evaluation: EvaluationRecord) -> None:
+    def evaluation(self, evaluation: Evaluation) -> None:
         prefix = f"evaluation/{evaluation.name}"
         figures = {f"{prefix}/{name}": value for name, value in evaluation.figures.items()}
         table = {f"{prefix}/episodes": _table(evaluation.episodes)} if evaluation.episodes else {}

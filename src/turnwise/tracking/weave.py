@@ -7,7 +7,7 @@ from typing import Any
 
 import weave
 
-from turnwise.tracking.records import EpisodeRecord, EvaluationRecord, HistogramRecord, Said
+from turnwise.tracking.records import EpisodeRecord, Evaluation, HistogramRecord, Said
 from turnwise.tracking.tracker import Start
 
 
@@ -50,7 +50,7 @@ class WeaveTracker:
                 if said.role in ("assistant", "tool"):
                     _log_turn(said, episode.said[:position], call)
 
-    def evaluation(self, evaluation: EvaluationRecord) -> None:
+    def evaluation(self, evaluation: Evaluation) -> None:
         logger = weave.EvaluationLogger(
             name=f"{self._name} {evaluation.name}",
             model=_identifier(f"{self._name}_step_{evaluation.step}"),
