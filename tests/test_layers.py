@@ -16,7 +16,7 @@ LAYERS = (
     {"rollout", "training", "servers", "diagnostics"},
     {"planning"},
     {"assembly"},
-    {"evaluate", "commands"},
+    {"evaluate", "commands", "explore"},
     {"run", "dashboard", "doctor", "integrations"},
     {"api"},
     {"cli", "__main__"},

@@ -1,0 +1,1 @@
+"""Find verified tasks for any MCP servers: execute first, ask afterwards."""
