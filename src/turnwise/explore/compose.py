@@ -102,3 +102,10 @@ def document(results: Results, number: int) -> Document:
     found = results[number]
     assert isinstance(found, Document)
     return found
+
+
+def number_of(value: Scalar) -> float:
+    """Return a number as it is; ValueError if the value is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return value

@@ -154,6 +154,7 @@ class Survey:
         observation = Observation(len(self.observations), tool, arguments, document)
         self.observations.append(observation)
         self.records[tool.name].observations.append(observation)
-        for value in values_of(observation.number, document):
+        folder = next((value.value for name, value in arguments.items() if is_folder_name(name)), "")
+        for value in values_of(observation.number, document, tool_name=tool.server_tool, folder=folder):
             self.store.add(value)
         return observation

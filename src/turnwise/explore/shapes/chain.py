@@ -7,8 +7,9 @@ from turnwise.explore.compose import Read, conclusion_of, document, drafted, ent
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, canonical
 from turnwise.explore.observation import Observation
+from turnwise.explore.operations.row_where import leads
 from turnwise.explore.query import Query
-from turnwise.explore.wording import call_phrase, chained
+from turnwise.explore.wording import call_phrase, questions
 from turnwise.tasks.family import Conclusion, PlanStep, Results
 
 _MAX_CALLS = 3
@@ -58,10 +59,10 @@ def _paths(
     if length == 1:
         yield (), start
         return
-    for query in material.asked(start):
+    for query in (*leads(start.document), *material.asked(start)):
         key = (start.tool.name, query.field, canonical(query.value))
-        for parameter, target in follow_ups.get(key, ())[:_NEXT]:
-            if query.field and target.tool.name != start.tool.name:
+        for parameter, target in follow_ups.get(key, [])[:_NEXT] if query.field else ():
+            if target.tool.name != start.tool.name:
                 for hops, last in _paths(material, follow_ups, target, length - 1):
                     if all(hop.observation.tool.name != start.tool.name for hop in hops):
                         yield (_Hop(start, query, parameter), *hops), last
@@ -71,15 +72,17 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
     observations = [*(hop.observation for hop in hops), last]
     taken: list[tuple[str, ...]] = [(), *((hop.parameter,) for hop in hops)]
     phrases = [
-        call_phrase(seen.tool, {name: value for name, value in seen.plain_arguments.items() if name not in without})
-        for seen, without in zip(observations, taken, strict=True)
+        call_phrase(seen.tool, seen.plain_arguments, linked=linked)
+        for seen, linked in zip(observations, taken, strict=True)
     ]
     for query in material.asked(last):
         yield drafted(
             "chain",
             turns=tuple((step,) for step in _steps(hops, last)),
             conclude=_conclude(query),
-            questions=chained(query.noun, [hop.query.noun for hop in hops], phrases, query.form),
+            questions=questions(
+                query.noun, phrases, query.form, link_nouns=[hop.query.noun for hop in hops]
+            ),
             tools=tuple(observation.tool for observation in observations),
             entities=tuple(
                 entity

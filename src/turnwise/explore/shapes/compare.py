@@ -1,14 +1,23 @@
 """The same question about two things, and the difference or ratio of the two answers."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from turnwise.explore.arithmetic import ARITHMETIC
-from turnwise.explore.compose import computed_conclusion, drafted, entities_of, siblings, step_of
+from turnwise.explore.arithmetic import ARITHMETIC, Arithmetic
+from turnwise.explore.compose import (
+    computed_conclusion,
+    document,
+    drafted,
+    entities_of,
+    number_of,
+    siblings,
+    step_of,
+)
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, is_number
-from turnwise.explore.query import Form, Query
-from turnwise.explore.wording import call_phrase, questions
+from turnwise.explore.query import Query
+from turnwise.explore.wording import call_phrase, located, questions
+from turnwise.tasks.family import Conclusion, Results
 
 
 def compare(material: Material) -> Iterator[Draft]:
@@ -22,22 +31,21 @@ def compare(material: Material) -> Iterator[Draft]:
                     continue
                 phrases = [call_phrase(seen.tool, seen.plain_arguments) for seen in (first, second)]
                 for name, operation in ARITHMETIC.items():
-                    noun = operation.noun(f"{query.noun} in {phrases[0].described}", f"that in {phrases[1].described}")
+                    noun = operation.noun(*(located(query.noun, phrase) for phrase in phrases))
                     yield drafted(
                         "compare",
                         turns=((step_of(first), step_of(second)),),
-                        conclude=lambda results, query=query, operation=operation: computed_conclusion(
-                            operation.compute(_number(query, results[0]), _number(query, results[1]))
-                        ),
-                        questions=questions(noun, [], Form.ROUNDED),
+                        conclude=_conclude(query, operation),
+                        questions=questions(noun, phrases, operation.form),
                         tools=(first.tool, second.tool),
                         entities=(*entities_of(first), *entities_of(second)),
                         key=f"{name} {first.key} {second.key} {query.key}",
                     )
 
 
-def _number(query: Query, document: object) -> float:
-    value = query.read(document)  # type: ignore[arg-type]  # results are documents: `Case.parse`
-    if not is_number(value):
-        raise ValueError(f"{value!r} is not a number")
-    return float(value)
+def _conclude(query: Query, operation: Arithmetic) -> Callable[[Results], Conclusion]:
+    def conclude(results: Results) -> Conclusion:
+        first, second = (number_of(query.read(document(results, place))) for place in range(2))
+        return computed_conclusion(operation.value(first, second))
+
+    return conclude
