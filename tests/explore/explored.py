@@ -54,7 +54,7 @@ def shop_tasks(num: int = 40) -> tuple[Task, ...]:
             task(f"lookup-{number}", ask, 12.5, read, split=split),
             task(
                 f"chain-{number}",
-                f"Take the newest order of customer {number}. What is its total? Answer with the number only.",
+                f"Take the newest order of customer {number}. What is its total? Answer with a number.",
                 12.5,
                 listed,
                 read,

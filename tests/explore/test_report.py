@@ -51,7 +51,8 @@ def test_tasks_are_counted_by_shape_difficulty_and_split() -> None:
 
 def test_ten_sample_tasks_have_their_plan_and_answer() -> None:
     text = printed(explored.shop(), width=120)
-    assert "10. " in text and "11. " not in text
+    assert "10. " in text
+    assert "11. " not in text
     assert (
         "shop_list_orders() → shop_get_order(order_id=0) & shop_get_order(order_id=1); answer 1 (hard)"
         in text

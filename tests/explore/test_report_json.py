@@ -24,7 +24,7 @@ def test_tasks_are_listed_without_their_demonstrations() -> None:
     found = as_json(explored.shop())
     assert found["tasks"][1] == {
         "id": "chain-0",
-        "question": "Take the newest order of customer 0. What is its total? Answer with the number only.",
+        "question": "Take the newest order of customer 0. What is its total? Answer with a number.",
         "answer": "12.5",
         "family": "chain",
         "difficulty": "medium",

@@ -79,8 +79,9 @@ def _summary(exploration: Exploration) -> Iterator[tuple[str, str]]:
         "bold",
     )
     yield (
-        f"{found.num_reached:,} of {counted(found.num_tools, 'tool')} reached, {found.num_tools_in_tasks:,} in "
-        f"tasks; {counted(found.num_calls, 'call')}, {counted(found.num_links, 'link')}, "
+        f"{found.num_reached:,} of {counted(found.num_tools, 'tool')} reached, "
+        f"{found.num_tools_in_tasks:,} in tasks; {counted(found.num_calls, 'call')}, "
+        f"{counted(found.num_links, 'link')}, "
         f"{counted(found.num_rejected, 'draft')} rejected",
         "",
     )
@@ -109,7 +110,8 @@ def _server_line(server: ServerFinding) -> str:
     reached = sum(reach_of(tool) is not Reach.NOT_REACHED for tool in server.tools)
     in_tasks = sum(reach_of(tool) is Reach.IN_TASKS for tool in server.tools)
     parts = [
-        f"{one_line(server.server)}: {counted(len(server.tools), 'tool')}, {reached} reached, {in_tasks} in tasks",
+        f"{one_line(server.server)}: {counted(len(server.tools), 'tool')}, {reached} reached, "
+        f"{in_tasks} in tasks",
         f"{counted(server.num_calls, 'call')} in {duration(server.seconds)}",
         *([counted(server.num_resources, "resource")] if server.num_resources else []),
         *([counted(server.num_prompts, "prompt")] if server.num_prompts else []),

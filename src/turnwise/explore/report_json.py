@@ -1,4 +1,4 @@
-"""`report.json`: an exploration as JSON without demonstrations, and its figures read back from such a file."""
+"""`report.json`: an exploration as JSON without demonstrations, and the reader of its figures."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +19,8 @@ from turnwise.explore.findings import (
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.types import Task
 
+_MAX_EXAMPLE_CHARS = 4_000
+
 _FIGURES = TypeAdapter(ExplorationFigures)
 
 
@@ -31,7 +33,9 @@ def as_json(exploration: Exploration) -> dict[str, Any]:
         "links": [asdict(link) for link in exploration.links],
         "tasks": [_task(task) for task in exploration.tasks],
         "rejections": dict(exploration.rejections),
-        "rejected_examples": dict(exploration.rejected_examples),
+        "rejected_examples": {
+            reason: example[:_MAX_EXAMPLE_CHARS] for reason, example in exploration.rejected_examples.items()
+        },
         "held_out": list(exploration.held_out),
     }
 
