@@ -17,11 +17,13 @@ def explore(
     seed: Annotated[int, typer.Option(help="The same seed and server state give the same tasks.")] = 0,
     values: Annotated[
         Path | None,
-        typer.Option(help="JSON object of values to try, by parameter name: {\"ticker\": [\"AAPL\", \"MSFT\"]}."),
+        typer.Option(help='JSON object of values to try, by parameter name: {"ticker": ["AAPL", "MSFT"]}.'),
     ] = None,
     writes: Annotated[
         list[str] | None,
-        typer.Option(help="Let the exploration change the real data of this server. Others keep private copies."),
+        typer.Option(
+            help="Let the exploration change the real data of this server. Others keep private copies."
+        ),
     ] = None,
 ) -> None:
     """Find tasks for your servers: call their tools, compose questions, keep what is proven.

@@ -29,7 +29,9 @@ class _Reading:
     arguments: Mapping[str, Any]
 
 
-async def find_changes(caller: ServerCaller, survey: Survey, writers: Sequence[str], seed: int) -> list[Change]:
+async def find_changes(
+    caller: ServerCaller, survey: Survey, writers: Sequence[str], seed: int
+) -> list[Change]:
     """Return changes of one server, each with a probe that failed before and held after."""
     found: list[Change] = []
     for name in writers:
@@ -48,7 +50,12 @@ async def _changes_of(
     while num_tries < _NUM_TRIES and len(found) < _NUM_CHANGES:
         num_before = len(found)
         for proposed in proposals(record.tool, survey.store, chance, limit=_PROPOSALS):
-            if num_tries >= _NUM_TRIES or len(found) >= _NUM_CHANGES or caller.budget.is_spent or record.needs:
+            if (
+                num_tries >= _NUM_TRIES
+                or len(found) >= _NUM_CHANGES
+                or caller.budget.is_spent
+                or record.needs
+            ):
                 return found
             arguments, markers = marked(record.tool, proposed, texts)
             if not markers:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from turnwise.explore.explorer import Explorer, ExploreOptions
 from turnwise.explore.exploration import Exploration
-from turnwise.explore.html_report import write_html
-from turnwise.explore.report import print_report
+from turnwise.explore.explorer import ExploreOptions, Explorer
+from turnwise.explore.html_report import html_report
+from turnwise.explore.report import print_exploration
 from turnwise.explore.report_json import as_json
 from turnwise.explore.values import Source, Value
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.runtime.atomic_write import write_json
+from turnwise.runtime.atomic_write import write_atomically, write_json
 from turnwise.runtime.free_path import require_free
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
@@ -42,7 +42,9 @@ class ExploreCommand:
             require_free(self._out / name)
         unknown = sorted(set(self._options.writable) - {spec.name for spec in self._specs})
         if unknown:
-            raise ValueError(f"--writes {unknown[0]}: mcp.json has {', '.join(spec.name for spec in self._specs)}")
+            raise ValueError(
+                f"--writes {unknown[0]}: mcp.json has {', '.join(spec.name for spec in self._specs)}"
+            )
         was_interrupted = False
         async with Pool(self._specs) as pool:
             explorer = Explorer(pool, self._specs, self._options, self._say)
@@ -55,7 +57,7 @@ class ExploreCommand:
                 task.uncancel()
             exploration = explorer.result(was_interrupted=was_interrupted)
         write(exploration, self._out)
-        print_report(exploration, self._console)
+        print_exploration(exploration, console=self._console)
         self._say(f"written to {self._out}: {', '.join(f'{split}.jsonl' for split in SPLITS)}, {PAGE}")
         return exploration
 
@@ -69,7 +71,7 @@ def write(exploration: Exploration, folder: Path) -> None:
     for split in SPLITS:
         save([task for task in exploration.tasks if task.split == split], folder / f"{split}.jsonl")
     write_json(folder / REPORT, as_json(exploration), is_private=False)
-    write_html(exploration, folder / PAGE)
+    write_atomically(folder / PAGE, html_report(exploration), is_private=False)
 
 
 def user_values(path: Path) -> tuple[Value, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnwise.explore.answers import answer_of_query, answer_of_value
+from turnwise.explore.answers import answer_of_value
 from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import canonical
@@ -32,7 +32,7 @@ def step_of(observation: Observation, **taken: Read) -> PlanStep:
 
 def conclusion_of(query: Query, value: Scalar) -> Conclusion:
     """Return the answer to a query, as it was computed now."""
-    answer, text = answer_of_query(query, value)
+    answer, text = answer_of_value(value, query.form)
     return Conclusion(answer, text)
 
 

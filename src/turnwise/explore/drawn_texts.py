@@ -20,8 +20,23 @@ _SENTENCES = (
     "The {} opens at nine", "Ask Maria about the {}", "We moved the {} to Friday", "The {} needs new paint",
     "Please count the {} twice", "The {} is due next week", "Order two more for the {}", "The {} was repaired",
 )  # fmt: skip
-_LONG = frozenset("content contents text body message description note notes summary comment observation observations".split())
-_PATHS = frozenset("path file filename filepath".split())
+_LONG = frozenset(
+    [
+        "content",
+        "contents",
+        "text",
+        "body",
+        "message",
+        "description",
+        "note",
+        "notes",
+        "summary",
+        "comment",
+        "observation",
+        "observations",
+    ]
+)
+_PATHS = frozenset(["path", "file", "filename", "filepath"])
 
 
 class DrawnTexts:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from turnwise.explore.acceptance import Accepted, Target, accept
 from turnwise.explore.budget import Budget, Limits
@@ -19,7 +19,8 @@ from turnwise.explore.splits import held_out_combinations
 from turnwise.explore.stability import Steadiness, examine
 from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
-from turnwise.explore.values import Value, ValueStore, config_values, description_values
+from turnwise.explore.value_sources import config_values, description_values
+from turnwise.explore.values import Value, ValueStore
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Tool
@@ -65,9 +66,7 @@ class Explorer:
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
         limits = Limits(seconds=self._options.minutes * 60 / 2)
-        self._callers = {
-            server: ServerCaller(self._pool, server, Budget(limits)) for server in servers
-        }
+        self._callers = {server: ServerCaller(self._pool, server, Budget(limits)) for server in servers}
         self._survey = Survey(self._callers, tools, self._known_values(tools))
         await self._survey.run(self._options.seed, self._say)
         await self._examine(self._survey)
@@ -140,9 +139,7 @@ class Explorer:
 
     def result(self, *, was_interrupted: bool = False) -> Exploration:
         """Return what was found so far."""
-        num_tasks = Counter(
-            name for task in self._accepted.tasks for name in task.truth.required_tools
-        )
+        num_tasks = Counter(name for task in self._accepted.tasks for name in task.truth.required_tools)
         return Exploration(
             servers=tuple(self._server_finding(name, num_tasks) for name in self._specs),
             links=() if self._material is None else self._material.links,

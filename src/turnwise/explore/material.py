@@ -60,7 +60,9 @@ def steady(observation: Observation, volatile: frozenset[str]) -> Observation:
     document = observation.document
     fields = tuple(field for field in document.fields if field.name not in volatile)
     tables = tuple(_without(table, volatile) for table in document.tables)
-    pruned = Document(document.text, fields, tuple(table for table in tables if table.columns), document.is_cut)
+    pruned = Document(
+        document.text, fields, tuple(table for table in tables if table.columns), document.is_cut
+    )
     return replace(observation, document=pruned)
 
 

@@ -10,8 +10,9 @@ from turnwise.explore.document import Document
 from turnwise.explore.error_lessons import lessons_of
 from turnwise.explore.observation import Observation
 from turnwise.explore.proposals import proposals
-from turnwise.explore.tool_verbs import presumes_reading
-from turnwise.explore.values import Value, ValueStore, values_of
+from turnwise.explore.tool_verbs import presumes_reading, words_of
+from turnwise.explore.value_sources import values_of
+from turnwise.explore.values import Value, ValueStore
 from turnwise.types import Tool
 
 _NUM_ROUNDS = 5
@@ -23,6 +24,9 @@ _PROPOSALS = 60
 """Argument sets looked at per tool and round, most of which were tried before."""
 _MAX_VAIN = 14
 """Consecutive failures after which a tool that never answered is tried again only with new kinds of values."""
+
+
+_FOLDER_WORDS = {"path", "dir", "directory", "folder"}
 
 
 @dataclass(slots=True)
@@ -154,7 +158,15 @@ class Survey:
         observation = Observation(len(self.observations), tool, arguments, document)
         self.observations.append(observation)
         self.records[tool.name].observations.append(observation)
-        folder = next((value.value for name, value in arguments.items() if is_folder_name(name)), "")
+        folder = _folder_in(arguments)
         for value in values_of(observation.number, document, tool_name=tool.server_tool, folder=folder):
             self.store.add(value)
         return observation
+
+
+def _folder_in(arguments: Mapping[str, Value]) -> str:
+    """Return the folder that a call lists, if an argument names one: its entries are then full paths."""
+    for name, value in arguments.items():
+        if set(words_of(name)) & _FOLDER_WORDS and isinstance(value.value, str):
+            return value.value
+    return ""

@@ -121,7 +121,7 @@ def judge(proven: Proven, task: Task) -> Refusal | None:
             return Refusal("a call is not needed: an earlier result states the answer", text)
     if not is_success(episode_of(task, played.demonstration, proven.tools, is_done=True)):
         return Refusal("its own plan earns nothing")
-    for name, turns in cheats(task, played):
+    for name, turns in cheats(played):
         if is_success(episode_of(task, turns, proven.tools, is_done=False)):
             return Refusal(f"a shortcut earns it: {name}")
     return None
@@ -136,11 +136,15 @@ def _states(content: str, text: str) -> bool:
     return len(text) > 2 and text in content
 
 
-def cheats(task: Task, played: PlanRun) -> list[tuple[str, tuple[DemoTurn, ...]]]:
+def cheats(played: PlanRun) -> list[tuple[str, tuple[DemoTurn, ...]]]:
     """Return episodes that must earn nothing: no answer, the answer at once, one call left out."""
     last = played.demonstration[-1]
     found = [("an empty answer", (DemoTurn(""),)), ("the answer without a call", (last,))]
-    calls = [(turn, index) for turn in range(len(played.demonstration)) for index in range(len(played.demonstration[turn].calls))]
+    calls = [
+        (turn, index)
+        for turn in range(len(played.demonstration))
+        for index in range(len(played.demonstration[turn].calls))
+    ]
     for left_out in calls:
         turns = tuple(
             _without(turn, left_out[1]) if number == left_out[0] else turn
@@ -171,7 +175,8 @@ def episode_of(task: Task, turns: Sequence[DemoTurn], tools: Sequence[Tool], *, 
         stop=Stop.ANSWERED,
         tools=tuple(tools),
         probes=tuple(
-            ProbeResult(probe, probe.contains if is_done else "", is_error=False) for probe in task.truth.probes
+            ProbeResult(probe, probe.contains if is_done else "", is_error=False)
+            for probe in task.truth.probes
         ),
     )
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from turnwise.explore.compose import Read, conclusion_of, document, drafted, entities_of, step_of
 from turnwise.explore.draft import Draft
+from turnwise.explore.leads import leads
 from turnwise.explore.material import Material, canonical
 from turnwise.explore.observation import Observation
-from turnwise.explore.operations.row_where import leads
 from turnwise.explore.query import Query
 from turnwise.explore.wording import call_phrase, questions
 from turnwise.tasks.family import Conclusion, PlanStep, Results
@@ -59,9 +59,10 @@ def _paths(
     if length == 1:
         yield (), start
         return
-    for query in (*leads(start.document), *material.asked(start)):
+    wanted = {link.field for link in material.links if link.source_tool == start.tool.name}
+    for query in leads(start.document, wanted) if wanted else ():
         key = (start.tool.name, query.field, canonical(query.value))
-        for parameter, target in follow_ups.get(key, [])[:_NEXT] if query.field else ():
+        for parameter, target in follow_ups.get(key, [])[:_NEXT]:
             if target.tool.name != start.tool.name:
                 for hops, last in _paths(material, follow_ups, target, length - 1):
                     if all(hop.observation.tool.name != start.tool.name for hop in hops):
@@ -80,9 +81,7 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
             "chain",
             turns=tuple((step,) for step in _steps(hops, last)),
             conclude=_conclude(query),
-            questions=questions(
-                query.noun, phrases, query.form, link_nouns=[hop.query.noun for hop in hops]
-            ),
+            questions=questions(query.noun, phrases, query.form, link_nouns=[hop.query.noun for hop in hops]),
             tools=tuple(observation.tool for observation in observations),
             entities=tuple(
                 entity
