@@ -85,15 +85,15 @@ _SHORT_CUTS = ("[cut]", "…")
 _ERROR_CHARS = 600
 """An error message is short; a longer text that begins like one is a log or a document."""
 _ERROR_START = re.compile(
-    r"\W{0,4}(?:[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown (?!$)|cannot\b"
-    r"|could not\b|can't\b|unable to\b|access denied|permission denied|unauthori[sz]ed|forbidden|traceback \("
-    r"|missing (?:required|parameter|argument)|no such |not found\b|bad request|http (?:error )?[45]\d\d"
-    r"|[45]\d\d (?:client|server|not found|forbidden|unauthorized|bad))",
+    r"\W{0,4}(?:[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
+    r"|cannot\b|could not\b|can't\b|unable to\b|access denied|permission denied|unauthori[sz]ed|forbidden"
+    r"|traceback \(|missing (?:required|parameter|argument)|no such |not found\b|bad request"
+    r"|http (?:error )?[45]\d\d|[45]\d\d (?:client|server|not found|forbidden|unauthorized|bad))",
     re.IGNORECASE,
 )
 _ERROR_END = re.compile(
-    r"\b(?:not found|does not exist|doesn't exist|is required|is invalid|is not (?:valid|allowed|supported))\b"
-    r"[^\n]{0,80}$",
+    r"\b(?:not found|does not exist|doesn't exist|is required|is invalid"
+    r"|is not (?:valid|allowed|supported))\b[^\n]{0,80}$",
     re.IGNORECASE,
 )
 _ERROR_KEYS = ("error", "errors", "Error")

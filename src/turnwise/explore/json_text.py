@@ -1,4 +1,4 @@
-"""Find JSON, or Python literals, in the text of an answer: whole, after a line of prose, in pieces, or cut off."""
+"""Find JSON, or Python literals, in the text of an answer: whole, between lines of prose, or cut off."""
 
 import ast
 import json
@@ -28,7 +28,7 @@ class NoJson(ValueError):
 def json_in(text: str) -> Any:
     """Return the JSON value in the text; NoJson if there is none.
 
-    Several values on lines of their own become a list, as servers send the items of a list as separate blocks.
+    Several values on lines of their own become a list: servers send the items of a list as separate blocks.
     """
     text = _FENCE.sub("", text).strip()
     for start in _starts(text):

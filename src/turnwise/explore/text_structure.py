@@ -28,7 +28,7 @@ Record = dict[str, Cell]
 
 
 def cell_of(text: str) -> Cell:
-    """Return the number that a text is as a whole, else the text: `12`, but not `1,200`, `5 kg`, `3 %` or `007`."""
+    """Return the number that a whole text is, else the text: `12`, but not `1,200`, `5 kg`, `3%` or `007`."""
     text = text.strip()
     if not _NUMBER.fullmatch(text):
         return text
@@ -48,7 +48,7 @@ def structure_of(text: str) -> Any:
 
 
 def _delimited_table(lines: Sequence[str]) -> list[Record]:
-    """Read lines of comma, semicolon or tab separated values under a header; empty if they are something else."""
+    """Read lines of comma, semicolon or tab separated values under a header; empty if they are none."""
     for delimiter in _DELIMITERS:
         if len(lines) >= 2 and delimiter in lines[0] and delimiter in lines[1]:
             table = _separated_by(delimiter, lines)
@@ -157,7 +157,7 @@ def _unmarked(text: str) -> str:
 
 
 def _heading_of(line: str) -> str:
-    """Return the name that a heading (`## Users`, `Users:`) gives to the lines below it; empty if it is none."""
+    """Return the name that a heading (`## Users`, `Users:`) gives to the lines below it, else nothing."""
     mark = _HEADING.match(line)
     name = _unmarked(line[mark.end() :] if mark else line).rstrip(":").strip(" *")
     is_heading = mark or _unmarked(line).rstrip("* ").endswith(":")
@@ -202,7 +202,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _markdown_table(lines: Sequence[str], start: int) -> tuple[list[Record], int]:
-    """Return the rows of a table that begins at a line, and how many lines it has; no rows if there is none."""
+    """Return the rows of a table that begins at a line, and its number of lines; no rows if there is none."""
     is_table = (
         start + 2 < len(lines) and "|" in lines[start] and _SEPARATOR.fullmatch(lines[start + 1][:2_000])
     )
