@@ -81,6 +81,8 @@ async def accept(
             for draft, outcome in zip(batch, found, strict=True)
         }
         for draft, split in chosen:
+            if len(accepted.tasks) >= target.num_tasks:
+                break
             if not _settle(draft, split, verdicts[draft.key], accepted):
                 kinds[(draft.shape, *draft.tools)] -= 1
         on_progress(f"verified: {len(accepted.tasks)} tasks of {place} programs")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 class Limits:
     """The most that one server is asked for."""
 
-    num_calls: int = 600
+    num_calls: int = 2_000
     seconds: float = 120.0
     """Time spent waiting for its answers while surveying it."""
     num_bytes: int = 20_000_000

@@ -1,23 +1,19 @@
 """The parts that all shapes build drafts from: steps, conclusions, entities, difficulty."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from turnwise.explore.answers import answer_of_value
 from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
-from turnwise.explore.material import canonical
+from turnwise.explore.material import Material, canonical, is_number
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Form, Query
-from turnwise.explore.values import Source
 from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, split_of
 from turnwise.types import Difficulty, Tool
 
 Read = Callable[[Results], object]
 """Computes an argument from the documents of the calls before it."""
-
-_ENTITY_SOURCES = {Source.ANSWER, Source.USER, Source.CONFIG, Source.DRAWN, Source.DESCRIPTION, Source.ERROR}
-"""Values from these sources tell tasks apart; an enum's values are few and needed in every split."""
 
 
 def step_of(observation: Observation, **taken: Read) -> PlanStep:
@@ -42,26 +38,17 @@ def computed_conclusion(value: float) -> Conclusion:
     return Conclusion(answer, text)
 
 
-def entities_of(observation: Observation, *without: str) -> tuple[str, ...]:
-    """Return the argument values that the question names, except parameters whose value it does not name."""
-    return tuple(
-        canonical(value.value)
-        for name, value in observation.arguments.items()
-        if name not in without and value.source in _ENTITY_SOURCES
-    )
-
-
-def siblings(observations: Sequence[Observation]) -> Iterator[list[Observation]]:
-    """Yield groups of calls to one tool that differ in one argument only, and are of the same split."""
-    groups: dict[tuple[str, str, str, str], list[Observation]] = {}
-    for observation in observations:
-        for name, value in observation.arguments.items():
-            if not isinstance(value.value, str | int | float) or isinstance(value.value, bool):
-                continue
-            rest = {other: found.value for other, found in observation.arguments.items() if other != name}
-            split = split_of(canonical(value.value))
-            key = (observation.tool.name, name, canonical(rest), split)
-            groups.setdefault(key, []).append(observation)
+def siblings(material: Material) -> Iterator[list[Observation]]:
+    """Yield groups of calls to one tool that differ in its telling argument only, and are of one split."""
+    groups: dict[tuple[str, str, str], list[Observation]] = {}
+    for observation in material.observations:
+        name = material.telling.get(observation.tool.name, "")
+        value = observation.arguments.get(name)
+        if value is None or not isinstance(value.value, str | int | float) or isinstance(value.value, bool):
+            continue
+        rest = {other: found.value for other, found in observation.arguments.items() if other != name}
+        key = (observation.tool.name, canonical(rest), split_of(canonical(value.value)))
+        groups.setdefault(key, []).append(observation)
     yield from (group for group in groups.values() if len(group) > 1)
 
 
@@ -109,3 +96,15 @@ def number_of(value: Scalar) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a number")
     return value
+
+
+def shared_numbers(
+    material: Material, first: Observation, second: Observation
+) -> Iterator[tuple[Query, Query]]:
+    """Yield the queries that both answer with a number that is worth computing with."""
+    others = {query.key: query for query in material.asked(second)}
+    for query in material.asked(first):
+        other = others.get(query.key)
+        is_telling = query.operation == "field" or (query.operation == "count" and "=" not in query.key)
+        if is_telling and other is not None and is_number(query.value) and is_number(other.value):
+            yield query, other

@@ -73,7 +73,9 @@ def marked(tool: Tool, proposed: Mapping[str, Value], texts: DrawnTexts) -> tupl
             arguments[name] = _replaced(name, value.value, texts, markers)
         elif isinstance(value.value, str) and _is_new_path(name, value):
             folder = value.value.rpartition("/")[0] if "." in value.value.rpartition("/")[2] else value.value
-            arguments[name] = f"{folder}/{texts.name().replace(' ', '-')}.txt"
+            file = f"{texts.name().replace(' ', '-')}.txt"
+            arguments[name] = f"{folder}/{file}"
+            markers.append(file)
         elif isinstance(value.value, str) and set(words_of(name)) & _LONG:
             arguments[name] = _replaced(name, value.value, texts, markers)
         else:

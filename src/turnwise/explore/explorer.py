@@ -1,16 +1,18 @@
 """The stages of an exploration in order: survey, stability, changes, programs, verdicts."""
 
 import asyncio
+import datetime
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.explore.acceptance import Accepted, Target, accept
 from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
+from turnwise.explore.day_dependence import Today
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
@@ -65,7 +67,7 @@ class Explorer:
         self._failures = {name: str(error).partition("\n")[0] for name, error in failures.items()}
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
-        limits = Limits(seconds=self._options.minutes * 60 / 2)
+        limits = Limits(seconds=self._options.minutes * 60 / 3)
         self._callers = {server: ServerCaller(self._pool, server, Budget(limits)) for server in servers}
         self._survey = Survey(self._callers, tools, self._known_values(tools))
         await self._survey.run(self._options.seed, self._say)
@@ -129,12 +131,14 @@ class Explorer:
     def _stable(self, survey: Survey) -> list[Observation]:
         """Return the observations that programs may use, without volatile fields."""
         stable: list[Observation] = []
+        today = Today(datetime.datetime.now(datetime.UTC))
         for observation in survey.observations:
             steadiness = self._steadiness[observation.tool.server]
             volatile = steadiness.stable.get(observation.number)
             is_pure = observation.tool.name not in steadiness.changers
             if volatile is not None and is_pure and not observation.document.is_cut:
-                stable.append(steady(observation, volatile))
+                pruned = steady(observation, volatile)
+                stable.append(replace(pruned, document=today.without(pruned.document)))
         return stable
 
     def result(self, *, was_interrupted: bool = False) -> Exploration:

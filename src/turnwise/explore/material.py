@@ -24,9 +24,18 @@ class Material:
     """By number of an observation: what can be asked of its document."""
     links: tuple[Link, ...]
     changes: tuple[Change, ...]
+    telling: Mapping[str, str]
+    """By tool: the parameter whose values vary most, so that they tell its tasks apart."""
 
     def asked(self, observation: Observation) -> tuple[Query, ...]:
         return self.queries.get(observation.number, ())
+
+    def entities(self, observation: Observation, *linked: str) -> tuple[str, ...]:
+        """Return the value that tells the call apart from others, unless an earlier call leads to it."""
+        name = self.telling.get(observation.tool.name, "")
+        if name in linked or name not in observation.arguments:
+            return ()
+        return (canonical(observation.arguments[name].value),)
 
 
 def material_of(observations: Sequence[Observation], changes: Sequence[Change], seed: int) -> Material:
@@ -36,7 +45,25 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
         chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
         found = [query for name in OPERATIONS for query in OPERATIONS[name](observation.document, chance)]
         queries[observation.number] = tuple(found)
-    return Material(tuple(observations), queries, tuple(links_of(observations)), tuple(changes))
+    return Material(
+        tuple(observations),
+        queries,
+        tuple(links_of(observations)),
+        tuple(changes),
+        {name: telling for name, telling in telling_parameters(observations)},
+    )
+
+
+def telling_parameters(observations: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Yield the most varied parameter of every tool that takes any."""
+    seen: dict[str, dict[str, set[str]]] = {}
+    for observation in observations:
+        values = seen.setdefault(observation.tool.name, {})
+        for name, value in observation.arguments.items():
+            values.setdefault(name, set()).add(canonical(value.value))
+    for tool, values in seen.items():
+        if values:
+            yield tool, max(values, key=lambda name: len(values[name]))
 
 
 def links_of(observations: Sequence[Observation]) -> Iterator[Link]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from turnwise.explore.compose import Read, conclusion_of, document, drafted, entities_of, step_of
+from turnwise.explore.compose import Read, conclusion_of, document, drafted, step_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.leads import leads
 from turnwise.explore.material import Material, canonical
@@ -60,7 +60,10 @@ def _paths(
         yield (), start
         return
     wanted = {link.field for link in material.links if link.source_tool == start.tool.name}
+    given = {canonical(value) for value in start.plain_arguments.values()}
     for query in leads(start.document, wanted) if wanted else ():
+        if canonical(query.value) in given:
+            continue  # the answer repeats the question: no call is needed to know it
         key = (start.tool.name, query.field, canonical(query.value))
         for parameter, target in follow_ups.get(key, [])[:_NEXT]:
             if target.tool.name != start.tool.name:
@@ -86,7 +89,7 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
             entities=tuple(
                 entity
                 for observation, without in zip(observations, taken, strict=True)
-                for entity in entities_of(observation, *without)
+                for entity in material.entities(observation, *without)
             ),
             key=f"{' '.join(f'{hop.observation.key} {hop.query.key}' for hop in hops)} {last.key} {query.key}",
         )

@@ -22,7 +22,7 @@ def change(material: Material) -> Iterator[Draft]:
             conclude=lambda _, made=made: _done(made),
             questions=write_questions(made.tool, made.arguments),
             tools=(made.tool,),
-            entities=made.entities,
+            entities=made.entities[:1],
             key=f"{made.tool.name} {sorted(made.arguments.items(), key=str)}",
             changes_state=True,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from turnwise.explore.compose import conclusion_of, drafted, entities_of, step_of
+from turnwise.explore.compose import conclusion_of, drafted, step_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.wording import call_phrase, questions
@@ -19,6 +19,6 @@ def look_up(material: Material) -> Iterator[Draft]:
                 conclude=lambda results, query=query: conclusion_of(query, query.read(results[0])),
                 questions=questions(query.noun, [phrase], query.form),
                 tools=(observation.tool,),
-                entities=entities_of(observation),
+                entities=material.entities(observation),
                 key=f"{observation.key} {query.key}",
             )
