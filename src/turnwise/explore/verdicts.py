@@ -20,6 +20,7 @@ from turnwise.types import (
     Stop,
     Task,
     Tool,
+    ToolCall,
     Trajectory,
     Truth,
     Turn,
@@ -127,7 +128,7 @@ def judge(proven: Proven, task: Task) -> Refusal | None:
     return None
 
 
-def _calls(played: PlanRun) -> list[object]:
+def _calls(played: PlanRun) -> list[ToolCall]:
     return [call for turn in played.demonstration for call in turn.calls]
 
 
@@ -139,7 +140,10 @@ def _states(content: str, text: str) -> bool:
 def cheats(played: PlanRun) -> list[tuple[str, tuple[DemoTurn, ...]]]:
     """Return episodes that must earn nothing: no answer, the answer at once, one call left out."""
     last = played.demonstration[-1]
-    found = [("an empty answer", (DemoTurn(""),)), ("the answer without a call", (last,))]
+    found: list[tuple[str, tuple[DemoTurn, ...]]] = [
+        ("an empty answer", (DemoTurn(""),)),
+        ("the answer without a call", (last,)),
+    ]
     calls = [
         (turn, index)
         for turn in range(len(played.demonstration))
