@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.explore.explored import explored, specs_of
+from tests.explore.exploring import explored, specs_of
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.verdicts import episode_of
 from turnwise.mcp.pool import Pool

@@ -18,7 +18,7 @@ _NOUNS = (
 )  # fmt: skip
 _SENTENCES = (
     "The {} opens at nine", "Ask Maria about the {}", "We moved the {} to Friday", "The {} needs new paint",
-    "Please count the {} twice", "The {} is due next week", "Order two more for the {}", "The {} was repaired",
+    "Please count the {} twice", "The {} is due next week", "Order one more for the {}", "The {} is open",
 )  # fmt: skip
 _LONG = frozenset(
     [

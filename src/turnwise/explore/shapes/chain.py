@@ -91,7 +91,7 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
                 for observation, without in zip(observations, taken, strict=True)
                 for entity in material.entities(observation, *without)
             ),
-            key=f"{' '.join(f'{hop.observation.key} {hop.query.key}' for hop in hops)} {last.key} {query.key}",
+            key=" ".join([*(f"{hop.observation.key} {hop.query.key}" for hop in hops), last.key, query.key]),
         )
 
 
