@@ -44,7 +44,7 @@ _SHORT_FORMS = {
 @lru_cache(maxsize=20_000)
 def name_words(name: str) -> tuple[str, ...]:
     """Return the words of a name, lower-case and singular: `channelIDs` is `("channel", "id")`."""
-    return tuple(_normal(word.lower()) for word in _WORD.findall(name[:MAX_NAME_CHARS]))
+    return tuple(_normal(word.lower()) for word in _WORD.findall(name[:MAX_NAME_CHARS].replace("IDs", "Ids")))
 
 
 @lru_cache(maxsize=20_000)

@@ -68,10 +68,15 @@ def _separated_by(delimiter: str, lines: Sequence[str]) -> list[Record]:
         len(row) != len(header) for row in rows
     ):
         return []
-    # Two lines with one comma are a sentence more often than a table.
-    if delimiter == "," and len(lines) < 3 and len(header) < 3:
+    if delimiter == "," and _reads_like_sentences(header, lines):
         return []
     return [_record(header, row) for row in rows]
+
+
+def _reads_like_sentences(header: Sequence[str], lines: Sequence[str]) -> bool:
+    """Whether commas rather stand in prose: two lines with one comma, or words after a comma and a space."""
+    has_words = any(" " in name or name.endswith(".") for name in header)
+    return (len(lines) < 3 and len(header) < 3) or (", " in lines[0] and has_words)
 
 
 def _record(columns: Iterable[str], cells: Iterable[str]) -> Record:

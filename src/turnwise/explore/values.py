@@ -206,9 +206,10 @@ class ValueStore:
         for found in (wanted, *SIMILAR_FORMATS.get(wanted, ())):
             for entry in self._of_format.get(found, []):
                 value = entry.value
-                is_first = value.source is Source.CONFIG or found == wanted
                 fit = name_fit(parameter.name, value.name, value.context)
-                scored.append((fit + (10 if is_first else 5) + (value.source is Source.CONFIG), entry))
+                scored.append(
+                    (fit + 10 * (value.source is Source.CONFIG) + (10 if found == wanted else 5), entry)
+                )
         for key, group in self._groups.items():
             fit = name_fit(parameter.name, *key[1:])
             scored.extend((fit, entry) for entry in group if fit >= 3)
