@@ -125,6 +125,19 @@ def test_a_list_is_named_by_its_heading() -> None:
     assert [row["item"] for row in document.table(("Groups",)).rows] == ["staff"]
 
 
+def test_an_item_that_looks_like_a_field_is_still_counted_as_an_item() -> None:
+    assert rows("- Buy milk\n- Note: call Bob\n  - at noon\n- Walk") == [
+        {"item": "Buy milk"},
+        {"item": "Note: call Bob"},
+        {"item": "Walk"},
+    ]
+
+
+def test_short_lines_below_a_heading_are_a_list() -> None:
+    document = document_of("Allowed directories:\n/data\n/more")
+    assert document.table(("Allowed directories",)).rows == ({"item": "/data"}, {"item": "/more"})
+
+
 def test_other_text_is_a_table_of_its_lines() -> None:
     assert document_of("/data/a.txt\n/data/b.txt").table(("lines",)).rows == (
         {"item": "/data/a.txt"},
@@ -244,6 +257,8 @@ def test_no_random_text_raises_or_exceeds_the_bounds() -> None:
         '{"error": {"code": 3}, "data": null}',
         "Access denied - path outside allowed directories",
         "404 Not Found",
+        'Database error: near "x": syntax error',
+        "/data/x: Error - ENOENT: no such file or directory",
     ],
 )
 def test_an_answer_that_reports_a_failure_is_an_error(text: str) -> None:

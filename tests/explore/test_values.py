@@ -180,6 +180,20 @@ def test_the_id_of_a_record_fits_the_parameter_that_names_its_table() -> None:
     assert offered(nameless, parameter("channel_id"), 2) == ["C1", "C2"]
 
 
+def test_sql_is_made_of_the_tables_that_were_found() -> None:
+    store = answered("[{'name': 'products'}]", tool_name="list_tables")
+    query = parameter("query", description="SELECT SQL query to execute")
+    assert offered(store, query, 2) == [
+        "SELECT * FROM products LIMIT 20",
+        "SELECT COUNT(*) AS num_rows FROM products",
+    ]
+
+
+def test_names_in_answers_are_searched_for() -> None:
+    store = answered('{"entities": [{"age": 3, "colour": "red", "name": "ann"}]}')
+    assert offered(store, parameter("query"), 2) == ["ann", "red"]
+
+
 def test_numbers_and_texts_are_converted_to_the_type_of_the_parameter() -> None:
     store = answered('[{"user_id": 7, "age": "31"}]')
     assert offered(store, parameter("user_id"), 1) == ["7"]

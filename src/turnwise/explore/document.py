@@ -85,7 +85,9 @@ _SHORT_CUTS = ("[cut]", "…")
 _ERROR_CHARS = 600
 """An error message is short; a longer text that begins like one is a log or a document."""
 _ERROR_START = re.compile(
-    r"\W{0,4}(?:[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
+    r"\W{0,4}(?:(?:[a-z]{1,20} ){1,3}(?:error|exception|failed|failure) ?:"
+    r"|[^\n]{0,200}\b(?:ENOENT|EISDIR|ENOTDIR|EACCES|EPERM): "
+    r"|[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
     r"|cannot\b|could not\b|can't\b|unable to\b|access denied|permission denied|unauthori[sz]ed|forbidden"
     r"|traceback \(|missing (?:required|parameter|argument)|no such |not found\b|bad request"
     r"|http (?:error )?[45]\d\d|[45]\d\d (?:client|server|not found|forbidden|unauthorized|bad))",

@@ -20,6 +20,9 @@ _VERBS = frozenset(
         *("by", "for", "of", "the", "a", "in", "my", "available"),
     )
 )
+_SEARCHES = frozenset(("query", "q", "search", "keyword", "term"))
+_TITLES = frozenset(("name", "title", "label", "subject", "symbol", "tag", "category", "topic"))
+"""Fields whose texts are worth searching for."""
 _SHORT_FORMS = {
     "ids": "id",
     "identifier": "id",
@@ -59,20 +62,28 @@ def name_fit(parameter: str, name: str, context: str = "") -> int:
     wanted, found = name_words(parameter), name_words(name)
     if not wanted or not found:
         return 0
-    topic = topic_words(context)
     is_generic = set(found) <= GENERIC
     if wanted == found:
         return 2 if is_generic else 4
-    if topic and is_generic:
-        # The id of a channel: `channel_id`, `channel`, `id`.
-        if set(wanted) - GENERIC and set(wanted) - GENERIC <= set(topic):
-            return 4 if set(found) <= set(wanted) or set(wanted) == set(topic) else 3
+    if _SEARCHES.intersection(wanted) and _TITLES.intersection(found):
+        return 2
+    topic = topic_words(context)
+    return _generic_fit(wanted, found, topic) if topic and is_generic else _word_fit(wanted, found)
+
+
+def _generic_fit(wanted: tuple[str, ...], found: tuple[str, ...], topic: tuple[str, ...]) -> int:
+    """Fit a generic field of a topic: the `id` in `channels` to `channel_id`, or its `name` to `channel`."""
+    meant = set(wanted) - GENERIC
+    if not meant or not meant <= set(topic):
         return 0
-    common = (set(wanted) & set(found)) - GENERIC
-    if not common:
+    return 4 if set(found) <= set(wanted) or set(wanted) == set(topic) else 3
+
+
+def _word_fit(wanted: tuple[str, ...], found: tuple[str, ...]) -> int:
+    if not (set(wanted) & set(found)) - GENERIC:
         return 0
     contains = set(wanted) <= set(found) or set(found) <= set(wanted)
-    return 3 if contains and wanted[-1] == found[-1] else 2 if contains else 1
+    return (3 if wanted[-1] == found[-1] else 2) if contains else 1
 
 
 def _normal(word: str) -> str:
