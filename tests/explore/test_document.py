@@ -66,6 +66,17 @@ def test_a_bare_value_is_a_field_without_a_path() -> None:
     assert fields("hello") == {(): "hello"}
 
 
+def test_a_sentence_that_ends_in_a_number_has_a_result() -> None:
+    text = "The sum of 2 and 3 is 5."
+    assert fields(text) == {(): text, ("result",): 5}
+    assert fields("Version 2 was released in 2024.") == {(): "Version 2 was released in 2024."}
+
+
+def test_empty_texts_are_left_out_of_fields_and_rows() -> None:
+    assert document_of('{"content": ""}').fields == ()
+    assert rows('[{"a": "", "b": 1}, {"a": "x", "b": 2}]') == [{"b": 1}, {"a": "x", "b": 2}]
+
+
 def test_numbers_that_json_cannot_state_and_halves_of_characters_are_left_out() -> None:
     assert fields('{"a": NaN, "b": 1e999, "c": "\\ud800", "d": 1}') == {("d",): 1}
 

@@ -180,6 +180,14 @@ def test_the_id_of_a_record_fits_the_parameter_that_names_its_table() -> None:
     assert offered(nameless, parameter("channel_id"), 2) == ["C1", "C2"]
 
 
+def test_the_columns_of_one_table_are_no_names_of_tables() -> None:
+    store = answered(
+        "[{'name': 'price', 'type': 'REAL'}, {'name': 'id', 'type': 'TEXT'}]", tool_name="describe_table"
+    )
+    assert name_fit("table_name", "type", "tables") == 0
+    assert all(not one.is_promising for one in store.ranked(parameter("table_name"), limit=5))
+
+
 def test_sql_is_made_of_the_tables_that_were_found() -> None:
     store = answered("[{'name': 'products'}]", tool_name="list_tables")
     query = parameter("query", description="SELECT SQL query to execute")

@@ -13,6 +13,11 @@ GENERIC = frozenset(
 )
 """Words that say nothing about what is named, unless another word stands with them."""
 
+_IDENTIFYING = frozenset(
+    ("id", "name", "key", "item", "title", "line", "code", "slug", "number", "value", "text")
+)
+"""Generic words that may identify a record, other than its type or detail."""
+
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _VERBS = frozenset(
     (
@@ -56,6 +61,13 @@ def topic_words(name: str) -> tuple[str, ...]:
     return tuple(word for word in name_words(name) if word not in _VERBS)
 
 
+@lru_cache(maxsize=5_000)
+def names_several(tool_name: str) -> bool:
+    """Whether a tool's name says that it answers with records of its topic: `list_tables`, not `describe_table`."""
+    words = [word.lower() for word in _WORD.findall(tool_name[:MAX_NAME_CHARS])]
+    return not {"list", "search", "find"}.isdisjoint(words) or any(singular(word) != word for word in words)
+
+
 @lru_cache(maxsize=100_000)
 def name_fit(parameter: str, name: str, context: str = "") -> int:
     """Return how well a value called `name`, found in `context`, fits a parameter: 0 (not) to 4 (equal)."""
@@ -74,7 +86,7 @@ def name_fit(parameter: str, name: str, context: str = "") -> int:
 def _generic_fit(wanted: tuple[str, ...], found: tuple[str, ...], topic: tuple[str, ...]) -> int:
     """Fit a generic field of a topic: the `id` in `channels` to `channel_id`, or its `name` to `channel`."""
     meant = set(wanted) - GENERIC
-    if not meant or not meant <= set(topic):
+    if not _IDENTIFYING.intersection(found) or not meant or not meant <= set(topic):
         return 0
     return 4 if set(found) <= set(wanted) or set(wanted) == set(topic) else 3
 

@@ -10,12 +10,14 @@ MAX_LINES = 4_000
 MAX_KEY_CHARS = 48
 MAX_KEY_WORDS = 5
 MAX_COLUMNS = 40
+MAX_RESULT_CHARS = 60
 MAX_ITEM_WORDS = 6
 """Words of a line that may be an item of a list without a mark before it."""
 MIN_STRUCTURED_SHARE = 0.6
 """Share of lines that must be fields or list items; below it the text is prose, and is read line by line."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?")
+_RESULT = re.compile(r"(?:\bis|\bare|\bequals|\bwas|=)[ \t]{1,3}(-?\d{1,15}(?:\.\d{1,12})?)[.!]?$")
 _SEPARATOR = re.compile(r"[\s|:+=-]*--[\s|:+=-]*")
 _BULLET = re.compile(r"\s{0,40}(?:[-*•‣–]|\d{1,4}[.)])\s+(?=\S)")
 _KIND = re.compile(r"\s{0,40}\[([A-Za-z][A-Za-z _-]{0,20})\]\s+(?=\S)")
@@ -47,6 +49,12 @@ def structure_of(text: str) -> Any:
     if table:
         return {"rows": table}
     return _read_lines(lines)
+
+
+def stated_result(sentence: str) -> Cell | None:
+    """Return the number that a sentence ends in (`The sum of 2 and 3 is 5.`); None if it states none."""
+    stated = _RESULT.search(sentence[-MAX_RESULT_CHARS:].rstrip())
+    return cell_of(stated.group(1)) if stated else None
 
 
 def _delimited_table(lines: Sequence[str]) -> list[Record]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnwise.explore.document import Document, Scalar
-from turnwise.explore.name_words import name_words
+from turnwise.explore.name_words import name_words, names_several
 from turnwise.explore.parameters import parameters_of
 from turnwise.explore.prose_examples import examples_in
 from turnwise.explore.value_formats import format_of
@@ -57,7 +57,9 @@ def _found_in(document: Document, number: int, tool_name: str) -> Iterator[Value
             context = parents[-1] if parents else tool_name
             yield Value(field.value, field.name, Source.ANSWER, number, field.path, context)
     for table in document.tables:
-        context = tool_name if table.name in _NAMELESS else table.name
+        context = table.name
+        if table.name in _NAMELESS:
+            context = tool_name if names_several(tool_name) else ""
         for row_number, row in enumerate(table.rows):
             for column in table.columns:
                 if column in row and _is_worth_trying(row[column]):
@@ -115,7 +117,8 @@ def _named_in(spec: ServerSpec) -> Iterator[tuple[str, str]]:
         elif is_program_next:
             is_program_next, flag = False, ""
         else:
-            yield flag, argument
+            if flag or format_of(argument):  # a bare word (`stdio`) is a setting
+                yield flag, argument
             flag = ""
     for name, text in spec.env.items():
         yield name, text
