@@ -43,6 +43,10 @@ def test_a_format_is_learned_as_examples_of_it() -> None:
     assert ("time", "14:30") in values("Invalid time. Expected HH:MM [24-hour format]")
 
 
+def test_a_text_that_must_be_json_is_learned_as_examples_of_it() -> None:
+    assert ("city", "[4, 8, 15, 16]") in values("city is not valid JSON: Expecting value: line 1 column 1")
+
+
 def test_allowed_folders_are_learned() -> None:
     message = "Access denied - path outside allowed directories: /etc/x not in /data, /more"
     assert values(message) == [("path", "/data"), ("path", "/more")]

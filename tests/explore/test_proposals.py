@@ -84,6 +84,16 @@ def test_drawn_inputs_stay_within_bounds_and_differ() -> None:
         assert "/" in arguments["zone"].value or arguments["zone"].value == "UTC"
 
 
+def test_formulas_and_code_are_drawn_for_parameters_that_take_them() -> None:
+    compute = tool(
+        "expression", "code", expression=TEXT, code={"type": "string", "description": "Python to run"}
+    )
+    [arguments] = drawn_inputs(compute, Random(1), 1)
+    formula, code = arguments["expression"].value, arguments["code"].value
+    assert set(formula) <= set("0123456789 ()+*")
+    assert code.startswith("print(")
+
+
 def test_fewer_inputs_are_drawn_where_fewer_exist() -> None:
     assert len(drawn_inputs(tool("unit", unit={"enum": ["km", "mi"]}), Random(1), 10)) == 2
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from turnwise.explore.parameters import Parameter, parameters_of
-from turnwise.explore.value_formats import format_examples, format_place
+from turnwise.explore.value_formats import JSON_EXAMPLES, format_examples, format_place
 from turnwise.explore.values import Source, Value
 from turnwise.types import Tool
 
@@ -88,6 +88,9 @@ _FOLDERS = re.compile(
     r"|outside (?:of )?(?:the )?(?:workspace|root|sandbox):?)"
     r"[ \n]{1,3}((?:/|[A-Z]:\\)[^\n]{0,2000}(?:\n(?:/|[A-Z]:\\)[^\n]{0,300}){0,20})"
 )
+_NOT_JSON = re.compile(
+    r"\b(?:(?:not|invalid|must be|expected|expects)(?: a)?(?: valid)?|parse) JSON\b", re.IGNORECASE
+)
 _ZOD_PATH = re.compile(r"\"path\":\s*\[\s*\"(\w{1,64})\"")
 _TYPE_WORDS = frozenset(
     (
@@ -146,6 +149,9 @@ def _values_in(message: str, parameters: Sequence[Parameter]) -> Iterator[Value]
         text = match.group(1) or match.group(2)
         if any(char.isdigit() or char == "/" for char in text):
             yield _value(text, _named_near(message, match.start(), parameters))
+    for match in islice(_NOT_JSON.finditer(message), MAX_MATCHES):
+        name = _named_near(message, match.start(), parameters)
+        yield from (_value(example, name) for example in JSON_EXAMPLES)
     for example in format_examples(message):
         yield _value(example, _named_near(message, format_place(message), parameters))
 

@@ -63,7 +63,7 @@ def topic_words(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=5_000)
 def names_several(tool_name: str) -> bool:
-    """Whether a tool's name says that it answers with records of its topic: `list_tables`, not `describe_table`."""
+    """Whether a tool's name says that it answers with a list: `list_tables`, but not `describe_table`."""
     words = [word.lower() for word in _WORD.findall(tool_name[:MAX_NAME_CHARS])]
     return not {"list", "search", "find"}.isdisjoint(words) or any(singular(word) != word for word in words)
 

@@ -76,6 +76,16 @@ _FORMAT_EXAMPLES = (
 )
 _PLAIN_ENDINGS = frozenset(("name", "type", "id", "size", "format", "count", "limit", "key"))
 """Last words of names that take plain texts: a `file_type` is no path."""
+_FORMULA_WORDS = frozenset(("expression", "formula", "equation", "calculation"))
+_PYTHON = re.compile(r"python", re.IGNORECASE)
+_JSON = re.compile(
+    r"\bJSON (?:text|string|array|list|object|data|encoded)\b|\b(?:as|in|valid) JSON\b", re.IGNORECASE
+)
+JSON_EXAMPLES = (
+    '[{"name": "ann", "value": 12}, {"name": "bob", "value": 30}]',
+    "[4, 8, 15, 16]",
+    '{"value": 12}',
+)
 _IANA = re.compile(r"\b(?:iana|time ?zone)\b", re.IGNORECASE)
 
 
@@ -104,6 +114,12 @@ def _wanted_by_name(name: str, description: str) -> str:
     stated = format_examples(description)
     if wants_sql(name, description):
         wanted = "sql"
+    elif _FORMULA_WORDS.intersection(words):
+        wanted = "formula"
+    elif words[-1:] == ("code",) and _PYTHON.search(f"{name} {description}"):
+        wanted = "python"
+    elif _JSON.search(description):
+        wanted = "json"
     elif words[-2:] == ("time", "zone") or _IANA.search(description):
         wanted = "timezone"
     elif stated:
