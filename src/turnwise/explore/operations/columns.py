@@ -35,7 +35,7 @@ MAX_LABEL_CHARS = 60
 MAX_ANSWER_CHARS = 80
 
 _LABELS = (
-    "name", "title", "full_name", "fullname", "display_name", "label", "symbol", "ticker", "login",
+    "name", "title", "full_name", "fullname", "display_name", "label", "item", "symbol", "ticker", "login",
     "username", "user_name", "subject", "headline", "city", "country", "slug", "path", "filename", "file",
     "email", "sku", "code", "key", "id", "number",
 )  # fmt: skip
@@ -79,7 +79,8 @@ def same_table(document: Document, table: Table) -> Table:
 
 def is_text_lines(document: Document, table: Table) -> bool:
     """Return whether a table holds no more than the lines of a plain text, which `lines` asks about."""
-    return is_list(table) and not table.path and document.text.lstrip()[:1] not in ("[", "{")
+    is_json = document.text.lstrip()[:1] in ("[", "{")
+    return is_list(table) and table.path in ((), ("lines",)) and not is_json
 
 
 def is_list(table: Table) -> bool:
@@ -108,6 +109,8 @@ def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
     """Return what a value of a column is called, without an article."""
     if is_list(table):
         return row_noun(table)
+    if column == "item":  # what a line without a name for it lists
+        return "name"
     is_count = all(isinstance(value, int) and value >= 0 for value in values_of(table, column))
     return field_noun(column, is_date=is_date, is_count=is_count)
 

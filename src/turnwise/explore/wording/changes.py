@@ -10,6 +10,8 @@ from turnwise.explore.wording.tool_prose import CHANGE_VERBS, ToolProse, prose_o
 from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
 
+DONE = "When it is done, answer with “Done.”"
+"""The form of the answer to a request for a change."""
 _MAKES = word_set("create add insert make post send schedule book register log record store save")
 """Verbs whose object does not exist before."""
 _PUTS = word_set("write append add post send save put")
@@ -35,7 +37,7 @@ def write_questions(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, .
         f"Can you {deed}?",
     ]
     attachments = [argument.attachment for argument in given if argument.attachment]
-    return tuple("\n\n".join([sentence, *attachments]) for sentence in sentences)
+    return tuple("\n\n".join([f"{sentence} {DONE}", *attachments]) for sentence in sentences)
 
 
 def _deed(prose: ToolProse, given: Sequence[Argument]) -> str:

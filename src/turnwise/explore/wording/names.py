@@ -130,6 +130,8 @@ def with_article(noun: str) -> str:
     is_vowel = noun[:1] in "aeioAEIO" or (
         noun[:1] in "uU" and not re.match(r"(?i)uni|use|usa|uu|url|uri|uti", noun)
     )
+    if re.match(r"(?i)(?:hour|honest|honou?r|heir)", noun):
+        is_vowel = True
     if first.isupper():  # an acronym is spelled out: "an SQL query", "a URL"
         is_vowel = noun[:1] in "AEFHILMNORSX"
     return f"{'an' if is_vowel else 'a'} {noun}"
