@@ -188,6 +188,6 @@ def _next(exploration: Exploration, recipe: Path | None) -> Iterator[str]:
     elif found.num_tasks:
         yield "turnwise init --mcp mcp.json --explore   writes a recipe that trains on tasks like these"
     if found.num_tasks < NUM_FEW_TASKS or exploration.was_interrupted:
-        yield "--minutes N      explore longer: a second run continues this one"
+        yield "--minutes N      explore longer"
     if found.num_reached < found.num_tools:
         yield "--values FILE    give values of your own to tools that were not reached"
