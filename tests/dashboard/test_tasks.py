@@ -85,6 +85,7 @@ def test_an_exploration_is_summed_up_and_its_report_opens_without_scripts(
     look(page, served, "tasks")
     words = "10 of 14 tools reached, 120 tasks accepted, 100 drafts rejected"
     assert words in page.inner_text("#task-files li >> nth=0")
+    assert page.inner_text("#task-files li >> nth=1") == "test: test.jsonl: 6 tasks"
     response, body = served.get("/report?run=run&split=train")
     assert response.status == 200
     assert response.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")

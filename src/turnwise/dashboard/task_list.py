@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from turnwise.dashboard.index import Index
@@ -70,7 +71,7 @@ def tasks(run: ListedRun, wanted: TaskFilter, *, offset: int = 0, limit: int = 5
             "family": _choices(_cut(one.task.family, MAX_NAME_CHARS) for one in placed),
             "difficulty": _choices(str(one.task.difficulty) for one in placed),
         },
-        "files": [_file(file) for file in files],
+        "files": _files(files),
     }
 
 
@@ -114,17 +115,26 @@ def _row(placed: PlacedTask, num_episodes: int, success: float | None) -> dict[s
     }
 
 
-def _file(file: TaskFile) -> dict[str, Any]:
-    exploration = file.exploration
-    return {
-        "split": file.split,
-        "name": file.path.name,
-        "num_tasks": len(file.tasks),
-        "num_bad": file.num_bad,
-        "problem": file.problem,
-        "has_report": not file.problem and file.report.is_file(),
-        "exploration": None if exploration is None else asdict(exploration),
-    }
+def _files(files: Sequence[TaskFile]) -> list[dict[str, Any]]:
+    """The files; an exploration is named once, with the first file of its folder."""
+    shown: list[dict[str, Any]] = []
+    folders: set[Path] = set()
+    for file in files:
+        has_report = not file.problem and file.path.parent not in folders and file.report.is_file()
+        exploration = file.exploration if has_report else None
+        folders |= {file.path.parent} if has_report else set()
+        shown.append(
+            {
+                "split": file.split,
+                "name": file.path.name,
+                "num_tasks": len(file.tasks),
+                "num_bad": file.num_bad,
+                "problem": file.problem,
+                "has_report": has_report,
+                "exploration": None if exploration is None else asdict(exploration),
+            }
+        )
+    return shown
 
 
 def _played(index: Index, names: Sequence[str]) -> dict[str, tuple[int, float | None]]:

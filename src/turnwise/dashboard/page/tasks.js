@@ -58,7 +58,7 @@ function taskPages(found, settings) {
 
 async function taskOf(run, settings) {
   const found = await ask("task", { run: run.name, split: settings.of, place: settings.id });
-  const facts = [found.split, brief(found.family), found.difficulty, "servers " + brief(found.servers.join(", ") || "all")].filter(Boolean).join(" · ");
+  const facts = [found.split, brief(found.family), found.difficulty, found.servers.length ? "servers " + brief(found.servers.join(", ")) : "all servers"].filter(Boolean).join(" · ");
   return make("section", { id: "tasks" }, make("p", { class: "note" }, make("a", { id: "back", href: moved({ id: "", of: "" }) }, "‹ back to the list"), " (Escape)"),
     make("h2", {}, brief(found.id)), make("p", {}, facts), make("div", { class: "columns" },
       make("div", {}, found.prompt.map((message) => make("article", { class: "turn prompt" }, make("h3", {}, message.role), longText(message.content))),
