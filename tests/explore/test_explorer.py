@@ -22,7 +22,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
 def test_every_tool_of_the_library_is_in_a_task(library: Exploration) -> None:
     [server] = library.servers
     in_tasks = {finding.tool.name: finding.num_tasks for finding in server.tools}
-    assert in_tasks["list_books"] and in_tasks["get_author"] and in_tasks["add_note"], in_tasks
+    assert all(in_tasks[name] for name in ("list_books", "get_author", "add_note")), in_tasks
 
 
 def test_a_chain_follows_the_authors_id_from_the_list_of_books(library: Exploration) -> None:

@@ -111,20 +111,26 @@ def judge(proven: Proven, task: Task) -> Refusal | None:
     results = [result for turn in played.demonstration for result in turn.results]
     if any(_CUT in result.content for result in results):
         return Refusal("a result exceeds the budget")
-    if not draft.changes_state:
-        text = played.demonstration[-1].text
-        question = task.prompt[0].content
-        if why := is_fit_answer(played.conclusion.answer.value, question):
-            return Refusal(why, f"{text!r} to: {question}")
-        if text in (str(value) for call in _calls(played) for value in call.arguments.values()):
-            return Refusal("an argument is the answer", text)
-        if len(results) > 1 and any(_states(result.content, text) for result in results[:-1]):
-            return Refusal("a call is not needed: an earlier result states the answer", text)
+    if not draft.changes_state and (refusal := _judge_answer(played, task.prompt[0].content)):
+        return refusal
     if not is_success(episode_of(task, played.demonstration, proven.tools, is_done=True)):
         return Refusal("its own plan earns nothing")
     for name, turns in cheats(played):
         if is_success(episode_of(task, turns, proven.tools, is_done=False)):
             return Refusal(f"a shortcut earns it: {name}")
+    return None
+
+
+def _judge_answer(played: PlanRun, question: str) -> Refusal | None:
+    """Return why the answer is not worth asking for, or could be known without all of the calls."""
+    text = played.demonstration[-1].text
+    if why := is_fit_answer(played.conclusion.answer.value, question):
+        return Refusal(why, f"{text!r} to: {question}")
+    if text in (str(value) for call in _calls(played) for value in call.arguments.values()):
+        return Refusal("an argument is the answer", text)
+    results = [result for turn in played.demonstration for result in turn.results]
+    if any(_states(result.content, text) for result in results[:-1]):
+        return Refusal("a call is not needed: an earlier result states the answer", text)
     return None
 
 
