@@ -21,6 +21,9 @@ MAX_PER_SOURCE = 4_000
 MAX_PER_NAME = 200
 """Values of one source and name: one table of ids must not fill the store."""
 
+MAX_UNRELATED = 10
+"""Values of one name that are tried for a parameter that they do not fit."""
+
 MAX_FOLDERS = 3
 MAX_JOINED = 50
 """Folders of mcp.json, and names of files, that are joined to paths."""
@@ -189,12 +192,14 @@ class ValueStore:
         others = [key for key, fit in fits.items() if fit < MIN_FIT and key[0] in _FREE_SOURCES]
         # A number becomes a text only where its name fits.
         kinds = str if parameter.kind is Kind.TEXT else object
-        rest = [(0, one) for key in others for one in self._groups[key] if isinstance(one.value.value, kinds)]
+        tried = (one for key in others for one in self._groups[key][:MAX_UNRELATED])
+        rest = [(0, one) for one in tried if isinstance(one.value.value, kinds)]
         yield from ((Tier.ANY, value) for value in self._best_first(rest))
 
     def _best_first(self, scored: Iterable[tuple[int, _Entry]]) -> Iterator[Value]:
         """Yield values by falling score; of equal ones, those used least and found first."""
-        ordered = sorted(scored, key=lambda one: (-one[0], self._num_uses[one[1].key], one[1].place))
+        num_uses = self._num_uses.get
+        ordered = sorted(scored, key=lambda one: (-one[0], num_uses(one[1].key, 0), one[1].place))
         yield from (entry.value for _, entry in ordered)
 
     def _named(self, parameter: Parameter, source: Source) -> Iterator[Value]:
