@@ -24,6 +24,9 @@ MAX_PER_NAME = 200
 MAX_UNRELATED = 10
 """Values of one name that are tried for a parameter that they do not fit."""
 
+MAX_UNRELATED_NUMBER = 1_000
+"""Larger numbers are ids and timestamps: no good value of a count or a limit."""
+
 MAX_FOLDERS = 3
 MAX_JOINED = 50
 """Folders of mcp.json, and names of files, that are joined to paths."""
@@ -190,10 +193,8 @@ class ValueStore:
         fitting = [(fit, entry) for key, fit in fits.items() if fit >= MIN_FIT for entry in self._groups[key]]
         yield from ((Tier.FIT, value) for value in self._best_first(fitting))
         others = [key for key, fit in fits.items() if fit < MIN_FIT and key[0] in _FREE_SOURCES]
-        # A number becomes a text only where its name fits.
-        kinds = str if parameter.kind is Kind.TEXT else object
         tried = (one for key in others for one in self._groups[key][:MAX_UNRELATED])
-        rest = [(0, one) for one in tried if isinstance(one.value.value, kinds)]
+        rest = [(0, one) for one in tried if _may_be_tried(parameter, one.value.value)]
         yield from ((Tier.ANY, value) for value in self._best_first(rest))
 
     def _best_first(self, scored: Iterable[tuple[int, _Entry]]) -> Iterator[Value]:
@@ -268,6 +269,13 @@ class ValueStore:
 def value_key(value: Any) -> str:
     """Return a text that is the same for equal values of the same type."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _may_be_tried(parameter: Parameter, plain: Any) -> bool:
+    """Whether a value is tried although its name does not fit: texts for texts, small numbers for numbers."""
+    if parameter.kind is Kind.TEXT:
+        return isinstance(plain, str)
+    return not isinstance(plain, int | float) or abs(plain) <= MAX_UNRELATED_NUMBER
 
 
 def _schema_values(parameter: Parameter) -> Iterator[Value]:
