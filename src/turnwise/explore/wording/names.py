@@ -166,7 +166,7 @@ def _is_noun(words: Sequence[str]) -> bool:
         last.endswith("ed") and not last.endswith("eed") and len(last) > 4
     )
     has_vowel = last.isupper() or not last.isascii() or re.search(r"[aeiouy]", last) is not None
-    return not is_participle and has_vowel and sum(map(len, words)) > 1
+    return not is_participle and has_vowel and (last.isupper() or len(words) > 1 or len(last) > 2)
 
 
 def _written(word: str, is_shouted: bool) -> str:
