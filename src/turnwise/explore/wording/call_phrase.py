@@ -45,6 +45,8 @@ _RESULT_OF = {
     "analyze": "analyzing", "analyse": "analysing", "hash": "hashing", "summarize": "summarizing",
     "summarise": "summarising", "extract": "extracting", "estimate": "estimating", "measure": "measuring",
     "generate": "generating", "render": "rendering", "resolve": "resolving",
+    "process": "processing", "execute": "executing",
+    "run": "running", "simulate": "simulating", "transform": "transforming", "round": "rounding",
 }  # fmt: skip
 _ARITHMETIC = {
     "add": "the sum of {0} and {1}", "sum": "the sum of {0} and {1}", "subtract": "{0} minus {1}",

@@ -74,7 +74,9 @@ def field_noun(name: str, *, is_date: bool = False, is_count: bool = False) -> s
     if is_date and words in (["timestamp"], ["datetime"], ["date", "time"], ["time"]):
         return "date"
     if is_count and words and is_plural(words[-1]) and words[-1] not in MONEY and words[0] != "number":
-        return f"number of {humanised(name)}"
+        human = humanised(name)
+        rest = human.removeprefix("total ")
+        return f"{'' if rest == human else 'total '}number of {rest}"
     if not _is_noun(words):
         return f"value of “{' '.join(name.split()) if ' ' in name else humanised(name) or name.strip()}”"
     return humanised(name)

@@ -1,5 +1,6 @@
 """Questions about the answers of calls, in several wordings."""
 
+import re
 from collections.abc import Sequence
 
 from turnwise.explore.query import Form
@@ -57,6 +58,8 @@ def located(noun: str, phrase: CallPhrase) -> str:
     if described.startswith(_SEARCHING) and "result" in noun:
         return f"{noun} when searching {described.removeprefix(_SEARCHING)}"
     joint = phrase.joint or "according to"
+    if joint == "according to" and re.search(r"\bentr(?:y|ies)\b", noun):
+        joint = "in"
     if joint in ("of", "in", "on") and noun in _WHOLE and not described.startswith("the result"):
         return f"the content of {described}"
     if joint == "of" and (noun.startswith("the value") or " of " in noun or noun.endswith(("empty", "”"))):

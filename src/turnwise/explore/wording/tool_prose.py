@@ -15,6 +15,7 @@ READ_VERBS = word_set("""
     explain list browse enumerate search find query select count calculate compute convert evaluate
     solve translate encode decode format parse validate analyze analyse compare extract summarize
     summarise generate resolve estimate measure look tell give provide render hash
+    process simulate transform round
 """)
 CHANGE_VERBS = word_set("""
     create write update delete remove insert set put append edit move rename copy save store patch drop
