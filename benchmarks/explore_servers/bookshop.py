@@ -1,4 +1,4 @@
-"""Write a bookshop's data: an SQLite database of five tables, the same rows as CSV files, and invoices.
+"""Write a bookshop's data: an SQLite database of five tables, CSV files and a ledger.
 
 Usage: python bookshop.py FOLDER
 """
@@ -137,6 +137,27 @@ def invoices(chance: random.Random) -> list[Row]:
     ]
 
 
+def ledger(rows: Sequence[Row]) -> str:
+    """Return the invoices as a beancount ledger."""
+    suppliers = sorted({str(row[1]) for row in rows})
+    accounts = [f"Expenses:{account_of(name)}" for name in suppliers] + [
+        "Assets:Bank",
+        "Liabilities:Suppliers",
+    ]
+    opened = [f"2025-01-01 open {account} EUR" for account in accounts]
+    entries = [
+        f'{when} * "{supplier}" "{invoice}"\n'
+        f"  Expenses:{account_of(str(supplier))}  {amount:.2f} EUR\n"
+        f"  {'Assets:Bank' if status == 'paid' else 'Liabilities:Suppliers'}\n"
+        for invoice, supplier, when, amount, status in rows
+    ]
+    return "\n".join(['option "operating_currency" "EUR"', *opened, "", *entries])
+
+
+def account_of(supplier: str) -> str:
+    return "".join(character for character in supplier.title() if character.isalpha())
+
+
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
@@ -164,7 +185,9 @@ def main() -> None:
         write_csv(folder / f"{name}.csv", columns, rows)
     database.commit()
     database.close()
-    write_csv(folder / "invoices.csv", ("invoice", "supplier", "date", "amount", "status"), invoices(chance))
+    bills = invoices(chance)
+    write_csv(folder / "invoices.csv", ("invoice", "supplier", "date", "amount", "status"), bills)
+    (folder / "ledger.beancount").write_text(ledger(bills), encoding="utf-8")
 
 
 if __name__ == "__main__":

