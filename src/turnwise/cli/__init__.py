@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import turnwise
-from turnwise.cli import check, config, engine, init, learn, models, play, runs, servers, tasks, view
+from turnwise.cli import check, config, engine, explore, init, learn, models, play, runs, servers, tasks, view
 from turnwise.cli.mistakes import reports_mistakes
 from turnwise.cli.options import fail
 
@@ -54,6 +54,7 @@ def every_command(
 
 for command in (
     init.init,
+    explore.explore,
     servers.tools,
     servers.call,
     servers.serve,

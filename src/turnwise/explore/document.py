@@ -1,7 +1,14 @@
 """An answer of a tool as data: fields by path, tables by column, whatever its text format."""
 
-from collections.abc import Mapping
+import math
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from turnwise.explore.json_text import NoJson, beginning_of_json, json_in
+from turnwise.explore.text_structure import structure_of
 
 Scalar = str | int | float | bool
 Path = tuple[str | int, ...]
@@ -42,7 +49,8 @@ class Document:
     fields: tuple[Field, ...] = ()
     tables: tuple[Table, ...] = ()
     is_cut: bool = False
-    """Whether the text was cut to the result budget, so that part of the answer is missing."""
+    """Whether part of the answer is missing: the text was cut to the result budget, or a table has more rows
+    than are kept."""
 
     def field(self, path: Path) -> Scalar:
         """Return the value at a path; LookupError if there is none."""
@@ -59,6 +67,160 @@ class Document:
         raise LookupError(f"no table at {path!r}")
 
 
+MAX_CHARS = 64_000
+"""A longer text is read up to here, and counts as cut."""
+MAX_DEPTH = 6
+MAX_FIELDS = 400
+MAX_TABLES = 8
+MAX_ROWS = 200
+MAX_COLUMNS = 40
+MAX_KEY_CHARS = 120
+
+ITEM = "item"
+"""The only column of a list of plain values."""
+
+_CUT = re.compile(r"\n\[\.\.\. [\d,]{1,20} of [\d,]{1,20} characters cut \.\.\.\]\n?")
+_SHORT_CUTS = ("[cut]", "…")
+
+_ERROR_CHARS = 600
+"""An error message is short; a longer text that begins like one is a log or a document."""
+_ERROR_START = re.compile(
+    r"\W{0,4}(?:[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
+    r"|cannot\b|could not\b|can't\b|unable to\b|access denied|permission denied|unauthori[sz]ed|forbidden"
+    r"|traceback \(|missing (?:required|parameter|argument)|no such |not found\b|bad request"
+    r"|http (?:error )?[45]\d\d|[45]\d\d (?:client|server|not found|forbidden|unauthorized|bad))",
+    re.IGNORECASE,
+)
+_ERROR_END = re.compile(
+    r"\b(?:not found|does not exist|doesn't exist|is required|is invalid"
+    r"|is not (?:valid|allowed|supported))\b[^\n]{0,80}$",
+    re.IGNORECASE,
+)
+_ERROR_KEYS = ("error", "errors", "Error")
+_FALSE_WORDS = ("", "none", "null", "false", "no", "0", "ok")
+
+
 def document_of(text: str) -> Document:
     """Read an answer's text: JSON, Markdown or CSV tables, `key: value` lines, or plain lines."""
-    raise NotImplementedError
+    head, is_cut = _readable(text)
+    try:
+        data = beginning_of_json(head) if is_cut else json_in(head)
+    except NoJson:
+        # The last line of a cut text is incomplete.
+        data = structure_of(head.rpartition("\n")[0] if is_cut else head) if head.strip() else {}
+    reader = _Reader()
+    reader.read(data)
+    return Document(text, tuple(reader.fields), tuple(reader.tables), is_cut or reader.has_left_out_rows)
+
+
+def says_error(text: str) -> bool:
+    """Whether an answer that is not marked as an error says that the call failed."""
+    short = text[:MAX_CHARS].strip()
+    try:
+        data = json_in(short)
+    except NoJson:
+        data = None
+    if isinstance(data, dict):
+        return _is_error_record(data)
+    if data is not None or not short or len(short) > _ERROR_CHARS:
+        return False
+    first = short.partition("\n")[0]
+    return bool(_ERROR_START.match(first) or ("\n" not in short and _ERROR_END.search(first)))
+
+
+def _is_error_record(data: Mapping[str, Any]) -> bool:
+    if data.get("isError") is True or data.get("is_error") is True:
+        return True
+    for key in _ERROR_KEYS:
+        stated = data.get(key)
+        is_text = isinstance(stated, str) and stated.strip().lower() not in _FALSE_WORDS
+        if stated is True or is_text or (isinstance(stated, dict | list) and stated):
+            return True
+    return False
+
+
+def _readable(text: str) -> tuple[str, bool]:
+    """Return the part of a text that can be read, and whether more is missing."""
+    mark = _CUT.search(text)
+    if mark:
+        return text[: min(mark.start(), MAX_CHARS)], True
+    if text.strip() in _SHORT_CUTS:
+        return "", True
+    return text[:MAX_CHARS], len(text) > MAX_CHARS
+
+
+class _Reader:
+    """Collects the fields and tables of parsed data, level by level, within the bounds."""
+
+    def __init__(self) -> None:
+        self.fields: list[Field] = []
+        self.tables: list[Table] = []
+        self.has_left_out_rows = False
+        self._waiting: deque[tuple[Path, Any]] = deque()
+
+    def read(self, data: Any) -> None:
+        self._waiting.append(((), data))
+        while self._waiting:
+            path, node = self._waiting.popleft()
+            if isinstance(node, dict):
+                self._wait_for(path, node.items())
+            elif isinstance(node, list):
+                self._read_list(path, node)
+            else:
+                self._add_field(path, node)
+
+    def _wait_for(self, path: Path, items: Iterable[tuple[str | int, Any]]) -> None:
+        if len(path) < MAX_DEPTH:
+            self._waiting.extend(((*path, key), item) for key, item in items if _is_name(key))
+
+    def _add_field(self, path: Path, value: Any) -> None:
+        if len(self.fields) < MAX_FIELDS and _is_scalar(value):
+            self.fields.append(Field(path, value))
+
+    def _read_list(self, path: Path, items: list[Any]) -> None:
+        if items and all(isinstance(item, dict) for item in items):
+            rows = [dict(_flat(item)) for item in items[:MAX_ROWS]]
+            self._add_table(path, rows, len(items))
+            if len(rows) == 1:
+                for column, value in rows[0].items():
+                    self._add_field((*path, 0, column), value)
+            for number, item in enumerate(items[:MAX_ROWS]):
+                lists = [(key, inner) for key, inner in item.items() if isinstance(inner, list)]
+                if lists:
+                    self._wait_for((*path, number), lists)
+        elif items and all(_is_scalar(item) for item in items):
+            self._add_table(path, [{ITEM: item} for item in items[:MAX_ROWS]], len(items))
+        else:
+            self._wait_for(path, enumerate(items))
+
+    def _add_table(self, path: Path, rows: Sequence[Mapping[str, Scalar]], num_rows: int) -> None:
+        columns = tuple(dict.fromkeys(column for row in rows for column in row))[:MAX_COLUMNS]
+        if columns and len(self.tables) < MAX_TABLES:
+            kept = frozenset(columns)
+            cells = ({name: cell for name, cell in row.items() if name in kept} for row in rows)
+            self.tables.append(Table(path, columns, tuple(cells)))
+            self.has_left_out_rows |= num_rows > len(rows)
+
+
+def _flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
+    """Yield the cells of a record; those of a record inside it are named `owner.login`."""
+    for key, value in record.items():
+        if not _is_name(key):
+            continue
+        if isinstance(value, dict):
+            inner = ((name, cell) for name, cell in value.items() if _is_name(name) and _is_scalar(cell))
+            yield from ((f"{key}.{name}", cell) for name, cell in inner)
+        elif _is_scalar(value):
+            yield key, value
+
+
+def _is_name(key: str | int) -> bool:
+    """Whether a key can be named in a question."""
+    return isinstance(key, int) or (len(key) <= MAX_KEY_CHARS and key.isprintable() and bool(key.strip()))
+
+
+def _is_scalar(value: Any) -> TypeGuard[Scalar]:
+    """Whether a value is one that can be asked for: no null, no infinity, no half of a surrogate pair."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
+    return isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))

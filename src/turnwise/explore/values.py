@@ -1,10 +1,31 @@
-"""Values that calls may be made with, each with its origin."""
+"""Values that calls may be made with, and a store that ranks them for a parameter."""
 
-from dataclasses import dataclass
+import json
+import math
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from turnwise.explore.document import Path
+from turnwise.explore.drawn_values import usual_values
+from turnwise.explore.name_words import name_fit
+from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.prose_examples import examples_in
+from turnwise.explore.value_formats import SIMILAR_FORMATS, format_examples, format_of, wanted_format
+
+MAX_PER_SOURCE = 4_000
+MAX_PER_NAME = 200
+"""Values of one source and name: one table of ids must not fill the store."""
+
+MAX_FOLDERS = 3
+MAX_JOINED = 50
+"""Folders of mcp.json, and names of files, that are joined to paths."""
+
+MIN_FIT = 2
+"""Name fit from which a value is offered as a fitting one (see `name_fit`)."""
 
 
 class Source(StrEnum):
@@ -34,6 +55,229 @@ class Value:
     name: str
     source: Source
     observation: int | None = None
-    """ANSWER: the number of the observation whose answer holds it."""
+    """ANSWER: the number of the observation whose answer holds it; None if it is made of parts of one."""
     path: Path = ()
     """ANSWER: where in the document it is."""
+    context: str = ""
+    """The table or the tool that it was found in: `id` in `channels` fits the parameter `channel_id`."""
+
+
+class Tier(StrEnum):
+    """Why a value is offered for a parameter, the best reason first."""
+
+    SCHEMA = "schema"
+    EXAMPLE = "example"
+    ERROR = "error"
+    USER = "user"
+    FIT = "fit"
+    ANY = "any"
+    DRAWN = "drawn"
+
+
+_FREE_SOURCES = (Source.ANSWER, Source.CONFIG, Source.USER)
+"""Sources whose values are tried where nothing fits: an example of one parameter is none of another."""
+
+PROMISING = (Tier.SCHEMA, Tier.EXAMPLE, Tier.ERROR, Tier.USER, Tier.FIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A value for a parameter, and why it is offered."""
+
+    value: Value
+    tier: Tier
+
+    @property
+    def is_promising(self) -> bool:
+        return self.tier in PROMISING
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A stored value, its place in the order of finding, and its key."""
+
+    place: int
+    key: str
+    value: Value
+
+
+class ValueStore:
+    """The values found so far, without duplicates and within bounds."""
+
+    def __init__(self, values: Iterable[Value] = ()) -> None:
+        self._groups: dict[tuple[Source, str, str], list[_Entry]] = {}
+        """Entries by source, name and context: the values of a group fit a parameter alike."""
+        self._of_format: dict[str, list[_Entry]] = {}
+        self._seen: set[tuple[str, str]] = set()
+        self._num_of_source: Counter[Source] = Counter()
+        self._num_uses: Counter[str] = Counter()
+        for value in values:
+            self.add(value)
+
+    def __len__(self) -> int:
+        return self._num_of_source.total()
+
+    def __iter__(self) -> Iterator[Value]:
+        for group in self._groups.values():
+            yield from (entry.value for entry in group)
+
+    def add(self, value: Value) -> bool:
+        """Keep a value; False if it is known under this name, or its source or name has enough values."""
+        entry = _Entry(len(self), value_key(value.value), value)
+        group = self._groups.setdefault((value.source, value.name, value.context), [])
+        is_full = self._num_of_source[value.source] >= MAX_PER_SOURCE or len(group) >= MAX_PER_NAME
+        if (entry.key, value.name) in self._seen or is_full:
+            return False
+        self._seen.add((entry.key, value.name))
+        self._num_of_source[value.source] += 1
+        group.append(entry)
+        if isinstance(value.value, str):
+            self._of_format.setdefault(format_of(value.value), []).append(entry)
+        return True
+
+    def count_use(self, value: Value) -> None:
+        """Record that a call is made with a value: values that were used less are offered first."""
+        self._num_uses[value_key(value.value)] += 1
+
+    def candidates(self, parameter: Parameter, *, limit: int) -> list[Value]:
+        """Return values for a parameter, the most promising first."""
+        return [candidate.value for candidate in self.ranked(parameter, limit=limit)]
+
+    def ranked(self, parameter: Parameter, *, limit: int) -> list[Candidate]:
+        """Return candidates for a parameter, the most promising first, without duplicates."""
+        found: dict[str, Candidate] = {}
+        for tier, value in self._offers(parameter, limit):
+            fitted = _fitted(parameter, value)
+            if fitted is not None:
+                found.setdefault(value_key(fitted.value), Candidate(fitted, tier))
+            if len(found) >= limit:
+                break
+        return list(found.values())
+
+    def _offers(self, parameter: Parameter, limit: int) -> Iterator[tuple[Tier, Value]]:
+        yield from ((Tier.SCHEMA, value) for value in _schema_values(parameter))
+        if parameter.enum:
+            return
+        for text in (*examples_in(parameter.description), *format_examples(parameter.description)):
+            yield Tier.EXAMPLE, Value(text, parameter.name, Source.DESCRIPTION)
+        if parameter.kind is Kind.ARRAY and parameter.items is not None:
+            yield from self._arrays(parameter, parameter.items, limit)
+        elif parameter.kind is Kind.OBJECT:
+            yield from self._objects(parameter)
+        elif parameter.kind is not Kind.BOOLEAN:
+            yield from self._stored(parameter)
+        for plain in usual_values(parameter):
+            yield Tier.DRAWN, Value(plain, parameter.name, Source.DRAWN)
+
+    def _stored(self, parameter: Parameter) -> Iterator[tuple[Tier, Value]]:
+        """Yield values that were found for this parameter, then fitting ones, then those used least."""
+        for tier, source in ((Tier.ERROR, Source.ERROR), (Tier.USER, Source.USER)):
+            yield from ((tier, value) for value in self._named(parameter, source))
+        wanted = wanted_format(parameter)
+        if wanted:
+            yield from ((Tier.FIT, value) for value in self._of_wanted_format(parameter, wanted))
+            yield from ((Tier.ANY, value) for value in self._below_folders() if wanted == "path")
+            return
+        fits = {key: name_fit(parameter.name, *key[1:]) for key in self._groups}
+        fitting = [(fit, entry) for key, fit in fits.items() if fit >= MIN_FIT for entry in self._groups[key]]
+        yield from ((Tier.FIT, value) for value in self._best_first(fitting))
+        others = [key for key, fit in fits.items() if fit < MIN_FIT and key[0] in _FREE_SOURCES]
+        rest = [(0, entry) for key in others for entry in self._groups[key]]
+        yield from ((Tier.ANY, value) for value in self._best_first(rest))
+
+    def _best_first(self, scored: Iterable[tuple[int, _Entry]]) -> Iterator[Value]:
+        """Yield values by falling score; of equal ones, those used least and found first."""
+        ordered = sorted(scored, key=lambda one: (-one[0], self._num_uses[one[1].key], one[1].place))
+        yield from (entry.value for _, entry in ordered)
+
+    def _named(self, parameter: Parameter, source: Source) -> Iterator[Value]:
+        """Yield the values of a source that were found for a parameter, then those without a name."""
+        groups = {key: group for key, group in self._groups.items() if key[0] is source}
+        for key, group in groups.items():
+            if key[1] and name_fit(parameter.name, key[1]) >= MIN_FIT:
+                yield from (entry.value for entry in group)
+        for key, group in groups.items():
+            if not key[1]:
+                yield from (entry.value for entry in group)
+
+    def _of_wanted_format(self, parameter: Parameter, wanted: str) -> Iterator[Value]:
+        """Yield values of the format that a parameter wants, then others whose name is nearly its own."""
+        scored: list[tuple[int, _Entry]] = []
+        for found in (wanted, *SIMILAR_FORMATS.get(wanted, ())):
+            for entry in self._of_format.get(found, []):
+                value = entry.value
+                is_first = value.source is Source.CONFIG or found == wanted
+                fit = name_fit(parameter.name, value.name, value.context)
+                scored.append((fit + (10 if is_first else 5) + (value.source is Source.CONFIG), entry))
+        for key, group in self._groups.items():
+            fit = name_fit(parameter.name, *key[1:])
+            scored.extend((fit, entry) for entry in group if fit >= 3)
+        return self._best_first(scored)
+
+    def _below_folders(self) -> Iterator[Value]:
+        """Yield names of files in answers as paths below the folders in mcp.json."""
+        paths = (entry.value for entry in self._of_format.get("path", []))
+        folders = [one.value for one in paths if one.source is Source.CONFIG and one.name == "folder"]
+        for folder in folders[:MAX_FOLDERS]:
+            for entry in self._of_format.get("file", [])[:MAX_JOINED]:
+                if entry.value.source is Source.ANSWER:
+                    yield Value(posixpath.join(folder, entry.value.value), "path", Source.ANSWER)
+
+    def _arrays(self, parameter: Parameter, items: Parameter, limit: int) -> Iterator[tuple[Tier, Value]]:
+        """Yield lists of one item and of two."""
+        found = self.ranked(items, limit=limit)
+        for number, candidate in enumerate(found):
+            one = candidate.value
+            yield candidate.tier, replace(one, value=[one.value], name=parameter.name)
+            if number + 1 < len(found):
+                pair = [one.value, found[number + 1].value.value]
+                yield candidate.tier, Value(pair, parameter.name, one.source, context=one.context)
+
+    def _objects(self, parameter: Parameter) -> Iterator[tuple[Tier, Value]]:
+        """Yield an object of the best values of its properties, then one of the second best."""
+        needed = [part for part in parameter.properties if part.is_required] or list(parameter.properties)
+        found = [self.ranked(part, limit=2) for part in needed]
+        if not all(found):
+            return
+        for number in range(2):
+            parts = [offers[min(number, len(offers) - 1)] for offers in found]
+            made = {part.name: offer.value.value for part, offer in zip(needed, parts, strict=True)}
+            is_promising = bool(parts) and all(offer.is_promising for offer in parts)
+            yield Tier.FIT if is_promising else Tier.ANY, Value(made, parameter.name, Source.DRAWN)
+
+
+def value_key(value: Any) -> str:
+    """Return a text that is the same for equal values of the same type."""
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _schema_values(parameter: Parameter) -> Iterator[Value]:
+    """Yield the default if it is one of an enum, the enum, examples, then any default."""
+    listed = [*parameter.enum, *parameter.examples]
+    is_first = parameter.default is not None and parameter.default in parameter.enum
+    ordered = [parameter.default, *listed] if is_first else [*listed, parameter.default]
+    yield from (Value(value, parameter.name, Source.SCHEMA) for value in ordered if value is not None)
+
+
+def _fitted(parameter: Parameter, value: Value) -> Value | None:
+    """Return the value in the parameter's type, 7 as "7" for a text; None if the parameter refuses it."""
+    plain = value.value
+    if parameter.kind is Kind.TEXT and isinstance(plain, int | float) and not isinstance(plain, bool):
+        plain = str(plain)
+    elif parameter.kind in (Kind.INTEGER, Kind.NUMBER) and isinstance(plain, str):
+        plain = _number_in(plain)
+    if parameter.kind is Kind.INTEGER and isinstance(plain, float) and plain.is_integer():
+        plain = int(plain)
+    if plain is None or not parameter.accepts(plain):
+        return None
+    return value if plain is value.value else replace(value, value=plain)
+
+
+def _number_in(text: str) -> float | None:
+    try:
+        number = float(text) if len(text) <= 20 else math.nan
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    return int(number) if number.is_integer() else number

@@ -19,7 +19,15 @@ HISTORY_LIMIT = 50
 """Number of messages read from a channel: more than any channel of the embedded workspace holds."""
 
 Results = Sequence[Any]
-"""Results of the calls so far, in order; parsed if they are JSON, else text."""
+"""Results of the calls so far, in order, as `Case.parse` returns them."""
+
+
+def parsed_json(content: str) -> Any:
+    """Return the data of a JSON text, or the text itself if it is none."""
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,8 @@ class Case:
     conclude: Callable[[Results], Conclusion]
     known: str | float | None = None
     """The answer according to the world itself, without the tools; None if only the tools have it."""
+    parse: Callable[[str], Any] = parsed_json
+    """Turns the text of a result into what `turns` and `conclude` read."""
 
 
 @dataclass(frozen=True, slots=True)

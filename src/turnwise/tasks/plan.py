@@ -37,7 +37,7 @@ async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
             number += 1
             calls.append(ToolCall(f"call_{number}", step.tool, _read(step.arguments, results)))
         answers = await answers_to(calls, toolbox)
-        results.extend(_parsed(answer.content) for answer in answers)
+        results.extend(case.parse(answer.content) for answer in answers)
         # Durations and retries differ between runs; the task files must not.
         kept = tuple(replace(answer, seconds=0.0, num_retries=0) for answer in answers)
         turns.append(DemoTurn("", tuple(calls), kept))
@@ -76,10 +76,3 @@ def _read(function: Any, results: Sequence[Any]) -> Any:
         return function(results)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise PlanFailed(f"the results do not fit: {type(error).__name__}: {error}") from error
-
-
-def _parsed(content: str) -> Any:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return content

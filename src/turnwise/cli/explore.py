@@ -1,0 +1,50 @@
+"""`turnwise explore`: verified tasks for any servers, from the command line."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from turnwise.cli.options import McpFile, servers_in
+
+
+def explore(
+    mcp: McpFile = None,
+    out: Annotated[Path, typer.Option(help="Folder for the task files and the report.")] = Path("tasks"),
+    tasks: Annotated[int, typer.Option(help="Stop at this number of tasks.", min=1)] = 300,
+    minutes: Annotated[float, typer.Option(help="Stop after this time.", min=0.1)] = 5.0,
+    seed: Annotated[int, typer.Option(help="The same seed and server state give the same tasks.")] = 0,
+    values: Annotated[
+        Path | None,
+        typer.Option(help='JSON object of values to try, by parameter name: {"ticker": ["AAPL", "MSFT"]}.'),
+    ] = None,
+    writes: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let the exploration change the real data of this server. Others keep private copies."
+        ),
+    ] = None,
+) -> None:
+    """Find tasks for your servers: call their tools, compose questions, keep what is proven.
+
+    No language model is needed. Every task's plan was executed in fresh sessions, and shortcuts to its
+    answer earn nothing.
+
+    Example: turnwise explore mcp.json --out tasks
+    """
+    from rich.console import Console
+
+    from turnwise.explore.command import ExploreCommand, user_values
+    from turnwise.explore.explorer import ExploreOptions
+
+    servers = servers_in(mcp)
+    options = ExploreOptions(
+        num_tasks=tasks,
+        minutes=minutes,
+        seed=seed,
+        writable=tuple(writes or ()),
+        values=() if values is None else user_values(values),
+    )
+    command = ExploreCommand(servers.specs, out, options, Console(emoji=False, highlight=False))
+    asyncio.run(command.run())

@@ -1,0 +1,143 @@
+"""Verify drafts in batches and keep those that are tasks, until there are enough or time is up."""
+
+import asyncio
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from turnwise.explore.draft import Draft
+from turnwise.explore.splits import question_for, split_for
+from turnwise.explore.verdicts import CommonAnswers, Proven, Refusal, judge, prove, truth_of
+from turnwise.mcp.pool import Pool
+from turnwise.types import Message, Task
+
+_PER_SESSION = 16
+"""Plans that share two sessions, if they only read."""
+_PER_ROUND = 64
+_NUM_PARALLEL = 4
+
+
+@dataclass(slots=True)
+class Accepted:
+    """The tasks so far, and why other drafts were rejected."""
+
+    tasks: list[Task] = field(default_factory=list)
+    rejections: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    common: CommonAnswers = field(default_factory=CommonAnswers)
+
+    def reject(self, draft: Draft, refusal: Refusal) -> None:
+        self.rejections[refusal.reason] += 1
+        details = f" ({refusal.details})" if refusal.details else ""
+        self.examples.setdefault(refusal.reason, f"{draft.questions[0]}{details}"[:400])
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """When to stop."""
+
+    num_tasks: int
+    deadline: float
+    """A time of `time.monotonic()`."""
+    per_kind: int
+    """The most tasks of one shape with the same tools."""
+
+
+async def accept(
+    drafts: Sequence[Draft],
+    pool: Pool,
+    held_out: Sequence[str],
+    target: Target,
+    accepted: Accepted,
+    on_progress: Callable[[str], None],
+) -> None:
+    """Verify the drafts in order and add the tasks to `accepted`, which is whole whenever this is cancelled."""
+    slots = asyncio.Semaphore(_NUM_PARALLEL)
+    kinds: Counter[tuple[str, ...]] = Counter()
+    pending = [(draft, split) for draft in drafts if (split := _split(draft, held_out, accepted))]
+    place = 0
+    while place < len(pending):
+        if len(accepted.tasks) >= target.num_tasks or time.monotonic() > target.deadline:
+            return
+        chosen: list[tuple[Draft, str]] = []
+        while place < len(pending) and len(chosen) < _PER_ROUND:
+            draft, split = pending[place]
+            place += 1
+            if kinds[(draft.shape, *draft.tools)] < target.per_kind:
+                kinds[(draft.shape, *draft.tools)] += 1
+                chosen.append((draft, split))
+        batches = _batches([draft for draft, _ in chosen])
+
+        async def verified(batch: list[Draft]) -> list[Proven | Refusal]:
+            async with slots:
+                return await prove(batch, pool, f"verify/{batch[0].key}")
+
+        outcomes = await asyncio.gather(*(verified(batch) for batch in batches))
+        verdicts = {
+            draft.key: outcome
+            for batch, found in zip(batches, outcomes, strict=True)
+            for draft, outcome in zip(batch, found, strict=True)
+        }
+        for draft, split in chosen:
+            if len(accepted.tasks) >= target.num_tasks:
+                break
+            if not _settle(draft, split, verdicts[draft.key], accepted):
+                kinds[(draft.shape, *draft.tools)] -= 1
+        on_progress(f"verified: {len(accepted.tasks)} tasks of {place} programs")
+
+
+def _split(draft: Draft, held_out: Sequence[str], accepted: Accepted) -> str:
+    split = split_for(draft, held_out)
+    if not split:
+        accepted.reject(draft, Refusal("its entities belong to different splits"))
+    return split
+
+
+def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
+    """Group plans that only read by their servers; a plan that changes something is alone."""
+    groups: dict[tuple[str, ...], list[Draft]] = {}
+    alone: list[list[Draft]] = []
+    for draft in drafts:
+        if draft.changes_state:
+            alone.append([draft])
+        else:
+            groups.setdefault(draft.servers, []).append(draft)
+    batches = [
+        group[start : start + _PER_SESSION]
+        for group in groups.values()
+        for start in range(0, len(group), _PER_SESSION)
+    ]
+    return batches + alone
+
+
+def _settle(draft: Draft, split: str, outcome: Proven | Refusal, accepted: Accepted) -> bool:
+    """Add the task, or count why the draft is none."""
+    if isinstance(outcome, Refusal):
+        accepted.reject(draft, outcome)
+        return False
+    task = task_of(outcome, split)
+    refusal = judge(outcome, task)
+    if refusal is None and accepted.common.is_common(outcome):
+        refusal = Refusal("its answer is common among tasks of its kind")
+    if refusal is not None:
+        accepted.reject(draft, refusal)
+        return False
+    accepted.tasks.append(task)
+    return True
+
+
+def task_of(proven: Proven, split: str) -> Task:
+    """Return the task with the wording of its split."""
+    draft = proven.draft
+    return Task(
+        id=f"{draft.shape}-{hashlib.sha256(draft.key.encode()).hexdigest()[:10]}",
+        prompt=(Message("user", question_for(draft, split)),),
+        servers=draft.servers,
+        truth=truth_of(proven),
+        difficulty=draft.difficulty,
+        family=draft.shape,
+        split=split,
+        demonstration=proven.played.demonstration,
+    )

@@ -1,0 +1,49 @@
+"""How much an exploration may ask of one server."""
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one server is asked for."""
+
+    num_calls: int = 2_000
+    seconds: float = 120.0
+    """Time spent waiting for its answers while surveying it."""
+    num_bytes: int = 20_000_000
+    num_faults: int = 5
+    """Infrastructure faults after which it is left alone."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one server was asked for so far."""
+
+    limits: Limits
+    num_calls: int = 0
+    num_bytes: int = 0
+    num_faults: int = 0
+    seconds: float = 0.0
+    why_stopped: str = ""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_spent(self) -> bool:
+        return bool(self.why_spent)
+
+    @property
+    def why_spent(self) -> str:
+        """Why no more calls are made; empty if more may be made."""
+        limits = self.limits
+        if self.why_stopped:
+            return self.why_stopped
+        if self.num_faults >= limits.num_faults:
+            return f"{self.num_faults} calls failed by faults of the server"
+        if self.num_calls >= limits.num_calls:
+            return f"{self.num_calls} calls were made"
+        if self.seconds >= limits.seconds:
+            return f"its calls took {self.seconds:.0f} s"
+        if self.num_bytes >= limits.num_bytes:
+            return f"its answers had {self.num_bytes:,} bytes"
+        return ""

@@ -1,0 +1,89 @@
+"""Explore the servers of an mcp.json, show progress, and write the tasks and the report."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from turnwise.explore.exploration import Exploration
+from turnwise.explore.explorer import ExploreOptions, Explorer
+from turnwise.explore.html_report import html_report
+from turnwise.explore.report import print_exploration
+from turnwise.explore.report_json import as_json
+from turnwise.explore.values import Source, Value
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import ServerSpec
+from turnwise.runtime.atomic_write import write_atomically, write_json
+from turnwise.runtime.free_path import require_free
+from turnwise.runtime.terminal import printable
+from turnwise.tasks.family import SPLITS
+from turnwise.tasks.load import save
+
+REPORT = "report.json"
+PAGE = "report.html"
+
+
+class ExploreCommand:
+    """`turnwise explore`, with everything it needs."""
+
+    def __init__(
+        self, specs: Sequence[ServerSpec], out: Path, options: ExploreOptions, console: Console
+    ) -> None:
+        self._specs = specs
+        self._out = out
+        self._options = options
+        self._console = console
+
+    async def run(self) -> Exploration:
+        """Explore, and write what was found: all of it, or what there was when the user pressed Ctrl-C."""
+        for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE):
+            require_free(self._out / name)
+        unknown = sorted(set(self._options.writable) - {spec.name for spec in self._specs})
+        if unknown:
+            raise ValueError(
+                f"--writes {unknown[0]}: mcp.json has {', '.join(spec.name for spec in self._specs)}"
+            )
+        was_interrupted = False
+        async with Pool(self._specs) as pool:
+            explorer = Explorer(pool, self._specs, self._options, self._say)
+            try:
+                await explorer.run()
+            except asyncio.CancelledError:
+                was_interrupted = True
+                task = asyncio.current_task()
+                assert task is not None
+                task.uncancel()
+            exploration = explorer.result(was_interrupted=was_interrupted)
+        write(exploration, self._out)
+        print_exploration(exploration, console=self._console)
+        self._say(f"written to {self._out}: {', '.join(f'{split}.jsonl' for split in SPLITS)}, {PAGE}")
+        return exploration
+
+    def _say(self, line: str) -> None:
+        self._console.print(printable(line), markup=False, soft_wrap=True)
+
+
+def write(exploration: Exploration, folder: Path) -> None:
+    """Write the task files and the report, as JSON and as a page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        save([task for task in exploration.tasks if task.split == split], folder / f"{split}.jsonl")
+    write_json(folder / REPORT, as_json(exploration), is_private=False)
+    write_atomically(folder / PAGE, html_report(exploration), is_private=False)
+
+
+def user_values(path: Path) -> tuple[Value, ...]:
+    """Read the user's values: an object of lists by parameter name."""
+    try:
+        rows = json.loads(path.read_text("utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--values {path}: cannot be read: {error}") from None
+    if not isinstance(rows, dict):
+        raise ValueError(f"--values {path}: expected an object of lists by parameter name")
+    found: list[Value] = []
+    for name, listed in rows.items():
+        for value in listed if isinstance(listed, list) else [listed]:
+            found.append(Value(value, name, Source.USER))
+    return tuple(found)

@@ -1,0 +1,100 @@
+"""Texts drawn for changes: distinctive enough to be found again, plain enough to be asked for."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from turnwise.explore.tool_verbs import words_of
+from turnwise.explore.values import Source, Value
+from turnwise.types import Tool
+
+_ADJECTIVES = (
+    "amber", "quiet", "northern", "silver", "early", "hollow", "gentle", "crimson", "distant", "frozen",
+    "golden", "narrow", "patient", "rapid", "sunny", "velvet", "windy", "bright", "coastal", "dusty",
+)  # fmt: skip
+_NOUNS = (
+    "harbour", "lantern", "orchard", "compass", "meadow", "anchor", "bridge", "canyon", "ember", "falcon",
+    "garden", "island", "kettle", "ladder", "marble", "needle", "pebble", "quarry", "ribbon", "saddle",
+)  # fmt: skip
+_SENTENCES = (
+    "The {} opens at nine", "Ask Maria about the {}", "We moved the {} to Friday", "The {} needs new paint",
+    "Please count the {} twice", "The {} is due next week", "Order two more for the {}", "The {} was repaired",
+)  # fmt: skip
+_LONG = frozenset(
+    [
+        "content",
+        "contents",
+        "text",
+        "body",
+        "message",
+        "description",
+        "note",
+        "notes",
+        "summary",
+        "comment",
+        "observation",
+        "observations",
+    ]
+)
+_PATHS = frozenset(["path", "file", "filename", "filepath"])
+
+
+class DrawnTexts:
+    """Names and sentences, none twice."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._used: set[str] = set()
+
+    def name(self) -> str:
+        """Return a name such as "amber lantern"."""
+        while True:
+            drawn = f"{self._pick(_ADJECTIVES)} {self._pick(_NOUNS)}"
+            if len(self._used) > len(_ADJECTIVES) * len(_NOUNS) // 2:
+                drawn = f"{drawn} {int(self._chance.random() * 900) + 100}"
+            if drawn not in self._used:
+                self._used.add(drawn)
+                return drawn
+
+    def sentence(self) -> str:
+        """Return a sentence about a new name, without a full stop."""
+        return self._pick(_SENTENCES).format(self.name())
+
+    def _pick(self, items: tuple[str, ...]) -> str:
+        return items[int(self._chance.random() * len(items))]
+
+
+def marked(tool: Tool, proposed: Mapping[str, Value], texts: DrawnTexts) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments with every freely drawn text replaced by a new one, and the new texts."""
+    markers: list[str] = []
+    arguments: dict[str, Any] = {}
+    for name, value in proposed.items():
+        if value.source is Source.DRAWN:
+            arguments[name] = _replaced(name, value.value, texts, markers)
+        elif isinstance(value.value, str) and _is_new_path(name, value):
+            folder = value.value.rpartition("/")[0] if "." in value.value.rpartition("/")[2] else value.value
+            file = f"{texts.name().replace(' ', '-')}.txt"
+            arguments[name] = f"{folder}/{file}"
+            markers.append(file)
+        elif isinstance(value.value, str) and set(words_of(name)) & _LONG:
+            arguments[name] = _replaced(name, value.value, texts, markers)
+        else:
+            arguments[name] = value.value
+    return arguments, markers
+
+
+def _is_new_path(name: str, value: Value) -> bool:
+    return bool(set(words_of(name)) & _PATHS) and value.value.startswith("/")
+
+
+def _replaced(name: str, value: Any, texts: DrawnTexts, markers: list[str]) -> Any:
+    """Replace every text in a drawn value, at any depth."""
+    if isinstance(value, str):
+        drawn = texts.sentence() if set(words_of(name)) & _LONG else texts.name()
+        markers.append(drawn)
+        return drawn
+    if isinstance(value, list):
+        return [_replaced(name, item, texts, markers) for item in value]
+    if isinstance(value, dict):
+        return {key: _replaced(key, item, texts, markers) for key, item in value.items()}
+    return value

@@ -1,0 +1,207 @@
+"""The stages of an exploration in order: survey, stability, changes, programs, verdicts."""
+
+import asyncio
+import datetime
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from turnwise.explore.acceptance import Accepted, Target, accept
+from turnwise.explore.budget import Budget, Limits
+from turnwise.explore.caller import ServerCaller
+from turnwise.explore.change import Change
+from turnwise.explore.change_search import find_changes
+from turnwise.explore.day_dependence import Today
+from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
+from turnwise.explore.material import Material, material_of, steady
+from turnwise.explore.observation import Observation
+from turnwise.explore.selection import drafts_of
+from turnwise.explore.splits import held_out_combinations
+from turnwise.explore.stability import Steadiness, examine
+from turnwise.explore.survey import Survey, ToolRecord
+from turnwise.explore.tool_verbs import presumes_reading
+from turnwise.explore.value_sources import config_values, description_values
+from turnwise.explore.values import Value, ValueStore
+from turnwise.mcp.pool import Pool
+from turnwise.mcp.spec import ServerSpec
+from turnwise.types import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class ExploreOptions:
+    """How far to explore."""
+
+    num_tasks: int = 300
+    minutes: float = 5.0
+    seed: int = 0
+    writable: tuple[str, ...] = ()
+    """Servers whose real data may be changed; others are only changed in private copies."""
+    values: tuple[Value, ...] = ()
+    """Values of the user's own."""
+
+
+Say = Callable[[str], None]
+
+
+class Explorer:
+    """An exploration under way; `result` is what was found so far."""
+
+    def __init__(self, pool: Pool, specs: Sequence[ServerSpec], options: ExploreOptions, say: Say) -> None:
+        self._pool = pool
+        self._specs = {spec.name: spec for spec in specs}
+        self._options = options
+        self._say = say
+        self._started = time.monotonic()
+        self._failures: dict[str, str] = {}
+        self._callers: dict[str, ServerCaller] = {}
+        self._survey: Survey | None = None
+        self._steadiness: dict[str, Steadiness] = {}
+        self._material: Material | None = None
+        self._held_out: tuple[str, ...] = ()
+        self._accepted = Accepted()
+
+    async def run(self) -> None:
+        """Go through all stages; may be cancelled at any time."""
+        failures = await self._pool.connect()
+        self._failures = {name: str(error).partition("\n")[0] for name, error in failures.items()}
+        tools = [tool for tool in self._pool.tools if self._may_call(tool)]
+        servers = dict.fromkeys(tool.server for tool in tools)
+        limits = Limits(seconds=self._options.minutes * 60 / 3)
+        self._callers = {server: ServerCaller(self._pool, server, Budget(limits)) for server in servers}
+        self._survey = Survey(self._callers, tools, self._known_values(tools))
+        await self._survey.run(self._options.seed, self._say)
+        await self._examine(self._survey)
+        changes = await self._find_changes(self._survey)
+        self._material = material_of(self._stable(self._survey), changes, self._options.seed)
+        drafts = drafts_of(self._material, self._options.seed)
+        self._say(f"programs: {len(drafts)}")
+        self._held_out = held_out_combinations(drafts, self._options.seed)
+        target = Target(
+            num_tasks=self._options.num_tasks,
+            deadline=self._started + self._options.minutes * 60,
+            per_kind=max(8, self._options.num_tasks // 8),
+        )
+        await accept(drafts, self._pool, self._held_out, target, self._accepted, self._say)
+
+    def _may_call(self, tool: Tool) -> bool:
+        """Return whether a call cannot change anything of the user's, or the user allows it."""
+        exposed = self._pool.exposure(tool.server)
+        return tool.is_read_only or not exposed.outside or tool.server in self._options.writable
+
+    def _known_values(self, tools: Sequence[Tool]) -> ValueStore:
+        store = ValueStore()
+        for value in self._options.values:
+            store.add(value)
+        for spec in self._specs.values():
+            for value in config_values(spec):
+                store.add(value)
+        for tool in tools:
+            for value in description_values(tool):
+                store.add(value)
+        return store
+
+    async def _examine(self, survey: Survey) -> None:
+        servers = list(self._callers)
+        found = await asyncio.gather(
+            *(
+                examine(
+                    self._callers[server],
+                    [seen for seen in survey.observations if seen.tool.server == server],
+                    self._say,
+                )
+                for server in servers
+            )
+        )
+        self._steadiness = dict(zip(servers, found, strict=True))
+
+    async def _find_changes(self, survey: Survey) -> list[Change]:
+        changes: list[Change] = []
+        for server, caller in self._callers.items():
+            changers = self._steadiness[server].changers
+            writers = [
+                name
+                for name, record in survey.records.items()
+                if record.tool.server == server and (name in changers or not presumes_reading(record.tool))
+            ]
+            changes.extend(await find_changes(caller, survey, writers, self._options.seed))
+        self._say(f"changes: {len(changes)} that a later call shows")
+        return changes
+
+    def _stable(self, survey: Survey) -> list[Observation]:
+        """Return the observations that programs may use, without volatile fields."""
+        stable: list[Observation] = []
+        today = Today(datetime.datetime.now(datetime.UTC))
+        for observation in survey.observations:
+            steadiness = self._steadiness[observation.tool.server]
+            volatile = steadiness.stable.get(observation.number)
+            is_pure = observation.tool.name not in steadiness.changers
+            if volatile is not None and is_pure and not observation.document.is_cut:
+                pruned = steady(observation, volatile)
+                stable.append(replace(pruned, document=today.without(pruned.document)))
+        return stable
+
+    def result(self, *, was_interrupted: bool = False) -> Exploration:
+        """Return what was found so far."""
+        num_tasks = Counter(name for task in self._accepted.tasks for name in task.truth.required_tools)
+        return Exploration(
+            servers=tuple(self._server_finding(name, num_tasks) for name in self._specs),
+            links=() if self._material is None else self._material.links,
+            tasks=tuple(self._accepted.tasks),
+            rejections=dict(self._accepted.rejections.most_common()),
+            rejected_examples=dict(self._accepted.examples),
+            held_out=self._held_out,
+            seconds=time.monotonic() - self._started,
+            seed=self._options.seed,
+            was_interrupted=was_interrupted,
+        )
+
+    def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:
+        if name in self._failures:
+            return ServerFinding(name, (), 0, 0.0, why_not=self._failures[name])
+        tools = [tool for tool in self._pool.tools if tool.server == name]
+        caller = self._callers.get(name)
+        return ServerFinding(
+            name,
+            tuple(self._tool_finding(tool, num_tasks[tool.name]) for tool in tools),
+            caller.budget.num_calls if caller else 0,
+            caller.budget.seconds if caller else 0.0,
+            why_not="" if tools else "it has no tools",
+        )
+
+    def _tool_finding(self, tool: Tool, num_tasks: int) -> ToolFinding:
+        record = None if self._survey is None else self._survey.records.get(tool.name)
+        if record is None:
+            why = f"not called: {self._pool.exposure(tool.server)}"
+            return ToolFinding(tool, 0, 0, is_reader=False, is_stable=False, why_not=why)
+        steadiness = self._steadiness.get(tool.server, Steadiness())
+        numbers = [seen.number for seen in record.observations]
+        stable = [number for number in numbers if number in steadiness.stable]
+        volatile = {name for number in stable for name in steadiness.stable[number]}
+        return ToolFinding(
+            tool,
+            record.num_calls,
+            record.num_answers,
+            is_reader=presumes_reading(tool) and tool.name not in steadiness.changers,
+            is_stable=bool(stable),
+            volatile=tuple(sorted(volatile)),
+            why_not=why_not_reached(record, is_stable=bool(stable) or not numbers) if not num_tasks else "",
+            num_tasks=num_tasks,
+        )
+
+
+_NEEDS = {"key": "it needs a key", "network": "it needs a network", "login": "it needs a login"}
+
+
+def why_not_reached(record: ToolRecord, *, is_stable: bool) -> str:
+    """Return in words why a tool is in no task."""
+    if record.needs:
+        return _NEEDS[record.needs]
+    if not record.num_calls:
+        return "no value for one of its parameters was found"
+    if not record.num_answers:
+        error = " ".join(record.last_error.split())
+        return f"no call succeeded; the last error: {error[:160]}"
+    if not is_stable:
+        return "its answers differ from session to session"
+    return "no program with it was verified"

@@ -1,0 +1,108 @@
+"""What programs are composed from: stable observations, the queries they answer, links and changes."""
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from turnwise.explore.change import Change
+from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.exploration import Link
+from turnwise.explore.observation import Observation
+from turnwise.explore.operations import OPERATIONS
+from turnwise.explore.query import Query
+from turnwise.explore.values import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Everything that the shapes may use; a shape changes nothing."""
+
+    observations: tuple[Observation, ...]
+    """Answers that repeat in fresh sessions, without the fields that change by themselves."""
+    queries: Mapping[int, tuple[Query, ...]]
+    """By number of an observation: what can be asked of its document."""
+    links: tuple[Link, ...]
+    changes: tuple[Change, ...]
+    telling: Mapping[str, str]
+    """By tool: the parameter whose values vary most, so that they tell its tasks apart."""
+
+    def asked(self, observation: Observation) -> tuple[Query, ...]:
+        return self.queries.get(observation.number, ())
+
+    def entities(self, observation: Observation, *linked: str) -> tuple[str, ...]:
+        """Return the value that tells the call apart from others, unless an earlier call leads to it."""
+        name = self.telling.get(observation.tool.name, "")
+        if name in linked or name not in observation.arguments:
+            return ()
+        return (canonical(observation.arguments[name].value),)
+
+
+def material_of(observations: Sequence[Observation], changes: Sequence[Change], seed: int) -> Material:
+    """Compute the queries and the links of the observations."""
+    queries: dict[int, tuple[Query, ...]] = {}
+    for observation in observations:
+        chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
+        found = [query for name in OPERATIONS for query in OPERATIONS[name](observation.document, chance)]
+        queries[observation.number] = tuple(found)
+    return Material(
+        tuple(observations),
+        queries,
+        tuple(links_of(observations)),
+        tuple(changes),
+        {name: telling for name, telling in telling_parameters(observations)},
+    )
+
+
+def telling_parameters(observations: Sequence[Observation]) -> Iterator[tuple[str, str]]:
+    """Yield the most varied parameter of every tool that takes any."""
+    seen: dict[str, dict[str, set[str]]] = {}
+    for observation in observations:
+        values = seen.setdefault(observation.tool.name, {})
+        for name, value in observation.arguments.items():
+            values.setdefault(name, set()).add(canonical(value.value))
+    for tool, values in seen.items():
+        if values:
+            yield tool, max(values, key=lambda name: len(values[name]))
+
+
+def links_of(observations: Sequence[Observation]) -> Iterator[Link]:
+    """Yield every field of an answer that a later call successfully used, most used first."""
+    by_number = {observation.number: observation for observation in observations}
+    counts: dict[tuple[str, str, str, str], int] = {}
+    for observation in observations:
+        for name, value in observation.arguments.items():
+            source = by_number.get(-1 if value.observation is None else value.observation)
+            if value.source is Source.ANSWER and source is not None:
+                key = (source.tool.name, value.name, observation.tool.name, name)
+                counts[key] = counts.get(key, 0) + 1
+    for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        yield Link(*key, num_calls=count)
+
+
+def steady(observation: Observation, volatile: frozenset[str]) -> Observation:
+    """Return the observation without the fields and columns that change by themselves."""
+    if not volatile:
+        return observation
+    document = observation.document
+    fields = tuple(field for field in document.fields if field.name not in volatile)
+    tables = tuple(_without(table, volatile) for table in document.tables)
+    pruned = Document(
+        document.text, fields, tuple(table for table in tables if table.columns), document.is_cut
+    )
+    return replace(observation, document=pruned)
+
+
+def _without(table: Table, volatile: frozenset[str]) -> Table:
+    columns = tuple(column for column in table.columns if column not in volatile)
+    rows = tuple({key: value for key, value in row.items() if key in columns} for row in table.rows)
+    return Table(table.path, columns, rows)
+
+
+def canonical(value: object) -> str:
+    """Return one text for values that a tool treats alike: 3 and "3"."""
+    return str(value) if isinstance(value, str | int | float) else json.dumps(value, sort_keys=True)
+
+
+def is_number(value: Scalar) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

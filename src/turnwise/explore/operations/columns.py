@@ -1,0 +1,212 @@
+"""What the columns of a table are good for: naming a row, comparing rows, adding up."""
+
+import itertools
+import math
+import random
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.query import Form, Query
+from turnwise.explore.wording.names import (
+    field_noun,
+    fits_in_sentence,
+    humanised,
+    is_iso_date,
+    is_plain_name,
+    is_plural,
+    plural,
+    singular,
+    words_of,
+)
+from turnwise.explore.wording.word_set import word_set
+
+T = TypeVar("T")
+
+MAX_QUERIES = 12
+"""The most queries that an operation yields for one document."""
+MAX_ROWS = 2_000
+"""A larger table is not asked about: nobody reads it to the end."""
+MAX_TABLES = 6
+MAX_LABEL_CHARS = 60
+MAX_ANSWER_CHARS = 80
+
+_LABELS = (
+    "name", "title", "full_name", "fullname", "display_name", "label", "symbol", "ticker", "login",
+    "username", "user_name", "subject", "headline", "city", "country", "slug", "path", "filename", "file",
+    "email", "sku", "code", "key", "id", "number",
+)  # fmt: skip
+_NOT_QUANTITIES = word_set("""
+    id ids latitude longitude lat lon lng code zip zipcode postcode postal phone port version index
+    number no uuid timestamp epoch line offset key hash pid isbn x y z page rank position order
+""")
+_NOT_ADDITIVE = word_set("""
+    year month day hour minute week temperature temp rate ratio percentage percent pct score rating
+    humidity pressure average mean median probability confidence age factor level gpa priority min max
+    minimum maximum per density speed angle degree exchange yield margin share
+""")
+_GENERIC_ROWS = {
+    "data": "entry", "rows": "row", "list": "entry", "content": "entry", "output": "entry",
+    "value": "entry", "values": "value", "response": "entry", "result": "entry", "item": "item",
+    "array": "entry",
+}  # fmt: skip
+_HASH = re.compile(r"[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+def tables_of(document: Document, *, min_rows: int = 2) -> Iterator[Table]:
+    """Yield the tables that can be asked about: complete, of a sensible size, named by different nouns."""
+    if document.is_cut:
+        return
+    nouns = [row_noun(table) for table in document.tables]
+    for table, noun in itertools.islice(zip(document.tables, nouns, strict=True), MAX_TABLES):
+        if (
+            min_rows <= len(table.rows) <= MAX_ROWS
+            and nouns.count(noun) == 1
+            and not is_text_lines(document, table)
+        ):
+            yield table
+
+
+def same_table(document: Document, table: Table) -> Table:
+    """Return the table at the same path of another document; LookupError if it is not there or cut."""
+    if document.is_cut:
+        raise LookupError("the answer was cut")
+    return document.table(table.path)
+
+
+def is_text_lines(document: Document, table: Table) -> bool:
+    """Return whether a table holds no more than the lines of a plain text, which `lines` asks about."""
+    return is_list(table) and not table.path and document.text.lstrip()[:1] not in ("[", "{")
+
+
+def is_list(table: Table) -> bool:
+    """Return whether a table is a list of plain values."""
+    return table.columns == ("item",)
+
+
+def row_noun(table: Table) -> str:
+    """Return what one row is called: "issue" in a table `issues`, "entry" where the table has no name."""
+    if not is_plain_name(table.name):
+        return "entry"
+    generic = _GENERIC_ROWS.get(table.name.lower())
+    if generic is not None:
+        return generic
+    noun = humanised(table.name)
+    if is_plural(noun):
+        return singular(noun)
+    return f"{noun} entry"
+
+
+def rows_noun(table: Table) -> str:
+    return plural(row_noun(table))
+
+
+def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
+    """Return what a value of a column is called, without an article."""
+    return field_noun(column, is_date=is_date) if not is_list(table) else row_noun(table)
+
+
+def owned(noun: str, owner: str) -> str:
+    """Return "the price of the item …"; a noun that is quoted as a value is "for" its owner."""
+    return f"the {noun} {'for' if noun.startswith('value of') else 'of'} {owner}"
+
+
+def plain_columns(table: Table) -> list[str]:
+    """Return the columns whose names can be said, and whose nouns differ."""
+    columns = [column for column in table.columns if is_plain_name(column)]
+    nouns = [field_noun(column) for column in columns]
+    return [column for column, noun in zip(columns, nouns, strict=True) if nouns.count(noun) == 1]
+
+
+def label_column(table: Table) -> str | None:
+    """Return the column that names the rows by unique short texts; a name rather than an id."""
+    columns = plain_columns(table)
+    by_name = {column.lower(): column for column in reversed(columns)}
+    wanted = [by_name[name] for name in _LABELS if name in by_name]
+    ends = [column for column in columns if words_of(column)[-1:] in (["name"], ["title"])]
+    for column in [*wanted, *ends, *columns]:
+        values = values_of(table, column)
+        is_named = column in wanted or column in ends
+        if len(values) == len(table.rows) and _are_labels(values, may_be_numbers=is_named):
+            return column
+    return None
+
+
+def values_of(table: Table, column: str) -> list[Scalar]:
+    """Return the values of a column, without the rows that lack it."""
+    return [row[column] for row in table.rows if column in row]
+
+
+def numbers_of(table: Table, column: str) -> list[float]:
+    """Return the numbers of a column; LookupError unless every row has a finite one."""
+    numbers: list[float] = []
+    for row in table.rows:
+        value = row.get(column)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise LookupError(f"a row has no number in {column!r}")
+        numbers.append(value)
+    return numbers
+
+
+def quantity_columns(table: Table, *, is_additive: bool = False) -> list[str]:
+    """Return the columns of numbers that measure something; `is_additive`: whose sum means something."""
+    found = []
+    for column in plain_columns(table):
+        words = {word.lower() for word in words_of(column)}
+        if is_list(table) or words & _NOT_QUANTITIES or (is_additive and words & _NOT_ADDITIVE):
+            continue
+        try:
+            numbers = numbers_of(table, column)
+        except LookupError:
+            continue
+        if len(set(numbers)) > 1:
+            found.append(column)
+    return found
+
+
+def answerable(value: Scalar) -> bool:
+    """Return whether a value is short, one line, and neither a hash nor a yes or no."""
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return math.isfinite(value) and len(repr(value)) <= 20
+    return 0 < len(value.strip()) <= MAX_ANSWER_CHARS and value.isprintable() and not _HASH.fullmatch(value)
+
+
+def form_of(value: Scalar) -> Form:
+    """Return the form of an answer that a tool states."""
+    if isinstance(value, str):
+        return Form.DATE if is_iso_date(value) else Form.TEXT
+    return Form.NUMBER
+
+
+def stated(value: Scalar) -> Scalar:
+    """Return a value as the answer states it: only the date of a date with a time."""
+    return value[:10] if isinstance(value, str) and is_iso_date(value) else value
+
+
+def picked(items: Sequence[T], number: int, chance: random.Random) -> list[T]:
+    """Return up to `number` different items, by `random()` alone, which is the same in every Python."""
+    left = list(items)
+    return [left.pop(int(chance.random() * len(left))) for _ in range(min(number, len(left)))]
+
+
+def interleaved(sources: Sequence[Iterator[Query]]) -> Iterator[Query]:
+    """Yield the first query of every source, then the second ones, up to the limit of an operation."""
+    missing = object()
+    rounds = itertools.zip_longest(*sources, fillvalue=missing)
+    queries = (query for row in rounds for query in row if isinstance(query, Query))
+    return itertools.islice(queries, MAX_QUERIES)
+
+
+def _are_labels(values: Sequence[Scalar], *, may_be_numbers: bool) -> bool:
+    texts = [str(value).strip().casefold() for value in values]
+    kinds = (str, int) if may_be_numbers else (str,)
+    return (
+        all(isinstance(value, kinds) and not isinstance(value, bool) for value in values)
+        and all(0 < len(text) <= MAX_LABEL_CHARS for text in texts)
+        and all(fits_in_sentence(value) and not is_iso_date(str(value)) for value in values)
+        and not any(_HASH.fullmatch(text) for text in texts)
+        and len(set(texts)) == len(texts)
+    )

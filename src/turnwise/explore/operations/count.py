@@ -1,0 +1,101 @@
+"""How many rows there are: "the number of issues whose state is “open”"."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.operations.columns import (
+    column_noun,
+    interleaved,
+    is_list,
+    picked,
+    plain_columns,
+    rows_noun,
+    same_table,
+    tables_of,
+    values_of,
+)
+from turnwise.explore.query import Form, Query
+from turnwise.explore.wording.names import fits_in_sentence, humanised, plural, quoted, words_of
+
+MAX_GROUPS = 12
+"""A column with more different values does not sort its rows into groups."""
+
+
+def count(document: Document, chance: random.Random) -> Iterator[Query]:
+    """Yield the rows with a certain value, then all rows, then the different values of a column."""
+    return interleaved([_counts(table, chance) for table in tables_of(document)])
+
+
+def _counts(table: Table, chance: random.Random) -> Iterator[Query]:
+    columns = (
+        [] if is_list(table) else [column for column in plain_columns(table) if _is_grouping(table, column)]
+    )
+    for column in picked(columns, len(columns), chance)[:4]:
+        values = list(dict.fromkeys(values_of(table, column)))
+        for value in picked(values, 2, chance):
+            yield _matching(table, column, value)
+    yield _all(table)
+    for column in columns[:3]:
+        if not any(isinstance(value, bool) for value in values_of(table, column)):
+            yield _different(table, column)
+
+
+def _is_grouping(table: Table, column: str) -> bool:
+    values = values_of(table, column)
+    groups = Counter(values)
+    return (
+        1 < len(groups) <= MAX_GROUPS
+        and len(groups) < len(values) == len(table.rows)
+        and not any(isinstance(value, float) for value in values)
+        and all(fits_in_sentence(value) and str(value).strip() == str(value) != "" for value in groups)
+    )
+
+
+def _matching(table: Table, column: str, value: Scalar) -> Query:
+    def read(document: Document) -> Scalar:
+        values = values_of(same_table(document, table), column)
+        return sum(1 for other in values if other == value and type(other) is type(value))
+
+    noun = f"the number of {rows_noun(table)} {_condition(table, column, value)}"
+    key = f"count/{table.name}/{column}={value}"
+    number = sum(1 for other in values_of(table, column) if other == value and type(other) is type(value))
+    return Query("count", read, number, noun, key, Form.NUMBER, len(table.rows))
+
+
+def _condition(table: Table, column: str, value: Scalar) -> str:
+    if isinstance(value, bool):
+        if words_of(column)[0] == "is":
+            return f"that are {'' if value else 'not '}{humanised(column)}"
+        return f"for which “{' '.join(words_of(column))}” is {'true' if value else 'false'}"
+    noun = column_noun(table, column)
+    if noun.startswith("value of"):
+        return f"for which the {noun} is {quoted(value)}"
+    return f"whose {noun} is {quoted(value)}"
+
+
+def _all(table: Table) -> Query:
+    def read(document: Document) -> Scalar:
+        return len(same_table(document, table).rows)
+
+    noun = f"the number of {rows_noun(table)}"
+    return Query("count", read, len(table.rows), noun, f"count/{table.name}", Form.NUMBER, len(table.rows))
+
+
+def _different(table: Table, column: str) -> Query:
+    def read(document: Document) -> Scalar:
+        return len(set(values_of(same_table(document, table), column)))
+
+    number = len(set(values_of(table, column)))
+    noun = column_noun(table, column)
+    nouns = noun.replace("value of", "values of", 1) if noun.startswith("value of") else plural(noun)
+    return Query(
+        "count",
+        read,
+        number,
+        noun=f"the number of different {nouns} among the {rows_noun(table)}",
+        key=f"count/{table.name}/different/{column}",
+        form=Form.NUMBER,
+        num_values=len(table.rows),
+    )

@@ -1,0 +1,84 @@
+"""A plain field of an object: "the population"."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+from turnwise.explore.document import Document, Field, Path, Scalar
+from turnwise.explore.operations.columns import MAX_QUERIES, answerable, form_of, picked, stated
+from turnwise.explore.query import Form, Query
+from turnwise.explore.wording.names import field_noun, humanised, is_plain_name, is_plural, singular
+
+MAX_FIELDS = 200
+MAX_DEPTH = 4
+NUM_ALIKE = 3
+"""From so many numbers under one key on, the keys are data, like currencies in a table of rates."""
+
+
+def field(document: Document, chance: random.Random) -> Iterator[Query]:
+    """Yield fields of objects, those nearest to the root first."""
+    fields = [item for item in document.fields[:MAX_FIELDS] if _is_single(document, item.path)]
+    # A value that stands under two names would let either be read off.
+    values = Counter(str(item.value) for item in fields)
+    nouns = Counter(_noun(item, fields) for item in fields)
+    fit = [
+        item
+        for item in fields
+        if answerable(item.value)
+        and is_plain_name(item.name)
+        and len(item.path) <= MAX_DEPTH
+        and values[str(item.value)] == 1
+        and nouns[_noun(item, fields)] == 1
+    ]
+    shallow_first = sorted(picked(fit, len(fit), chance), key=lambda item: len(item.path))
+    for item in shallow_first[:MAX_QUERIES]:
+        yield Query(
+            "field",
+            _reader(item.path),
+            stated(item.value),
+            noun=_noun(item, fields),
+            key=f"field/{'/'.join(map(str, item.path))}",
+            form=form_of(item.value),
+        )
+
+
+def _reader(path: Path) -> "_Reader":
+    return _Reader(path)
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, document: Document) -> Scalar:
+        if not _is_single(document, self.path):
+            raise LookupError(f"{self.path!r} is one of several")
+        return stated(document.field(self.path))
+
+
+def _is_single(document: Document, path: Path) -> bool:
+    """Return whether every list on the path has this one item only, as in a result of one row."""
+    if all(isinstance(part, str) for part in path):
+        return True
+    if any(isinstance(part, int) and part != 0 for part in path) or isinstance(path[-1], int):
+        return False
+    seconds = [(*path[:depth], 1) for depth, part in enumerate(path) if part == 0 and isinstance(part, int)]
+    return not any(other.path[: len(second)] == second for second in seconds for other in document.fields)
+
+
+def _noun(item: Field, fields: list[Field]) -> str:
+    parents = [part for part in item.path[:-1] if isinstance(part, str) and is_plain_name(part)]
+    noun = field_noun(item.name, is_date=form_of(item.value) is Form.DATE)
+    if not parents:
+        return f"the {noun}"
+    parent = humanised(parents[-1])
+    siblings = [other for other in fields if other.path[:-1] == item.path[:-1]]
+    are_data = len(siblings) >= NUM_ALIKE and all(
+        isinstance(other.value, int | float) and not isinstance(other.value, bool) for other in siblings
+    )
+    if are_data or (item.name[:1].isupper() and len(siblings) >= NUM_ALIKE):
+        return f"the value for “{item.name}” in the {parent}"
+    if any(isinstance(part, int) for part in item.path):
+        parent = singular(parent) if is_plural(parent) else parent
+    joint = "in" if noun.startswith("value of") else "of"
+    return f"the {noun} {joint} the {parent}"

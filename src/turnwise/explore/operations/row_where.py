@@ -1,0 +1,67 @@
+"""A column of the only row with a certain name: "the price of the item whose name is “Bolt”"."""
+
+import random
+from collections.abc import Iterator
+
+from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.operations.columns import (
+    MAX_QUERIES,
+    answerable,
+    column_noun,
+    form_of,
+    interleaved,
+    label_column,
+    owned,
+    picked,
+    plain_columns,
+    row_noun,
+    same_table,
+    stated,
+    tables_of,
+)
+from turnwise.explore.query import Form, Query
+from turnwise.explore.wording.names import quoted
+
+
+def row_where(document: Document, chance: random.Random) -> Iterator[Query]:
+    """Yield cells of rows that their label identifies."""
+    sources = [_cells(table, chance) for table in tables_of(document)]
+    return interleaved(sources)
+
+
+def _cells(table: Table, chance: random.Random) -> Iterator[Query]:
+    label = label_column(table)
+    if label is None:
+        return
+    columns = [column for column in plain_columns(table) if column != label]
+    rows = picked(range(len(table.rows)), MAX_QUERIES, chance)
+    for number, row in enumerate(rows):
+        cells = table.rows[row]
+        fit = [column for column in columns if column in cells and answerable(cells[column])]
+        fit = [column for column in fit if str(cells[column]) != str(cells[label])]
+        if fit:
+            # Another column for every row, so that no column dominates.
+            yield _query(
+                table, label, cells[label], fit[(number + int(chance.random() * len(fit))) % len(fit)]
+            )
+
+
+def _query(table: Table, label: str, name: Scalar, column: str) -> Query:
+    def read(document: Document) -> Scalar:
+        rows = [row for row in same_table(document, table).rows if row.get(label) == name]
+        if len(rows) != 1:
+            raise LookupError(f"{len(rows)} rows have {label} {name!r}")
+        return stated(rows[0][column])
+
+    value = next(row[column] for row in table.rows if row.get(label) == name)
+    form = form_of(value)
+    noun = column_noun(table, column, is_date=form is Form.DATE)
+    return Query(
+        "row_where",
+        read,
+        stated(value),
+        noun=owned(noun, f"the {row_noun(table)} whose {column_noun(table, label)} is {quoted(name)}"),
+        key=f"row_where/{table.name}/{column}/{label}={name}",
+        form=form,
+        num_values=2,
+    )

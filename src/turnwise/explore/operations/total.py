@@ -1,0 +1,57 @@
+"""The sum of a column: "the total quantity of all items"."""
+
+import math
+import random
+from collections.abc import Iterator
+
+from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.operations.columns import (
+    column_noun,
+    interleaved,
+    numbers_of,
+    picked,
+    quantity_columns,
+    rows_noun,
+    same_table,
+    tables_of,
+)
+from turnwise.explore.query import Form, Query
+from turnwise.tasks.family import is_clear
+
+
+def total(document: Document, chance: random.Random) -> Iterator[Query]:
+    """Yield sums of columns that can be added up."""
+    return interleaved([_sums(table, chance) for table in tables_of(document)])
+
+
+def _sums(table: Table, chance: random.Random) -> Iterator[Query]:
+    columns = quantity_columns(table, is_additive=True)
+    for column in picked(columns, len(columns), chance):
+        value = _sum(table, column)
+        if isinstance(value, int) or is_clear(value):
+            yield _query(table, column, value)
+
+
+def _sum(table: Table, column: str) -> int | float:
+    numbers = numbers_of(table, column)
+    if all(isinstance(number, int) for number in numbers):
+        return int(sum(numbers))
+    return math.fsum(numbers)
+
+
+def _query(table: Table, column: str, value: int | float) -> Query:
+    def read(document: Document) -> Scalar:
+        found = _sum(same_table(document, table), column)
+        return found if isinstance(found, int) else round(found, 2)
+
+    noun = column_noun(table, column)
+    whole = f"the sum of the {noun}" if noun.startswith(("total", "value of", "sum")) else f"the total {noun}"
+    return Query(
+        "total",
+        read,
+        value if isinstance(value, int) else round(value, 2),
+        noun=f"{whole} of all {rows_noun(table)}",
+        key=f"total/{table.name}/{column}",
+        form=Form.NUMBER if isinstance(value, int) else Form.ROUNDED,
+        num_values=len(table.rows),
+    )

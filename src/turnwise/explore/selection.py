@@ -1,0 +1,31 @@
+"""The order in which drafts are verified: every kind in turn, so that none dominates."""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+
+from turnwise.explore.draft import Draft
+from turnwise.explore.material import Material
+from turnwise.explore.shapes import SHAPES, Shape
+
+_MAX_DRAFTS = 4_000
+"""Drafts looked at per shape."""
+
+
+def drafts_of(material: Material, seed: int, shapes: Mapping[str, Shape] = SHAPES) -> list[Draft]:
+    """Return the drafts of all shapes without duplicates, the kinds taking turns."""
+    kinds: dict[tuple[str, ...], list[Draft]] = {}
+    seen: set[str] = set()
+    for shape in shapes.values():
+        for draft in itertools.islice(shape(material), _MAX_DRAFTS):
+            if draft.key not in seen:
+                seen.add(draft.key)
+                kinds.setdefault((draft.shape, *draft.tools), []).append(draft)
+    for kind, drafts in kinds.items():
+        random.Random(f"{seed}/{kind}").shuffle(drafts)  # noqa: S311  # tasks, not secrets
+    return list(_in_turns(kinds))
+
+
+def _in_turns(kinds: Mapping[tuple[str, ...], list[Draft]]) -> Iterator[Draft]:
+    columns = itertools.zip_longest(*kinds.values())
+    yield from (draft for column in columns for draft in column if draft is not None)

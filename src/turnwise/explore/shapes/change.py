@@ -1,0 +1,32 @@
+"""A change that the question asks for, shown by a probe afterwards."""
+
+from collections.abc import Iterator
+
+from turnwise.explore.change import Change
+from turnwise.explore.compose import drafted
+from turnwise.explore.draft import Draft
+from turnwise.explore.material import Material
+from turnwise.explore.wording import write_questions
+from turnwise.tasks.family import Conclusion, PlanStep
+from turnwise.types import Answer
+
+DONE = Conclusion(Answer("Done."), "Done.")
+
+
+def change(material: Material) -> Iterator[Draft]:
+    """Every change that a tool was seen to make."""
+    for made in material.changes:
+        yield drafted(
+            "change",
+            turns=((PlanStep(made.tool.name, lambda _, made=made: made.arguments),),),
+            conclude=lambda _, made=made: _done(made),
+            questions=write_questions(made.tool, made.arguments),
+            tools=(made.tool,),
+            entities=made.entities[:1],
+            key=f"{made.tool.name} {sorted(made.arguments.items(), key=str)}",
+            changes_state=True,
+        )
+
+
+def _done(made: Change) -> Conclusion:
+    return Conclusion(DONE.answer, DONE.text, probes=(made.probe,))

@@ -1,0 +1,62 @@
+"""The same question about two things, and the difference or ratio of the two answers."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+from turnwise.explore.arithmetic import ARITHMETIC, Arithmetic
+from turnwise.explore.compose import (
+    computed_conclusion,
+    document,
+    drafted,
+    number_of,
+    shared_numbers,
+    siblings,
+    step_of,
+)
+from turnwise.explore.draft import Draft
+from turnwise.explore.material import Material
+from turnwise.explore.query import Query
+from turnwise.explore.wording import call_phrase, located, questions
+from turnwise.tasks.family import Conclusion, Results
+
+_NUM_SIBLINGS = 6
+_OPERATIONS = {"field": tuple(ARITHMETIC), "count": ("difference", "addition")}
+"""By operation of the query: a percentage of two numbers of files is correct, but nobody asks for it."""
+
+
+def compare(material: Material) -> Iterator[Draft]:
+    """Pairs of calls that differ in one argument, whose answers have a number in the same place."""
+    for group in siblings(material):
+        for first, second in itertools.permutations(group[:_NUM_SIBLINGS], 2):
+            for query, other in shared_numbers(material, first, second):
+                phrases = [call_phrase(seen.tool, seen.plain_arguments) for seen in (first, second)]
+                for name in _OPERATIONS[query.operation]:
+                    operation = ARITHMETIC[name]
+                    if not _has_result(operation, query, other):
+                        continue
+                    noun = operation.noun(*(located(query.noun, phrase) for phrase in phrases))
+                    yield drafted(
+                        "compare",
+                        turns=((step_of(first), step_of(second)),),
+                        conclude=_conclude(query, operation),
+                        questions=questions(noun, phrases, operation.form),
+                        tools=(first.tool, second.tool),
+                        entities=(*material.entities(first), *material.entities(second)),
+                        key=f"{name} {first.key} {second.key} {query.key}",
+                    )
+
+
+def _has_result(operation: Arithmetic, query: Query, other: Query) -> bool:
+    try:
+        operation.value(number_of(query.value), number_of(other.value))
+    except ValueError:
+        return False
+    return True
+
+
+def _conclude(query: Query, operation: Arithmetic) -> Callable[[Results], Conclusion]:
+    def conclude(results: Results) -> Conclusion:
+        first, second = (number_of(query.read(document(results, place))) for place in range(2))
+        return computed_conclusion(operation.value(first, second))
+
+    return conclude

@@ -1,0 +1,24 @@
+"""One call, and one question about its answer."""
+
+from collections.abc import Iterator
+
+from turnwise.explore.compose import conclusion_of, drafted, step_of
+from turnwise.explore.draft import Draft
+from turnwise.explore.material import Material
+from turnwise.explore.wording import call_phrase, questions
+
+
+def look_up(material: Material) -> Iterator[Draft]:
+    """Every query of every observation."""
+    for observation in material.observations:
+        phrase = call_phrase(observation.tool, observation.plain_arguments)
+        for query in material.asked(observation):
+            yield drafted(
+                "look_up",
+                turns=((step_of(observation),),),
+                conclude=lambda results, query=query: conclusion_of(query, query.read(results[0])),
+                questions=questions(query.noun, [phrase], query.form),
+                tools=(observation.tool,),
+                entities=material.entities(observation),
+                key=f"{observation.key} {query.key}",
+            )

@@ -1,0 +1,123 @@
+"""Which answers are the same in every fresh session, and which tools change what others answer."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from turnwise.explore.caller import ServerCaller, Session, SessionLost
+from turnwise.explore.document import Document
+from turnwise.explore.observation import Observation
+
+_CLOCK_SECONDS = 1.1
+"""Waited between two readings of the same thing: a clock that shows seconds moves on."""
+_NUM_WITNESSES = 6
+"""Observations of other tools that are repeated after a call to see whether it changed them."""
+
+
+@dataclass(slots=True)
+class Steadiness:
+    """What repeated calls showed about the tools of one server."""
+
+    stable: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By number of an observation: the names of the fields that differed when it was repeated."""
+    unstable: set[int] = field(default_factory=set)
+    """Observations that failed, or differed in everything, when repeated."""
+    changers: set[str] = field(default_factory=set)
+    """Tools whose calls changed the answer of another call."""
+
+
+async def examine(
+    caller: ServerCaller, observations: Sequence[Observation], on_progress: Callable[[str], None]
+) -> Steadiness:
+    """Repeat every observation in a fresh session, in reverse order, and look for tools that change state."""
+    found = Steadiness()
+    if not observations:
+        return found
+    await asyncio.sleep(_CLOCK_SECONDS)
+    repeated = await _repeat(caller, list(reversed(observations)))
+    for observation in observations:
+        again = repeated.get(observation.number)
+        if again is None:
+            found.unstable.add(observation.number)
+            continue
+        changed = changed_fields(observation.document, again)
+        if changed is None:
+            found.unstable.add(observation.number)
+        else:
+            found.stable[observation.number] = changed
+    on_progress(f"{caller.server}: {len(found.stable)} of {len(observations)} answers repeat")
+    await _find_changers(caller, observations, found)
+    return found
+
+
+async def _repeat(caller: ServerCaller, observations: Sequence[Observation]) -> dict[int, Document]:
+    """Return the new answers by number; those of a session that broke are missing."""
+    again: dict[int, Document] = {}
+    pending = list(observations)
+    while pending and not caller.budget.is_spent:
+        try:
+            async with caller.session() as session:
+                while pending and not caller.budget.is_spent:
+                    observation = pending.pop(0)
+                    reply = await session.call(observation.tool, observation.plain_arguments)
+                    if reply.document is not None:
+                        again[observation.number] = reply.document
+        except SessionLost:
+            continue
+    return again
+
+
+async def _find_changers(
+    caller: ServerCaller, observations: Sequence[Observation], found: Steadiness
+) -> None:
+    """For every tool: read some witnesses, call it, read them again, in a session of its own."""
+    first_of: dict[str, Observation] = {}
+    for observation in observations:
+        if not observation.document.is_cut:
+            first_of.setdefault(observation.tool.name, observation)
+    for name, suspect in first_of.items():
+        witnesses = [
+            observation
+            for other, observation in first_of.items()
+            if other != name and found.stable.get(observation.number) == frozenset()
+        ][:_NUM_WITNESSES]
+        if not witnesses or caller.budget.is_spent:
+            continue
+        try:
+            async with caller.session() as session:
+                before = await _read(session, witnesses)
+                await session.call(suspect.tool, suspect.plain_arguments)
+                if await _read(session, witnesses) != before:
+                    found.changers.add(name)
+        except SessionLost:
+            continue
+
+
+async def _read(session: Session, witnesses: Sequence[Observation]) -> Mapping[int, str]:
+    read: dict[int, str] = {}
+    for witness in witnesses:
+        reply = await session.call(witness.tool, witness.plain_arguments)
+        read[witness.number] = reply.error if reply.document is None else reply.document.text
+    return read
+
+
+def changed_fields(first: Document, second: Document) -> frozenset[str] | None:
+    """Return the names of fields and columns that differ between two answers; None if their forms differ."""
+    if first.text == second.text:
+        return frozenset()
+    if not first.fields and not first.tables:
+        return None
+    if [field.path for field in first.fields] != [field.path for field in second.fields]:
+        return None
+    names = {
+        one.name for one, other in zip(first.fields, second.fields, strict=True) if one.value != other.value
+    }
+    if [(table.path, len(table.rows)) for table in first.tables] != [
+        (table.path, len(table.rows)) for table in second.tables
+    ]:
+        return None
+    for table, other_table in zip(first.tables, second.tables, strict=True):
+        for row, other_row in zip(table.rows, other_table.rows, strict=True):
+            names |= {key for key in {*row, *other_row} if row.get(key) != other_row.get(key)}
+    # a text that differs although all its fields agree changes somewhere that was not understood
+    return frozenset(names) if names and "" not in names else None

@@ -1,0 +1,172 @@
+"""Call every tool with values that fit its parameters, and learn from the answers and the errors."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from turnwise.explore.caller import ServerCaller, Session, SessionLost
+from turnwise.explore.document import Document
+from turnwise.explore.error_lessons import lessons_of
+from turnwise.explore.observation import Observation
+from turnwise.explore.proposals import proposals
+from turnwise.explore.tool_verbs import presumes_reading, words_of
+from turnwise.explore.value_sources import values_of
+from turnwise.explore.values import Value, ValueStore
+from turnwise.types import Tool
+
+_NUM_ROUNDS = 5
+"""Values travel one link per round: an id that is three answers away is found in the fourth."""
+_TRIES_PER_ROUND = 10
+_ENOUGH = 24
+"""Observations of one tool: more would only repeat the same kinds of tasks."""
+_PROPOSALS = 60
+"""Argument sets looked at per tool and round, most of which were tried before."""
+_MAX_VAIN = 14
+"""Consecutive failures after which a tool that never answered is tried again only with new kinds of values."""
+
+
+_FOLDER_WORDS = {"path", "dir", "directory", "folder"}
+
+
+@dataclass(slots=True)
+class ToolRecord:
+    """What is known about one tool while it is surveyed."""
+
+    tool: Tool
+    observations: list[Observation] = field(default_factory=list)
+    num_answers: int = 0
+    tried: set[str] = field(default_factory=set)
+    num_calls: int = 0
+    num_vain: int = 0
+    last_error: str = ""
+    needs: str = ""
+    """`key`, `network` or `login`, if an error said so."""
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.num_answers < _ENOUGH and not self.needs and self.num_vain < _MAX_VAIN
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    tool: Tool
+    arguments: Mapping[str, Value]
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """The outcome of one round at one server; applied to the store in a fixed order of servers."""
+
+    answers: tuple[_Answered, ...]
+    learned: tuple[Value, ...]
+
+
+class Survey:
+    """The observations of all servers, and the values found in them."""
+
+    def __init__(self, callers: Mapping[str, ServerCaller], tools: Sequence[Tool], store: ValueStore) -> None:
+        self._callers = callers
+        self.records = {tool.name: ToolRecord(tool) for tool in tools}
+        self.store = store
+        self.observations: list[Observation] = []
+
+    async def run(self, seed: int, on_progress: Callable[[str], None]) -> None:
+        """Survey all servers, in rounds: every round tries values that the rounds before it found."""
+        for number in range(_NUM_ROUNDS):
+            num_before = len(self.observations)
+            rounds = await asyncio.gather(
+                *(self._survey_server(caller, f"{seed}/{number}") for caller in self._callers.values())
+            )
+            for found in rounds:
+                self._apply(found)
+            num_new = len(self.observations) - num_before
+            on_progress(f"survey: {len(self.observations)} answers of {self.num_reached} tools")
+            if number and not num_new:
+                return
+
+    @property
+    def num_reached(self) -> int:
+        return sum(bool(record.observations) for record in self.records.values())
+
+    async def _survey_server(self, caller: ServerCaller, seed: str) -> _Round:
+        answers: list[_Answered] = []
+        learned: list[Value] = []
+        readers = [
+            record
+            for record in self.records.values()
+            if record.tool.server == caller.server and presumes_reading(record.tool)
+        ]
+        pending = [record for record in readers if record.is_wanted]
+        while pending and not caller.budget.is_spent:
+            try:
+                async with caller.session() as session:
+                    while pending and not caller.budget.is_spent:
+                        record = pending.pop(0)
+                        await self._try(record, session, caller, seed, answers, learned)
+            except SessionLost:
+                continue  # the tool that broke it is off the list; the others go on in a new session
+        return _Round(tuple(answers), tuple(learned))
+
+    async def _try(
+        self,
+        record: ToolRecord,
+        session: Session,
+        caller: ServerCaller,
+        seed: str,
+        answers: list[_Answered],
+        learned: list[Value],
+    ) -> None:
+        chance = random.Random(f"{seed}/{record.tool.name}")  # noqa: S311  # tasks, not secrets
+        num_tries = 0
+        for arguments in proposals(record.tool, self.store, chance, limit=_PROPOSALS):
+            if num_tries >= _TRIES_PER_ROUND or not record.is_wanted or caller.budget.is_spent:
+                return
+            observation = Observation(0, record.tool, arguments, Document(""))
+            if observation.key in record.tried:
+                continue
+            record.tried.add(observation.key)
+            num_tries += 1
+            record.num_calls += 1
+            try:
+                reply = await session.call(record.tool, observation.plain_arguments)
+            except SessionLost as error:
+                record.num_vain += 1
+                record.last_error = str(error)
+                raise
+            if reply.document is None:
+                record.num_vain += 1
+                record.last_error = reply.error
+                lessons = lessons_of(reply.error, record.tool)
+                record.needs = "" if record.num_answers else lessons.needs
+                learned.extend(lessons.values)
+                continue
+            record.num_vain = 0
+            record.num_answers += 1
+            answers.append(_Answered(record.tool, arguments, reply.document))
+
+    def _apply(self, found: _Round) -> None:
+        """Number the observations; add their values, and those that errors named, to the store."""
+        for answered in found.answers:
+            self.observe(answered.tool, answered.arguments, answered.document)
+        for value in found.learned:
+            self.store.add(value)
+
+    def observe(self, tool: Tool, arguments: Mapping[str, Value], document: Document) -> Observation:
+        """Keep an answer, and its values."""
+        observation = Observation(len(self.observations), tool, arguments, document)
+        self.observations.append(observation)
+        self.records[tool.name].observations.append(observation)
+        folder = _folder_in(arguments)
+        for value in values_of(observation.number, document, tool_name=tool.server_tool, folder=folder):
+            self.store.add(value)
+        return observation
+
+
+def _folder_in(arguments: Mapping[str, Value]) -> str:
+    """Return the folder that a call lists, if an argument names one: its entries are then full paths."""
+    for name, value in arguments.items():
+        if set(words_of(name)) & _FOLDER_WORDS and isinstance(value.value, str):
+            return value.value
+    return ""

@@ -1,0 +1,145 @@
+"""Values that answers, mcp.json and descriptions hold."""
+
+import heapq
+import os
+import posixpath
+from collections.abc import Iterator
+from pathlib import Path
+
+from turnwise.explore.document import Document, Scalar
+from turnwise.explore.parameters import parameters_of
+from turnwise.explore.prose_examples import examples_in
+from turnwise.explore.value_formats import format_of
+from turnwise.explore.values import Source, Value
+from turnwise.mcp.spec import ServerSpec
+from turnwise.runtime.secret_values import is_secret_name
+from turnwise.types import Tool
+
+MAX_VALUE_CHARS = 120
+MAX_VALUES_OF_DOCUMENT = 1_000
+MAX_ENTRIES = 50
+"""Entries of a folder in mcp.json whose paths are offered."""
+MAX_SCANNED = 20_000
+
+_NAMELESS = frozenset(("", "lines", "rows", "items", "entries", "records"))
+"""Names of tables that say nothing about what is in them."""
+_NOTHING = frozenset(("", "-", "true", "false", "null", "none", "n/a", "nan", "undefined"))
+_RUNNERS = frozenset(("npx", "uvx", "bunx", "pnpm", "docker", "pipx"))
+
+
+def values_of(
+    observation_number: int, document: Document, *, tool_name: str = "", folder: str = ""
+) -> Iterator[Value]:
+    """Yield the values of an answer that are worth trying in other calls.
+
+    tool_name: the tool that answered; it says what the records of a nameless list are.
+    folder: the folder that the call listed; names in the answer are then also offered as full paths.
+    """
+    found = _found_in(document, observation_number, tool_name)
+    for _, value in zip(range(MAX_VALUES_OF_DOCUMENT), found, strict=False):
+        yield value
+        if folder and isinstance(value.value, str) and _is_entry(value.value):
+            joined = posixpath.join(folder, value.value)
+            yield Value(joined, "path", Source.ANSWER, context=value.context)
+
+
+def _found_in(document: Document, number: int, tool_name: str) -> Iterator[Value]:
+    for field in document.fields:
+        if _is_worth_trying(field.value):
+            parents = [part for part in field.path[:-1] if isinstance(part, str)]
+            context = parents[-1] if parents else tool_name
+            yield Value(field.value, field.name, Source.ANSWER, number, field.path, context)
+    for table in document.tables:
+        context = tool_name if table.name in _NAMELESS else table.name
+        for row_number, row in enumerate(table.rows):
+            for column in table.columns:
+                if column in row and _is_worth_trying(row[column]):
+                    path = (*table.path, row_number, column)
+                    yield Value(row[column], column, Source.ANSWER, number, path, context)
+
+
+def _is_worth_trying(value: Scalar) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        is_short = len(value) <= MAX_VALUE_CHARS and "\n" not in value
+        return is_short and value.strip().lower() not in _NOTHING
+    return True
+
+
+def _is_entry(text: str) -> bool:
+    """Whether a text may be the name of a file or a folder."""
+    return "/" not in text and "\\" not in text and len(text.split()) <= 4 and format_of(text) in ("", "file")
+
+
+def description_values(tool: Tool) -> Iterator[Value]:
+    """Yield the examples in the descriptions of a tool and of its parameters."""
+    for parameter in parameters_of(tool):
+        for text in examples_in(parameter.description):
+            yield Value(text, parameter.name, Source.DESCRIPTION)
+        for value in (*parameter.examples, *parameter.enum):
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                yield Value(value, parameter.name, Source.SCHEMA)
+    for text in examples_in(tool.description):
+        yield Value(text, "", Source.DESCRIPTION, context=tool.server_tool)
+
+
+def config_values(spec: ServerSpec) -> Iterator[Value]:
+    """Yield the values in a server's entry of mcp.json, and the entries of its folders; no secrets."""
+    secrets = spec.secrets
+    for name, text in _named_in(spec):
+        is_secret = is_secret_name(name) or any(secret in text or text in secret for secret in secrets)
+        if text and not is_secret and len(text) <= MAX_VALUE_CHARS * 4:
+            yield from _config_value(name, text)
+
+
+def _named_in(spec: ServerSpec) -> Iterator[tuple[str, str]]:
+    """Yield the name and text of arguments, variables and the working directory."""
+    is_package_next = Path(spec.command or "").name in _RUNNERS
+    flag = ""
+    for argument in spec.args:
+        if argument.startswith("-"):
+            flag, _, text = argument.lstrip("-").partition("=")
+            if text:
+                yield flag, text
+                flag = ""
+        elif is_package_next and not _exists(argument):
+            is_package_next, flag = False, ""
+        elif flag != "m":  # `python -m module`
+            yield flag, argument
+            flag = ""
+        else:
+            flag = ""
+    for name, text in spec.env.items():
+        yield name, text
+    if spec.cwd is not None:
+        yield "cwd", str(spec.cwd)
+
+
+def _config_value(name: str, text: str) -> Iterator[Value]:
+    path = Path(text).expanduser()
+    if not _exists(text) or not path.is_absolute():
+        yield Value(text, name, Source.CONFIG)
+        return
+    yield Value(str(path), "folder" if path.is_dir() else "file", Source.CONFIG, context=name)
+    if path.is_dir():
+        for entry in _entries(path):
+            yield Value(str(entry), "folder" if entry.is_dir() else "file", Source.CONFIG, context=name)
+
+
+def _exists(text: str) -> bool:
+    try:
+        return Path(text).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Return the first entries of a folder by name, without hidden ones."""
+    try:
+        with os.scandir(folder) as entries:
+            scanned = (entry.name for _, entry in zip(range(MAX_SCANNED), entries, strict=False))
+            names = heapq.nsmallest(MAX_ENTRIES, (name for name in scanned if not name.startswith(".")))
+            return [folder / name for name in names]
+    except OSError:
+        return []

@@ -1,0 +1,36 @@
+"""Plain English for tool calls: names, phrases, questions and requests for changes."""
+
+from turnwise.explore.wording.arguments import fits_in_question
+from turnwise.explore.wording.call_phrase import CallPhrase, call_phrase
+from turnwise.explore.wording.changes import write_questions
+from turnwise.explore.wording.names import (
+    field_noun,
+    humanised,
+    is_plain_name,
+    listing,
+    ordinal,
+    plural,
+    quoted,
+    singular,
+)
+from turnwise.explore.wording.questions import FORMS, NUM_NAMED, located, questions, wordings_for
+
+__all__ = [
+    "FORMS",
+    "NUM_NAMED",
+    "CallPhrase",
+    "call_phrase",
+    "field_noun",
+    "fits_in_question",
+    "humanised",
+    "is_plain_name",
+    "listing",
+    "located",
+    "ordinal",
+    "plural",
+    "questions",
+    "quoted",
+    "singular",
+    "wordings_for",
+    "write_questions",
+]

@@ -1,0 +1,122 @@
+"""A call's arguments as phrases: "the city “Berlin”", "a radius of 5", "the query below"."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turnwise.explore.wording.names import (
+    MAX_INLINE_CHARS,
+    fits_in_sentence,
+    humanised,
+    is_plain_name,
+    is_plural,
+    listing,
+    quoted,
+    singular,
+    with_article,
+    words_of,
+)
+from turnwise.explore.wording.word_set import word_set
+from turnwise.types import Tool
+
+MAX_LISTED = 5
+MAX_ATTACHED_CHARS = 2_000
+"""A question with a longer value is not one that a person would write."""
+
+_COUNTED_FROM = word_set("page id number index line year version chapter day month issue row column port")
+"""Parameters whose number names something: "the page 2", not "a page of 2"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument: its name in words, its value if it fits into a sentence, and the whole phrase."""
+
+    name: str
+    noun: str
+    phrase: str
+    """ "the city “Berlin”", "a radius of 5", "at most 3 results", "that city" if linked, "the text below"."""
+    text: str = ""
+    """The value alone: "“Berlin”"; empty if it is linked or stands below the question."""
+    is_linked: bool = False
+    is_number: bool = False
+    attachment: str = ""
+    """A value too long for a sentence, under its name, to stand below the question."""
+
+
+def arguments_of(
+    tool: Tool, arguments: Mapping[str, object], linked: Collection[str] = ()
+) -> tuple[Argument, ...]:
+    """Return the arguments in the schema's order, without optional ones that have their default value."""
+    schemas = _properties(tool)
+    required = tool.input_schema.get("required") or ()
+    ordered = [name for name in schemas if name in arguments] + [
+        name for name in arguments if name not in schemas
+    ]
+    kept = []
+    for name in ordered:
+        schema = schemas.get(name, {})
+        has_default = "default" in schema and schema["default"] == arguments[name] and name not in required
+        if name in linked or not has_default:
+            kept.append(_argument(name, arguments[name], name in linked))
+    return tuple(kept)
+
+
+def fits_in_question(arguments: Mapping[str, object]) -> bool:
+    """Return whether a question can state these arguments: all of them short enough, with sensible names."""
+    return all(
+        is_plain_name(name) and len(_compact(value)) <= MAX_ATTACHED_CHARS
+        for name, value in arguments.items()
+    )
+
+
+def _argument(name: str, value: object, is_linked: bool) -> Argument:
+    noun = humanised(name) or "value"
+    if is_linked:
+        return Argument(name, noun, f"that {singular(noun)}", is_linked=True)
+    if isinstance(value, list | tuple) and 0 < len(value) <= MAX_LISTED and all(map(fits_in_sentence, value)):
+        text = listing([quoted(item) for item in value])
+        if len(text) <= MAX_INLINE_CHARS:
+            return Argument(name, noun, f"the {noun if is_plural(noun) else f'{noun} list'} {text}", text)
+    if isinstance(value, bool):
+        return Argument(name, noun, f"“{noun}” set to {json.dumps(value)}", json.dumps(value))
+    if isinstance(value, int | float):
+        return Argument(name, noun, _number_phrase(name, noun, value), quoted(value), is_number=True)
+    if fits_in_sentence(value) and str(value).strip() == value != "":
+        return Argument(name, noun, f"the {noun} {quoted(value)}", quoted(value))
+    return _too_long_for_a_sentence(name, noun, value)
+
+
+def _number_phrase(name: str, noun: str, value: float) -> str:
+    words = words_of(name)
+    last = words[-1].lower() if words else ""
+    if last in _COUNTED_FROM:
+        return f"the {noun} {value}"
+    if len(noun) == 1:
+        return f"{noun} = {value}"
+    if words[0] == "max" and len(words) > 1 and is_plural(noun):
+        return f"at most {value} {noun.removeprefix('maximum ')}"
+    if noun.startswith("number of "):
+        return f"{value} {noun.removeprefix('number of ')}"
+    if is_plural(noun):
+        return f"{value} {noun}" if len(words) == 1 and value != 1 else f"“{noun}” set to {value}"
+    return f"{with_article(noun)} of {value}"
+
+
+def _too_long_for_a_sentence(name: str, noun: str, value: object) -> Argument:
+    compact = _compact(value)
+    if len(compact) <= MAX_INLINE_CHARS and "\n" not in compact and "`" not in compact:
+        return Argument(name, noun, f"the {noun} `{compact}`", f"`{compact}`")
+    shown = value if isinstance(value, str) else compact
+    return Argument(name, noun, f"the {noun} below", attachment=f"{noun[:1].upper()}{noun[1:]}:\n{shown}")
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _properties(tool: Tool) -> Mapping[str, Mapping[str, Any]]:
+    properties = tool.input_schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    return {name: schema for name, schema in properties.items() if isinstance(schema, Mapping)}

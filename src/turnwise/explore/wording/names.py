@@ -1,0 +1,183 @@
+"""Identifiers and values as plain English: `num_stars` is "number of stars"."""
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from turnwise.explore.wording.vocabulary import (
+    ACRONYMS,
+    AGENTS,
+    EVENTS,
+    EXPANDED,
+    IRREGULAR,
+    ORDINALS,
+    PREPOSITIONS,
+    UNCHANGED,
+)
+
+MAX_NAME_CHARS = 40
+MAX_NAME_WORDS = 6
+MAX_INLINE_CHARS = 80
+"""A longer value does not fit into a sentence."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]|\d+")
+_PLAIN_NAME = re.compile(r"[\w .\-/%$()]+")
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?)?")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+_SINGULARS = {many: one for one, many in IRREGULAR.items()}
+
+
+def is_plain_name(name: str) -> bool:
+    """Return whether a key of an answer may stand in a question: short, of words, with a letter in it."""
+    return (
+        0 < len(name) <= MAX_NAME_CHARS
+        and _PLAIN_NAME.fullmatch(name) is not None
+        and any(char.isalpha() for char in name)
+        and len(_WORD.findall(name)) <= MAX_NAME_WORDS
+    )
+
+
+def words_of(name: str) -> list[str]:
+    """Return the words of an identifier as people write them: `sourceURL` gives `source` and `URL`."""
+    text = unicodedata.normalize("NFKC", name[: 4 * MAX_NAME_CHARS])
+    is_shouted = not any(char.islower() for char in text)
+    return [_written(word, is_shouted) for word in _WORD.findall(text)[: 2 * MAX_NAME_WORDS]]
+
+
+def humanised(name: str) -> str:
+    """Return an identifier as words: `created_at` is "created at", `star_count` is "number of stars"."""
+    words = words_of(name)
+    if len(words) > 1 and words[0] in ("is", "has", "n"):
+        words = words[1:] if words[0] != "n" else ["number of", *words[1:]]
+    if len(words) > 1 and words[-1] == "count" and words[0] not in ("total", "number of"):
+        words = ["number of", *words[:-2], plural(words[-2])]
+    words = [EXPANDED.get(word, word) for word in words]
+    if words[-1:] == ["number of"]:
+        words[-1] = "number"
+    return " ".join(words)
+
+
+def field_noun(name: str, *, is_date: bool = False) -> str:
+    """Return a field's name as a noun without an article: `created_at` is "creation time"."""
+    words = words_of(name)
+    if len(words) == 2 and words[1] in ("at", "on", "date", "time") and words[0] in EVENTS:
+        return f"{EVENTS[words[0]]} {'date' if is_date or words[1] in ('on', 'date') else 'time'}"
+    if len(words) == 2 and words[1] == "by" and words[0] in AGENTS:
+        return AGENTS[words[0]]
+    if words in (["modified"], ["created"], ["updated"], ["published"], ["released"], ["expires"]):
+        return f"{EVENTS[words[0]]} {'date' if is_date else 'time'}"
+    if is_date and words in (["timestamp"], ["datetime"], ["date", "time"], ["time"]):
+        return "date"
+    human = humanised(name)
+    if (
+        not words
+        or len(human) < 2
+        or words[-1] in PREPOSITIONS
+        or words[0] in PREPOSITIONS
+        or words[0].isdigit()
+    ):
+        return f"value of “{human or name.strip()}”"
+    return human
+
+
+def singular(noun: str) -> str:
+    """Return the singular of a noun's last word; unchanged if it is no plural."""
+    head, _, last = noun.rpartition(" ")
+    return f"{head} {_singular_word(last)}".strip()
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun's last word."""
+    head, _, last = noun.rpartition(" ")
+    return f"{head} {_plural_word(last)}".strip()
+
+
+def is_plural(noun: str) -> bool:
+    last = noun.rpartition(" ")[2]
+    return _singular_word(last) != last
+
+
+def ordinal(number: int) -> str:
+    """Return 2 as "second", 11 as "11th"."""
+    if 0 <= number < len(ORDINALS):
+        return ORDINALS[number]
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def listing(items: Sequence[str]) -> str:
+    """Return "a, b and c"."""
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def with_article(noun: str) -> str:
+    """Return the noun with "a" or "an" before it."""
+    first = noun.partition(" ")[0]
+    is_vowel = noun[:1] in "aeioAEIO" or (
+        noun[:1] in "uU" and not re.match(r"(?i)uni|use|usa|uu|url|uri|uti", noun)
+    )
+    if first.isupper():  # an acronym is spelled out: "an SQL query", "a URL"
+        is_vowel = noun[:1] in "AEFHILMNORSX"
+    return f"{'an' if is_vowel else 'a'} {noun}"
+
+
+def is_iso_date(text: str) -> bool:
+    """Return whether a text is a date, or a date with a time, in ISO 8601."""
+    return len(text) <= 35 and _ISO_DATE.fullmatch(text) is not None
+
+
+def fits_in_sentence(value: object) -> bool:
+    """Return whether a value is short and simple enough to be quoted within a sentence."""
+    if isinstance(value, str):
+        is_printable = all(char.isprintable() for char in value[: MAX_INLINE_CHARS + 1])
+        return len(value) <= MAX_INLINE_CHARS and is_printable and not any(char in "“”" for char in value)
+    return isinstance(value, bool | int | float) and len(repr(value)) <= MAX_INLINE_CHARS
+
+
+def quoted(value: object) -> str:
+    """Return a value as it stands in a sentence: texts in quotes, numbers and dates bare."""
+    if isinstance(value, str):
+        return value if _NUMBER.fullmatch(value) or is_iso_date(value) else f"“{value}”"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _written(word: str, is_shouted: bool) -> str:
+    if word.lower() in ACRONYMS or (word.isupper() and len(word) > 1 and not is_shouted):
+        return word.upper()
+    return word.lower()
+
+
+def _singular_word(word: str) -> str:
+    lower = word.lower()
+    if lower in _SINGULARS:
+        return _SINGULARS[lower]
+    if lower in UNCHANGED or not lower.endswith("s") or lower.endswith(("ss", "us", "is")) or len(word) < 3:
+        return word
+    if lower.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if lower.endswith(("sses", "shes", "ches", "xes", "zes")):
+        return word[:-2]
+    return word[:-1]
+
+
+def _plural_word(word: str) -> str:
+    lower = word.lower()
+    if lower in IRREGULAR:
+        return IRREGULAR[lower]
+    if (
+        _singular_word(word) != word
+        or not word
+        or lower in ("data", "news", "information", "metadata", "series")
+    ):
+        return word
+    if word.isupper():
+        return f"{word}s"
+    if lower.endswith("y") and lower[-2:-1] not in tuple("aeiou"):
+        return word[:-1] + "ies"
+    if lower.endswith(("s", "x", "z", "ch", "sh")):
+        return word + "es"
+    return word + "s"

@@ -1,0 +1,99 @@
+"""The terminal report of an exploration: complete, short, and never wider than the terminal."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from tests.explore import explored
+from turnwise.explore.exploration import Exploration
+from turnwise.explore.findings import NUM_SAMPLES, one_line, samples
+from turnwise.explore.report import print_exploration
+
+
+def printed(exploration: Exploration, width: int = 100, recipe: Path | None = None) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=width, emoji=False, force_terminal=False)
+    print_exploration(exploration, console=console, recipe=recipe)
+    return out.getvalue()
+
+
+def test_a_normal_exploration_is_reported_in_80_lines() -> None:
+    text = printed(explored.shop(), width=80, recipe=Path("recipe.toml"))
+    assert len(text.splitlines()) <= 80
+    assert "120 verified tasks from 3 servers in 84 s, seed 7" in text
+    assert "10 of 14 tools reached, 9 in tasks; 1,017 calls, 2 links, 100 drafts rejected" in text
+    assert "shop: 7 tools, 3 reached, 2 in tasks; 812 calls in 62 s; 3 resources" in text
+    assert "3 not reached, needs a key: pay, refund, invoice" in text
+    assert "1 answered, in no task, its answers differ between sessions: now" in text
+    assert "mail: not explored, did not start: command not found" in text
+    assert "turnwise train recipe.toml" in text
+
+
+def test_links_and_rejections_start_with_the_most_frequent() -> None:
+    text = printed(explored.shop())
+    first = text.index("shop_list_orders.id → shop_get_order(order_id)  40 calls")
+    assert first < text.index("shop_get_order.customer → notes_note_1(title)")
+    assert text.index("60 guessable, e.g. How many orders are open?") < text.index("31 the answer is in")
+
+
+def test_tasks_are_counted_by_shape_difficulty_and_split() -> None:
+    rows = {
+        line.split()[0]: line.split()[1:] for line in printed(explored.shop()).splitlines() if line.strip()
+    }
+    assert rows["shape"] == ["tasks", "easy", "medium", "hard", "train", "validation", "test"]
+    assert rows["chain"] == ["40", "0", "40", "0", "20", "10", "10"]
+    assert rows["all"] == ["120", "40", "40", "40", "60", "30", "30"]
+
+
+def test_ten_sample_tasks_have_their_plan_and_answer() -> None:
+    text = printed(explored.shop(), width=120)
+    assert "10. " in text
+    assert "11. " not in text
+    assert (
+        "shop_list_orders() → shop_get_order(order_id=0) & shop_get_order(order_id=1); answer 1 (hard)"
+        in text
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    for exploration in (explored.shop(), explored.hostile(), explored.empty()):
+        assert max(cell_len(line) for line in printed(exploration, width).splitlines()) <= width
+
+
+def test_hostile_texts_reach_the_terminal_without_control_characters() -> None:
+    text = printed(explored.hostile())
+    assert len(text.splitlines()) <= 80
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert "[bold]markup[/bold]" in printed(explored.hostile(), width=300)
+
+
+def test_an_exploration_that_found_nothing_says_what_to_try() -> None:
+    text = printed(explored.empty())
+    assert "0 verified tasks from 0 servers" in text
+    assert "--minutes" in text
+    assert "turnwise train" not in text
+
+
+def test_samples_take_turns_between_shapes() -> None:
+    found = samples(explored.shop_tasks())
+    assert len(found) == NUM_SAMPLES
+    assert [task.family for task in found[:4]] == ["lookup", "chain", "compare", "lookup"]
+    assert len({task.id for task in found}) == NUM_SAMPLES
+    assert len(samples(explored.shop_tasks(1))) == 3
+    assert samples(()) == []
+
+
+def test_a_long_text_is_cut_and_a_short_one_is_not() -> None:
+    assert one_line("a\n b\t c") == "a b c"
+    assert one_line("x" * 60) == "x" * 60
+    assert one_line("x" * 61) == "x" * 59 + "…"
+    assert one_line(" " * 10_000 + "x", 10).endswith("…")
+
+
+def test_an_interrupted_exploration_says_so() -> None:
+    assert "interrupted" in printed(replace(explored.shop(), was_interrupted=True))
