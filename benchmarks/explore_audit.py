@@ -2,7 +2,7 @@
 
 Nothing of the exploration is used: only the written files, mcp.json and the `outcome` reward.
 
-    python benchmarks/explore_audit.py tasks --mcp mcp.json
+    python -m benchmarks.explore_audit tasks --mcp mcp.json
 
 Cheats of a task:
     nothing     an empty answer, without a call
