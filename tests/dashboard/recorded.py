@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.atomic_write import write_json
+from turnwise.tasks.load import save
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.update.tokens import TokenFigures, write_tokens
 from turnwise.types import (
     Answer,
     Cause,
     Completion,
+    DemoTurn,
     Difficulty,
     Finish,
     FormatError,
@@ -198,7 +201,9 @@ def evaluate(folder: RunFolder, name: str, played: Sequence[StoredEpisode]) -> N
 
 
 def new_run(root: Path, name: str = "run", num_steps: int = 4, model: str = "embedded") -> RunFolder:
-    recipe = Recipe.model_validate({"run": {"num_steps": num_steps}, "model": {"path": model}})
+    files = {split: root / f"{split}.jsonl" for split in ("train", "test")}
+    given = {"run": {"num_steps": num_steps}, "model": {"path": model}, "tasks": files}
+    recipe = Recipe.model_validate(given)
     return RunFolder.create(root, name, recipe, is_dated=False)
 
 
@@ -206,6 +211,7 @@ def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
     """A finished run with evaluations before, after and (of four steps) between, and two hostile episodes."""
     with new_run(root, name, num_steps) as folder:
         ace, bee = task("ace"), task("bee", "sums", Difficulty.HARD)
+        write_tasks(root, [ace, bee])
         for step in range(num_steps):
             log_step(folder, step)
             played = [good(ace), bad(ace, 1), good(bee), good(bee, 1)]
@@ -213,13 +219,25 @@ def write_run(root: Path, name: str = "run", num_steps: int = 4) -> Path:
                 played += [hostile(task("evil<b>", "<i>family"), 0), hostile(task("long"), 0, "x" * 2**20)]
             play_step(folder, step, played)
             trace_step(folder, step, ["ace/0.0", "ace/0.1"])
-        held = [task(f"held{number}", "quotes" if number % 2 else "sums") for number in range(6)]
+        held = held_out()
         evaluate(folder, "before", [*map(good, held[:2]), *map(bad, held[2:])])
         if num_steps == 4:
             evaluate(folder, "step-000002", [good(ace), bad(ace, 1), bad(bee), bad(bee, 1)])
         evaluate(folder, "after", [bad(held[0]), *map(good, held[1:])])
         write_json(folder.summary, summary(num_steps))
         return folder.path
+
+
+def held_out() -> list[Task]:
+    return [task(f"held{number}", "quotes" if number % 2 else "sums") for number in range(6)]
+
+
+def write_tasks(root: Path, train: Sequence[Task]) -> None:
+    """Write the task files that the runs in `root` name; training tasks have a demonstration."""
+    calls = (ToolCall("0", "quote", {"symbol": "ACE"}),)
+    shown = (DemoTurn("", calls, (result("the price is 51.9"),)), DemoTurn("51.9"))
+    save([replace(each, demonstration=shown) for each in train], root / "train.jsonl")
+    save(held_out(), root / "test.jsonl")
 
 
 def summary(num_steps: int) -> dict[str, Any]:

@@ -24,8 +24,12 @@ VIEWS = {
     "trajectories": "table#list",
     "tools": "table#tools",
     "evaluations": "#change",
+    "tasks": "table#task-list",
 }
 """The views, with a selector that matches once the view is complete."""
+
+EXPORTED_VIEWS = {view: complete for view, complete in VIEWS.items() if view != "tasks"}
+"""The views of an exported file, which holds no task files."""
 
 
 @dataclass(frozen=True, slots=True)

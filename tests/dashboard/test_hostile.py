@@ -19,13 +19,15 @@ from tests.dashboard.recorded import (
     result,
     turn,
 )
-from tests.dashboard.serving import VIEWS, serving
+from tests.dashboard.serving import EXPORTED_VIEWS, VIEWS, serving
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.diagnostics.health import Alarm, AlarmLevel
 from turnwise.rollout.store import StoredEpisode
+from turnwise.tasks.load import save
 from turnwise.types import (
     Answer,
     Cause,
+    DemoTurn,
     FormatError,
     FormatErrorKind,
     Message,
@@ -34,6 +36,7 @@ from turnwise.types import (
     Stop,
     Task,
     Tool,
+    ToolCall,
     Truth,
 )
 
@@ -73,7 +76,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         play_step(folder, 0, [short, other, long])
         for name in ("before", "after"):
             evaluate(folder, name, [short, good(replace(short.trajectory.task, id="fine"))])
+        demonstrated = [hostile_task(episode.trajectory.task) for episode in (short, long)]
+        save(demonstrated, folder.path.parent / "train.jsonl")
         return folder.path
+
+
+def hostile_task(task: Task) -> Task:
+    words = task.id
+    calls = (ToolCall("0", words[:200], {words[:99]: words}),)
+    return replace(task, demonstration=(DemoTurn(words, calls, (result(words),)), DemoTurn(words)))
 
 
 @pytest.fixture(params=["live", "exported"])
@@ -103,7 +114,7 @@ def check_words(page: Any, num_scripts: int) -> None:
 
 
 def test_hostile_text_stays_text_in_every_view(page: Any, root: str) -> None:
-    for view, complete in VIEWS.items():
+    for view, complete in (EXPORTED_VIEWS if root.startswith("file:") else VIEWS).items():
         page.goto(f"{root}#/{view}")
         page.wait_for_selector(f'main[data-view="{view}"] {complete}')
         check_words(page, 1)
@@ -113,6 +124,16 @@ def test_hostile_text_stays_text_in_every_view(page: Any, root: str) -> None:
             assert len(longest.inner_text()) < 100, "long names are cut"
         if view == "tools":
             assert all(len(link.inner_text()) <= 260 for link in page.query_selector_all("#tools a"))
+
+
+def test_hostile_text_stays_text_in_a_task(page: Any, run: Path) -> None:
+    with serving(run) as served:
+        for place in (0, 1):
+            page.goto(f"{served.url}#/tasks?of=train&id={place}")
+            page.wait_for_selector("#played table")
+            check_words(page, 7)  # id, family, prompt, truth; text, call, arguments, result
+            assert page.evaluate("document.querySelector('main').innerText.length") < 120_000
+        page.goto("about:blank")
 
 
 def test_hostile_text_stays_text_in_an_episode_its_tokens_and_its_group(page: Any, root: str) -> None:

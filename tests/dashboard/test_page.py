@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.dashboard.recorded import HOSTILE, episode, figures, log_step, new_run, play_step, task, turn
-from tests.dashboard.serving import VIEWS, Serve, Served, look, readout, texts
+from tests.dashboard.serving import EXPORTED_VIEWS, VIEWS, Serve, Served, look, readout, texts
 from turnwise.dashboard.command import open_runs, write_export
 from turnwise.rollout.store import StoredEpisode
 from turnwise.tracking.ending import Ending, How
@@ -151,9 +151,10 @@ def test_an_exported_file_shows_every_view_without_a_server(page: Any, run: Path
     page.goto(f"{out.as_uri()}#/overview")
     page.wait_for_selector("#chart-success canvas")
     assert readout(page, "success")["success/rate"] == str(figures(3)["success/rate"])
-    for number, (view, complete) in enumerate(VIEWS.items(), start=1):
+    for number, (view, complete) in enumerate(EXPORTED_VIEWS.items(), start=1):
         page.keyboard.press(str(number))
         page.wait_for_selector(f'main[data-view="{view}"] {complete}')
+    assert page.locator("nav a").count() == len(EXPORTED_VIEWS)
     page.goto(f"{out.as_uri()}#/trajectories")
     page.keyboard.press("t")
     page.reload()

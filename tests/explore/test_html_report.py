@@ -10,7 +10,7 @@ import pytest
 from tests.explore import explored
 from turnwise.explore.exploration import Exploration, Link
 from turnwise.explore.html_report import html_report
-from turnwise.explore.link_graph import MAX_NODES, edges_of, layers_of, link_graph
+from turnwise.explore.link_graph import MAX_EDGES, MAX_NODES, edges_of, layout_of, link_graph
 from turnwise.explore.markup import element
 
 
@@ -84,19 +84,29 @@ def links(*pairs: str) -> list[Link]:
     return [Link(pair[0], "id", pair[1], "id", 1) for pair in pairs]
 
 
+def layers(*pairs: str) -> list[list[str]]:
+    return layout_of(edges_of(links(*pairs))).tools
+
+
 def test_a_tool_is_drawn_right_of_those_that_feed_it() -> None:
-    assert layers_of(edges_of(links("ab", "bc", "ac"))) == [["a"], ["b"], ["c"]]
-    assert layers_of(edges_of(links("ab", "ac", "bd", "cd"))) == [["a"], ["b", "c"], ["d"]]
+    assert layers("ab", "bc", "ac") == [["a"], ["b"], ["c"]]
+    assert layers("ab", "ac", "bd", "cd") == [["a"], ["b", "c"], ["d"]]
+
+
+def test_a_long_link_passes_between_the_tools_of_the_layers_it_crosses() -> None:
+    layout = layout_of(edges_of(links("ab", "bc", "ac")))
+    assert layout.routes == [["a", "b"], ["b", "c"], ["a", (2, 1), "c"]]
+    assert layout.layers[1] == ["b", (2, 1)]
 
 
 def test_cycles_and_loops_are_laid_out_too() -> None:
-    assert layers_of(edges_of(links("ab", "ba", "aa"))) == [["a"], ["b"]]
-    assert layers_of(edges_of(links("ab", "bc", "ca", "xa"))) == [["x"], ["a"], ["b"], ["c"]]
-    assert layers_of([]) == []
+    assert layers("ab", "ba", "aa") == [["a"], ["b"]]
+    assert layers("ab", "bc", "ca", "xa") == [["x"], ["a"], ["b"], ["c"]]
+    assert layers() == []
 
 
 def test_links_that_cross_are_sorted_apart() -> None:
-    assert layers_of(edges_of(links("ad", "bc"))) == [["a", "b"], ["d", "c"]]
+    assert layers("ad", "bc", "ac") == [["a", "b"], ["d", "c"]]
 
 
 def test_a_graph_of_too_many_tools_is_a_table_only() -> None:
@@ -106,6 +116,16 @@ def test_a_graph_of_too_many_tools_is_a_table_only() -> None:
     page = html_report(replace(explored.shop(), links=tuple(chain)))
     assert b"is drawn only if it has 2 to 60 tools" in page
     assert b"<td>t59</td>" in page
+
+
+def test_of_very_many_links_the_most_used_are_drawn() -> None:
+    pairs = [(one, other) for one in range(30) for other in range(30, 60)]
+    dense = [Link(f"t{one}", "id", f"t{other}", "id", one * 30 + other) for one, other in pairs]
+    graph = link_graph(dense, {})
+    assert graph is not None
+    assert graph.html.count('class="edge"') == MAX_EDGES
+    assert "t29 → t59" in graph.html
+    assert "t0 → t30" not in graph.html
 
 
 def test_only_links_of_a_tool_with_itself_are_no_graph() -> None:

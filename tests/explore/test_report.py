@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from tests.explore import explored
-from turnwise.explore.exploration import Exploration
+from turnwise.explore.exploration import Exploration, ServerFinding
 from turnwise.explore.findings import NUM_SAMPLES, one_line, samples
 from turnwise.explore.report import print_exploration
 
@@ -27,10 +27,25 @@ def test_a_normal_exploration_is_reported_in_80_lines() -> None:
     assert "120 verified tasks from 3 servers in 84 s, seed 7" in text
     assert "10 of 14 tools reached, 9 in tasks; 1,017 calls, 2 links, 100 drafts rejected" in text
     assert "shop: 7 tools, 3 reached, 2 in tasks; 812 calls in 62 s; 3 resources" in text
-    assert "3 not reached, needs a key: pay, refund, invoice" in text
-    assert "1 answered, in no task, its answers differ between sessions: now" in text
+    assert "3 not reached: pay, refund, invoice; needs a key" in text
+    assert "1 answered, in no task: now; its answers differ between sessions" in text
     assert "mail: not explored, did not start: command not found" in text
     assert "turnwise train recipe.toml" in text
+
+
+def test_names_of_tools_are_shown_although_the_reason_is_long() -> None:
+    tools = tuple(
+        explored.tool("shop", f"tool_{number}", num_answers=0, why_not="no call succeeded: " + "why " * 30)
+        for number in range(9)
+    )
+    [line] = [
+        line
+        for line in printed(
+            replace(explored.empty(), servers=(ServerFinding("shop", tools, 9, 1.0),)), 80
+        ).splitlines()
+        if "not reached:" in line
+    ]
+    assert "9 not reached: tool_0, tool_1, tool_2 and 6 more; no call succeeded: why" in line
 
 
 def test_links_and_rejections_start_with_the_most_frequent() -> None:

@@ -1,6 +1,7 @@
 """report.json: what it holds, and how it is read back."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from turnwise.runtime.regular_files import Damaged
 
 
 @pytest.mark.parametrize("made", [explored.shop, explored.empty, explored.hostile])
-def test_the_figures_are_read_back_from_the_file(tmp_path: Path, made: type[Exploration]) -> None:
+def test_the_figures_are_read_back_from_the_file(tmp_path: Path, made: Callable[[], Exploration]) -> None:
     exploration = made()
     write_json(tmp_path / "report.json", as_json(exploration))
     assert exploration_summary(tmp_path / "report.json") == figures_of(exploration)

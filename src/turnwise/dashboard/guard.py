@@ -23,7 +23,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Sent with every response: only our own scripts run, no other site frames or reads it, no caching."""
+"""The defaults of every response: only our own scripts run, no other site frames or reads it, no caching."""
 
 
 class RequestGuard:
@@ -36,7 +36,7 @@ class RequestGuard:
         self._cookie = f"turnwise_view_{port}"  # cookies ignore ports: two servers need two names
 
     def over(self, app: ASGIApp) -> ASGIApp:
-        """Wrap the application: check every request and add `HEADERS` to every response."""
+        """Wrap the application: check every request and add `HEADERS`, unless a response has its own."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
@@ -45,7 +45,9 @@ class RequestGuard:
 
             async def send_guarded(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    MutableHeaders(scope=message).update(HEADERS)
+                    headers = MutableHeaders(scope=message)
+                    for name, value in HEADERS.items():
+                        headers.setdefault(name, value)
                 await send(message)
 
             answer = self._refusal(Request(scope)) or app

@@ -15,11 +15,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from turnwise.dashboard import conversation, listing, series
+from turnwise.dashboard import conversation, listing, series, task_list
 from turnwise.dashboard import evaluations as measured
 from turnwise.dashboard.guard import RequestGuard
 from turnwise.dashboard.page_script import PAGE, bundle, stylesheet
 from turnwise.dashboard.runs import ListedRun, Runs
+from turnwise.dashboard.task_files import report_of
 from turnwise.dashboard.token_texts import Pieces
 from turnwise.dashboard.traffic import traffic
 from turnwise.dashboard.watch import Watch
@@ -28,6 +29,11 @@ from turnwise.tracking.json_lines import plain
 _HEARTBEAT_SECONDS = 15.0
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
 
+_REPORT_POLICY = (
+    "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Anybody may have written the report: it runs no script and has an origin of its own."""
 
 OF_DAMAGED_FILES = (
     OSError,
@@ -165,10 +171,19 @@ class Answers:
     def comparison(self, asked: Asked) -> Any:
         return measured.comparison(asked.run.folder, asked.text("before"), asked.text("after"))
 
+    def tasks(self, asked: Asked) -> Any:
+        names = ("text", "split", "family", "difficulty")
+        wanted = task_list.TaskFilter(**{name: asked.text(name) for name in names})
+        place = {"offset": asked.whole("offset") or 0, "limit": asked.whole("limit") or 50}
+        return task_list.tasks(asked.run, wanted, **place)
+
+    def task(self, asked: Asked) -> Any:
+        return task_list.task(asked.run, asked.text("split"), asked.whole("place") or 0)
+
 
 PATHS = (
     *("runs", "names", "series", "histogram", "alarms", "choices", "trajectories", "trajectory", "group"),
-    *("tokens", "tools", "evaluations", "comparison"),
+    *("tokens", "tools", "evaluations", "comparison", "tasks", "task"),
 )
 
 
@@ -190,6 +205,7 @@ def application(
     routes = [
         *(Route(f"/api/{path}", _answering(getattr(answers, path), runs)) for path in PATHS),
         Route("/api/events", _events(watch, is_ending)),
+        Route("/report", _report(runs)),
         Route("/", _page("index.html")),
         *(Route(f"/{name}", _page(name)) for name in ("main.js", "style.css", "icon.svg")),
     ]
@@ -236,6 +252,19 @@ def _events(watch: Watch, is_ending: Callable[[], bool]) -> Any:
                 yield f"data: {json.dumps({'version': version, 'is_whole': watch.is_whole})}\n\n"
 
         return StreamingResponse(stream(), media_type="text/event-stream")
+
+    return endpoint
+
+
+def _report(runs: Runs) -> Any:
+    async def endpoint(request: Request) -> Response:
+        asked = Asked(request, runs)
+        try:
+            content = await run_in_threadpool(lambda: report_of(asked.run, asked.text("split")))
+        except (LookupError, ValueError) as error:
+            status = 404 if isinstance(error, LookupError) else 422
+            return Response(f"no report: {error}", status, media_type="text/plain")
+        return Response(content, media_type="text/html", headers={"Content-Security-Policy": _REPORT_POLICY})
 
     return endpoint
 

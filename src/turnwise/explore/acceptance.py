@@ -53,7 +53,7 @@ async def accept(
     accepted: Accepted,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Verify the drafts in order and add the tasks to `accepted`, which is whole whenever this is cancelled."""
+    """Verify the drafts in order and add the tasks to `accepted`, which is whole whenever this is stopped."""
     slots = asyncio.Semaphore(_NUM_PARALLEL)
     kinds: Counter[tuple[str, ...]] = Counter()
     pending = [(draft, split) for draft in drafts if (split := _split(draft, held_out, accepted))]

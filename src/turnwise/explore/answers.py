@@ -14,7 +14,7 @@ from turnwise.types import Answer, Matcher
 MAX_ANSWER_CHARS = 80
 MAX_DECIMALS = 12
 
-_WORDS = re.compile(r"[^\W\d_]+(?:[ ,.'’&-]+[^\W\d_]+)*[.!?]?")
+_WORDS = re.compile(r"[^\W\d_]+(?:(?:[ ,'’&-]|\. )+[^\W\d_]+)*[.!?]?")
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _GUESSABLE = word_set("""
     none null nil n/a na nan unknown undefined empty yes no true false ok okay success done error failed
@@ -32,7 +32,7 @@ def answer_of_value(value: Scalar, form: Form) -> tuple[Answer, str]:
     if form in (Form.NUMBER, Form.ROUNDED):
         number = _number(value)
         if form is Form.ROUNDED:
-            return computed(number), json.dumps(number)
+            return computed(number), f"{number:.2f}"
         if isinstance(number, int):
             return Answer(number, Matcher.NUMERIC, 0.0), json.dumps(number)
         return looked_up(number, decimals=_decimals(number)), _written(number)

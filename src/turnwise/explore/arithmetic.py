@@ -24,7 +24,12 @@ class Choice:
     is_second: Callable[[float, float], bool]
     """ValueError if the numbers are equal."""
     noun: Callable[[str, str, str], str]
-    """From the names of the two entities and what is compared: "which of “A” and “B” has the higher price"."""
+    """From two entities and what is compared: "the one with the higher price, “A” or “B”"."""
+
+
+def form_of_result(value: float) -> Form:
+    """Return the form of a result: whole numbers stay whole, everything else is rounded."""
+    return Form.NUMBER if isinstance(value, int) else Form.ROUNDED
 
 
 def difference(first: float, second: float) -> float:
@@ -74,11 +79,11 @@ ARITHMETIC: Mapping[str, Arithmetic] = {
 CHOICES: Mapping[str, Choice] = {
     "larger_of": Choice(
         lambda first, second: _differ(first, second) and second > first,
-        lambda first, second, noun: f"which of {first} and {second} has the higher {noun}",
+        lambda first, second, noun: f"the one with the higher {noun}, {first} or {second}",
     ),
     "smaller_of": Choice(
         lambda first, second: _differ(first, second) and second < first,
-        lambda first, second, noun: f"which of {first} and {second} has the lower {noun}",
+        lambda first, second, noun: f"the one with the lower {noun}, {first} or {second}",
     ),
 }
 

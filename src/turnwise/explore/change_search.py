@@ -1,4 +1,4 @@
-"""Find changes that tools make: call them in sessions that are thrown away, and look for a call that shows it."""
+"""Find changes that tools make: call them in sessions of their own, and look for a call that shows it."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from turnwise.explore.change import Change
 from turnwise.explore.drawn_texts import DrawnTexts, marked
 from turnwise.explore.error_lessons import lessons_of
 from turnwise.explore.parameters import Parameter, parameters_of
-from turnwise.explore.proposals import proposals
+from turnwise.explore.proposals import drawn_inputs, proposals
 from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.types import StateProbe, Tool
 
@@ -49,7 +49,8 @@ async def _changes_of(
     num_tries = 0
     while num_tries < _NUM_TRIES and len(found) < _NUM_CHANGES:
         num_before = len(found)
-        for proposed in proposals(record.tool, survey.store, chance, limit=_PROPOSALS):
+        drawn = drawn_inputs(record.tool, chance, _NUM_TRIES)
+        for proposed in (*proposals(record.tool, survey.store, chance, limit=_PROPOSALS), *drawn):
             if (
                 num_tries >= _NUM_TRIES
                 or len(found) >= _NUM_CHANGES
@@ -136,7 +137,7 @@ def _readings(
 
 
 def _fitting(parameter: Parameter, arguments: Mapping[str, Any], markers: Sequence[str]) -> Iterator[Any]:
-    """Yield values of the change that a reader's parameter could take: the argument of the same name first."""
+    """Yield values of the change that a reader's parameter could take: by name, else what was drawn."""
     if parameter.name in arguments and parameter.kind in ("text", "integer", "array"):
         yield arguments[parameter.name]
     elif parameter.kind == "array" and markers:

@@ -82,8 +82,8 @@ def user_values(path: Path) -> tuple[Value, ...]:
         raise ValueError(f"--values {path}: cannot be read: {error}") from None
     if not isinstance(rows, dict):
         raise ValueError(f"--values {path}: expected an object of lists by parameter name")
-    found: list[Value] = []
-    for name, listed in rows.items():
-        for value in listed if isinstance(listed, list) else [listed]:
-            found.append(Value(value, name, Source.USER))
-    return tuple(found)
+    return tuple(
+        Value(value, name, Source.USER)
+        for name, listed in rows.items()
+        for value in (listed if isinstance(listed, list) else [listed])
+    )

@@ -32,6 +32,15 @@ def conclusion_of(query: Query, value: Scalar) -> Conclusion:
     return Conclusion(answer, text)
 
 
+def answering(query: Query) -> Callable[[Results], Conclusion]:
+    """Conclude a plan with the query's answer in its last result."""
+
+    def conclude(results: Results) -> Conclusion:
+        return conclusion_of(query, query.read(document(results, -1)))
+
+    return conclude
+
+
 def computed_conclusion(value: float) -> Conclusion:
     """Return the answer for a number that was computed from several results."""
     answer, text = answer_of_value(value, Form.ROUNDED)

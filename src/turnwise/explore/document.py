@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from turnwise.explore.json_text import NoJson, beginning_of_json, json_in
-from turnwise.explore.text_structure import structure_of
+from turnwise.explore.text_structure import stated_result, structure_of
 
 Scalar = str | int | float | bool
 Path = tuple[str | int, ...]
@@ -85,7 +85,9 @@ _SHORT_CUTS = ("[cut]", "…")
 _ERROR_CHARS = 600
 """An error message is short; a longer text that begins like one is a log or a document."""
 _ERROR_START = re.compile(
-    r"\W{0,4}(?:[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
+    r"\W{0,4}(?:(?:[a-z]{1,20} ){1,3}(?:error|exception|failed|failure) ?:"
+    r"|[^\n]{0,200}\b(?:ENOENT|EISDIR|ENOTDIR|EACCES|EPERM): "
+    r"|[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
     r"|cannot\b|could not\b|can't\b|unable to\b|access denied|permission denied|unauthori[sz]ed|forbidden"
     r"|traceback \(|missing (?:required|parameter|argument)|no such |not found\b|bad request"
     r"|http (?:error )?[45]\d\d|[45]\d\d (?:client|server|not found|forbidden|unauthorized|bad))",
@@ -110,6 +112,9 @@ def document_of(text: str) -> Document:
         data = structure_of(head.rpartition("\n")[0] if is_cut else head) if head.strip() else {}
     reader = _Reader()
     reader.read(data)
+    result = stated_result(data) if isinstance(data, str) else None
+    if result is not None:
+        reader.fields.append(Field(("result",), result))
     return Document(text, tuple(reader.fields), tuple(reader.tables), is_cut or reader.has_left_out_rows)
 
 
@@ -174,7 +179,7 @@ class _Reader:
             self._waiting.extend(((*path, key), item) for key, item in items if _is_name(key))
 
     def _add_field(self, path: Path, value: Any) -> None:
-        if len(self.fields) < MAX_FIELDS and _is_scalar(value):
+        if len(self.fields) < MAX_FIELDS and _is_scalar(value) and value != "":
             self.fields.append(Field(path, value))
 
     def _read_list(self, path: Path, items: list[Any]) -> None:
@@ -208,9 +213,10 @@ def _flat(record: Mapping[str, Any]) -> Iterator[tuple[str, Scalar]]:
         if not _is_name(key):
             continue
         if isinstance(value, dict):
-            inner = ((name, cell) for name, cell in value.items() if _is_name(name) and _is_scalar(cell))
-            yield from ((f"{key}.{name}", cell) for name, cell in inner)
-        elif _is_scalar(value):
+            for name, cell in value.items():
+                if _is_name(name) and _is_scalar(cell) and cell != "":
+                    yield f"{key}.{name}", cell
+        elif _is_scalar(value) and value != "":
             yield key, value
 
 

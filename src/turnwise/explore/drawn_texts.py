@@ -6,6 +6,7 @@ from typing import Any
 
 from turnwise.explore.tool_verbs import words_of
 from turnwise.explore.values import Source, Value
+from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
 
 _ADJECTIVES = (
@@ -18,25 +19,14 @@ _NOUNS = (
 )  # fmt: skip
 _SENTENCES = (
     "The {} opens at nine", "Ask Maria about the {}", "We moved the {} to Friday", "The {} needs new paint",
-    "Please count the {} twice", "The {} is due next week", "Order two more for the {}", "The {} was repaired",
+    "Please count the {} twice", "The {} is due next week", "Order one more for the {}", "The {} is open",
 )  # fmt: skip
-_LONG = frozenset(
-    [
-        "content",
-        "contents",
-        "text",
-        "body",
-        "message",
-        "description",
-        "note",
-        "notes",
-        "summary",
-        "comment",
-        "observation",
-        "observations",
-    ]
-)
-_PATHS = frozenset(["path", "file", "filename", "filepath"])
+_LONG = word_set("""
+    content contents text body message description note notes summary comment observation observations
+""")
+_PATHS = word_set("""
+    path file filename filepath
+""")
 
 
 class DrawnTexts:

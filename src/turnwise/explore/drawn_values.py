@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from turnwise.explore.name_words import name_words
 from turnwise.explore.parameters import Kind, Parameter
 from turnwise.explore.prose_examples import examples_in
-from turnwise.explore.value_formats import CURRENCIES, TIME_ZONES, wanted_format
+from turnwise.explore.sql_queries import LISTING
+from turnwise.explore.value_formats import CURRENCIES, JSON_EXAMPLES, TIME_ZONES, wanted_format
 
 WORDS = ("apple", "river", "garden", "silver", "window", "market", "yellow", "mountain", "coffee", "paper")
 _INTEGERS = (1, 2, 3, 5, 10, 12, 25, 40, 75, 100)
@@ -25,8 +25,12 @@ _OF_FORMAT: dict[str, tuple[str, ...]] = {
     "url": ("https://example.com/", "https://example.org/"),
     "color": ("#3366cc", "#ff8800", "#00aa55"),
     "path": ("notes.txt", "."),
+    "pattern": ("*", "**/*", ".*", "*.txt", "*.md", "*.json"),
+    "sql": LISTING,
+    "formula": ("12 * 7", "(3 + 4) * 5", "144 / 12"),
+    "python": ("print(6 * 7)", "6 * 7"),
+    "json": JSON_EXAMPLES,
 }
-_FORMULA_WORDS = frozenset(("expression", "formula", "equation", "calculation"))
 _MAX_TRIES = 20
 
 
@@ -100,18 +104,17 @@ def _drawn_number(parameter: Parameter, chance: Random) -> float:
 
 
 def _drawn_text(parameter: Parameter, chance: Random) -> str:
-    if _FORMULA_WORDS.intersection(name_words(parameter.name)):
+    wanted = wanted_format(parameter)
+    if wanted in ("formula", "python"):
         numbers = [2 + int(chance.random() * 40) for _ in range(3)]
-        return f"({numbers[0]} + {numbers[1]}) * {numbers[2]}"
-    choices = _OF_FORMAT.get(wanted_format(parameter))
-    if choices:
-        return _pick(choices, chance)
-    return " ".join(_pick(WORDS, chance) for _ in range(1 + int(chance.random() * 2)))
+        formula = f"({numbers[0]} + {numbers[1]}) * {numbers[2]}"
+        return formula if wanted == "formula" else f"print({formula})"
+    choices = _OF_FORMAT.get(wanted, WORDS)
+    num_words = 1 if choices is not WORDS else 1 + int(chance.random() * 2)
+    return " ".join(_pick(choices, chance) for _ in range(num_words))
 
 
 def _texts(parameter: Parameter) -> tuple[str, ...]:
-    if _FORMULA_WORDS.intersection(name_words(parameter.name)):
-        return ("12 * 7", "(3 + 4) * 5", "144 / 12")
     return _OF_FORMAT.get(wanted_format(parameter), WORDS[:4])
 
 

@@ -3,14 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from turnwise.explore.parameters import Parameter, parameters_of
-from turnwise.explore.value_formats import format_examples, format_place
+from turnwise.explore.value_formats import JSON_EXAMPLES, format_examples, format_place
 from turnwise.explore.values import Source, Value
 from turnwise.types import Tool
 
 MAX_MESSAGE_CHARS = 6_000
 MAX_VALUES = 40
+MAX_MATCHES = 20
 MAX_VALUE_CHARS = 120
 
 _KEY = re.compile(
@@ -37,7 +39,7 @@ _NETWORK = re.compile(
 )
 
 _CHOICES = re.compile(
-    r"(?:(?:must|should|can|has to|have to|needs to) be (?:one of|either|any of|in)|expected one of|one of"
+    r"\b(?:(?:must|should|can|has to|have to|needs to) be (?:one of|either|any of|in)|expected one of|one of"
     r"|(?:valid|allowed|possible|supported|available|permitted|accepted|known)"
     r" (?:options?|values?|choices|types?|names?|formats?|units?|tables?|[a-z]{3,20}s)(?: are| is| include)?"
     r"|options(?: are)?|choose (?:from|one of|between)|choices are|available|input should be|expected)"
@@ -86,6 +88,9 @@ _FOLDERS = re.compile(
     r"|outside (?:of )?(?:the )?(?:workspace|root|sandbox):?)"
     r"[ \n]{1,3}((?:/|[A-Z]:\\)[^\n]{0,2000}(?:\n(?:/|[A-Z]:\\)[^\n]{0,300}){0,20})"
 )
+_NOT_JSON = re.compile(
+    r"\b(?:(?:not|invalid|must be|expected|expects)(?: a)?(?: valid)?|parse) JSON\b", re.IGNORECASE
+)
 _ZOD_PATH = re.compile(r"\"path\":\s*\[\s*\"(\w{1,64})\"")
 _TYPE_WORDS = frozenset(
     (
@@ -131,19 +136,22 @@ def needs_of(message: str) -> str:
 
 
 def _values_in(message: str, parameters: Sequence[Parameter]) -> Iterator[Value]:
-    for folders in _FOLDERS.finditer(message):
+    for folders in islice(_FOLDERS.finditer(message), MAX_MATCHES):
         # "path outside allowed directories: /etc not in /data": only what follows "not in" is allowed.
         for folder in re.split(r",[ ]?|\n", folders.group(1).rpartition(" not in ")[2]):
             yield _value(folder.strip().rstrip(".]"), "path")
-    for match in _DID_YOU_MEAN.finditer(message):
+    for match in islice(_DID_YOU_MEAN.finditer(message), MAX_MATCHES):
         yield _value(match.group(1) or match.group(2), _named_near(message, match.start(), parameters))
-    for match in _CHOICES.finditer(message):
+    for match in islice(_CHOICES.finditer(message), MAX_MATCHES):
         name = _named_near(message, match.start(), parameters)
         yield from (_value(text, name) for text in _choices_at(message, match.end()))
-    for match in _EXAMPLE.finditer(message):
+    for match in islice(_EXAMPLE.finditer(message), MAX_MATCHES):
         text = match.group(1) or match.group(2)
         if any(char.isdigit() or char == "/" for char in text):
             yield _value(text, _named_near(message, match.start(), parameters))
+    for match in islice(_NOT_JSON.finditer(message), MAX_MATCHES):
+        name = _named_near(message, match.start(), parameters)
+        yield from (_value(example, name) for example in JSON_EXAMPLES)
     for example in format_examples(message):
         yield _value(example, _named_near(message, format_place(message), parameters))
 

@@ -161,7 +161,7 @@ def _links(exploration: Exploration) -> Markup:
 def _tasks(exploration: Exploration) -> Markup:
     table = shape_rows(exploration.tasks)
     shown = dict(list(table.items())[:MAX_SHAPES])
-    rows = [(shape, *counts) for shape, counts in shown.items()]
+    rows: list[Sequence[Child]] = [(shape, *counts) for shape, counts in shown.items()]
     held_out = [
         element("li", one_line(words, _MAX_TEXT_CHARS)) for words in exploration.held_out[:MAX_HELD_OUT]
     ]

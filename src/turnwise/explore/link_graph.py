@@ -1,5 +1,6 @@
 """The graph of links as an SVG: tools in layers from left to right, an arrow for every linked pair."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,15 @@ from turnwise.explore.markup import Markup, element
 MAX_NODES = 60
 """With more tools than this the picture is unreadable, and only the table of links is shown."""
 
+MAX_EDGES = 120
+"""With more pairs of linked tools than this, only the most used are drawn."""
+
+Stop = str | tuple[int, int]
+"""A tool, or a waypoint of a long edge: the edge's number and the layer."""
+
 _NODE_WIDTH, _NODE_HEIGHT = 190, 26
-_COLUMN, _ROW, _MARGIN = 260, 40, 12
+_COLUMN, _ROW, _WAYPOINT_ROW, _MARGIN = 260, 40, 14, 16
+_BEND = 40
 _MAX_LABEL = 26
 _NUM_SWEEPS = 4
 _NUM_COLOURS = 8
@@ -44,43 +52,58 @@ def edges_of(links: Sequence[Link]) -> list[Edge]:
     ]
 
 
-def layers_of(edges: Sequence[Edge]) -> list[list[str]]:
-    """The tools by layer: every edge that closes no cycle goes to a later layer; crossings are reduced."""
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Tools and waypoints in layers from left to right, and the stops of every edge."""
+
+    layers: list[list[Stop]]
+    routes: list[list[Stop]]
+    """For every edge: its source, a waypoint in every layer between, its target."""
+
+    @property
+    def tools(self) -> list[list[str]]:
+        return [[stop for stop in layer if isinstance(stop, str)] for layer in self.layers]
+
+
+def layout_of(edges: Sequence[Edge]) -> Layout:
+    """Place tools so that every edge that closes no cycle goes to a later layer; crossings are reduced."""
     nodes = list(dict.fromkeys(name for edge in edges for name in (edge.source, edge.target)))
     forward = _without_cycles(nodes, edges)
     depth = dict.fromkeys(nodes, 0)
     for _ in nodes:  # a path without cycles has fewer edges than there are nodes
         for edge in forward:
             depth[edge.target] = max(depth[edge.target], depth[edge.source] + 1)
-    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    layers: list[list[Stop]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for node in nodes:
         layers[depth[node]].append(node)
+    routes: list[list[Stop]] = []
+    for number, edge in enumerate(edges):
+        between = range(depth[edge.source] + 1, depth[edge.target])
+        waypoints: list[Stop] = [(number, layer) for layer in between]
+        for layer, waypoint in zip(between, waypoints, strict=True):
+            layers[layer].append(waypoint)
+        routes.append([edge.source, *waypoints, edge.target])
     for _ in range(_NUM_SWEEPS):
-        _sort_by_neighbours(layers, edges)
-    return layers
+        _sort_by_neighbours(layers, routes)
+    return Layout(layers, routes)
 
 
 def link_graph(links: Sequence[Link], servers: Mapping[str, str]) -> Markup | None:
     """The picture, coloured by server (`servers` by tool); None without links or with too many tools."""
-    edges = edges_of(links)
-    layers = (
-        layers_of(edges) if len({e.source for e in edges} | {e.target for e in edges}) <= MAX_NODES else []
-    )
-    if not layers:
+    edges = sorted(edges_of(links), key=lambda edge: -edge.num_calls)[:MAX_EDGES]
+    if not edges or len({name for edge in edges for name in (edge.source, edge.target)}) > MAX_NODES:
         return None
-    tallest = max(len(layer) for layer in layers)
-    places = {
-        node: (
-            _MARGIN + column * _COLUMN,
-            _MARGIN + round((row + (tallest - len(layer)) / 2) * _ROW),
-        )
-        for column, layer in enumerate(layers)
-        for row, node in enumerate(layer)
-    }
+    layout = layout_of(edges)
+    heights = [sum(map(_height, layer)) for layer in layout.layers]
+    places: dict[Stop, tuple[int, int]] = {}
+    for column, layer in enumerate(layout.layers):
+        y = _MARGIN + (max(heights) - heights[column]) // 2
+        for stop in layer:
+            places[stop] = (_MARGIN + column * _COLUMN, y)
+            y += _height(stop)
     colours = colours_of(servers)
-    width = (len(layers) - 1) * _COLUMN + _NODE_WIDTH + 2 * _MARGIN
-    height = (tallest - 1) * _ROW + _NODE_HEIGHT + 2 * _MARGIN
-    most = max(edge.num_calls for edge in edges)
+    width = (len(layout.layers) - 1) * _COLUMN + _NODE_WIDTH + 2 * _MARGIN
+    height = max(heights) + 2 * _MARGIN
     arrow = element("path", d="M0,0 L8,4 L0,8 z")
     marker = element(
         "marker", arrow, id="arrow", viewBox="0 0 8 8", refX=8, refY=4, markerWidth=8, markerHeight=8,
@@ -89,8 +112,15 @@ def link_graph(links: Sequence[Link], servers: Mapping[str, str]) -> Markup | No
     return element(
         "svg",
         element("defs", marker),
-        *(_arrow(edge, places, most) for edge in edges),
-        *(_node(node, place, colours.get(servers.get(node, ""), 7)) for node, place in places.items()),
+        *(
+            _arrow(edge, [places[stop] for stop in route], edges[0].num_calls)
+            for edge, route in zip(edges, layout.routes, strict=True)
+        ),
+        *(
+            _node(stop, place, colours.get(servers.get(stop, ""), _NUM_COLOURS - 1))
+            for stop, place in places.items()
+            if isinstance(stop, str)
+        ),
         viewBox=f"0 0 {width} {height}",
         width=width,
         height=height,
@@ -132,20 +162,25 @@ def _without_cycles(nodes: Sequence[str], edges: Sequence[Edge]) -> list[Edge]:
     return kept
 
 
-def _sort_by_neighbours(layers: list[list[str]], edges: Sequence[Edge]) -> None:
-    """Order every layer by the mean position of the tools that its tools are linked with."""
-    position = {node: row - len(layer) / 2 for layer in layers for row, node in enumerate(layer)}
-    neighbours: dict[str, list[str]] = {node: [] for node in position}
-    for edge in edges:
-        neighbours[edge.source].append(edge.target)
-        neighbours[edge.target].append(edge.source)
+def _sort_by_neighbours(layers: list[list[Stop]], routes: Sequence[Sequence[Stop]]) -> None:
+    """Order every layer by the mean position of the stops that its stops are connected with."""
+    position = {stop: row - len(layer) / 2 for layer in layers for row, stop in enumerate(layer)}
+    neighbours: dict[Stop, list[Stop]] = {stop: [] for stop in position}
+    for route in routes:
+        for one, other in itertools.pairwise(route):
+            neighbours[one].append(other)
+            neighbours[other].append(one)
 
-    def mean(node: str) -> float:
-        return sum(position[other] for other in neighbours[node]) / len(neighbours[node])
+    def mean(stop: Stop) -> float:
+        return sum(position[other] for other in neighbours[stop]) / len(neighbours[stop])
 
     for layer in layers:
         layer.sort(key=mean)
-        position.update({node: row - len(layer) / 2 for row, node in enumerate(layer)})
+        position.update({stop: row - len(layer) / 2 for row, stop in enumerate(layer)})
+
+
+def _height(stop: Stop) -> int:
+    return _ROW if isinstance(stop, str) else _WAYPOINT_ROW
 
 
 def _node(name: str, place: tuple[int, int], colour: int) -> Markup:
@@ -160,23 +195,30 @@ def _node(name: str, place: tuple[int, int], colour: int) -> Markup:
     )
 
 
-def _arrow(edge: Edge, places: Mapping[str, tuple[int, int]], most: int) -> Markup:
-    (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
+def _arrow(edge: Edge, places: Sequence[tuple[int, int]], most: int) -> Markup:
+    (x1, y1), (x2, y2) = places[0], places[-1]
     middle = _NODE_HEIGHT // 2
     if x2 > x1:
-        start, end, bend = (x1 + _NODE_WIDTH, y1 + middle), (x2, y2 + middle), 50
-        curve = f"C{start[0] + bend},{start[1]} {end[0] - bend},{end[1]}"
+        x, y = x1 + _NODE_WIDTH, y1 + middle
+        path = f"M{x},{y}"
+        for number, (next_x, top) in enumerate(places[1:], start=2):
+            is_tool = number == len(places)
+            next_y = top + (middle if is_tool else _WAYPOINT_ROW // 2)
+            path += f" C{x + _BEND},{y} {next_x - _BEND},{next_y} {next_x},{next_y}"
+            path += "" if is_tool else f" L{next_x + _NODE_WIDTH},{next_y}"
+            x, y = next_x + _NODE_WIDTH, next_y
     else:  # back to the same or an earlier layer: below the boxes
-        start, end = (x1 + _NODE_WIDTH // 2, y1 + _NODE_HEIGHT), (x2 + _NODE_WIDTH // 2, y2 + _NODE_HEIGHT)
-        low = max(start[1], end[1]) + 24
-        curve = f"C{start[0]},{low} {end[0]},{low}"
+        x, y, low = x1 + _NODE_WIDTH // 2, y1 + _NODE_HEIGHT, max(y1, y2) + _NODE_HEIGHT + 20
+        path = (
+            f"M{x},{y} C{x},{low} {x2 + _NODE_WIDTH // 2},{low} {x2 + _NODE_WIDTH // 2},{y2 + _NODE_HEIGHT}"
+        )
     words = (
         f"{one_line(edge.source)} → {one_line(edge.target)}: {edge.words}, {counted(edge.num_calls, 'call')}"
     )
     return element(
         "path",
         element("title", words),
-        d=f"M{start[0]},{start[1]} {curve} {end[0]},{end[1]}",
+        d=path,
         stroke_width=round(1 + 2 * edge.num_calls / max(most, 1), 2),
         marker_end="url(#arrow)",
         class_="edge",

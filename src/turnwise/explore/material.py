@@ -50,7 +50,7 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
         queries,
         tuple(links_of(observations)),
         tuple(changes),
-        {name: telling for name, telling in telling_parameters(observations)},
+        dict(telling_parameters(observations)),
     )
 
 

@@ -12,6 +12,8 @@ MAX_PARAMETERS = 60
 MAX_ENUM = 200
 MAX_EXAMPLES = 20
 MAX_REF_STEPS = 8
+MAX_NESTING = 4
+"""Levels of arrays and objects inside a parameter: a list of records that hold a list is three."""
 MAX_PATTERN_CHARS = 200
 
 _NESTED_REPEAT = re.compile(r"[)\]}*+][*+{]")
@@ -68,7 +70,7 @@ class Parameter:
     items: "Parameter | None" = None
     """ARRAY: what its items are."""
     properties: tuple["Parameter", ...] = ()
-    """OBJECT: its properties, one level deep."""
+    """OBJECT: its properties."""
 
     def accepts(self, value: Any) -> bool:
         """Whether the schema allows a value, as far as it is checked here."""
@@ -178,9 +180,11 @@ def _parameter(
         min_length=int(_number(schema, sizes[0]) or 0),
         max_length=None if longest is None else int(longest),
         items=_parameter(name, items if isinstance(items, Mapping) else {}, root, True, depth + 1)
-        if kind is Kind.ARRAY and depth < 2
+        if kind is Kind.ARRAY and depth < MAX_NESTING
         else None,
-        properties=_properties(schema, root, depth + 1) if kind is Kind.OBJECT and depth < 2 else (),
+        properties=_properties(schema, root, depth + 1)
+        if kind is Kind.OBJECT and depth < MAX_NESTING
+        else (),
     )
 
 

@@ -28,7 +28,7 @@ MAX_COMBINED = 8
 _UNPROMISING_COST = 3.0
 """Varying a parameter without promising values costs as much as three steps of another one."""
 
-_REPEATED_COST = 4.0
+_REPEATED_COST = 10.0
 """Two parameters with the same value (convert USD to USD) are tried later."""
 
 _MAX_TRIES = 10

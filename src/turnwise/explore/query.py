@@ -35,7 +35,7 @@ class Query:
     key: str
     """The same for the same query of documents of one tool."""
     form: Form
-    field: str = ""
-    """The name of the field or column that the answer is taken from as it is; empty if it was computed."""
     num_values: int = 1
     """How many values of the document the answer depends on: a count over 12 rows depends on 12."""
+    field: str = ""
+    """The name of the field or column that the answer is taken from as it is; empty if it was computed."""

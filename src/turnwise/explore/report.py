@@ -121,14 +121,14 @@ def _server_line(server: ServerFinding) -> str:
 
 
 def _reason_line(group: ReasonGroup, width: int) -> str:
-    """`3 not reached, needs a key: a, b, c`, with as many names as fit."""
-    head = f"{len(group.tools)} {group.reach}, {group.reason}:"
-    room = max(width - len(head) - 16, 0)
+    """`3 not reached: a, b, c; it needs a key`. The names take half of the line if the reason is long."""
+    head = f"{len(group.tools)} {group.reach}:"
+    room = max(width - len(head) - len(group.reason) - 10, width // 2 - len(head))
     shown = 1
     while shown < len(group.tools) and len(", ".join(group.tools[: shown + 1])) <= room:
         shown += 1
     more = f" and {len(group.tools) - shown} more" if shown < len(group.tools) else ""
-    return f"{head} {', '.join(group.tools[:shown])}{more}"
+    return f"{head} {', '.join(group.tools[:shown])}{more}; {group.reason}"
 
 
 def _links(exploration: Exploration) -> Iterator[str]:
@@ -186,8 +186,8 @@ def _next(exploration: Exploration, recipe: Path | None) -> Iterator[str]:
     if found.num_tasks and recipe is not None:
         yield f"turnwise train {recipe}"
     elif found.num_tasks:
-        yield "turnwise init --mcp mcp.json --explore   writes a recipe that trains on tasks like these"
+        yield "turnwise init --mcp mcp.json --explore   writes a recipe too"
     if found.num_tasks < NUM_FEW_TASKS or exploration.was_interrupted:
-        yield "--minutes N      explore longer: a second run continues this one"
+        yield "--minutes N      explore longer"
     if found.num_reached < found.num_tools:
         yield "--values FILE    give values of your own to tools that were not reached"

@@ -1,4 +1,4 @@
-"""Which split a draft belongs to: test tasks have entities, wordings and combinations that training never saw."""
+"""Which split a draft belongs to: test has entities, wordings and combinations that training never saw."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -23,7 +23,7 @@ _ENOUGH = 24
 _PROPOSALS = 60
 """Argument sets looked at per tool and round, most of which were tried before."""
 _MAX_VAIN = 14
-"""Consecutive failures after which a tool that never answered is tried again only with new kinds of values."""
+"""Consecutive failures after which a tool is not tried any more."""
 
 
 _FOLDER_WORDS = {"path", "dir", "directory", "folder"}

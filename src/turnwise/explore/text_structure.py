@@ -10,10 +10,14 @@ MAX_LINES = 4_000
 MAX_KEY_CHARS = 48
 MAX_KEY_WORDS = 5
 MAX_COLUMNS = 40
+MAX_RESULT_CHARS = 60
+MAX_ITEM_WORDS = 6
+"""Words of a line that may be an item of a list without a mark before it."""
 MIN_STRUCTURED_SHARE = 0.6
 """Share of lines that must be fields or list items; below it the text is prose, and is read line by line."""
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,12})?")
+_RESULT = re.compile(r"(?:\bis|\bare|\bequals|\bwas|=)[ \t]{1,3}(-?\d{1,15}(?:\.\d{1,12})?)[.!]?$")
 _SEPARATOR = re.compile(r"[\s|:+=-]*--[\s|:+=-]*")
 _BULLET = re.compile(r"\s{0,40}(?:[-*•‣–]|\d{1,4}[.)])\s+(?=\S)")
 _KIND = re.compile(r"\s{0,40}\[([A-Za-z][A-Za-z _-]{0,20})\]\s+(?=\S)")
@@ -47,6 +51,12 @@ def structure_of(text: str) -> Any:
     return _read_lines(lines)
 
 
+def stated_result(sentence: str) -> Cell | None:
+    """Return the number that a sentence ends in (`The sum of 2 and 3 is 5.`); None if it states none."""
+    stated = _RESULT.search(sentence[-MAX_RESULT_CHARS:].rstrip())
+    return cell_of(stated.group(1)) if stated else None
+
+
 def _delimited_table(lines: Sequence[str]) -> list[Record]:
     """Read lines of comma, semicolon or tab separated values under a header; empty if they are none."""
     for delimiter in _DELIMITERS:
@@ -68,14 +78,30 @@ def _separated_by(delimiter: str, lines: Sequence[str]) -> list[Record]:
         len(row) != len(header) for row in rows
     ):
         return []
-    # Two lines with one comma are a sentence more often than a table.
-    if delimiter == "," and len(lines) < 3 and len(header) < 3:
+    if delimiter == "," and _reads_like_sentences(header, lines):
         return []
     return [_record(header, row) for row in rows]
 
 
+def _reads_like_sentences(header: Sequence[str], lines: Sequence[str]) -> bool:
+    """Whether commas rather stand in prose: two lines with one comma, or words after a comma and a space."""
+    has_words = any(" " in name or name.endswith(".") for name in header)
+    return (len(lines) < 3 and len(header) < 3) or (", " in lines[0] and has_words)
+
+
 def _record(columns: Iterable[str], cells: Iterable[str]) -> Record:
     return {name: cell_of(cell) for name, cell in zip(columns, cells, strict=False) if cell.strip()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of text: whether it is a list item, and the field or the typed item that it holds."""
+
+    text: str
+    indent: int
+    is_bullet: bool
+    pair: tuple[str, Cell] | None
+    entry: Record | None
 
 
 @dataclass(slots=True)
@@ -83,52 +109,46 @@ class _Section:
     """The lines below one heading, as they are read."""
 
     name: str = ""
-    pairs: list[tuple[str, Cell]] = field(default_factory=list)
-    items: list[Any] = field(default_factory=list)
+    names_list: bool = False
+    """Whether the heading ends in a colon, so that short lines below it are a list."""
+    lines: list[_Line] = field(default_factory=list)
 
 
 def _read_lines(lines: Sequence[str]) -> dict[str, Any]:
     """Read a text of several lines section by section."""
     structure: dict[str, Any] = {}
     section = _Section()
-    num_structured = num_filled = 0
-    position = 0
+    num_structured = position = 0
     while position < len(lines):
         line = lines[position]
         rows, num_lines = _markdown_table(lines, position)
+        position += num_lines or 1
+        heading = "" if rows else _heading_of(line)
         if rows:
             _put(structure, section.name or "rows", rows)
-        num_filled += num_lines if rows else bool(line.strip())
-        num_structured += num_lines if rows else _read_line(line, section)
-        position += num_lines if rows else 1
-        heading = "" if rows else _heading_of(line)
-        if heading:
-            num_structured += 1
-            _close(structure, section)
-            section = _Section(heading)
-    _close(structure, section)
-    if num_structured < MIN_STRUCTURED_SHARE * num_filled:
+            num_structured += num_lines
+        elif heading:
+            num_structured += 1 + _close(structure, section)
+            section = _Section(heading, line.rstrip("* ").endswith(":"))
+        elif line.strip():
+            section.lines.append(_line_of(line))
+    num_structured += _close(structure, section)
+    if num_structured < MIN_STRUCTURED_SHARE * sum(bool(line.strip()) for line in lines):
         tables = {name: found for name, found in structure.items() if _is_table(found)}
         return {**tables, "lines": [cell_of(line) for line in lines if line.strip()]}
     return structure
 
 
-def _read_line(line: str, section: _Section) -> bool:
-    """Add a line to its section; False if it is neither a field nor a list item."""
-    pair = _pair_of(line)
-    if pair:
-        section.pairs.append(pair)
-        return True
-    kind = _KIND.match(line)
+def _line_of(line: str) -> _Line:
+    bullet, kind = _BULLET.match(line), _KIND.match(line)
+    entry: Record | None = None
     if kind:
         item, *details = _WIDE_GAP.split(line[kind.end() :].strip(), maxsplit=1)
-        record = {"kind": kind.group(1), "item": item}
-        section.items.append({**record, **({"detail": cell_of(details[0])} if details else {})})
-        return True
-    bullet = _BULLET.match(line)
-    if bullet:
-        section.items.append(cell_of(_unmarked(line[bullet.end() :])))
-    return bool(bullet)
+        entry = {"kind": kind.group(1), "item": item}
+        if details:
+            entry["detail"] = cell_of(details[0])
+    text = _unmarked(line[bullet.end() :] if bullet else line)
+    return _Line(text, len(line) - len(line.lstrip()), bool(bullet), _pair_of(line), entry)
 
 
 def _pair_of(line: str) -> tuple[str, Cell] | None:
@@ -164,19 +184,42 @@ def _heading_of(line: str) -> str:
     return name if is_heading and _is_key(name) else ""
 
 
-def _close(structure: dict[str, Any], section: _Section) -> None:
-    """Add the fields and lists of a finished section to the structure."""
-    keys = [key for key, _ in section.pairs]
+def _close(structure: dict[str, Any], section: _Section) -> int:
+    """Add the fields and lists of a finished section to the structure; return how many lines they take."""
+    items, pairs = _items_of(section.lines), _pairs_of(section.lines)
+    entries = [line.entry for line in section.lines if line.entry]
+    if not (items or pairs or entries) and section.names_list and _are_short(section.lines):
+        items = [cell_of(line.text) for line in section.lines]
+    keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        _put(structure, section.name or "records", _records_of(section.pairs))
+        _put(structure, section.name or "records", _records_of(pairs))
     else:
-        for key, value in section.pairs:
+        for key, value in pairs:
             _put(structure, key, value)
-    if section.items:
-        is_typed = all(isinstance(item, dict) for item in section.items)
-        is_plain = not any(isinstance(item, dict) for item in section.items)
-        if is_typed or is_plain:
-            _put(structure, section.name or ("entries" if is_typed else "items"), section.items)
+    if entries:
+        _put(structure, section.name or "entries", entries)
+    if items:
+        _put(structure, section.name or "items", items)
+    return len(items) + len(pairs) + len(entries)
+
+
+def _items_of(lines: Sequence[_Line]) -> list[Cell]:
+    """Return the items of a list; none if all of them are fields. Lists inside an item are left out."""
+    bullets = [line for line in lines if line.is_bullet]
+    if all(line.pair for line in bullets):
+        return []
+    indent = min(line.indent for line in bullets)
+    return [cell_of(line.text) for line in bullets if line.indent == indent]
+
+
+def _pairs_of(lines: Sequence[_Line]) -> list[tuple[str, Cell]]:
+    """Return the fields, without items of a list that only look like one (`- Note: call Bob`)."""
+    is_list = any(line.is_bullet and not line.pair for line in lines)
+    return [line.pair for line in lines if line.pair and not (is_list and line.is_bullet)]
+
+
+def _are_short(lines: Sequence[_Line]) -> bool:
+    return all(len(line.text.split()) <= MAX_ITEM_WORDS for line in lines)
 
 
 def _records_of(pairs: Sequence[tuple[str, Cell]]) -> list[Record]:

@@ -2,172 +2,24 @@
 
 import re
 
+from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
 
-_READS = frozenset(
-    [
-        "get",
-        "list",
-        "read",
-        "search",
-        "find",
-        "describe",
-        "show",
-        "query",
-        "fetch",
-        "lookup",
-        "look",
-        "view",
-        "check",
-        "count",
-        "calculate",
-        "compute",
-        "convert",
-        "parse",
-        "validate",
-        "analyze",
-        "analyse",
-        "compare",
-        "evaluate",
-        "explain",
-        "extract",
-        "format",
-        "summarize",
-        "summarise",
-        "diff",
-        "status",
-        "log",
-        "inspect",
-        "browse",
-        "retrieve",
-        "select",
-        "stat",
-        "tree",
-        "head",
-        "tail",
-        "open",
-        "resolve",
-        "translate",
-        "encode",
-        "decode",
-        "hash",
-        "generate",
-        "now",
-        "current",
-        "info",
-        "metadata",
-        "peek",
-        "print",
-        "echo",
-        "solve",
-        "simplify",
-        "factor",
-        "detect",
-        "measure",
-        "sample",
-        "profile",
-        "export",
-        "history",
-        "help",
-        "version",
-        "exists",
-        "has",
-        "is",
-        "today",
-        "time",
-        "date",
-        "random",
-        "roll",
-        "pick",
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "sum",
-        "mean",
-        "median",
-        "power",
-        "sqrt",
-        "round",
-    ]
-)
-_CHANGES = frozenset(
-    [
-        "create",
-        "write",
-        "update",
-        "delete",
-        "remove",
-        "insert",
-        "set",
-        "put",
-        "append",
-        "edit",
-        "move",
-        "rename",
-        "copy",
-        "save",
-        "store",
-        "upsert",
-        "patch",
-        "drop",
-        "clear",
-        "reset",
-        "import",
-        "upload",
-        "send",
-        "post",
-        "push",
-        "commit",
-        "merge",
-        "checkout",
-        "stash",
-        "restore",
-        "revert",
-        "archive",
-        "assign",
-        "close",
-        "reopen",
-        "mark",
-        "toggle",
-        "complete",
-        "schedule",
-        "book",
-        "cancel",
-        "order",
-        "buy",
-        "sell",
-        "pay",
-        "install",
-        "enable",
-        "disable",
-        "start",
-        "stop",
-        "run",
-        "execute",
-        "kill",
-        "merge",
-        "make",
-        "mkdir",
-        "touch",
-        "replace",
-        "modify",
-        "change",
-        "register",
-        "unregister",
-        "link",
-        "unlink",
-        "attach",
-        "detach",
-        "apply",
-        "fill",
-        "draw",
-        "paint",
-        "rotate",
-        "crop",
-        "resize",
-    ]
-)
+_READS = word_set("""
+    get list read search find describe show query fetch lookup look view check count calculate compute
+    convert parse validate analyze analyse compare evaluate explain extract format summarize summarise
+    diff status log inspect browse retrieve select stat tree head tail open resolve translate encode
+    decode hash generate now current info metadata peek print echo solve simplify factor detect measure
+    sample profile export history help version exists has is today time date random roll pick add
+    subtract multiply divide sum mean median power sqrt round
+""")
+_CHANGES = word_set("""
+    create write update delete remove insert set put append edit move rename copy save store upsert
+    patch drop clear reset import upload send post push commit merge checkout stash restore revert
+    archive assign close reopen mark toggle complete schedule book cancel order buy sell pay install
+    enable disable start stop run execute kill merge make mkdir touch replace modify change register
+    unregister link unlink attach detach apply fill draw paint rotate crop resize
+""")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
@@ -179,7 +31,7 @@ def words_of(name: str) -> list[str]:
 def presumes_reading(tool: Tool) -> bool:
     """Return whether a tool should be tried as a reader first; that is verified by execution later.
 
-    `add_numbers` computes and `add_note` changes: an ambiguous verb reads only if every parameter is a number.
+    `add_numbers` computes and `add_note` changes: `add` reads only if every parameter is a number.
     """
     if tool.is_read_only:
         return True

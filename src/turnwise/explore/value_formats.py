@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from turnwise.explore.name_words import name_words
 from turnwise.explore.parameters import Kind, Parameter
+from turnwise.explore.sql_queries import wants_sql
 
 MAX_PROSE_CHARS = 4_000
 MAX_FORMAT_CHARS = 500
@@ -56,6 +57,7 @@ _WANTED_BY_WORD = {
     "path": "path",
     "file": "path",
     "folder": "path",
+    "glob": "pattern",
 }
 SIMILAR_FORMATS = {"path": ("file",), "date": ("datetime",), "datetime": ("date",)}
 """Formats that servers often accept in place of another one."""
@@ -71,6 +73,18 @@ _FORMAT_EXAMPLES = (
     (re.compile(r"\bYYYY-MM\b(?!-)", re.IGNORECASE), ("2024-03",)),
     (re.compile(r"\bHH:MM:SS\b", re.IGNORECASE), ("14:30:00", "09:15:00")),
     (re.compile(r"\bHH:MM\b(?!:)|\b24-hour format", re.IGNORECASE), ("14:30", "09:15")),
+)
+_PLAIN_ENDINGS = frozenset(("name", "type", "id", "size", "format", "count", "limit", "key"))
+"""Last words of names that take plain texts: a `file_type` is no path."""
+_FORMULA_WORDS = frozenset(("expression", "formula", "equation", "calculation"))
+_PYTHON = re.compile(r"python", re.IGNORECASE)
+_JSON = re.compile(
+    r"\bJSON (?:text|string|array|list|object|data|encoded)\b|\b(?:as|in|valid) JSON\b", re.IGNORECASE
+)
+JSON_EXAMPLES = (
+    '[{"name": "ann", "value": 12}, {"name": "bob", "value": 30}]',
+    "[4, 8, 15, 16]",
+    '{"value": 12}',
 )
 _IANA = re.compile(r"\b(?:iana|time ?zone)\b", re.IGNORECASE)
 
@@ -97,16 +111,26 @@ def wanted_format(parameter: Parameter) -> str:
 @lru_cache(maxsize=5_000)
 def _wanted_by_name(name: str, description: str) -> str:
     words = name_words(name)
-    if words[-2:] == ("time", "zone") or _IANA.search(description):
-        return "timezone"
     stated = format_examples(description)
-    if stated:
-        return format_of(stated[0])
-    if words[-1:] == ("time",):
-        return "time"
-    if len(words) > 1 and words[-1] in ("name", "type", "id", "size", "format", "count", "limit", "pattern"):
-        return ""
-    return next((_WANTED_BY_WORD[word] for word in reversed(words) if word in _WANTED_BY_WORD), "")
+    if wants_sql(name, description):
+        wanted = "sql"
+    elif _FORMULA_WORDS.intersection(words):
+        wanted = "formula"
+    elif words[-1:] == ("code",) and _PYTHON.search(f"{name} {description}"):
+        wanted = "python"
+    elif _JSON.search(description):
+        wanted = "json"
+    elif words[-2:] == ("time", "zone") or _IANA.search(description):
+        wanted = "timezone"
+    elif stated:
+        wanted = format_of(stated[0])
+    elif len(words) > 1 and words[-1] in _PLAIN_ENDINGS:
+        wanted = ""
+    elif words[-1:] in (("time",), ("pattern",)):
+        wanted = words[-1]
+    else:
+        wanted = next((_WANTED_BY_WORD[word] for word in reversed(words) if word in _WANTED_BY_WORD), "")
+    return wanted
 
 
 def format_place(prose: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnwise.explore.document import Document, Scalar
+from turnwise.explore.name_words import name_words, names_several
 from turnwise.explore.parameters import parameters_of
 from turnwise.explore.prose_examples import examples_in
 from turnwise.explore.value_formats import format_of
@@ -16,6 +17,8 @@ from turnwise.runtime.secret_values import is_secret_name
 from turnwise.types import Tool
 
 MAX_VALUE_CHARS = 120
+MAX_WORDS = 3
+"""Words of an answer that is one text: a longer one ("File written successfully") is a message."""
 MAX_VALUES_OF_DOCUMENT = 1_000
 MAX_ENTRIES = 50
 """Entries of a folder in mcp.json whose paths are offered."""
@@ -24,6 +27,9 @@ MAX_SCANNED = 20_000
 _NAMELESS = frozenset(("", "lines", "rows", "items", "entries", "records"))
 """Names of tables that say nothing about what is in them."""
 _NOTHING = frozenset(("", "-", "true", "false", "null", "none", "n/a", "nan", "undefined"))
+_ENTRY_NAMES = frozenset(("item", "name", "file", "folder", "path", "entry"))
+_SLASHES = frozenset("/\\")
+_INTERPRETERS = frozenset(("node", "python", "python3", "deno", "bun", "ruby", "java", "dotnet"))
 _RUNNERS = frozenset(("npx", "uvx", "bunx", "pnpm", "docker", "pipx"))
 
 
@@ -38,19 +44,22 @@ def values_of(
     found = _found_in(document, observation_number, tool_name)
     for _, value in zip(range(MAX_VALUES_OF_DOCUMENT), found, strict=False):
         yield value
-        if folder and isinstance(value.value, str) and _is_entry(value.value):
+        if folder and isinstance(value.value, str) and _is_entry(value):
             joined = posixpath.join(folder, value.value)
             yield Value(joined, "path", Source.ANSWER, context=value.context)
 
 
 def _found_in(document: Document, number: int, tool_name: str) -> Iterator[Value]:
     for field in document.fields:
-        if _is_worth_trying(field.value):
+        is_sentence = not field.path and len(str(field.value).split()) > MAX_WORDS
+        if _is_worth_trying(field.value) and not is_sentence:
             parents = [part for part in field.path[:-1] if isinstance(part, str)]
             context = parents[-1] if parents else tool_name
             yield Value(field.value, field.name, Source.ANSWER, number, field.path, context)
     for table in document.tables:
-        context = tool_name if table.name in _NAMELESS else table.name
+        context = table.name
+        if table.name in _NAMELESS:
+            context = tool_name if names_several(tool_name) else ""
         for row_number, row in enumerate(table.rows):
             for column in table.columns:
                 if column in row and _is_worth_trying(row[column]):
@@ -67,9 +76,10 @@ def _is_worth_trying(value: Scalar) -> bool:
     return True
 
 
-def _is_entry(text: str) -> bool:
-    """Whether a text may be the name of a file or a folder."""
-    return "/" not in text and "\\" not in text and len(text.split()) <= 4 and format_of(text) in ("", "file")
+def _is_entry(value: Value) -> bool:
+    """Whether a value may be the name of a file or a folder."""
+    is_named = bool(_ENTRY_NAMES.intersection(name_words(value.name)))
+    return is_named and not _SLASHES.intersection(value.value) and format_of(value.value) in ("", "file")
 
 
 def description_values(tool: Tool) -> Iterator[Value]:
@@ -95,7 +105,8 @@ def config_values(spec: ServerSpec) -> Iterator[Value]:
 
 def _named_in(spec: ServerSpec) -> Iterator[tuple[str, str]]:
     """Yield the name and text of arguments, variables and the working directory."""
-    is_package_next = Path(spec.command or "").name in _RUNNERS
+    program = Path(spec.command or "").name
+    is_program_next = program in _RUNNERS | _INTERPRETERS  # `npx package`, `node script.js`
     flag = ""
     for argument in spec.args:
         if argument.startswith("-"):
@@ -103,12 +114,11 @@ def _named_in(spec: ServerSpec) -> Iterator[tuple[str, str]]:
             if text:
                 yield flag, text
                 flag = ""
-        elif is_package_next and not _exists(argument):
-            is_package_next, flag = False, ""
-        elif flag != "m":  # `python -m module`
-            yield flag, argument
-            flag = ""
+        elif is_program_next:
+            is_program_next, flag = False, ""
         else:
+            if flag or format_of(argument):  # a bare word (`stdio`) is a setting
+                yield flag, argument
             flag = ""
     for name, text in spec.env.items():
         yield name, text

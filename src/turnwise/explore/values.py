@@ -14,6 +14,7 @@ from turnwise.explore.drawn_values import usual_values
 from turnwise.explore.name_words import name_fit
 from turnwise.explore.parameters import Kind, Parameter
 from turnwise.explore.prose_examples import examples_in
+from turnwise.explore.sql_queries import statements
 from turnwise.explore.value_formats import SIMILAR_FORMATS, format_examples, format_of, wanted_format
 
 MAX_PER_SOURCE = 4_000
@@ -174,6 +175,10 @@ class ValueStore:
         for tier, source in ((Tier.ERROR, Source.ERROR), (Tier.USER, Source.USER)):
             yield from ((tier, value) for value in self._named(parameter, source))
         wanted = wanted_format(parameter)
+        if wanted == "sql":
+            made = statements(parameter.description, self._tables())
+            yield from ((Tier.FIT, Value(text, parameter.name, Source.DRAWN)) for text in made)
+            return
         if wanted:
             yield from ((Tier.FIT, value) for value in self._of_wanted_format(parameter, wanted))
             yield from ((Tier.ANY, value) for value in self._below_folders() if wanted == "path")
@@ -182,7 +187,9 @@ class ValueStore:
         fitting = [(fit, entry) for key, fit in fits.items() if fit >= MIN_FIT for entry in self._groups[key]]
         yield from ((Tier.FIT, value) for value in self._best_first(fitting))
         others = [key for key, fit in fits.items() if fit < MIN_FIT and key[0] in _FREE_SOURCES]
-        rest = [(0, entry) for key in others for entry in self._groups[key]]
+        # A number becomes a text only where its name fits.
+        kinds = str if parameter.kind is Kind.TEXT else object
+        rest = [(0, one) for key in others for one in self._groups[key] if isinstance(one.value.value, kinds)]
         yield from ((Tier.ANY, value) for value in self._best_first(rest))
 
     def _best_first(self, scored: Iterable[tuple[int, _Entry]]) -> Iterator[Value]:
@@ -206,13 +213,20 @@ class ValueStore:
         for found in (wanted, *SIMILAR_FORMATS.get(wanted, ())):
             for entry in self._of_format.get(found, []):
                 value = entry.value
-                is_first = value.source is Source.CONFIG or found == wanted
                 fit = name_fit(parameter.name, value.name, value.context)
-                scored.append((fit + (10 if is_first else 5) + (value.source is Source.CONFIG), entry))
+                scored.append(
+                    (fit + 10 * (value.source is Source.CONFIG) + (10 if found == wanted else 5), entry)
+                )
         for key, group in self._groups.items():
             fit = name_fit(parameter.name, *key[1:])
             scored.extend((fit, entry) for entry in group if fit >= 3)
         return self._best_first(scored)
+
+    def _tables(self) -> Iterator[str]:
+        """Yield texts that were found as names of tables."""
+        for key, group in self._groups.items():
+            if name_fit("table_name", *key[1:]) >= 3:
+                yield from (entry.value.value for entry in group if isinstance(entry.value.value, str))
 
     def _below_folders(self) -> Iterator[Value]:
         """Yield names of files in answers as paths below the folders in mcp.json."""

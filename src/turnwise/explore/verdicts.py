@@ -20,6 +20,7 @@ from turnwise.types import (
     Stop,
     Task,
     Tool,
+    ToolCall,
     Trajectory,
     Truth,
     Turn,
@@ -110,15 +111,8 @@ def judge(proven: Proven, task: Task) -> Refusal | None:
     results = [result for turn in played.demonstration for result in turn.results]
     if any(_CUT in result.content for result in results):
         return Refusal("a result exceeds the budget")
-    if not draft.changes_state:
-        text = played.demonstration[-1].text
-        question = task.prompt[0].content
-        if why := is_fit_answer(played.conclusion.answer.value, question):
-            return Refusal(why, f"{text!r} to: {question}")
-        if text in (str(value) for call in _calls(played) for value in call.arguments.values()):
-            return Refusal("an argument is the answer", text)
-        if len(results) > 1 and any(_states(result.content, text) for result in results[:-1]):
-            return Refusal("a call is not needed: an earlier result states the answer", text)
+    if not draft.changes_state and (refusal := _judge_answer(played, task.prompt[0].content)):
+        return refusal
     if not is_success(episode_of(task, played.demonstration, proven.tools, is_done=True)):
         return Refusal("its own plan earns nothing")
     for name, turns in cheats(played):
@@ -127,7 +121,20 @@ def judge(proven: Proven, task: Task) -> Refusal | None:
     return None
 
 
-def _calls(played: PlanRun) -> list[object]:
+def _judge_answer(played: PlanRun, question: str) -> Refusal | None:
+    """Return why the answer is not worth asking for, or could be known without all of the calls."""
+    text = played.demonstration[-1].text
+    if why := is_fit_answer(played.conclusion.answer.value, question):
+        return Refusal(why, f"{text!r} to: {question}")
+    if text in (str(value) for call in _calls(played) for value in call.arguments.values()):
+        return Refusal("an argument is the answer", text)
+    results = [result for turn in played.demonstration for result in turn.results]
+    if any(_states(result.content, text) for result in results[:-1]):
+        return Refusal("a call is not needed: an earlier result states the answer", text)
+    return None
+
+
+def _calls(played: PlanRun) -> list[ToolCall]:
     return [call for turn in played.demonstration for call in turn.calls]
 
 
@@ -139,7 +146,10 @@ def _states(content: str, text: str) -> bool:
 def cheats(played: PlanRun) -> list[tuple[str, tuple[DemoTurn, ...]]]:
     """Return episodes that must earn nothing: no answer, the answer at once, one call left out."""
     last = played.demonstration[-1]
-    found = [("an empty answer", (DemoTurn(""),)), ("the answer without a call", (last,))]
+    found: list[tuple[str, tuple[DemoTurn, ...]]] = [
+        ("an empty answer", (DemoTurn(""),)),
+        ("the answer without a call", (last,)),
+    ]
     calls = [
         (turn, index)
         for turn in range(len(played.demonstration))

@@ -86,6 +86,16 @@ class ShownHealth(BaseModel):
     ignore: tuple[str, ...] = ()
 
 
+class ShownTasks(BaseModel):
+    """The recipe's `tasks` section."""
+
+    model_config = _LENIENT
+
+    train: str | None = None
+    validation: str | None = None
+    test: str | None = None
+
+
 class ShownRecipe(BaseModel):
     """The fields of recipe.json that are shown."""
 
@@ -95,6 +105,7 @@ class ShownRecipe(BaseModel):
     run: ShownLoop = ShownLoop()
     algorithm: ShownAlgorithm = ShownAlgorithm()
     health: ShownHealth = ShownHealth()
+    tasks: ShownTasks = ShownTasks()
 
 
 class ShownGain(BaseModel):

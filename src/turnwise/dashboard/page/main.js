@@ -10,11 +10,13 @@ import { hold } from "./hold.js";
 import { overview } from "./overview.js";
 import { go, listAddress, moved, place } from "./place.js";
 import { recorded } from "./recorded.js";
+import { tasks } from "./tasks.js";
 import { tools } from "./tools.js";
 import { trajectories } from "./trajectories.js";
 
-const VIEWS = { overview, health, trajectories, tools, evaluations, trajectory: conversation };
-const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations" };
+const VIEWS = { overview, health, trajectories, tools, evaluations, tasks, trajectory: conversation };
+const TABS = { overview: "Overview", health: "Health", trajectories: "Trajectories", tools: "Tools", evaluations: "Evaluations", tasks: "Tasks" };
+if (recorded()) delete TABS.tasks; // an exported file holds no task files
 const ENDED_BADLY = ["crashed", "died", "halted", "damaged"];
 const STATES = { live: "● connected", reading: "◌ reading the runs …", gone: "○ the server is gone", recorded: "as exported" };
 
@@ -76,7 +78,7 @@ function toggle(run, isOn) {
   go({ runs: [...names].join(","), run: "" });
 }
 
-// New lines come every second; the page follows every two, and not while a form is being filled in or an episode read.
+// New lines come every second; the page follows every two, and not while a form is filled in or an episode or task is read.
 // Growth never takes the place of a drawing that is under way: where that takes long, nothing would ever be shown.
 function grew() {
   if (waiting) return;
@@ -84,7 +86,7 @@ function grew() {
     waiting = null;
     if (numAtWork || main.querySelector(":active")) return grew(); // or the chart would go away under a drag
     const isTyping = document.activeElement && ["INPUT", "SELECT"].includes(document.activeElement.tagName) && main.contains(document.activeElement);
-    if (!isTyping && place().view !== "trajectory") draw_(true);
+    if (!isTyping && !place().settings.id) draw_(true);
     else if (!runs.length) draw_(false);
   }, 2000);
 }
@@ -97,10 +99,11 @@ function theme(next) {
   try { localStorage.setItem("theme", wanted); } catch { /* a file may not keep anything */ }
 }
 
-// Out of a field, out of a group, out of an episode.
+// Out of a field, a group, an episode or a task.
 function leave(isField) {
   if (isField) main.focus({ preventScroll: true });
   else if (place().view === "trajectory") location.hash = place().settings.group ? moved({ group: "" }) : listAddress();
+  else if (place().view === "tasks" && place().settings.id) location.hash = moved({ id: "", of: "" });
 }
 
 function keys(event) {

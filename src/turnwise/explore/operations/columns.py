@@ -16,6 +16,7 @@ from turnwise.explore.wording.names import (
     is_iso_date,
     is_plain_name,
     is_plural,
+    is_quoted_noun,
     plural,
     singular,
     words_of,
@@ -27,13 +28,14 @@ T = TypeVar("T")
 MAX_QUERIES = 12
 """The most queries that an operation yields for one document."""
 MAX_ROWS = 2_000
-"""A larger table is not asked about: nobody reads it to the end."""
+"""A larger table is not asked about: it would not fit into a context."""
 MAX_TABLES = 6
+MAX_COLUMNS = 40
 MAX_LABEL_CHARS = 60
 MAX_ANSWER_CHARS = 80
 
 _LABELS = (
-    "name", "title", "full_name", "fullname", "display_name", "label", "symbol", "ticker", "login",
+    "name", "title", "full_name", "fullname", "display_name", "label", "item", "symbol", "ticker", "login",
     "username", "user_name", "subject", "headline", "city", "country", "slug", "path", "filename", "file",
     "email", "sku", "code", "key", "id", "number",
 )  # fmt: skip
@@ -51,6 +53,8 @@ _GENERIC_ROWS = {
     "value": "entry", "values": "value", "response": "entry", "result": "entry", "item": "item",
     "array": "entry",
 }  # fmt: skip
+_LARGE = word_set("size area population volume quantity amount length")
+_NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,9})?")
 _HASH = re.compile(r"[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -58,13 +62,11 @@ def tables_of(document: Document, *, min_rows: int = 2) -> Iterator[Table]:
     """Yield the tables that can be asked about: complete, of a sensible size, named by different nouns."""
     if document.is_cut:
         return
-    nouns = [row_noun(table) for table in document.tables]
-    for table, noun in itertools.islice(zip(document.tables, nouns, strict=True), MAX_TABLES):
-        if (
-            min_rows <= len(table.rows) <= MAX_ROWS
-            and nouns.count(noun) == 1
-            and not is_text_lines(document, table)
-        ):
+    tables = document.tables[:MAX_TABLES]
+    nouns = [row_noun(table) for table in tables]
+    for table, noun in zip(tables, nouns, strict=True):
+        has_size = min_rows <= len(table.rows) <= MAX_ROWS
+        if has_size and nouns.count(noun) == 1 and not is_text_lines(document, table):
             yield table
 
 
@@ -77,7 +79,8 @@ def same_table(document: Document, table: Table) -> Table:
 
 def is_text_lines(document: Document, table: Table) -> bool:
     """Return whether a table holds no more than the lines of a plain text, which `lines` asks about."""
-    return is_list(table) and not table.path and document.text.lstrip()[:1] not in ("[", "{")
+    is_json = document.text.lstrip()[:1] in ("[", "{")
+    return is_list(table) and table.path in ((), ("lines",)) and not is_json
 
 
 def is_list(table: Table) -> bool:
@@ -104,17 +107,36 @@ def rows_noun(table: Table) -> str:
 
 def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
     """Return what a value of a column is called, without an article."""
-    return field_noun(column, is_date=is_date) if not is_list(table) else row_noun(table)
+    if is_list(table):
+        return row_noun(table)
+    if column == "item":  # what a line without a name for it lists
+        return "name"
+    is_count = all(isinstance(value, int) and value >= 0 for value in values_of(table, column))
+    return field_noun(column, is_date=is_date, is_count=is_count)
 
 
 def owned(noun: str, owner: str) -> str:
-    """Return "the price of the item …"; a noun that is quoted as a value is "for" its owner."""
-    return f"the {noun} {'for' if noun.startswith('value of') else 'of'} {owner}"
+    """Return "the price of the item …"; a quoted name is "for" its owner."""
+    return f"the {noun} {'for' if is_quoted_noun(noun) else 'of'} {owner}"
+
+
+def superlative(end: str, noun: str) -> str:
+    """Return "highest" or "lowest" as one says it of this noun: "largest" for a size."""
+    if noun.rpartition(" ")[2] in _LARGE:
+        return {"highest": "largest", "lowest": "smallest"}.get(end, end)
+    return end
+
+
+def over_all(aggregate: str, noun: str, rows: str) -> str:
+    """Return "the total price of all items"; "the total of “units sold” over all rows" for a quoted name."""
+    if is_quoted_noun(noun) or noun.startswith((aggregate, "total", "average", "mean", "sum")):
+        return f"the {aggregate} of {noun.removeprefix('value of ')} over all {rows}"
+    return f"the {aggregate} {noun} of all {rows}"
 
 
 def plain_columns(table: Table) -> list[str]:
     """Return the columns whose names can be said, and whose nouns differ."""
-    columns = [column for column in table.columns if is_plain_name(column)]
+    columns = [column for column in table.columns[:MAX_COLUMNS] if is_plain_name(column)]
     nouns = [field_noun(column) for column in columns]
     return [column for column, noun in zip(columns, nouns, strict=True) if nouns.count(noun) == 1]
 
@@ -125,7 +147,8 @@ def label_column(table: Table) -> str | None:
     by_name = {column.lower(): column for column in reversed(columns)}
     wanted = [by_name[name] for name in _LABELS if name in by_name]
     ends = [column for column in columns if words_of(column)[-1:] in (["name"], ["title"])]
-    for column in [*wanted, *ends, *columns]:
+    nouns = [column for column in columns if not is_quoted_noun(field_noun(column))]
+    for column in [*wanted, *ends, *nouns]:
         values = values_of(table, column)
         is_named = column in wanted or column in ends
         if len(values) == len(table.rows) and _are_labels(values, may_be_numbers=is_named):
@@ -154,13 +177,15 @@ def quantity_columns(table: Table, *, is_additive: bool = False) -> list[str]:
     found = []
     for column in plain_columns(table):
         words = {word.lower() for word in words_of(column)}
-        if is_list(table) or words & _NOT_QUANTITIES or (is_additive and words & _NOT_ADDITIVE):
+        is_id = column.lower().endswith("id") and len(column) <= 4
+        if is_list(table) or is_id or words & _NOT_QUANTITIES or (is_additive and words & _NOT_ADDITIVE):
             continue
         try:
             numbers = numbers_of(table, column)
         except LookupError:
             continue
-        if len(set(numbers)) > 1:
+        # Zeros and ones are flags, not quantities.
+        if len(set(numbers)) > 1 and not set(numbers) <= {0, 1}:
             found.append(column)
     return found
 
@@ -177,6 +202,8 @@ def answerable(value: Scalar) -> bool:
 def form_of(value: Scalar) -> Form:
     """Return the form of an answer that a tool states."""
     if isinstance(value, str):
+        if _NUMERAL.fullmatch(value):
+            return Form.NUMBER
         return Form.DATE if is_iso_date(value) else Form.TEXT
     return Form.NUMBER
 

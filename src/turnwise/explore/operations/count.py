@@ -17,7 +17,14 @@ from turnwise.explore.operations.columns import (
     values_of,
 )
 from turnwise.explore.query import Form, Query
-from turnwise.explore.wording.names import fits_in_sentence, humanised, plural, quoted, words_of
+from turnwise.explore.wording.names import (
+    condition,
+    fits_in_sentence,
+    humanised,
+    is_quoted_noun,
+    plural,
+    words_of,
+)
 
 MAX_GROUPS = 12
 """A column with more different values does not sort its rows into groups."""
@@ -66,13 +73,24 @@ def _matching(table: Table, column: str, value: Scalar) -> Query:
 
 def _condition(table: Table, column: str, value: Scalar) -> str:
     if isinstance(value, bool):
-        if words_of(column)[0] == "is":
+        if words_of(column)[0] == "is" and _is_adjective(words_of(column)[-1]):
             return f"that are {'' if value else 'not '}{humanised(column)}"
         return f"for which “{' '.join(words_of(column))}” is {'true' if value else 'false'}"
-    noun = column_noun(table, column)
-    if noun.startswith("value of"):
-        return f"for which the {noun} is {quoted(value)}"
-    return f"whose {noun} is {quoted(value)}"
+    return condition(column_noun(table, column), value)
+
+
+def _is_adjective(word: str) -> bool:
+    endings = ("ed", "able", "ible", "al", "ive", "ful", "ous", "ing")
+    return word.endswith(endings) or word in (
+        "open",
+        "public",
+        "private",
+        "empty",
+        "valid",
+        "new",
+        "free",
+        "online",
+    )
 
 
 def _all(table: Table) -> Query:
@@ -89,7 +107,7 @@ def _different(table: Table, column: str) -> Query:
 
     number = len(set(values_of(table, column)))
     noun = column_noun(table, column)
-    nouns = noun.replace("value of", "values of", 1) if noun.startswith("value of") else plural(noun)
+    nouns = noun.replace("value", "values", 1) if is_quoted_noun(noun) else plural(noun)
     return Query(
         "count",
         read,

@@ -19,6 +19,7 @@ from turnwise.explore.operations.columns import (
     rows_noun,
     same_table,
     stated,
+    superlative,
     tables_of,
     values_of,
 )
@@ -85,7 +86,7 @@ def _winner(table: Table, label: str, column: str, end: str) -> Iterator[Query]:
         return
     if answerable(value):
         by = column_noun(table, column, is_date=end in _DATE_ENDS)
-        noun = owned(column_noun(table, label), f"the {row_noun(table)} with the {end} {by}")
+        noun = owned(column_noun(table, label), f"the {row_noun(table)} with the {superlative(end, by)} {by}")
         key = f"extreme/{table.name}/{label}/{end}/{column}"
         yield Query("extreme", read, value, noun, key, form_of(value), len(table.rows))
 
@@ -99,6 +100,7 @@ def _record(table: Table, column: str, end: str) -> Iterator[Query]:
 
     value = _ENDS[end](numbers_of(table, column))
     if answerable(value):
-        noun = f"the {end} {column_noun(table, column)} among the {rows_noun(table)}"
+        by = column_noun(table, column)
+        noun = f"the {superlative(end, by)} {by} among the {rows_noun(table)}"
         key = f"extreme/{table.name}/{end}/{column}"
         yield Query("extreme", read, value, noun, key, Form.NUMBER, len(table.rows))

@@ -2,17 +2,28 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from turnwise.explore.document import Document, Field, Path, Scalar
 from turnwise.explore.operations.columns import MAX_QUERIES, answerable, form_of, picked, stated
 from turnwise.explore.query import Form, Query
-from turnwise.explore.wording.names import field_noun, humanised, is_plain_name, is_plural, singular
+from turnwise.explore.wording.names import (
+    field_noun,
+    humanised,
+    is_plain_name,
+    is_plural,
+    is_quoted_noun,
+    singular,
+)
 
 MAX_FIELDS = 200
 MAX_DEPTH = 4
+MAX_SCANNED = 5_000
+"""Fields that are looked at to see whether a list has a second item."""
 NUM_ALIKE = 3
-"""From so many numbers under one key on, the keys are data, like currencies in a table of rates."""
+"""With this many numbers under one key, the keys are data, like currencies in a table of rates."""
+WHOLE = "the result"
+"""What an answer that is one plain value is called."""
 
 
 def field(document: Document, chance: random.Random) -> Iterator[Query]:
@@ -25,7 +36,7 @@ def field(document: Document, chance: random.Random) -> Iterator[Query]:
         item
         for item in fields
         if answerable(item.value)
-        and is_plain_name(item.name)
+        and (is_plain_name(item.name) or not item.path)
         and len(item.path) <= MAX_DEPTH
         and values[str(item.value)] == 1
         and nouns[_noun(item, fields)] == 1
@@ -42,33 +53,33 @@ def field(document: Document, chance: random.Random) -> Iterator[Query]:
         )
 
 
-def _reader(path: Path) -> "_Reader":
-    return _Reader(path)
+def _reader(path: Path) -> Callable[[Document], Scalar]:
+    def read(document: Document) -> Scalar:
+        if not _is_single(document, path):
+            raise LookupError(f"{path!r} is one of several")
+        return stated(document.field(path))
 
-
-class _Reader:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __call__(self, document: Document) -> Scalar:
-        if not _is_single(document, self.path):
-            raise LookupError(f"{self.path!r} is one of several")
-        return stated(document.field(self.path))
+    return read
 
 
 def _is_single(document: Document, path: Path) -> bool:
     """Return whether every list on the path has this one item only, as in a result of one row."""
     if all(isinstance(part, str) for part in path):
         return True
-    if any(isinstance(part, int) and part != 0 for part in path) or isinstance(path[-1], int):
+    if isinstance(path[-1], int) or any(isinstance(part, int) and part != 0 for part in path):
         return False
     seconds = [(*path[:depth], 1) for depth, part in enumerate(path) if part == 0 and isinstance(part, int)]
-    return not any(other.path[: len(second)] == second for second in seconds for other in document.fields)
+    return not any(
+        other.path[: len(second)] == second for second in seconds for other in document.fields[:MAX_SCANNED]
+    )
 
 
 def _noun(item: Field, fields: list[Field]) -> str:
+    if not item.path:
+        return WHOLE
     parents = [part for part in item.path[:-1] if isinstance(part, str) and is_plain_name(part)]
-    noun = field_noun(item.name, is_date=form_of(item.value) is Form.DATE)
+    is_count = isinstance(item.value, int) and not isinstance(item.value, bool) and item.value >= 0
+    noun = field_noun(item.name, is_date=form_of(item.value) is Form.DATE, is_count=is_count)
     if not parents:
         return f"the {noun}"
     parent = humanised(parents[-1])
@@ -80,5 +91,5 @@ def _noun(item: Field, fields: list[Field]) -> str:
         return f"the value for “{item.name}” in the {parent}"
     if any(isinstance(part, int) for part in item.path):
         parent = singular(parent) if is_plural(parent) else parent
-    joint = "in" if noun.startswith("value of") else "of"
+    joint = "in" if is_quoted_noun(noun) else "of"
     return f"the {noun} {joint} the {parent}"

@@ -15,6 +15,7 @@ from turnwise.explore.operations.columns import (
     picked,
     stated,
 )
+from turnwise.explore.operations.field import WHOLE
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import field_noun, is_plain_name
 
@@ -40,6 +41,8 @@ def _is_prose(document: Document) -> bool:
 
 def _queries(document: Document, chance: random.Random) -> Iterator[Query]:
     found = _lines(document)
+    if len(found) == 1 and not document.fields and answerable(found[0]):
+        yield _query(document, _only_line, WHOLE, "lines/whole")
     if not 1 < len(found) <= MAX_LINES:
         return
     if not document.fields:
@@ -63,6 +66,13 @@ def _lines(document: Document) -> list[str]:
     if document.is_cut:
         raise LookupError("the answer was cut")
     return [line.strip() for line in document.text.splitlines() if line.strip()]
+
+
+def _only_line(document: Document) -> Scalar:
+    found = _lines(document)
+    if len(found) != 1:
+        raise LookupError(f"the text has {len(found)} lines")
+    return stated(found[0])
 
 
 def _num_lines(document: Document) -> Scalar:

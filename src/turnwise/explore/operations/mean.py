@@ -9,6 +9,7 @@ from turnwise.explore.operations.columns import (
     column_noun,
     interleaved,
     numbers_of,
+    over_all,
     picked,
     quantity_columns,
     rows_noun,
@@ -45,15 +46,11 @@ def _query(table: Table, column: str, value: float) -> Query:
     def read(document: Document) -> Scalar:
         return round(_mean(same_table(document, table), column), 2)
 
-    noun = column_noun(table, column)
-    whole = f"the average {noun}"
-    if noun.startswith(("average", "mean", "value of")):
-        whole = f"the mean of the {noun}"
     return Query(
         "mean",
         read,
         round(value, 2),
-        noun=f"{whole} of all {rows_noun(table)}",
+        noun=over_all("average", column_noun(table, column), rows_noun(table)),
         key=f"mean/{table.name}/{column}",
         form=Form.ROUNDED,
         num_values=len(table.rows),

@@ -19,6 +19,7 @@ from turnwise.explore.operations.columns import (
     rows_noun,
     same_table,
     stated,
+    superlative,
     tables_of,
     values_of,
 )
@@ -56,7 +57,8 @@ def _ranked(table: Table, label: str, column: str, rank: int, end: str) -> Itera
     except LookupError:
         return
     if answerable(value):
-        by = f"{ordinal(rank)} {end} {column_noun(table, column)}"
+        what = column_noun(table, column)
+        by = f"{ordinal(rank)} {superlative(end, what)} {what}"
         noun = owned(column_noun(table, label), f"the {row_noun(table)} with the {by}")
         key = f"ordered/{table.name}/{label}/{rank} {end}/{column}"
         yield Query("ordered", read, value, noun, key, form_of(value), len(table.rows))
@@ -84,7 +86,8 @@ def _placed(table: Table, label: str, place: int) -> Iterator[Query]:
         return
     position = ordinal(place) if place > 0 else "last"
     if is_list(table):
-        noun = f"the {position} of the {rows_noun(table)}"
+        rows = rows_noun(table)
+        noun = f"the {position} entry" if rows == "entries" else f"the {position} of the {rows}"
     else:
         noun = owned(column_noun(table, label), f"the {position} {row_noun(table)}")
     yield Query(

@@ -20,7 +20,7 @@ from turnwise.explore.operations.columns import (
     tables_of,
 )
 from turnwise.explore.query import Form, Query
-from turnwise.explore.wording.names import quoted
+from turnwise.explore.wording.names import condition
 
 
 def row_where(document: Document, chance: random.Random) -> Iterator[Query]:
@@ -60,7 +60,7 @@ def _query(table: Table, label: str, name: Scalar, column: str) -> Query:
         "row_where",
         read,
         stated(value),
-        noun=owned(noun, f"the {row_noun(table)} whose {column_noun(table, label)} is {quoted(name)}"),
+        noun=owned(noun, f"the {row_noun(table)} {condition(column_noun(table, label), name)}"),
         key=f"row_where/{table.name}/{column}/{label}={name}",
         form=form,
         num_values=2,

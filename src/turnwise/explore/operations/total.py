@@ -9,6 +9,7 @@ from turnwise.explore.operations.columns import (
     column_noun,
     interleaved,
     numbers_of,
+    over_all,
     picked,
     quantity_columns,
     rows_noun,
@@ -44,13 +45,11 @@ def _query(table: Table, column: str, value: int | float) -> Query:
         found = _sum(same_table(document, table), column)
         return found if isinstance(found, int) else round(found, 2)
 
-    noun = column_noun(table, column)
-    whole = f"the sum of the {noun}" if noun.startswith(("total", "value of", "sum")) else f"the total {noun}"
     return Query(
         "total",
         read,
         value if isinstance(value, int) else round(value, 2),
-        noun=f"{whole} of all {rows_noun(table)}",
+        noun=over_all("total", column_noun(table, column), rows_noun(table)),
         key=f"total/{table.name}/{column}",
         form=Form.NUMBER if isinstance(value, int) else Form.ROUNDED,
         num_values=len(table.rows),

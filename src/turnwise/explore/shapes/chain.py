@@ -1,16 +1,16 @@
 """Two or three calls, where an answer leads to the next call along links that were executed."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from turnwise.explore.compose import Read, conclusion_of, document, drafted, step_of
+from turnwise.explore.compose import Read, answering, document, drafted, step_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.leads import leads
 from turnwise.explore.material import Material, canonical
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Query
 from turnwise.explore.wording import call_phrase, questions
-from turnwise.tasks.family import Conclusion, PlanStep, Results
+from turnwise.tasks.family import PlanStep, Results
 
 _MAX_CALLS = 3
 _NEXT = 3
@@ -41,9 +41,9 @@ FollowUps = dict[tuple[str, str, str], list[tuple[str, Observation]]]
 
 def _follow_ups(material: Material) -> FollowUps:
     found: FollowUps = {}
-    links = {(link.target_tool, link.parameter): [] for link in material.links}
+    links: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for link in material.links:
-        links[link.target_tool, link.parameter].append((link.source_tool, link.field))
+        links.setdefault((link.target_tool, link.parameter), []).append((link.source_tool, link.field))
     for observation in material.observations:
         for parameter, value in observation.arguments.items():
             for source in links.get((observation.tool.name, parameter), ()):
@@ -83,7 +83,7 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
         yield drafted(
             "chain",
             turns=tuple((step,) for step in _steps(hops, last)),
-            conclude=_conclude(query),
+            conclude=answering(query),
             questions=questions(query.noun, phrases, query.form, link_nouns=[hop.query.noun for hop in hops]),
             tools=tuple(observation.tool for observation in observations),
             entities=tuple(
@@ -91,7 +91,7 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
                 for observation, without in zip(observations, taken, strict=True)
                 for entity in material.entities(observation, *without)
             ),
-            key=f"{' '.join(f'{hop.observation.key} {hop.query.key}' for hop in hops)} {last.key} {query.key}",
+            key=" ".join([*(f"{hop.observation.key} {hop.query.key}" for hop in hops), last.key, query.key]),
         )
 
 
@@ -111,10 +111,3 @@ def _taken(query: Query, number: int, *, is_text: bool) -> Read:
         return str(value) if is_text else value
 
     return read
-
-
-def _conclude(query: Query) -> Callable[[Results], Conclusion]:
-    def conclude(results: Results) -> Conclusion:
-        return conclusion_of(query, query.read(document(results, -1)))
-
-    return conclude

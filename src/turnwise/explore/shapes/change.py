@@ -1,16 +1,14 @@
 """A change that the question asks for, shown by a probe afterwards."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from turnwise.explore.change import Change
 from turnwise.explore.compose import drafted
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.wording import write_questions
-from turnwise.tasks.family import Conclusion, PlanStep
+from turnwise.tasks.family import Conclusion, Results, call
 from turnwise.types import Answer
-
-DONE = Conclusion(Answer("Done."), "Done.")
 
 
 def change(material: Material) -> Iterator[Draft]:
@@ -18,8 +16,8 @@ def change(material: Material) -> Iterator[Draft]:
     for made in material.changes:
         yield drafted(
             "change",
-            turns=((PlanStep(made.tool.name, lambda _, made=made: made.arguments),),),
-            conclude=lambda _, made=made: _done(made),
+            turns=((call(made.tool.name, **made.arguments),),),
+            conclude=_done(made),
             questions=write_questions(made.tool, made.arguments),
             tools=(made.tool,),
             entities=made.entities[:1],
@@ -28,5 +26,5 @@ def change(material: Material) -> Iterator[Draft]:
         )
 
 
-def _done(made: Change) -> Conclusion:
-    return Conclusion(DONE.answer, DONE.text, probes=(made.probe,))
+def _done(made: Change) -> Callable[[Results], Conclusion]:
+    return lambda _: Conclusion(Answer("Done."), "Done.", probes=(made.probe,))

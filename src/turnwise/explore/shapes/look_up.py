@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from turnwise.explore.compose import conclusion_of, drafted, step_of
+from turnwise.explore.compose import answering, drafted, step_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.wording import call_phrase, questions
@@ -16,7 +16,7 @@ def look_up(material: Material) -> Iterator[Draft]:
             yield drafted(
                 "look_up",
                 turns=((step_of(observation),),),
-                conclude=lambda results, query=query: conclusion_of(query, query.read(results[0])),
+                conclude=answering(query),
                 questions=questions(query.noun, [phrase], query.form),
                 tools=(observation.tool,),
                 entities=material.entities(observation),

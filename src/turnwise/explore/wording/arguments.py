@@ -1,7 +1,7 @@
 """A call's arguments as phrases: "the city “Berlin”", "a radius of 5", "the query below"."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,8 +40,21 @@ class Argument:
     """The value alone: "“Berlin”"; empty if it is linked or stands below the question."""
     is_linked: bool = False
     is_number: bool = False
+    is_direction: bool = False
+    """Whether the phrase begins with "from" or "to"."""
     attachment: str = ""
     """A value too long for a sentence, under its name, to stand below the question."""
+
+    @property
+    def bare_phrase(self) -> str:
+        """The argument as a programmer would say it: "city “Berlin”", "that value as city"."""
+        if self.is_linked:
+            return f"that value as {self.noun}"
+        return f"{self.noun} {self.text or 'as given below'}"
+
+    def phrase_of(self, noun: str) -> str:
+        """Return the phrase under another noun: "the ID 7" for a `note_id`."""
+        return f"the {noun} {self.text}" if self.text else f"the {noun} below"
 
 
 def arguments_of(
@@ -62,6 +75,14 @@ def arguments_of(
     return tuple(kept)
 
 
+def with_arguments(start: str, given: Sequence[Argument], preposition: str = "for") -> str:
+    """Return "start for the city “Berlin” and at most 3 results"; "from" and "to" come last."""
+    plain = [argument.phrase for argument in given if not argument.is_direction]
+    directions = [argument.phrase for argument in given if argument.is_direction]
+    parts = [start, *([preposition, listing(plain)] if plain else []), *directions]
+    return " ".join(part for part in parts if part)
+
+
 def fits_in_question(arguments: Mapping[str, object]) -> bool:
     """Return whether a question can state these arguments: all of them short enough, with sensible names."""
     return all(
@@ -74,17 +95,27 @@ def _argument(name: str, value: object, is_linked: bool) -> Argument:
     noun = humanised(name) or "value"
     if is_linked:
         return Argument(name, noun, f"that {singular(noun)}", is_linked=True)
-    if isinstance(value, list | tuple) and 0 < len(value) <= MAX_LISTED and all(map(fits_in_sentence, value)):
-        text = listing([quoted(item) for item in value])
-        if len(text) <= MAX_INLINE_CHARS:
-            return Argument(name, noun, f"the {noun if is_plural(noun) else f'{noun} list'} {text}", text)
-    if isinstance(value, bool):
-        return Argument(name, noun, f"“{noun}” set to {json.dumps(value)}", json.dumps(value))
-    if isinstance(value, int | float):
-        return Argument(name, noun, _number_phrase(name, noun, value), quoted(value), is_number=True)
-    if fits_in_sentence(value) and str(value).strip() == value != "":
-        return Argument(name, noun, f"the {noun} {quoted(value)}", quoted(value))
+    match value:
+        case bool():
+            return Argument(name, noun, f"“{noun}” set to {json.dumps(value)}", json.dumps(value))
+        case int() | float():
+            return Argument(name, noun, _number_phrase(name, noun, value), quoted(value), is_number=True)
+        case str() if fits_in_sentence(value) and value.strip() == value != "":
+            return _text_argument(name, noun, quoted(value))
+        case list() | tuple() if 0 < len(value) <= MAX_LISTED and all(map(fits_in_sentence, value)):
+            text = listing([quoted(item) for item in value])
+            if len(text) <= MAX_INLINE_CHARS:
+                return Argument(name, noun, f"the {noun if is_plural(noun) else f'{noun} list'} {text}", text)
     return _too_long_for_a_sentence(name, noun, value)
+
+
+def _text_argument(name: str, noun: str, text: str) -> Argument:
+    first, _, rest = noun.partition(" ")
+    if first not in ("from", "to"):
+        return Argument(name, noun, f"the {noun} {text}", text)
+    return Argument(
+        name, noun, f"{first} the {rest} {text}" if rest else f"{first} {text}", text, is_direction=True
+    )
 
 
 def _number_phrase(name: str, noun: str, value: float) -> str:

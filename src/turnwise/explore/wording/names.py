@@ -11,6 +11,7 @@ from turnwise.explore.wording.vocabulary import (
     EVENTS,
     EXPANDED,
     IRREGULAR,
+    MONEY,
     ORDINALS,
     PREPOSITIONS,
     UNCHANGED,
@@ -42,6 +43,8 @@ def is_plain_name(name: str) -> bool:
 def words_of(name: str) -> list[str]:
     """Return the words of an identifier as people write them: `sourceURL` gives `source` and `URL`."""
     text = unicodedata.normalize("NFKC", name[: 4 * MAX_NAME_CHARS])
+    if not text.isascii():  # case is no boundary in most scripts
+        return [word for word in re.split(r"[\W_]+", text.lower()) if word][: 2 * MAX_NAME_WORDS]
     is_shouted = not any(char.islower() for char in text)
     return [_written(word, is_shouted) for word in _WORD.findall(text)[: 2 * MAX_NAME_WORDS]]
 
@@ -56,30 +59,37 @@ def humanised(name: str) -> str:
     words = [EXPANDED.get(word, word) for word in words]
     if words[-1:] == ["number of"]:
         words[-1] = "number"
-    return " ".join(words)
+    return " ".join(words).replace("day of week", "day of the week")
 
 
-def field_noun(name: str, *, is_date: bool = False) -> str:
+def field_noun(name: str, *, is_date: bool = False, is_count: bool = False) -> str:
     """Return a field's name as a noun without an article: `created_at` is "creation time"."""
     words = words_of(name)
-    if len(words) == 2 and words[1] in ("at", "on", "date", "time") and words[0] in EVENTS:
-        return f"{EVENTS[words[0]]} {'date' if is_date or words[1] in ('on', 'date') else 'time'}"
+    if 0 < len(words) <= 2 and words[0] in EVENTS and words[1:] in ([], ["at"], ["on"], ["date"], ["time"]):
+        is_day = is_date or words[1:] in (["on"], ["date"])
+        if is_date or len(words) == 2:
+            return f"{EVENTS[words[0]]} {'date' if is_day else 'time'}"
     if len(words) == 2 and words[1] == "by" and words[0] in AGENTS:
         return AGENTS[words[0]]
-    if words in (["modified"], ["created"], ["updated"], ["published"], ["released"], ["expires"]):
-        return f"{EVENTS[words[0]]} {'date' if is_date else 'time'}"
     if is_date and words in (["timestamp"], ["datetime"], ["date", "time"], ["time"]):
         return "date"
-    human = humanised(name)
-    if (
-        not words
-        or len(human) < 2
-        or words[-1] in PREPOSITIONS
-        or words[0] in PREPOSITIONS
-        or words[0].isdigit()
-    ):
-        return f"value of “{human or name.strip()}”"
-    return human
+    if is_count and words and is_plural(words[-1]) and words[-1] not in MONEY and words[0] != "number":
+        return f"number of {humanised(name)}"
+    if not _is_noun(words):
+        return f"value of “{' '.join(name.split()) if ' ' in name else humanised(name) or name.strip()}”"
+    return humanised(name)
+
+
+def is_quoted_noun(noun: str) -> bool:
+    """Return whether a field's name is quoted, because it is no noun: "value of “units sold”"."""
+    return noun.startswith("value of “")
+
+
+def condition(noun: str, value: object) -> str:
+    """Return "whose state is “open”", "for which “from” is “Ann”"."""
+    if is_quoted_noun(noun):
+        return f"for which {noun.removeprefix('value of ')} is {quoted(value)}"
+    return f"whose {noun} is {quoted(value)}"
 
 
 def singular(noun: str) -> str:
@@ -120,6 +130,8 @@ def with_article(noun: str) -> str:
     is_vowel = noun[:1] in "aeioAEIO" or (
         noun[:1] in "uU" and not re.match(r"(?i)uni|use|usa|uu|url|uri|uti", noun)
     )
+    if re.match(r"(?i)(?:hour|honest|honou?r|heir)", noun):
+        is_vowel = True
     if first.isupper():  # an acronym is spelled out: "an SQL query", "a URL"
         is_vowel = noun[:1] in "AEFHILMNORSX"
     return f"{'an' if is_vowel else 'a'} {noun}"
@@ -143,6 +155,18 @@ def quoted(value: object) -> str:
     if isinstance(value, str):
         return value if _NUMBER.fullmatch(value) or is_iso_date(value) else f"“{value}”"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _is_noun(words: Sequence[str]) -> bool:
+    """Return whether a name reads as a noun: no preposition at its ends, no participle, and a vowel."""
+    if not words or words[0].isdigit() or words[0] in PREPOSITIONS or words[-1] in PREPOSITIONS:
+        return False
+    last = words[-1]
+    is_participle = last in ("sold", "left", "spent", "sent", "paid", "held", "open") or (
+        last.endswith("ed") and not last.endswith("eed") and len(last) > 4
+    )
+    has_vowel = last.isupper() or not last.isascii() or re.search(r"[aeiouy]", last) is not None
+    return not is_participle and has_vowel and sum(map(len, words)) > 1
 
 
 def _written(word: str, is_shouted: bool) -> str:

@@ -14,6 +14,9 @@ FORMS = {
     Form.YES_NO: "Answer with yes or no.",
 }
 
+_WHOLE = ("the result", "the value", "the output", "the answer", "the response")
+"""What a field is called that holds all there is to know: the question is then for the call itself."""
+
 NUM_NAMED = 2
 """The first wordings name the tools: they are for easy tasks."""
 
@@ -42,14 +45,22 @@ def wordings_for(split: str, wordings: Sequence[str]) -> tuple[str, ...]:
 
 def located(noun: str, phrase: CallPhrase) -> str:
     """Return where a noun is found: "the size of the file “a.txt”", "the stock for the part “gear”"."""
-    if phrase.described in noun:
+    described = phrase.described
+    if described in noun:
         return noun
-    if phrase.described.startswith(f"{noun} "):
-        return phrase.described
-    if not phrase.is_entity:
-        return f"{noun} according to {phrase.described}"
-    is_within = noun.startswith(("the number of", "the line", "the value")) or " of " in noun
-    return f"{noun} {'in' if is_within else 'of'} {phrase.described}"
+    if described.startswith(f"{noun} "):
+        return described
+    if noun in _WHOLE and phrase.joint in ("", "according to"):
+        return described
+    searching = described.removeprefix("the results of searching ")
+    if searching != described and "result" in noun:
+        return f"{noun} when searching {searching}"
+    joint = phrase.joint or "according to"
+    if joint in ("of", "in", "on") and noun in _WHOLE and not described.startswith("the result"):
+        return f"the content of {described}"
+    if joint == "of" and (noun.startswith("the value") or " of " in noun or noun.endswith(("empty", "”"))):
+        joint = "in"
+    return f"{noun} {joint} {described}"
 
 
 def _direct(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
@@ -62,7 +73,7 @@ def _direct(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
         whole = located(noun, phrases[0])
     wanted = whole if is_said or whole == described else noun
     return [
-        f"Use {named} and tell me {wanted}.",
+        f"Use {named}{' and' if len(phrases) == 1 else ', then'} tell me {wanted}.",
         f"What is {wanted}? Use {named}.",
         f"What is {whole}?",
         f"Please tell me {whole}.",
@@ -92,7 +103,7 @@ def _chain(noun: str, phrases: Sequence[CallPhrase], link_nouns: Sequence[str]) 
         f"Find {first}.{also} Then tell me {last}.",
         f"First look up {first}{with_it}. What is {last}?",
         f"Please find out {first}{with_it}, and then tell me {last}.",
-        f"I need to know {last}. To get there, find {first}{with_it}.",
+        f"Look up {first}{with_it}. With that, I need to know {last}.",
         f"Start with {first}{with_it}. From there, what is {last}?",
-        f"Can you find {first}{with_it}, and look up {last}?",
+        f"Can you find {first}{with_it}, and tell me {last}?",
     ]

@@ -20,7 +20,8 @@ CHANGE_VERBS = word_set("""
     create write update delete remove insert set put append edit move rename copy save store patch drop
     clear reset upload send post push merge restore archive assign close reopen mark complete schedule
     book cancel run execute make replace modify change register link unlink attach detach apply add log
-    record upsert enable disable start stop import increment
+    record upsert enable disable start stop import increment commit stage checkout
+    publish subscribe share invite approve reject transfer deposit withdraw pay order buy sell
 """)
 _FILLERS = word_set("""
     the a an all any some specific specified given detailed complete full multiple single one existing

@@ -14,6 +14,7 @@ EXPANDED = {
     "tz": "timezone", "ids": "IDs", "urls": "URLs", "repo": "repository", "repos": "repositories",
     "dir": "directory", "dirs": "directories", "addr": "address", "pct": "percentage",
     "percent": "percentage", "temp": "temperature", "config": "configuration", "src": "source",
+    "filepath": "file path", "filename": "file name",
     "dst": "destination", "dest": "destination", "msg": "message", "info": "information",
     "param": "parameter", "params": "parameters", "lang": "language", "loc": "location",
 }  # fmt: skip
@@ -78,3 +79,8 @@ ORDINALS = (
     "ninth",
     "tenth",
 )
+
+MONEY = word_set(
+    "sales earnings savings costs expenses revenues assets liabilities dollars cents proceeds taxes"
+)
+"""Plurals that are amounts, not counts of something."""

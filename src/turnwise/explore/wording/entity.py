@@ -1,0 +1,56 @@
+"""The thing that an argument identifies: `path` of `read_file` is "the file “a.txt”"."""
+
+from collections.abc import Sequence
+
+from turnwise.explore.wording.arguments import Argument
+from turnwise.explore.wording.names import is_plural, singular
+from turnwise.explore.wording.word_set import word_set
+
+_NAMED_BY = word_set("name title path file filename filepath url uri login username handle")
+"""Parameters whose value stands right behind the noun: "the file “a.txt”"."""
+_KEYED_BY = word_set("id ids number key code symbol ticker email slug sku isbn")
+"""Parameters that are mentioned: "the note with the ID 7"."""
+_ABOUT = word_set(
+    "information info details detail metadata status statistics stats content contents data summary profile"
+)
+"""The file information of a file is about the file: what one asks for is the size of the file."""
+
+
+def entity_of(topic: str, given: Sequence[Argument]) -> tuple[str, Argument] | None:
+    """Return the phrase of the thing that an argument identifies, and the argument; None if there is none."""
+    head, _, last = topic.rpartition(" ")
+    thing = head if head and last in _ABOUT else topic
+    # `sheet_name` says more about a sheet than `path` does.
+    for is_own in (True, False):
+        for argument in given:
+            phrase = _phrase(thing, argument, is_own)
+            if phrase:
+                return phrase, argument
+    return None
+
+
+def _phrase(topic: str, argument: Argument, is_own: bool) -> str:
+    words = argument.noun.split()
+    thing = singular(topic)
+    noun = thing.rpartition(" ")[2]
+    if is_own and argument.noun in (topic, thing, noun):
+        return _called(topic, argument)
+    last = words[-1].lower()
+    about = " ".join(words[:-1])
+    owners = (topic, thing, noun) if is_own else ("", "file") if last in ("path", "name") else ("",)
+    if about not in owners:
+        return ""
+    if last in ("names", "paths") and argument.text and is_plural(topic):
+        return f"the {topic} {argument.text}"
+    if last in _NAMED_BY:
+        return _called(topic, argument)
+    if last in _KEYED_BY:
+        return f"that {thing}" if argument.is_linked else f"the {topic} with {argument.phrase_of(words[-1])}"
+    return ""
+
+
+def _called(topic: str, argument: Argument) -> str:
+    if argument.is_linked:
+        return f"that {singular(topic)}"
+    thing = "page" if topic == "URL" else topic
+    return f"the {thing} {argument.text or 'below'}"
