@@ -1,4 +1,4 @@
-"""Run an exploration of one of the test servers."""
+"""Run an exploration of test servers."""
 
 import json
 import sys
@@ -10,18 +10,27 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec, load
 
 SERVERS = Path(__file__).parent / "servers"
+GOOD = ("shop", "notes")
 
 
 def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
-    """Write an mcp.json that starts these scripts, and load it."""
+    """Write an mcp.json with the good servers and the ways to misbehave of these names, and load it."""
+    entries = {
+        name: {
+            "command": sys.executable,
+            "args": [str(SERVERS / f"{name}.py")]
+            if name in GOOD
+            else [str(SERVERS / "misbehaving.py"), name],
+        }
+        for name in names
+    }
     file = folder / "mcp.json"
-    entries = {name: {"command": sys.executable, "args": [str(SERVERS / f"{name}.py")]} for name in names}
     file.write_text(json.dumps({"mcpServers": entries}))
     return load(file)
 
 
-async def explored(folder: Path, *names: str, num_tasks: int = 40, minutes: float = 20.0) -> Exploration:
-    """Explore the servers with a fixed seed."""
+async def explored(folder: Path, *names: str, num_tasks: int, minutes: float = 20.0) -> Exploration:
+    """Explore the servers with a fixed seed; the time is far beyond what they take."""
     specs = specs_of(folder, *names)
     async with Pool(specs) as pool:
         explorer = Explorer(pool, specs, ExploreOptions(num_tasks, minutes), lambda _: None)

@@ -1,77 +1,92 @@
-"""Explorations of a small server: what is found, proven and written."""
+"""An exploration of good and misbehaving servers together: what is found and proven, and what is left out."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.explore.exploring import explored, specs_of
-from turnwise.explore.exploration import Exploration
+from tests.explore.exploring import GOOD, explored, specs_of
+from turnwise.explore.exploration import Exploration, ToolFinding
 from turnwise.explore.verdicts import episode_of
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
 from turnwise.tasks.rows import row_of
-from turnwise.types import DemoTurn, Matcher, ToolCall
+from turnwise.types import DemoTurn, Matcher, Task, ToolCall
+
+BAD = ("no_tools", "dies", "lying", "hostile", "megabytes", "clock", "plain_errors")
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
-    return asyncio.run(explored(tmp_path_factory.mktemp("library"), "library"))
+def found(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
+    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), *GOOD, *BAD, num_tasks=150))
 
 
-def test_every_tool_of_the_library_is_in_a_task(library: Exploration) -> None:
-    [server] = library.servers
-    in_tasks = {finding.tool.name: finding.num_tasks for finding in server.tools}
-    assert all(in_tasks[name] for name in ("list_books", "get_author", "add_note")), in_tasks
+def tools_of(found: Exploration, server: str) -> dict[str, ToolFinding]:
+    [finding] = [finding for finding in found.servers if finding.server == server]
+    return {tool.tool.server_tool: tool for tool in finding.tools}
 
 
-def test_a_chain_follows_the_authors_id_from_the_list_of_books(library: Exploration) -> None:
-    links = {(link.source_tool, link.field, link.target_tool, link.parameter) for link in library.links}
-    assert ("list_books", "author_id", "get_author", "author_id") in links
-    chains = [task for task in library.tasks if task.family == "chain"]
+def tasks_of(found: Exploration, server: str) -> list[Task]:
+    return [task for task in found.tasks if server in task.servers]
+
+
+def question(task: Task) -> str:
+    return task.prompt[0].content
+
+
+def test_every_tool_of_the_shop_is_in_a_task(found: Exploration) -> None:
+    unused = [name for name, tool in tools_of(found, "shop").items() if not tool.num_tasks]
+    assert unused == []
+
+
+def test_a_chain_follows_an_id_that_its_question_does_not_name(found: Exploration) -> None:
+    links = {(link.field, link.target_tool, link.parameter) for link in found.links}
+    assert ("customer_id", "get_customer", "customer_id") in links
+    chains = [task for task in found.tasks if task.family == "chain"]
     assert chains
     for task in chains:
-        author = task.demonstration[1].calls[0].arguments["author_id"]
-        assert author not in task.prompt[0].content, "the question gives the first call's answer away"
+        for turn in task.demonstration[1:-1]:
+            for call in turn.calls:
+                named = [value for value in call.arguments.values() if f"“{value}”" in question(task)]
+                assert len(named) < len(call.arguments), question(task)
 
 
-def test_a_change_is_asked_for_and_shown_by_a_probe(library: Exploration) -> None:
-    changes = [task for task in library.tasks if task.family == "change"]
+def test_a_change_is_asked_for_and_shown_by_a_probe(found: Exploration) -> None:
+    changes = [task for task in tasks_of(found, "notes") if task.family == "change"]
     assert changes
     for task in changes:
         assert task.truth.answer is None
         [probe] = task.truth.probes
-        assert probe.tool == "list_notes"
-        assert probe.contains in task.prompt[0].content
+        assert probe.contains in question(task)
 
 
-def test_test_tasks_share_no_entity_with_training(library: Exploration) -> None:
-    def authors(split: str) -> set[str]:
+def test_no_question_contains_its_answer(found: Exploration) -> None:
+    for task in found.tasks:
+        if task.truth.answer is not None and task.truth.answer.matcher is not Matcher.NUMERIC:
+            assert str(task.truth.answer.value) not in question(task)
+
+
+def test_the_entities_of_look_ups_in_training_and_test_differ(found: Exploration) -> None:
+    def customers(split: str) -> set[str]:
         return {
-            call.arguments["author_id"]
-            for task in library.tasks
+            str(call.arguments["customer_id"])
+            for task in found.tasks
             if task.split == split and task.family == "look_up"
             for turn in task.demonstration
             for call in turn.calls
-            if call.name == "get_author"
+            if call.name == "get_customer"
         }
 
-    assert authors("train")
-    assert not authors("train") & authors("test")
+    assert customers("train")
+    assert not customers("train") & customers("test")
 
 
-def test_no_question_contains_its_answer(library: Exploration) -> None:
-    for task in library.tasks:
-        if task.truth.answer is not None and task.truth.answer.matcher is not Matcher.NUMERIC:
-            assert str(task.truth.answer.value) not in task.prompt[0].content
-
-
-async def test_reference_plans_earn_their_reward_in_fresh_sessions_and_shortcuts_do_not(
-    library: Exploration, tmp_path: Path
+async def test_plans_earn_their_reward_in_a_fresh_session_and_shortcuts_do_not(
+    found: Exploration, tmp_path: Path
 ) -> None:
-    """An audit by other means than the exploration's: the calls are made anew, from the tasks alone."""
-    async with Pool(specs_of(tmp_path, "library")) as pool:
-        for task in library.tasks:
+    async with Pool(specs_of(tmp_path, *GOOD)) as pool:
+        tasks = [task for task in found.tasks if set(task.servers) <= set(GOOD)]
+        for task in tasks[::4]:
             async with pool.lease(task.servers, task.id) as toolbox:
                 turns: list[DemoTurn] = []
                 for shown in task.demonstration:
@@ -83,17 +98,60 @@ async def test_reference_plans_earn_their_reward_in_fresh_sessions_and_shortcuts
                     [result] = await toolbox.call([ToolCall("probe", probe.tool, probe.arguments)])
                     is_done = is_done and probe.contains in result.content
                 tools = tuple(toolbox.tools)
-            assert is_success(episode_of(task, turns, tools, is_done=is_done)), task.prompt[0].content
-            assert not is_success(episode_of(task, turns[-1:], tools, is_done=False))
-            assert not is_success(episode_of(task, [DemoTurn("")], tools, is_done=False))
-            wrong = [*turns[:-1], DemoTurn("a wrong answer")]
-            assert not is_success(episode_of(task, wrong, tools, is_done=False))
+            assert is_success(episode_of(task, turns, tools, is_done=is_done)), question(task)
+            for cheat in (turns[-1:], [DemoTurn("")], [*turns[1:-1], turns[-1]], [DemoTurn("a guess")]):
+                assert not is_success(episode_of(task, cheat, tools, is_done=False)), question(task)
 
 
-def test_the_same_seed_gives_the_same_tasks(library: Exploration, tmp_path: Path) -> None:
-    again = asyncio.run(explored(tmp_path, "library"))
-    assert [row_of(task) for task in again.tasks] == [row_of(task) for task in library.tasks]
+def test_a_server_without_tools_is_a_line_in_the_report(found: Exploration) -> None:
+    [server] = [server for server in found.servers if server.server == "no_tools"]
+    assert server.why_not == "it has no tools"
 
 
-def test_rejections_are_counted_by_reason_with_an_example(library: Exploration) -> None:
-    assert set(library.rejections) == set(library.rejected_examples)
+def test_a_tool_that_lies_about_reading_is_found_out(found: Exploration) -> None:
+    tools = tools_of(found, "lying")
+    assert not tools["peek"].is_reader
+    assert tools["get_stock"].is_reader
+
+
+def test_hostile_descriptions_do_not_reach_a_question(found: Exploration) -> None:
+    for task in tasks_of(found, "hostile"):
+        asked = question(task)
+        assert asked.isprintable() or "\n" in asked
+        for forbidden in ("\x1b", "<|", "ignore", "IGNORE", "system prompt"):
+            assert forbidden not in asked
+
+
+def test_answers_of_megabytes_are_in_no_task(found: Exploration) -> None:
+    tools = tools_of(found, "megabytes")
+    assert tools["get_stock"].num_tasks
+    assert not tools["list_rows"].num_tasks
+    assert not tools["read_log"].num_tasks
+
+
+def test_nothing_is_asked_about_a_clock(found: Exploration) -> None:
+    tasks = tasks_of(found, "clock")
+    assert tasks, "the fields that stand still can be asked about"
+    for task in tasks:
+        assert "time" not in question(task).lower().replace("timezone", "")
+
+
+def test_an_error_in_plain_text_is_no_answer(found: Exploration) -> None:
+    for task in tasks_of(found, "plain_errors"):
+        for turn in task.demonstration:
+            assert not any(result.content.startswith("Error") for result in turn.results)
+
+
+def test_the_same_seed_gives_the_same_tasks(tmp_path: Path) -> None:
+    first, second = (
+        asyncio.run(explored(folder, "notes", num_tasks=12))
+        for folder in (tmp_path / "first", tmp_path / "second")
+        if folder.mkdir() is None
+    )
+    assert first.tasks
+    assert [row_of(task) for task in first.tasks] == [row_of(task) for task in second.tasks]
+
+
+def test_every_reason_to_reject_has_an_example(found: Exploration) -> None:
+    assert found.rejections
+    assert set(found.rejections) == set(found.rejected_examples)

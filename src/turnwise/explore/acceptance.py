@@ -14,7 +14,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.types import Message, Task
 
 _PER_SESSION = 16
-"""Plans that share two sessions, if they only read."""
+"""Plans that share two sessions. In the second their order is reversed, so none may need another."""
 _PER_ROUND = 64
 _NUM_PARALLEL = 4
 
@@ -96,20 +96,16 @@ def _split(draft: Draft, held_out: Sequence[str], accepted: Accepted) -> str:
 
 
 def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that only read by their servers; a plan that changes something is alone."""
+    """Group plans that share sessions: those that only read by servers, those that change by tools too."""
     groups: dict[tuple[str, ...], list[Draft]] = {}
-    alone: list[list[Draft]] = []
     for draft in drafts:
-        if draft.changes_state:
-            alone.append([draft])
-        else:
-            groups.setdefault(draft.servers, []).append(draft)
-    batches = [
+        key = (*draft.servers, *draft.tools) if draft.changes_state else draft.servers
+        groups.setdefault(key, []).append(draft)
+    return [
         group[start : start + _PER_SESSION]
         for group in groups.values()
         for start in range(0, len(group), _PER_SESSION)
     ]
-    return batches + alone
 
 
 def _settle(draft: Draft, split: str, outcome: Proven | Refusal, accepted: Accepted) -> bool:

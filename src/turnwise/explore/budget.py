@@ -1,7 +1,6 @@
 """How much an exploration may ask of one server."""
 
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +9,7 @@ class Limits:
 
     num_calls: int = 2_000
     seconds: float = 120.0
-    """Time spent waiting for its answers while surveying it."""
+    """Time spent waiting for its start and its answers."""
     num_bytes: int = 20_000_000
     num_faults: int = 5
     """Infrastructure faults after which it is left alone."""
@@ -26,7 +25,6 @@ class Budget:
     num_faults: int = 0
     seconds: float = 0.0
     why_stopped: str = ""
-    started: float = field(default_factory=time.monotonic)
 
     @property
     def is_spent(self) -> bool:
@@ -43,7 +41,7 @@ class Budget:
         if self.num_calls >= limits.num_calls:
             return f"{self.num_calls} calls were made"
         if self.seconds >= limits.seconds:
-            return f"its calls took {self.seconds:.0f} s"
+            return f"its starts and calls took {self.seconds:.0f} s"
         if self.num_bytes >= limits.num_bytes:
             return f"its answers had {self.num_bytes:,} bytes"
         return ""

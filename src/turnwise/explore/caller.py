@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,14 +36,31 @@ class ServerCaller:
         self.server = server
         self.budget = budget
         self._num_sessions = 0
+        self._kept: AsyncExitStack | None = None
+        self._session: Session | None = None
+
+    async def kept_session(self) -> "Session":
+        """Return a session that stays open until `end_session`; SessionLost if the server does not start."""
+        if self._session is None:
+            self._kept = AsyncExitStack()
+            self._session = await self._kept.enter_async_context(self.session())
+        return self._session
+
+    async def end_session(self) -> None:
+        """Close the kept session, if there is one."""
+        kept, self._kept, self._session = self._kept, None, None
+        if kept is not None:
+            await kept.aclose()
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator["Session"]:
         """Open a session that no earlier call has influenced; SessionLost if the server does not start."""
         self._num_sessions += 1
         episode_id = f"explore/{self.server}/{self._num_sessions}"
+        start = time.monotonic()
         try:
             async with self._pool.lease([self.server], episode_id) as toolbox:
+                self.budget.seconds += time.monotonic() - start
                 yield Session(toolbox, self.budget)
         except ConnectFailed as error:
             self.budget.why_stopped = str(error).partition("\n")[0]

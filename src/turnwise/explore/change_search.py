@@ -1,4 +1,4 @@
-"""Find changes that tools make: call them in sessions of their own, and look for a call that shows it."""
+"""Find changes that tools make: call them in throwaway sessions, and look for a call that shows it."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +38,7 @@ async def find_changes(
         record = survey.records[name]
         chance = random.Random(f"{seed}/change/{name}")  # noqa: S311  # tasks, not secrets
         found.extend(await _changes_of(record, caller, survey, chance))
+        await caller.end_session()  # the next tool finds the server as it was
     return found
 
 
@@ -77,29 +78,29 @@ async def _try(
     caller: ServerCaller,
     survey: Survey,
 ) -> Change | None:
-    """Make the change in a session of its own; None if it fails, or if nothing shows it."""
+    """Make the change; None if it fails, or if nothing shows it."""
     record.num_calls += 1
     readings = list(_readings(record.tool, arguments, markers, survey))[:_NUM_WITNESSES]
     try:
-        async with caller.session() as session:
-            before = [await _text(session, reading) for reading in readings]
-            reply = await session.call(record.tool, arguments)
-            if reply.document is None:
-                record.last_error = reply.error
-                lessons = lessons_of(reply.error, record.tool)
-                record.needs = lessons.needs
-                for value in lessons.values:
-                    survey.store.add(value)
-                return None
-            record.num_answers += 1
-            for reading, old in zip(readings, before, strict=True):
-                new = await _text(session, reading)
-                marker = _shown(reading, markers, old, new)
-                if marker:
-                    probe = StateProbe(reading.tool.name, reading.arguments, marker)
-                    return Change(record.tool, arguments, probe, tuple(markers))
+        session = await caller.kept_session()
+        before = [await _text(session, reading) for reading in readings]
+        reply = await session.call(record.tool, arguments)
+        if reply.document is None:
+            record.last_error = reply.error
+            lessons = lessons_of(reply.error, record.tool)
+            record.needs = "" if record.num_answers else lessons.needs
+            for value in lessons.values:
+                survey.store.add(value)
+            return None
+        record.num_answers += 1
+        for reading, old in zip(readings, before, strict=True):
+            marker = _shown(reading, markers, old, await _text(session, reading))
+            if marker:
+                probe = StateProbe(reading.tool.name, reading.arguments, marker)
+                return Change(record.tool, arguments, probe, tuple(markers))
     except SessionLost as error:
         record.last_error = str(error)
+        await caller.end_session()
     return None
 
 

@@ -41,8 +41,9 @@ class ExploreCommand:
         for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE):
             require_free(self._out / name)
         was_interrupted = False
-        async with Pool(self._specs) as pool:
-            explorer = Explorer(pool, self._specs, self._options, self._say)
+        specs = [_with_one_ahead(spec) for spec in self._specs]
+        async with Pool(specs) as pool:
+            explorer = Explorer(pool, specs, self._options, self._say)
             try:
                 await explorer.run()
             except asyncio.CancelledError:
@@ -58,6 +59,12 @@ class ExploreCommand:
 
     def _say(self, line: str) -> None:
         self._console.print(printable(line), markup=False, soft_wrap=True)
+
+
+def _with_one_ahead(spec: ServerSpec) -> ServerSpec:
+    """Return the server with one process started ahead: sessions follow one another here."""
+    num_warm = min(1, spec.options.num_warm)
+    return spec.model_copy(update={"options": spec.options.model_copy(update={"num_warm": num_warm})})
 
 
 def write(exploration: Exploration, folder: Path) -> None:

@@ -12,6 +12,7 @@ _CLOCK_SECONDS = 1.1
 """Waited between two readings of the same thing: a clock that shows seconds moves on."""
 _NUM_WITNESSES = 6
 """Observations of other tools that are repeated after a call to see whether it changed them."""
+_MAX_WITNESSES = 40
 
 
 @dataclass(slots=True)
@@ -70,27 +71,35 @@ async def _repeat(caller: ServerCaller, observations: Sequence[Observation]) -> 
 async def _find_changers(
     caller: ServerCaller, observations: Sequence[Observation], found: Steadiness
 ) -> None:
-    """For every tool: read some witnesses, call it, read them again, in a session of its own."""
+    """Read witnesses, call every tool, read the witnesses again; if they differ, try every tool alone."""
     first_of: dict[str, Observation] = {}
     for observation in observations:
         if not observation.document.is_cut:
             first_of.setdefault(observation.tool.name, observation)
-    for name, suspect in first_of.items():
-        witnesses = [
-            observation
-            for other, observation in first_of.items()
-            if other != name and found.stable.get(observation.number) == frozenset()
-        ][:_NUM_WITNESSES]
-        if not witnesses or caller.budget.is_spent:
-            continue
-        try:
-            async with caller.session() as session:
-                before = await _read(session, witnesses)
+    steady = [seen for seen in first_of.values() if found.stable.get(seen.number) == frozenset()]
+    suspects = list(first_of.values())
+    if not await _is_changed(caller, suspects, steady[:_MAX_WITNESSES]):
+        return
+    for suspect in suspects:
+        witnesses = [seen for seen in steady if seen.tool.name != suspect.tool.name][:_NUM_WITNESSES]
+        if await _is_changed(caller, [suspect], witnesses):
+            found.changers.add(suspect.tool.name)
+
+
+async def _is_changed(
+    caller: ServerCaller, suspects: Sequence[Observation], witnesses: Sequence[Observation]
+) -> bool:
+    """Return whether calls of the suspects changed what the witnesses answer, in a session of its own."""
+    if not witnesses or caller.budget.is_spent:
+        return False
+    try:
+        async with caller.session() as session:
+            before = await _read(session, witnesses)
+            for suspect in suspects:
                 await session.call(suspect.tool, suspect.plain_arguments)
-                if await _read(session, witnesses) != before:
-                    found.changers.add(name)
-        except SessionLost:
-            continue
+            return await _read(session, witnesses) != before
+    except SessionLost:
+        return len(suspects) > 1
 
 
 async def _read(session: Session, witnesses: Sequence[Observation]) -> Mapping[int, str]:

@@ -84,7 +84,9 @@ class Survey:
             num_new = len(self.observations) - num_before
             on_progress(f"survey: {len(self.observations)} answers of {self.num_reached} tools")
             if number and not num_new:
-                return
+                break
+        for caller in self._callers.values():
+            await caller.end_session()
 
     @property
     def num_reached(self) -> int:
@@ -93,20 +95,18 @@ class Survey:
     async def _survey_server(self, caller: ServerCaller, seed: str) -> _Round:
         answers: list[_Answered] = []
         learned: list[Value] = []
-        readers = [
+        pending = [
             record
             for record in self.records.values()
-            if record.tool.server == caller.server and presumes_reading(record.tool)
+            if record.tool.server == caller.server and presumes_reading(record.tool) and record.is_wanted
         ]
-        pending = [record for record in readers if record.is_wanted]
         while pending and not caller.budget.is_spent:
             try:
-                async with caller.session() as session:
-                    while pending and not caller.budget.is_spent:
-                        record = pending.pop(0)
-                        await self._try(record, session, caller, seed, answers, learned)
+                session = await caller.kept_session()
+                while pending and not caller.budget.is_spent:
+                    await self._try(pending.pop(0), session, caller, seed, answers, learned)
             except SessionLost:
-                continue  # the tool that broke it is off the list; the others go on in a new session
+                await caller.end_session()  # the tool that broke it is off the list; the others go on
         return _Round(tuple(answers), tuple(learned))
 
     async def _try(

@@ -51,7 +51,7 @@ class Proven:
 async def prove(drafts: Sequence[Draft], pool: Pool, episode_id: str) -> list[Proven | Refusal]:
     """Play the plans of drafts that use the same servers in two fresh sessions, the second in reverse order.
 
-    A plan that changes something must be alone in `drafts`.
+    So a plan that needs what another one changed fails in one of them.
     """
     servers = drafts[0].servers
     try:
