@@ -58,22 +58,22 @@ def clean(
     Example: turnwise runs clean
     """
     from turnwise.commands.runs import num_bytes, removable, remove
-    from turnwise.runtime.terminal import printable
+    from turnwise.runtime.terminal import counted, printable
 
     found = removable(context.obj, names or [])
     if not found:
         print(f"nothing to remove: no run in {context.obj} ended without a step")
         return
     for run in found:
-        print(printable(f"{run.folder}: {run.num_steps} steps, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
+        print(printable(f"{run.folder}: {counted(run.num_steps, 'step')}, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
     if not yes:
         if not sys.stdin.isatty():
             fail("nothing was removed: --yes removes these without asking")
-        if not typer.confirm(f"Remove {len(found)} runs?"):
+        if not typer.confirm(f"Remove {counted(len(found), 'run')}?"):
             fail("nothing was removed")
     for run in found:
         remove(run)
-    print(f"removed {len(found)} runs")
+    print(f"removed {counted(len(found), 'run')}")
 
 
 def _print_table(found: "list[RunLine]") -> None:

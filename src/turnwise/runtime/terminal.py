@@ -57,6 +57,11 @@ def wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def printable(text: str) -> str:
     """Replace non-printable characters except newline and tab, and lone surrogates, by U+FFFD."""
     return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
