@@ -79,7 +79,13 @@ def evaluate(
     Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
     from turnwise.evaluate.report import compare as compared
-    from turnwise.evaluate.report import print_comparison, print_report, read_report
+    from turnwise.evaluate.report import (
+        new_report,
+        print_comparison,
+        print_report,
+        read_report,
+        require_free_report,
+    )
 
     if compare is not None:
         try:
@@ -90,7 +96,10 @@ def evaluate(
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
-    out = _new_report(out)
+    if out is None:
+        out = new_report(Path("runs"))
+    else:
+        require_free_report(out)
     agent = read_agent(
         recipe,
         best=best,
@@ -103,7 +112,7 @@ def evaluate(
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe
 
-    report = run_async(
+    report, written = run_async(
         evaluate_recipe(
             agent.recipe,
             chosen,
@@ -118,19 +127,7 @@ def evaluate(
         )
     )
     print_report(report, as_json=as_json)
-    print(f"figures: {out}", file=sys.stderr)
-
-
-def _new_report(out: Path | None) -> Path:
-    """The file to write an evaluation to, which does not exist yet: a result is never overwritten."""
-    from turnwise.evaluate.report import new_report, trajectories_of
-    from turnwise.runtime.free_path import require_free
-
-    if out is None:
-        return new_report(Path("runs"))
-    require_free(out)
-    require_free(trajectories_of(out))  # of an interrupted evaluation, or of `turnwise rollout`
-    return out
+    print(f"figures: {written}", file=sys.stderr)
 
 
 def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":

@@ -65,7 +65,8 @@ def clean(
         print(f"nothing to remove: no run in {context.obj} ended without a step")
         return
     for run in found:
-        print(printable(f"{run.folder}: {counted(run.num_steps, 'step')}, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
+        steps = counted(run.num_steps, "step")
+        print(printable(f"{run.folder}: {steps}, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
     if not yes:
         if not sys.stdin.isatty():
             fail("nothing was removed: --yes removes these without asking")

@@ -27,6 +27,7 @@ from turnwise.planning import UnsupportedArchitecture, plan_for_recipe
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success, succeeded
 from turnwise.rollout.collector import CollectionFailed
+from turnwise.runtime.hub import ModelNotFound
 from turnwise.servers.backends import ReadyServers
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.tasks.selection import across_families
@@ -117,7 +118,7 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
             enable_thinking=recipe.model.thinking,
         )
         model = await asyncio.to_thread(load_model, recipe.model)
-    except ValueError as error:
+    except ModelNotFound as error:
         yield Finding("model", FindingLevel.BAD, str(error), advice)
         return
     except Exception as error:  # noqa: BLE001 - loading runs files of any origin; any error is reported

@@ -12,8 +12,12 @@ from urllib.request import getproxies
 _CONNECT_SECONDS = 5.0
 
 
+class ModelNotFound(ValueError):
+    """`model.path` is no folder, and the hub does not have it or cannot be reached."""
+
+
 def require_reachable(path: str) -> None:
-    """Raise ValueError if `path` is no folder and no cached model, and the hub cannot be reached."""
+    """Raise ModelNotFound if `path` is no folder and no cached model, and the hub cannot be reached."""
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -22,7 +26,7 @@ def require_reachable(path: str) -> None:
     try:
         is_cached = isinstance(try_to_load_from_cache(path, "config.json"), str)
     except HFValidationError:
-        raise ValueError(f"model.path: {path}: no such folder") from None
+        raise ModelNotFound(f"model.path: {path}: no such folder") from None
     url = urlsplit(constants.ENDPOINT)
     if is_cached or url.scheme in getproxies():
         return  # a proxy may reach the hub although this machine cannot connect to it
@@ -31,6 +35,6 @@ def require_reachable(path: str) -> None:
         with contextlib.closing(socket.create_connection((url.hostname, port), _CONNECT_SECONDS)):
             return
     except OSError as error:
-        raise ValueError(
+        raise ModelNotFound(
             f"model.path: {path}: no such folder, and {url.hostname} cannot be reached ({error})"
         ) from None
