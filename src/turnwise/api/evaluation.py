@@ -142,5 +142,6 @@ def _nothing_shown(_progress: Progress, _num_episodes: int) -> AbstractAsyncCont
 
 def _captured(show: Callable[[Console], None]) -> str:
     text = StringIO()
-    show(Console(file=text, width=_WIDTH, emoji=False))
+    # in a notebook, rich would display the lines and leave the text empty
+    show(Console(file=text, width=_WIDTH, emoji=False, force_jupyter=False))
     return text.getvalue().rstrip()

@@ -28,6 +28,7 @@ from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.environment import environment
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
+from turnwise.runtime.terminal import open_console
 from turnwise.types import Fault, Group, Task
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
@@ -35,7 +36,7 @@ Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
 
 
 def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
-    return live_panel.shown(progress, num_episodes, Console(stderr=True, emoji=False))
+    return live_panel.shown(progress, num_episodes, open_console(stderr=True))
 
 
 async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:

@@ -62,7 +62,7 @@ class Screen:
     def show_played(self, played: StoredEpisode) -> None:
         """Print and log one episode, turn by turn."""
         print_episode(played, self.console)
-        as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False)
+        as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False, force_jupyter=False)
         with as_text.capture() as captured:
             print_episode(played, as_text)
         logger.info("one episode:\n%s", captured.get().rstrip(), extra=ON_SCREEN)
