@@ -13,7 +13,7 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder to write the files to.")] = Path(),
     mcp: McpOption = None,
 ) -> None:
-    """Write a recipe with comments, three tasks and a reward to start from; no file is overwritten.
+    """Write a recipe, three tasks and a reward to start from. No file is overwritten.
 
     The servers are started once to list their tools. The recipe names the largest model that this machine
     can train.

@@ -30,7 +30,7 @@ def rollout(
     show: Annotated[int, typer.Option(help="How many episodes to print.")] = 4,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Play tasks with real tools, save the trajectories and print some readably.
+    """Play tasks with real tools, save the episodes and print some.
 
     Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
     """
@@ -72,7 +72,7 @@ def evaluate(
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Measure success on held-out tasks: rates with intervals, pass@k, pass^k, by family and difficulty.
+    """Measure success on held-out tasks, with intervals. By family and difficulty, with pass@k and pass^k.
 
     An endpoint's key is read from OPENAI_API_KEY, in the environment or `.env`.
 

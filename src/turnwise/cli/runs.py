@@ -23,7 +23,7 @@ Folder = Annotated[Path, typer.Option("--in", help="The folder that the runs are
 @app.callback(invoke_without_command=True)
 @reports_mistakes
 def runs(context: typer.Context, folder: Folder = Path("runs"), as_json: AsJson = False) -> None:
-    """List runs: steps, held-out success before and after, when they began, how and why they ended.
+    """List runs: steps, held-out success, when and how they ended.
 
     Example: turnwise runs
     """
@@ -82,7 +82,7 @@ def _print_table(found: "list[RunLine]") -> None:
 
     from turnwise.runtime.terminal import figure_table, printable
 
-    headers = ("run", "model", "steps", "success", "began", "state")
+    headers = ("run", "recipe", "model", "steps", "success", "began", "state")
     rows = [[printable(cell) for cell in _cells(run)] for run in found]
     width = Console().width if sys.stdout.isatty() else sys.maxsize
     for line in figure_table(headers, rows, width):
@@ -99,7 +99,8 @@ def _cells(run: "RunLine") -> list[str]:
     success = [f"{value:.2f}" if value is not None else "-" for value in rates]
     return [
         run.folder.name,
-        run.model,
+        run.recipe_file or "-",
+        Path(run.model).name,  # of a folder or a hub name; --json has all of it
         f"{run.num_steps}/{planned}",
         " → ".join(success) if success != ["-", "-"] else "-",
         time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started)),
