@@ -13,7 +13,7 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder to write the files to.")] = Path(),
     mcp: McpOption = None,
 ) -> None:
-    """Write a recipe with comments, three tasks and a reward to start from; no file is overwritten.
+    """Write a recipe, three tasks and a reward to start from. No file is overwritten.
 
     The servers are started once to list their tools. The recipe names the largest model that this machine
     can train.
@@ -39,5 +39,12 @@ def init(
     print(f"model: {name}, {describe_model(setup)}")
     for words in listing.problems.values():
         print(printable(f"warning: {words}"))
+    for server in (name for name, kind in listing.isolation.items() if own and kind == "process"):
+        print(
+            printable(
+                f"note: every episode starts {server} anew; if it keeps nothing between calls, "
+                '"turnwise": {"isolation": "shared"} in its entry of mcp.json is faster'
+            )
+        )
     go = "" if folder == Path() else f"cd {folder} && "
     print(f"next: {'edit tasks.jsonl, then ' if own else ''}{go}turnwise train --dry-run recipe.toml")
