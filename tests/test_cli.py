@@ -137,6 +137,13 @@ def test_help_cuts_no_name_on_a_narrow_terminal(tmp_path: Path, args: list[str])
     assert "…" not in narrow.out
 
 
+def test_the_list_of_commands_cuts_no_sentence(tmp_path: Path) -> None:
+    for args in ([], ["tasks"], ["runs"]):
+        ran = turnwise(*args, "--help", cwd=tmp_path, columns=80, python=fresh)
+        assert "Commands:" in ran.out
+        assert "..." not in ran.out.partition("Commands:")[2]
+
+
 def test_no_arguments_show_help_and_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
     assert "Usage" in turnwise(cwd=tmp_path, python=fresh).err
     ran = turnwise("trian", cwd=tmp_path, python=fresh)

@@ -6,6 +6,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests import warm
 
@@ -58,14 +61,38 @@ def test_the_snippets_of_the_guide_run_one_after_the_other(tmp_path: Path) -> No
     assert len(own_loop) == 3, "the step, the mean reward and the gradient's norm"
 
 
+def quick_notebook() -> dict[str, Any]:
+    """The notebook with two steps of training."""
+    notebook: dict[str, Any] = json.loads(NOTEBOOK.read_text())
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        cell["source"] = source.replace('"run.num_steps": 6', '"run.num_steps": 2').replace(
+            "step=5", "step=1"
+        )
+    return notebook
+
+
 def test_the_notebook_s_cells_run_inside_a_loop(tmp_path: Path) -> None:
-    cells = json.loads(NOTEBOOK.read_text())["cells"]
-    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    quick = [source.replace('"run.num_steps": 6', '"run.num_steps": 2') for source in sources]
-    quick = [source.replace("step=5", "step=1") for source in quick]
-    printed = run_script(IN_A_LOOP.format(cells=quick), tmp_path)
+    cells = [cell["source"] for cell in quick_notebook()["cells"] if cell["cell_type"] == "code"]
+    printed = run_script(IN_A_LOOP.format(cells=cells), tmp_path)
     assert "6 tasks × 4" in printed
     assert "success, after − before (95%)" in printed
+
+
+def test_the_notebook_runs_in_a_jupyter_kernel(tmp_path: Path) -> None:
+    pytest.importorskip("ipykernel")
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    notebook = nbformat.from_dict(quick_notebook())
+    nbclient.NotebookClient(notebook, timeout=600).execute(cwd=str(tmp_path))
+    printed = [
+        "".join(output.text for output in cell.outputs if output.get("name") == "stdout")
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+    _, before, trained, _, _, compared = printed
+    assert "6 tasks × 4" in before
+    assert trained.count("\nstep ") == 2, "the lines of a run are one block of plain text"
+    assert "success, after − before (95%)" in compared
 
 
 def test_the_example_of_an_own_server_is_short_and_runs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from turnwise.tracking.folder import RunFolder
 
 
 def new_run(root: Path, name: str, *, num_steps: int = 0, ending: Ending | None = None) -> Path:
-    with RunFolder.create(root, name, Recipe(), is_dated=False) as folder:
+    with RunFolder.create(root, name, Recipe(), is_dated=False, recipe_file="base.toml") as folder:
         for step in range(num_steps):
             folder.log(step, "rollout", {"reward/mean": 0.5})
             folder.log(step, "update", {"loss": 1.0})
@@ -44,6 +44,7 @@ def test_runs_are_listed_with_their_steps_and_why_they_ended(runs: Path) -> None
 
 
 def test_the_success_is_that_of_the_summary_or_of_the_first_evaluation(runs: Path) -> None:
+    (runs / "bad" / "versions.json").unlink()  # as of a run made by an older version
     figures = {"figures": {"all": {"success": {"value": 0.25}}}}
     (runs / "killed" / "evaluations" / "before.json").write_text(json.dumps(figures))
     summary = {"num_steps": 3, "heldout_success": {"before": 0.25, "after": 0.75}}
@@ -56,7 +57,9 @@ def test_the_command_prints_a_table_or_json(runs: Path) -> None:
     ran = turnwise("runs", cwd=runs.parent, python=fresh)
     assert ran.code == 0
     header, *rows = ran.out.splitlines()
-    assert header.split() == ["run", "model", "steps", "success", "began", "state"]
+    assert header.split() == ["run", "recipe", "model", "steps", "success", "began", "state"]
+    assert [row.split()[0] for row in rows[:3]] == ["good", "bad", "killed"]
+    assert all(row.split()[1:3] == ["base.toml", "embedded"] for row in rows[:3])
     assert "bad: crashed: ValueError: tasks.train is not set" in rows
     listed = json.loads(turnwise("runs", "--json", cwd=runs.parent, python=fresh).out)
     assert {run["folder"] for run in listed} == {"runs/good", "runs/bad", "runs/killed"}

@@ -38,10 +38,11 @@ def test_the_files_for_the_built_in_servers_pass_a_dry_run(tmp_path: Path) -> No
 
 
 def test_the_files_for_a_server_of_ones_own_name_its_tools_and_pass_a_dry_run(tmp_path: Path) -> None:
-    write(tmp_path, notes=notes_block())
+    write(tmp_path, notes=notes_block() | {"turnwise": {"isolation": "process"}})
     made = turnwise("init", "mine", "--mcp", "mcp.json", cwd=tmp_path, env={"DEVICE_TYPE": "cpu"})
     assert made.code == 0, made.err
     assert "model: Qwen/Qwen3-0.6B, needs about 10 GB" in made.out
+    assert "note: every episode starts notes anew" in made.out
     recipe = (tmp_path / "mine" / "recipe.toml").read_text()
     rows = [json.loads(line) for line in (tmp_path / "mine" / "tasks.jsonl").read_text().splitlines()]
     assert {server for row in rows for server in row["servers"]} == {"notes"}

@@ -183,7 +183,8 @@ async def test_the_included_model_is_small_and_succeeds_on_unseen_tasks(tmp_path
     assert sum(file.stat().st_size for file in EMBEDDED_FOLDER.iterdir()) <= 10_000_000
     recipe = load_recipe(None, ["model.path=embedded"])
     tasks = [task for task in load(TEST_TASKS) if task.family == "quote_figure"][:8]
-    report = await evaluate_recipe(recipe, tasks, out=tmp_path / "eval.json", num_samples=1, temperature=0.0)
-    figures = json.loads((tmp_path / "eval.json").read_text())["figures"]
+    out = tmp_path / "eval.json"
+    report, _ = await evaluate_recipe(recipe, tasks, out=out, num_samples=1, temperature=0.0)
+    figures = json.loads(out.read_text())["figures"]
     assert report.model == "embedded"
     assert figures["all"]["success"]["value"] >= 0.5

@@ -1,7 +1,9 @@
 """Evaluations over real servers: demonstrations, an endpoint on loopback, reports and comparisons."""
 
+import contextlib
 import json
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,9 +23,12 @@ from turnwise.evaluate.report import (
     print_comparison,
     print_report,
     read_report,
+    require_free_report,
+    trajectories_of,
     write_report,
 )
 from turnwise.evaluate.summary import EvaluatedEpisode
+from turnwise.rollout.collector import Progress
 from turnwise.rollout.store import read_episodes
 from turnwise.types import DemoTurn, Task
 
@@ -54,7 +59,8 @@ TASKS = (demonstrated("a", "done", "good"), demonstrated("b", "nonsense", "bad")
 
 async def test_demonstrations_are_played_and_measured(recipe: Recipe, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "eval.json"
-    report = await evaluate_recipe(recipe, TASKS, out=out, num_samples=2, temperature=1.0)
+    report, written = await evaluate_recipe(recipe, TASKS, out=out, num_samples=2, temperature=1.0)
+    assert written == out
     assert read_report(out) == report
     found = json.loads(out.read_text())["figures"]
     assert found["all"]["success"]["value"] == 0.5
@@ -97,7 +103,7 @@ async def test_an_endpoint_is_evaluated_with_its_own_token_counts_cost_and_key(
     calling = completion(content=None, tool_calls=[{"id": "c", "type": "function", "function": function}])
     with LoopbackProvider() as provider:
         provider.play("chat/completions", calling, completion(content="done"))
-        report = await evaluate_recipe(
+        report, _ = await evaluate_recipe(
             recipe,
             TASKS[:1],
             out=tmp_path / "eval.json",
@@ -152,3 +158,34 @@ def test_an_empty_evaluation_is_rejected_and_an_invalid_file_is_named(tmp_path: 
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match=r"other\.json: is not an eval\.json"):
         read_report(tmp_path / "other.json")
+
+
+@pytest.mark.parametrize("name", ["eval.json", "mine.json"])
+async def test_a_report_whose_file_appears_during_the_evaluation_goes_to_a_free_name_with_its_episodes(
+    recipe: Recipe, tmp_path: Path, name: str
+) -> None:
+    out = tmp_path / "runs" / name
+
+    @contextlib.asynccontextmanager
+    async def shown(_progress: Progress, _num_episodes: int) -> AsyncIterator[None]:
+        yield
+        out.write_text("of someone else")
+
+    report, written = await evaluate_recipe(
+        recipe, TASKS[:1], out=out, num_samples=1, temperature=1.0, shown=shown
+    )
+    assert written == out.with_name(f"{out.stem}-2.json")
+    assert read_report(written) == report
+    assert len(list(read_episodes(trajectories_of(written)))) == 1
+    assert out.read_text() == "of someone else"
+    assert len(list(out.parent.iterdir())) == 3, "a temporary file is left"
+
+
+def test_an_evaluation_is_refused_if_its_report_or_its_episodes_are_there(tmp_path: Path) -> None:
+    out = tmp_path / "eval.json"
+    trajectories_of(out).write_text("")
+    with pytest.raises(ValueError, match=r"trajectories\.jsonl: is there already"):
+        require_free_report(out)
+    trajectories_of(out).rename(out)
+    with pytest.raises(ValueError, match=r"eval\.json: is there already"):
+        require_free_report(out)

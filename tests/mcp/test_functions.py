@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from turnwise.config import Recipe
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.functions import SERVER, function_server
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.serve import Unavailable
 from turnwise.mcp.spec import Isolation, ServerOptions
+from turnwise.servers.backends import servers_of
 from turnwise.types import Cause, ToolCall, ToolResult
 
 RELEASE = threading.Event()
@@ -167,3 +169,14 @@ async def test_injected_faults_hold_for_functions_too() -> None:
         async with pool.lease([SERVER], "episode") as toolbox:
             [result] = await toolbox.call([ToolCall("1", "later", {"text": "a"})])
     assert result.content.startswith("error: injected fault")
+
+
+async def test_the_recipe_sets_the_time_limit_of_a_call() -> None:
+    tools = {"functions": ["python:hang"], "function_timeout_seconds": 0.2}
+    servers = servers_of(Recipe.model_validate({"tools": tools}), given={"python:hang": hang})
+    async with Pool(servers.specs) as pool:
+        await pool.connect()
+        async with pool.lease([SERVER], "episode") as toolbox:
+            [result] = await toolbox.call([ToolCall("1", "hang", {})])
+    assert result.cause is Cause.TIMEOUT
+    assert "no answer within 0.2 s" in result.content

@@ -24,7 +24,7 @@ def test_it_says_what_a_run_would_do_and_leaves_no_trace(tmp_path: Path) -> None
     assert ran.code == 0, ran
     model, tasks, run, memory, folder = ran.out.splitlines()
     assert model.endswith("0.0 million parameters, float32 on cpu; lora learns, transformers samples")
-    assert tasks == "tasks: 6 train, 2 validation, 2 test; 1 servers with 5 tools"
+    assert tasks == "tasks: 6 train, 2 validation, 2 test; 1 server with 5 tools"
     assert run == "run: 3 steps of 2 tasks × 3 episodes, sync; mean, loss clip, rate 0.01"
     assert memory.startswith("memory: ")
     assert "nothing was played or written" in folder

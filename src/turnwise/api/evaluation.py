@@ -21,6 +21,7 @@ from turnwise.evaluate.report import (
     print_comparison,
     print_report,
     read_report,
+    require_free_report,
     trajectories_of,
 )
 from turnwise.evaluate.statistics import Estimate
@@ -98,7 +99,7 @@ def measure(
     """Evaluate a resolved recipe; `model` replaces its model, and `name` is its name in the report."""
     announce_servers(recipe, given)
     with _report_file(out, recipe.run.folder) as path:
-        report = run_in_thread(
+        report, written = run_in_thread(
             lambda: evaluate_recipe(
                 recipe,
                 tasks,
@@ -111,15 +112,15 @@ def measure(
                 shown=_nothing_shown if quiet else on_stderr,
             )
         )
-    return Evaluation(report, path)
+    return Evaluation(report, written)
 
 
 @contextmanager
 def _report_file(out: str | Path | None, runs: Path) -> Iterator[Path]:
     """Yield the file to write: a new one. If the block fails before anything is played, no folder is left."""
-    if out is not None and Path(out).exists():
-        raise ValueError(f"out: {out} is there already; name a new file")
     path = Path(out) if out is not None else new_report(runs)
+    if out is not None:
+        require_free_report(path)
     try:
         yield path
     except BaseException:
@@ -141,5 +142,6 @@ def _nothing_shown(_progress: Progress, _num_episodes: int) -> AbstractAsyncCont
 
 def _captured(show: Callable[[Console], None]) -> str:
     text = StringIO()
-    show(Console(file=text, width=_WIDTH, emoji=False))
+    # in a notebook, rich would display the lines and leave the text empty
+    show(Console(file=text, width=_WIDTH, emoji=False, force_jupyter=False))
     return text.getvalue().rstrip()

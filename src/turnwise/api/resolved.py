@@ -35,6 +35,8 @@ class Resolved:
     """Tasks that are in no file, by split."""
     name: str
     """The name of a run of this recipe, unless run.name is set."""
+    recipe_file: str
+    """The name of the recipe's file; empty if it is in no file."""
 
     def with_tasks_in(self, folder: Path) -> Recipe:
         """Write the tasks to this folder and return the recipe that refers to the files."""
@@ -67,13 +69,14 @@ def resolve(
             in_memory[split] = from_rows(source, f"tasks.{split}")
     overrides = as_overrides({**chosen, **settings})
     if isinstance(recipe, Recipe):
-        name, complete = "run", complete_recipe(recipe, overrides)
+        path, complete = None, complete_recipe(recipe, overrides)
     else:
         path = None if recipe is None else Path(recipe)
-        name, complete = ("run" if path is None else path.stem), load_recipe(path, overrides)
+        complete = load_recipe(path, overrides)
+    name, recipe_file = ("run", "") if path is None else (path.stem, path.name)
     if "train" in in_memory:
         complete = _with_few_tasks(complete, len(in_memory["train"]))
-    return Resolved(_settled(complete), given, in_memory, name)
+    return Resolved(_settled(complete), given, in_memory, name, recipe_file)
 
 
 def changes(

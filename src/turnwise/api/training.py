@@ -96,7 +96,13 @@ def train(
 def _created(resolved: Resolved) -> RunFolder:
     require_one_process(resolved.recipe, "train")
     run = resolved.recipe.run
-    return RunFolder.create(run.folder, run.name or resolved.name, resolved.recipe, is_dated=not run.name)
+    return RunFolder.create(
+        run.folder,
+        run.name or resolved.name,
+        resolved.recipe,
+        is_dated=not run.name,
+        recipe_file=resolved.recipe_file,
+    )
 
 
 def _resumed(

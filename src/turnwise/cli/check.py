@@ -31,7 +31,7 @@ def doctor(
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Check a setup before a run does: machine, keys, servers, tasks, model, one episode with real tools.
+    """Check a setup: machine, servers, tasks, model, a few episodes.
 
     Each finding says what to do about it. Exit code 1 if something that a run needs is bad. Secrets are never
     printed.

@@ -20,7 +20,7 @@ def config(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Explain the keys of a recipe: meaning, type, default, and allowed range or values.
+    """Explain the keys of a recipe: meaning, type, default, range.
 
     Example: turnwise config rollout.group_size
     """

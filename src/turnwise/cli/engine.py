@@ -28,7 +28,7 @@ def engine(
     trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Serve the recipe's engine over HTTP, to sample on another GPU or machine than the one that trains.
+    """Serve the recipe's engine over HTTP. Training then samples on another GPU or machine.
 
     Give both sides the same recipe; the side that trains sets engine.kind=remote.
 

@@ -17,7 +17,7 @@ def init(
         typer.Option("--explore", help="Find verified tasks first, as turnwise explore does, in 5 minutes."),
     ] = False,
 ) -> None:
-    """Write a recipe with comments, three tasks and a reward to start from; no file is overwritten.
+    """Write a recipe, three tasks and a reward to start from. No file is overwritten.
 
     The servers are started once to list their tools. The recipe names the largest model that this machine
     can train.
@@ -44,6 +44,13 @@ def init(
     print(f"model: {name}, {describe_model(setup)}")
     for words in listing.problems.values():
         print(printable(f"warning: {words}"))
+    for server in (name for name, kind in listing.isolation.items() if own and kind == "process"):
+        print(
+            printable(
+                f"note: every episode starts {server} anew; if it keeps nothing between calls, "
+                '"turnwise": {"isolation": "shared"} in its entry of mcp.json is faster'
+            )
+        )
     go = "" if folder == Path() else f"cd {folder} && "
     edit = "edit tasks.jsonl, then " if own and not explore else ""
     print(f"next: {edit}{go}turnwise train --dry-run recipe.toml")

@@ -43,7 +43,7 @@ def train(
     trust: Trust = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Train a policy by playing tasks with real tools: GRPO, PPO or a variant, as the recipe says.
+    """Train a policy by playing tasks with real tools. The recipe chooses GRPO, PPO or a variant.
 
     Ctrl-C finishes the step, saves and says how to resume; a second one stops at once.
 
@@ -95,7 +95,7 @@ def train(
 def demo(
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Train the included small model on five included servers: on a CPU, without a key or a download.
+    """Train the included small model, on a CPU, without a download. Its five servers need no key.
 
     This is `turnwise train cpu`. The run is written to ./runs; `turnwise view` shows it.
 
@@ -153,7 +153,7 @@ def sft(
     ] = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Warm a model up before RL: supervised learning on the verified demonstrations of the training tasks.
+    """Warm a model up before RL, on the tasks' demonstrations. Those that fail are not used.
 
     With --from, on the episodes of a run that succeeded, token for token (rejection sampling).
 
@@ -238,6 +238,7 @@ def _folder(
             return folder
         assert recipe is not None
         run = settings.run
-        return RunFolder.create(run.folder, run.name or recipe.stem, settings, is_dated=not run.name)
+        name = run.name or recipe.stem
+        return RunFolder.create(run.folder, name, settings, is_dated=not run.name, recipe_file=recipe.name)
     except ValueError as error:
         fail(str(error))

@@ -20,7 +20,7 @@ def export(
     best: Best = False,
     step: Step = None,
 ) -> None:
-    """Write a run's model as others load it: safetensors, tokenizer and chat template, or the adapter.
+    """Write a run's model as transformers and vLLM load it. --adapter writes only the LoRA adapter.
 
     Example: turnwise export runs/cpu-20261115-070000 --out model && turnwise eval cpu --set
     model.path=model
@@ -42,7 +42,7 @@ def chat(
     temperature: Annotated[float, typer.Option(help="0 is greedy: always the most likely token.")] = 0.0,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Talk to a trained agent: it calls its real tools, and you see what it does.
+    """Talk to a trained agent and see how it calls its real tools.
 
     Example: turnwise chat runs/cpu-20261115-070000
     """

@@ -30,7 +30,7 @@ def rollout(
     show: Annotated[int, typer.Option(help="How many episodes to print.")] = 4,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Play tasks with real tools, save the trajectories and print some readably.
+    """Play tasks with real tools, save the episodes and print some.
 
     Example: turnwise rollout --tasks tasks/test.jsonl --script --groups 2
     """
@@ -72,14 +72,20 @@ def evaluate(
     as_json: AsJson = False,
     overrides: Overrides = [],  # noqa: B006 (typer reads it once, nobody changes it)
 ) -> None:
-    """Measure success on held-out tasks: rates with intervals, pass@k, pass^k, by family and difficulty.
+    """Measure success on held-out tasks, with intervals. By family and difficulty, with pass@k and pass^k.
 
     An endpoint's key is read from OPENAI_API_KEY, in the environment or `.env`.
 
     Example: turnwise eval recipe.toml -k 8 --set model.path=models/warm
     """
     from turnwise.evaluate.report import compare as compared
-    from turnwise.evaluate.report import print_comparison, print_report, read_report
+    from turnwise.evaluate.report import (
+        new_report,
+        print_comparison,
+        print_report,
+        read_report,
+        require_free_report,
+    )
 
     if compare is not None:
         try:
@@ -90,7 +96,10 @@ def evaluate(
         return
     if bool(endpoint) != bool(model):
         fail("--endpoint and --model go together")
-    out = _new_report(out)
+    if out is None:
+        out = new_report(Path("runs"))
+    else:
+        require_free_report(out)
     agent = read_agent(
         recipe,
         best=best,
@@ -103,7 +112,7 @@ def evaluate(
     chosen = _tasks(tasks or agent.recipe.tasks.test, "tasks.test")
     from turnwise.evaluate.playing import evaluate_recipe
 
-    report = run_async(
+    report, written = run_async(
         evaluate_recipe(
             agent.recipe,
             chosen,
@@ -118,19 +127,7 @@ def evaluate(
         )
     )
     print_report(report, as_json=as_json)
-    print(f"figures: {out}", file=sys.stderr)
-
-
-def _new_report(out: Path | None) -> Path:
-    """The file to write an evaluation to, which does not exist yet: a result is never overwritten."""
-    from turnwise.evaluate.report import new_report, trajectories_of
-    from turnwise.runtime.free_path import require_free
-
-    if out is None:
-        return new_report(Path("runs"))
-    require_free(out)
-    require_free(trajectories_of(out))  # of an interrupted evaluation, or of `turnwise rollout`
-    return out
+    print(f"figures: {written}", file=sys.stderr)
 
 
 def _tasks(path: Path | None, key: str) -> "tuple[Task, ...]":

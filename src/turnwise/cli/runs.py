@@ -23,7 +23,7 @@ Folder = Annotated[Path, typer.Option("--in", help="The folder that the runs are
 @app.callback(invoke_without_command=True)
 @reports_mistakes
 def runs(context: typer.Context, folder: Folder = Path("runs"), as_json: AsJson = False) -> None:
-    """List runs: steps, held-out success before and after, when they began, how and why they ended.
+    """List runs: steps, held-out success, when and how they ended.
 
     Example: turnwise runs
     """
@@ -58,22 +58,23 @@ def clean(
     Example: turnwise runs clean
     """
     from turnwise.commands.runs import num_bytes, removable, remove
-    from turnwise.runtime.terminal import printable
+    from turnwise.runtime.terminal import counted, printable
 
     found = removable(context.obj, names or [])
     if not found:
         print(f"nothing to remove: no run in {context.obj} ended without a step")
         return
     for run in found:
-        print(printable(f"{run.folder}: {run.num_steps} steps, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
+        steps = counted(run.num_steps, "step")
+        print(printable(f"{run.folder}: {steps}, {num_bytes(run) / 1e6:,.1f} MB, {run.state}"))
     if not yes:
         if not sys.stdin.isatty():
             fail("nothing was removed: --yes removes these without asking")
-        if not typer.confirm(f"Remove {len(found)} runs?"):
+        if not typer.confirm(f"Remove {counted(len(found), 'run')}?"):
             fail("nothing was removed")
     for run in found:
         remove(run)
-    print(f"removed {len(found)} runs")
+    print(f"removed {counted(len(found), 'run')}")
 
 
 def _print_table(found: "list[RunLine]") -> None:
@@ -81,7 +82,7 @@ def _print_table(found: "list[RunLine]") -> None:
 
     from turnwise.runtime.terminal import figure_table, printable
 
-    headers = ("run", "model", "steps", "success", "began", "state")
+    headers = ("run", "recipe", "model", "steps", "success", "began", "state")
     rows = [[printable(cell) for cell in _cells(run)] for run in found]
     width = Console().width if sys.stdout.isatty() else sys.maxsize
     for line in figure_table(headers, rows, width):
@@ -98,7 +99,8 @@ def _cells(run: "RunLine") -> list[str]:
     success = [f"{value:.2f}" if value is not None else "-" for value in rates]
     return [
         run.folder.name,
-        run.model,
+        run.recipe_file or "-",
+        Path(run.model).name,  # of a folder or a hub name; --json has all of it
         f"{run.num_steps}/{planned}",
         " → ".join(success) if success != ["-", "-"] else "-",
         time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started)),

@@ -13,7 +13,7 @@ from turnwise.cli.options import AsJson, McpFile, McpOption, fail, print_notes, 
 
 
 def tools(mcp: McpFile = None, as_json: AsJson = False) -> None:
-    """List servers, their tools and schemas, and how many tokens each costs in a prompt.
+    """List servers, their tools, and how many tokens a tool costs.
 
     Example: turnwise tools ~/work/mcp.json
     """
@@ -44,7 +44,7 @@ def call(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Call one tool on its real server and print what a model would read.
+    """Call one tool on its real server and print what a model reads.
 
     If one of our own servers has the tool, only that one is started; SERVER__TOOL names any other.
 

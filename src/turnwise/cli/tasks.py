@@ -31,7 +31,7 @@ def make(
     family: Annotated[list[str] | None, typer.Option(help="Only these families; all by default.")] = None,
     world_seed: Annotated[int, typer.Option(help="Seed of the embedded world.")] = 0,
 ) -> None:
-    """Make verified tasks over the embedded world: every reference plan is run twice on real servers.
+    """Make verified tasks over the embedded world. Every reference plan is run twice on real servers.
 
     Companies and phrasings of the three splits are disjoint.
 
@@ -101,7 +101,7 @@ def check(
         ),
     ] = None,
 ) -> None:
-    """Check task files against the servers' real tools before a run; exit code 1 on problems.
+    """Check task files against the servers' real tools. The exit code is 1 if there are problems.
 
     A ticker that the embedded world lacks is a warning: a task may ask about it and still be played. With
     --fill, a demonstration that fails or does not earn its reward is a problem, and its task is written

@@ -25,7 +25,7 @@ def view(
     ] = "",
     export: Annotated[Path | None, typer.Option(help="Write one self-contained HTML file and exit.")] = None,
 ) -> None:
-    """Look at runs in a browser, live or afterwards: figures, health, episodes, tools, evaluations.
+    """Look at runs in a browser, live or afterwards. It shows figures, health, episodes, tools, evaluations.
 
     Only the runs' folders are read, and nothing in them is changed.
 

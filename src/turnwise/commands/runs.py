@@ -16,6 +16,8 @@ class RunLine:
     """One run, as `turnwise runs` lists it."""
 
     folder: Path
+    recipe_file: str
+    """The name of its recipe's file; empty if it is not known."""
     model: str
     num_steps: int
     num_planned: int | None
@@ -54,6 +56,7 @@ def read_run(folder: Path) -> RunLine:
     began = folder / "versions.json"  # written once, when the run was created
     return RunLine(
         folder=folder,
+        recipe_file=_recipe_file(began),
         model=facts.recipe.model.path,
         num_steps=_num_steps(folder, facts),
         num_planned=facts.recipe.run.num_steps,
@@ -105,6 +108,13 @@ def _num_steps(folder: Path, facts: RunFacts) -> int:
     except (Damaged, FileNotFoundError, KeyError, TypeError, ValueError):
         return count
     return count
+
+
+def _recipe_file(versions: Path) -> str:
+    try:
+        return str(read_table(versions).get("recipe_file", ""))
+    except (Damaged, FileNotFoundError):
+        return ""
 
 
 def _success(report: Path) -> float | None:

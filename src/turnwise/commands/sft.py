@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from turnwise.assembly.call_tokens import choose_call_tokens
 from turnwise.assembly.demonstration_samples import Verified, demonstrating, lessons_of, verified_lessons
 from turnwise.assembly.success_samples import Successes, successes_of
@@ -19,6 +17,7 @@ from turnwise.rollout.live_panel import shown
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.free_path import require_free
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
+from turnwise.runtime.terminal import open_console
 from turnwise.tasks.load import load
 from turnwise.training.model.model_folder import save_adapter, save_merged
 from turnwise.training.model.policy import Policy
@@ -133,7 +132,7 @@ async def _gather(recipe: Recipe, tasks: Sequence[Task], given: Given, *, is_ver
             return Verified(lessons_of(bench, tasks), {})
         require_playable(bench, tasks)
         collector = bench.collector(group_size=1)
-        async with shown(collector.progress, len(tasks), Console(stderr=True, emoji=False)):
+        async with shown(collector.progress, len(tasks), open_console(stderr=True)):
             return await verified_lessons(collector, tasks)
 
 

@@ -154,7 +154,7 @@ def concise(trajectory: Trajectory, *, num_characters: int = 200) -> float:
 _RECIPE = """\
 # A run of your own. `turnwise config KEY` explains a key; keys that are not here have their defaults.
 #   turnwise train --dry-run recipe.toml    check recipe, tasks, tools and memory
-#   turnwise doctor recipe.toml             the same, and play one episode
+#   turnwise doctor recipe.toml             the same, and play a few episodes
 #   turnwise train recipe.toml
 
 [model]

@@ -15,7 +15,7 @@ from turnwise.mcp.pool import Pool, qualified, qualified_name
 from turnwise.mcp.results import Sanitiser, estimate_tokens
 from turnwise.mcp.session import ConnectFailed
 from turnwise.mcp.spec import ServerSpec
-from turnwise.runtime.terminal import wrapped
+from turnwise.runtime.terminal import counted, wrapped
 from turnwise.servers.backends import declared_tools
 from turnwise.types import Tool, ToolCall, ToolResult
 
@@ -152,7 +152,7 @@ def print_listing(listing: ToolListing, console: Console | None = None) -> None:
     for server, tools in listing.tools.items():
         total = sum(num_tokens(tool) for tool in tools)
         isolation = listing.isolation[server]
-        say(f"{server}: {len(tools)} tools, about {total:,} tokens, isolation {isolation}", "bold")
+        say(f"{server}: {counted(len(tools), 'tool')}, about {total:,} tokens, isolation {isolation}", "bold")
         say(f"  {listing.exposures[server]}", "dim")
         for tool in tools:
             for line in _described(tool, console.width):

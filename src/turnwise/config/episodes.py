@@ -101,6 +101,8 @@ class ToolsConfig(BaseModel):
     functions: tuple[str, ...] = ()
     """Python functions offered as tools, as `module:function`. They run in the process of the run, without
     isolation between episodes."""
+    function_timeout_seconds: float = Field(default=30.0, gt=0)
+    """Time limit of one call of a function, as `timeout_seconds` in mcp.json for a server's calls."""
     live: tuple[str, ...] = ()
     """Built-in servers that call their real provider; the others answer from the embedded world, even if
     their keys are set."""

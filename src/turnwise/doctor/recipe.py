@@ -23,10 +23,11 @@ from turnwise.diagnostics.first_episodes import examine_first
 from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.plan import advice, verdict
 from turnwise.doctor.servers import Reached
-from turnwise.planning import UnsupportedArchitecture, plan_for_recipe, why_unreachable
+from turnwise.planning import UnsupportedArchitecture, plan_for_recipe
 from turnwise.protocols import EngineDown
 from turnwise.rewards import is_success, succeeded
 from turnwise.rollout.collector import CollectionFailed
+from turnwise.runtime.hub import ModelNotFound
 from turnwise.servers.backends import ReadyServers
 from turnwise.tasks.load import PlacedTask, read
 from turnwise.tasks.selection import across_families
@@ -109,10 +110,6 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
     """Load tokenizer, chat and weights, then sample a few tokens after the prompt of a task."""
     path = recipe.model.path
     advice = "set model.path to `embedded`, a folder that transformers can load, or a name on the hub"
-    unreachable = await asyncio.to_thread(why_unreachable, path)
-    if unreachable:
-        yield Finding("model", FindingLevel.BAD, unreachable, advice)
-        return
     try:
         tokenizer = await asyncio.to_thread(load_tokenizer, path)
         chat = open_chat(
@@ -121,6 +118,9 @@ async def check_model(recipe: Recipe, task: Task | None, tools: Sequence[Tool]) 
             enable_thinking=recipe.model.thinking,
         )
         model = await asyncio.to_thread(load_model, recipe.model)
+    except ModelNotFound as error:
+        yield Finding("model", FindingLevel.BAD, str(error), advice)
+        return
     except Exception as error:  # noqa: BLE001 - loading runs files of any origin; any error is reported
         yield Finding("model", FindingLevel.BAD, f"{path}: {type(error).__name__}: {error}", advice)
         return

@@ -7,6 +7,7 @@ from turnwise.doctor.findings import Finding, FindingLevel
 from turnwise.doctor.keys import try_key
 from turnwise.mcp.exposure import refusal
 from turnwise.mcp.pool import Pool
+from turnwise.runtime.terminal import counted
 from turnwise.servers.backends import ReadyServers, describe_live
 from turnwise.types import LiveServer, Tool
 
@@ -52,7 +53,7 @@ async def reach_servers(servers: ReadyServers, needed: Collection[str] | None = 
                 continue
             num_tools = sum(tool.server == spec.name for tool in pool.tools)
             exposure = pool.exposure(spec.name)
-            detail = f"{num_tools} tools, isolation {pool.isolation(spec.name)}"
+            detail = f"{counted(num_tools, 'tool')}, isolation {pool.isolation(spec.name)}"
             changes = describe_live(live[spec.name]) if spec.name in live else str(exposure)
             if exposure.is_refused:
                 findings.append(bad(spec.name, f"{detail}; {changes}", refusal(exposure)))

@@ -17,7 +17,7 @@ from turnwise.config import Recipe
 from turnwise.config.sampling import check_temperature
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.engines import engine_class
-from turnwise.evaluate.report import EvaluationReport, trajectories_of, write_report
+from turnwise.evaluate.report import EvaluationReport, trajectories_of, write_new_report
 from turnwise.evaluate.summary import record
 from turnwise.rewards import succeeded
 from turnwise.rollout import live_panel
@@ -28,6 +28,7 @@ from turnwise.rollout.rank_exchange import gather_from_ranks, rank_share, total_
 from turnwise.rollout.store import StoredEpisode, TrajectoryWriter
 from turnwise.runtime.environment import environment
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
+from turnwise.runtime.terminal import open_console
 from turnwise.types import Fault, Group, Task
 
 Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
@@ -35,7 +36,7 @@ Shown = Callable[[Progress, int], AbstractAsyncContextManager[None]]
 
 
 def on_stderr(progress: Progress, num_episodes: int) -> AbstractAsyncContextManager[None]:
-    return live_panel.shown(progress, num_episodes, Console(stderr=True, emoji=False))
+    return live_panel.shown(progress, num_episodes, open_console(stderr=True))
 
 
 async def play_groups(recipe: Recipe, tasks: Sequence[Task], *, out: Path, num_shown: int) -> None:
@@ -117,8 +118,10 @@ async def evaluate_recipe(
     prices: tuple[float, float] = (0.0, 0.0),
     given: Given = NOTHING_GIVEN,
     shown: Shown = on_stderr,
-) -> EvaluationReport:
+) -> tuple[EvaluationReport, Path]:
     """Play every task `num_samples` times; write the figures to `out` and the episodes next to it.
+
+    The path is `out`, or a numbered one if a file appeared there meanwhile.
 
     `model` replaces the recipe's model, and `name` is its name in the report. `given`: functions that the
     recipe names and that cannot be imported.
@@ -130,7 +133,7 @@ async def evaluate_recipe(
         _collector(bench, num_samples, temperature, endpoint, endpoint_model) as collector,
     ):
         require_playable(bench, tasks, has_own_tokens=not endpoint)
-        return await measure(
+        report = await measure(
             collector,
             tasks,
             out=out,
@@ -140,6 +143,7 @@ async def evaluate_recipe(
             prices=prices,
             shown=shown,
         )
+    return report, write_new_report(report, out)
 
 
 async def measure(
@@ -157,7 +161,7 @@ async def measure(
 ) -> EvaluationReport:
     """Play one group of `num_samples` episodes per task; `model` is the name of the model in the report.
 
-    Every rank plays its share and returns the full report; the first rank writes it.
+    Every rank plays its share and returns the full report; the first rank writes the episodes next to `out`.
     """
     started = time.perf_counter()
     episodes = []
@@ -192,7 +196,7 @@ async def measure(
             if number != ranks.number:
                 for group in groups:
                     keep(group)
-    report = EvaluationReport(
+    return EvaluationReport(
         model=model,
         num_samples=num_samples,
         temperature=temperature,
@@ -202,9 +206,6 @@ async def measure(
         episodes=tuple(sorted(episodes, key=lambda episode: episode.task_id)),
         prices=prices,
     )
-    if is_first(ranks):
-        write_report(report, out)
-    return report
 
 
 @contextlib.asynccontextmanager

@@ -22,7 +22,7 @@ from turnwise.evaluate.summary import (
     summarise_by,
 )
 from turnwise.runtime.atomic_write import write_json
-from turnwise.runtime.free_path import numbered
+from turnwise.runtime.free_path import move_to_free, numbered, require_free
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.runtime.terminal import figure_table, printable
 
@@ -78,12 +78,31 @@ def powers_up_to(largest: int) -> tuple[int, ...]:
 
 
 def write_report(report: EvaluationReport, path: Path) -> None:
-    """Write the report atomically."""
+    """Write the report atomically, over an older one."""
     if not report.episodes:
         raise ValueError("no task could be played: every group was lost to infrastructure")
     document = {"report": _REPORT.dump_python(report, mode="json"), "figures": figures(report)}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, document)
+
+
+def write_new_report(report: EvaluationReport, path: Path) -> Path:
+    """Write the report without overwriting; return its path, a numbered one if a file appeared at `path`.
+
+    The file of its episodes is renamed with it.
+    """
+    part = path.with_name(f".new-{path.name}")
+    write_report(report, part)
+    place = move_to_free(part, path)
+    if place != path:
+        move_to_free(trajectories_of(path), trajectories_of(place))
+    return place
+
+
+def require_free_report(path: Path) -> None:
+    """Raise ValueError if the report or the file of its episodes is there already, or cannot be created."""
+    require_free(path)
+    require_free(trajectories_of(path))  # of an interrupted evaluation, or of `turnwise rollout`
 
 
 def new_report(runs: Path) -> Path:

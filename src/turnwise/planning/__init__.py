@@ -9,7 +9,7 @@ from turnwise.planning.memory import (
     plan_for_recipe,
     plan_memory,
 )
-from turnwise.planning.outline import load_config, why_unreachable
+from turnwise.planning.outline import load_config
 
 __all__ = [
     "MemoryPart",
@@ -20,5 +20,4 @@ __all__ = [
     "load_config",
     "plan_for_recipe",
     "plan_memory",
-    "why_unreachable",
 ]

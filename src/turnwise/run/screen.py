@@ -20,7 +20,7 @@ from turnwise.rollout.display import print_episode
 from turnwise.rollout.live_panel import shown
 from turnwise.rollout.store import StoredEpisode
 from turnwise.runtime.devices import choose_device
-from turnwise.runtime.terminal import printable
+from turnwise.runtime.terminal import counted, printable
 from turnwise.tracking.json_lines import plain
 from turnwise.tracking.run_log import ON_SCREEN
 
@@ -62,7 +62,7 @@ class Screen:
     def show_played(self, played: StoredEpisode) -> None:
         """Print and log one episode, turn by turn."""
         print_episode(played, self.console)
-        as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False)
+        as_text = Console(file=StringIO(), width=_LOG_WIDTH, emoji=False, force_jupyter=False)
         with as_text.capture() as captured:
             print_episode(played, as_text)
         logger.info("one episode:\n%s", captured.get().rstrip(), extra=ON_SCREEN)
@@ -75,8 +75,9 @@ class Screen:
             f"{recipe.engine.kind}; advantage {algorithm.advantage}, loss {algorithm.loss}"
         )
         self.say(
-            f"{num_tasks} training tasks in {recipe.tasks.train}; {run.num_steps} steps of "
-            f"{run.tasks_per_step} tasks, {recipe.rollout.group_size} episodes a task"
+            f"{counted(num_tasks, 'training task')} in {recipe.tasks.train}; "
+            f"{counted(run.num_steps, 'step')} of {counted(run.tasks_per_step, 'task')}, "
+            f"{counted(recipe.rollout.group_size, 'episode')} a task"
         )
 
     def resumed(self, num_done: int) -> None:

@@ -10,6 +10,7 @@ from turnwise.rewards import succeeded
 from turnwise.rollout.store import StoredEpisode, read_episodes
 from turnwise.run.loop import RunEnd
 from turnwise.run.screen import Screen
+from turnwise.runtime.terminal import counted
 from turnwise.tracking.folder import RunFolder
 
 
@@ -51,10 +52,10 @@ def print_summary(ended: RunEnd, summary: dict[str, Any], folder: RunFolder, scr
         minutes = summary["seconds"] / 60
         screen.say(
             f"held-out success {success['before']:.3f} → {success['after']:.3f} "
-            f"in {summary['num_steps']} steps, {minutes:.1f} minutes",
+            f"in {counted(summary['num_steps'], 'step')}, {minutes:.1f} minutes",
             "bold green" if success["after"] > success["before"] else "bold red",
         )
-    screen.say(f"finished {summary['num_steps']} steps in {summary['seconds']:.1f} s")
+    screen.say(f"finished {counted(summary['num_steps'], 'step')} in {summary['seconds']:.1f} s")
     screen.say(f"the run is in {folder.path}: summary.json, metrics.jsonl, trajectories/, evaluations/")
     for number, command in enumerate(("view {}", "chat {}", "export {} --out model")):
         screen.say(f"{'' if number else 'next:':<5} turnwise {command.format(folder.path)}")

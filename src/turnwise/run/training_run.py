@@ -20,7 +20,7 @@ from turnwise.diagnostics.health import Alarm, find_alarms
 from turnwise.diagnostics.memory import measure as measure_memory
 from turnwise.distributed import ALONE, Ranks, first_rank_value, is_first
 from turnwise.evaluate.playing import measure
-from turnwise.evaluate.report import EvaluationReport, read_report
+from turnwise.evaluate.report import EvaluationReport, read_report, write_report
 from turnwise.evaluate.summary import summarise
 from turnwise.planning import check_device_limits
 from turnwise.protocols import SleepingEngine
@@ -285,6 +285,8 @@ class TrainingRun:
             on_group=keep,
             ranks=self.ranks,
         )
+        if is_first(self.ranks):
+            write_report(report, out)
         trackers.evaluation(name, num_done, report.model, evaluation_figures(report), played, succeeded)
         self.screen.measured(what, report)
         return report

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import warnings
 from pathlib import Path
 
 
@@ -15,3 +16,5 @@ def prepare() -> None:
         sys.path.append(str(Path.cwd()))
     # bitsandbytes logs a missing CPU kernel on import, and peft imports it even if nothing is quantised.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    # tqdm warns in a notebook without ipywidgets, although no progress bar of transformers is shown.
+    warnings.filterwarnings("ignore", message="IProgress not found")

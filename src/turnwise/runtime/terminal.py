@@ -1,7 +1,11 @@
-"""Text for terminals: plain tables that break no word, and text without control characters."""
+"""Output on terminals: consoles, plain tables that break no word, and text without control characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _GAP = "  "
 _INDENT = "    "
@@ -55,6 +59,22 @@ def reason_table(headers: Sequence[str], rows: Sequence[Sequence[str]], width: i
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters; a longer word gets its own line and is not broken."""
     return textwrap.wrap(text, max(width, 1), break_long_words=False, break_on_hyphens=False)
+
+
+def open_console(*, stderr: bool = False, quiet: bool = False) -> "Console":
+    """A console for a command's lines, which prints plain text in a notebook.
+
+    There, rich would put every line into an output block of its own, and a live panel would be repeated.
+    """
+    from rich.console import Console
+
+    is_terminal = False if Console().is_jupyter else None  # ipykernel sets FORCE_COLOR; None: rich finds out
+    return Console(stderr=stderr, quiet=quiet, emoji=False, force_jupyter=False, force_terminal=is_terminal)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def printable(text: str) -> str:

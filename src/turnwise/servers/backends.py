@@ -11,7 +11,7 @@ from pathlib import Path
 from turnwise.config import Recipe, ToolsConfig
 from turnwise.mcp.functions import function_server
 from turnwise.mcp.pool import is_offered
-from turnwise.mcp.spec import ServerSpec, read_file
+from turnwise.mcp.spec import ServerOptions, ServerSpec, read_file
 from turnwise.runtime.environment import environment
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given, find_function
 from turnwise.servers.contract import WRITES, contract
@@ -59,7 +59,10 @@ def servers_of(recipe: Recipe, default: Path = DEFAULT_FILE, given: Given = NOTH
     tools = recipe.tools
     if not tools.functions:
         return _servers_in(tools.mcp or default, tools)
-    functions = function_server({name: find_function(name, "tool", given) for name in tools.functions})
+    functions = function_server(
+        {name: find_function(name, "tool", given) for name in tools.functions},
+        ServerOptions(timeout_seconds=tools.function_timeout_seconds),
+    )
     if tools.mcp is None:
         return ReadyServers((functions,), (), {})
     servers = _servers_in(tools.mcp, tools)

@@ -1,7 +1,7 @@
 """A run's folder: its paths, its metrics line by line, its log, and one writer at a time.
 
     runs/cpu-20261115-070000/
-      recipe.json  versions.json            what is run, and by which packages, commit and seed
+      recipe.json  versions.json            what is run, from which file, by which packages, commit and seed
       metrics.jsonl  training.log           as the run goes
       trajectories/step-000001.jsonl        every episode
       tokens/step-000001.jsonl              ratio, advantage and clipping of every token of some episodes
@@ -61,9 +61,12 @@ class RunFolder:
         self.trackers = NO_TRACKERS
 
     @classmethod
-    def create(cls, root: Path, name: str, recipe: Recipe, *, is_dated: bool = True) -> Self:
+    def create(
+        cls, root: Path, name: str, recipe: Recipe, *, is_dated: bool = True, recipe_file: str = ""
+    ) -> Self:
         """Create the folder `root/name-date-time`, or `root/name` if not `is_dated`.
 
+        `recipe_file` is the name of the file that the recipe was read from; `turnwise runs` lists it.
         ValueError if `root/name` exists, or if a tracker's library is missing.
         """
         check(recipe.trackers)
@@ -74,7 +77,7 @@ class RunFolder:
         folder = cls(path, Lock(path / "lock"))
         folder.is_kept, folder._is_first = False, is_first
         remember_made(recipe)
-        write_json(path / "versions.json", versions_now(recipe.seed))
+        write_json(path / "versions.json", {"recipe_file": recipe_file, **versions_now(recipe.seed)})
         write_json(path / "recipe.json", recipe.model_dump(mode="json"))  # last: this file makes it a run
         return folder
 
