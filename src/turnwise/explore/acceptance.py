@@ -91,7 +91,7 @@ async def accept(
 def _split(draft: Draft, held_out: Sequence[str], accepted: Accepted) -> str:
     split = split_for(draft, held_out)
     if not split:
-        accepted.reject(draft, Refusal("its entities belong to different splits"))
+        accepted.reject(draft, Refusal("its entities belong to another split"))
     return split
 
 

@@ -14,7 +14,6 @@ class Arithmetic:
     value: Callable[[float, float], float]
     """ValueError if the numbers are degenerate: equal, zero, or a result that rounding makes unclear."""
     noun: Callable[[str, str], str]
-    form: Form = Form.ROUNDED
 
 
 @dataclass(frozen=True, slots=True)

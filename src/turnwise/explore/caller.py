@@ -89,4 +89,7 @@ class Session:
             return Reply(None, result.content)
         if says_error(result.content):
             return Reply(None, result.content)
-        return Reply(document_of(result.content))
+        document = document_of(result.content)
+        if not document.fields and not any(table.rows for table in document.tables):
+            return Reply(None, "the answer is empty")
+        return Reply(document)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from turnwise.explore.answers import answer_of_value
+from turnwise.explore.arithmetic import form_of_result
 from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, canonical, is_number
 from turnwise.explore.observation import Observation
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Query
 from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, split_of
 from turnwise.types import Difficulty, Tool
 
@@ -43,7 +44,7 @@ def answering(query: Query) -> Callable[[Results], Conclusion]:
 
 def computed_conclusion(value: float) -> Conclusion:
     """Return the answer for a number that was computed from several results."""
-    answer, text = answer_of_value(value, Form.ROUNDED)
+    answer, text = answer_of_value(value, form_of_result(value))
     return Conclusion(answer, text)
 
 
@@ -115,5 +116,6 @@ def shared_numbers(
     for query in material.asked(first):
         other = others.get(query.key)
         is_telling = query.operation == "field" or (query.operation == "count" and query.key.count("/") == 1)
-        if is_telling and other is not None and is_number(query.value) and is_number(other.value):
+        is_numeric = other is not None and is_number(query.value) and is_number(other.value)
+        if is_telling and is_numeric and other is not None and query.value != other.value:
             yield query, other

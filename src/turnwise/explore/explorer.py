@@ -5,7 +5,7 @@ import datetime
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from turnwise.explore.acceptance import Accepted, Target, accept
 from turnwise.explore.budget import Budget, Limits
@@ -63,6 +63,13 @@ class Explorer:
 
     async def run(self) -> None:
         """Go through all stages; may be cancelled at any time."""
+        try:
+            await self._run()
+        finally:
+            for caller in self._callers.values():
+                await caller.end_session()
+
+    async def _run(self) -> None:
         failures = await self._pool.connect()
         self._failures = {name: str(error).partition("\n")[0] for name, error in failures.items()}
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
@@ -136,9 +143,11 @@ class Explorer:
             steadiness = self._steadiness[observation.tool.server]
             volatile = steadiness.stable.get(observation.number)
             is_pure = observation.tool.name not in steadiness.changers
-            if volatile is not None and is_pure and not observation.document.is_cut:
-                pruned = steady(observation, volatile)
-                stable.append(replace(pruned, document=today.without(pruned.document)))
+            if volatile is None or not is_pure or observation.document.is_cut:
+                continue
+            pruned = steady(observation, volatile)
+            if not today.is_in(pruned):
+                stable.append(pruned)
         return stable
 
     def result(self, *, was_interrupted: bool = False) -> Exploration:

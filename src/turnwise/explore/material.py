@@ -11,7 +11,11 @@ from turnwise.explore.exploration import Link
 from turnwise.explore.observation import Observation
 from turnwise.explore.operations import OPERATIONS
 from turnwise.explore.query import Query
-from turnwise.explore.values import Source
+from turnwise.explore.tool_verbs import words_of
+from turnwise.explore.values import Source, Value
+
+_NUM_ALIKE = 4
+"""Equal answers to the same query from which on it is a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,11 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
     queries: dict[int, tuple[Query, ...]] = {}
     for observation in observations:
         chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
+        given = {canonical(value) for value in observation.plain_arguments.values()}
         found = [query for name in OPERATIONS for query in OPERATIONS[name](observation.document, chance)]
-        queries[observation.number] = tuple(found)
+        # a field that repeats an argument needs no call
+        queries[observation.number] = tuple(query for query in found if canonical(query.value) not in given)
+    queries = _without_constants(observations, queries)
     return Material(
         tuple(observations),
         queries,
@@ -52,6 +59,25 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
         tuple(changes),
         dict(telling_parameters(observations)),
     )
+
+
+def _without_constants(
+    observations: Sequence[Observation], queries: Mapping[int, tuple[Query, ...]]
+) -> dict[int, tuple[Query, ...]]:
+    """Leave out queries that every call of a tool answers alike: they can be learned by heart."""
+    answers: dict[tuple[str, str], list[str]] = {}
+    for observation in observations:
+        for query in queries[observation.number]:
+            answers.setdefault((observation.tool.name, query.key), []).append(canonical(query.value))
+    constant = {key for key, values in answers.items() if len(values) >= _NUM_ALIKE and len(set(values)) == 1}
+    return {
+        observation.number: tuple(
+            query
+            for query in queries[observation.number]
+            if (observation.tool.name, query.key) not in constant
+        )
+        for observation in observations
+    }
 
 
 def telling_parameters(observations: Sequence[Observation]) -> Iterator[tuple[str, str]]:
@@ -73,11 +99,16 @@ def links_of(observations: Sequence[Observation]) -> Iterator[Link]:
     for observation in observations:
         for name, value in observation.arguments.items():
             source = by_number.get(-1 if value.observation is None else value.observation)
-            if value.source is Source.ANSWER and source is not None:
+            if value.source is Source.ANSWER and source is not None and _is_telling(value, name):
                 key = (source.tool.name, value.name, observation.tool.name, name)
                 counts[key] = counts.get(key, 0) + 1
     for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         yield Link(*key, num_calls=count)
+
+
+def _is_telling(value: Value, parameter: str) -> bool:
+    """Return whether a successful call says something: any number fits a number, unless the names agree."""
+    return isinstance(value.value, str) or bool(set(words_of(value.name)) & set(words_of(parameter)))
 
 
 def steady(observation: Observation, volatile: frozenset[str]) -> Observation:

@@ -31,11 +31,10 @@ def held_out_combinations(drafts: Iterable[Draft], seed: int) -> tuple[str, ...]
 
 
 def split_for(draft: Draft, held_out: Sequence[str]) -> str:
-    """Return the draft's split; empty if its entities belong to different ones."""
-    if combination(draft) in held_out:
-        return "test"
+    """Return the draft's split; empty if its entities belong to different ones, or are not held out too."""
     splits = {split_of(entity) for entity in draft.entities or (draft.key,)}
-    return splits.pop() if len(splits) == 1 else ""
+    split = splits.pop() if len(splits) == 1 else ""
+    return "" if combination(draft) in held_out and split != "test" else split
 
 
 def question_for(draft: Draft, split: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.explore.caller import ServerCaller, Session, SessionLost
@@ -71,6 +71,8 @@ class Survey:
         self.records = {tool.name: ToolRecord(tool) for tool in tools}
         self.store = store
         self.observations: list[Observation] = []
+        self._proven: dict[tuple[str, str], Value] = {}
+        """By server and parameter: the first value that a call succeeded with."""
 
     async def run(self, seed: int, on_progress: Callable[[str], None]) -> None:
         """Survey all servers, in rounds: every round tries values that the rounds before it found."""
@@ -120,7 +122,7 @@ class Survey:
     ) -> None:
         chance = random.Random(f"{seed}/{record.tool.name}")  # noqa: S311  # tasks, not secrets
         num_tries = 0
-        for arguments in proposals(record.tool, self.store, chance, limit=_PROPOSALS):
+        for arguments in self._proposals(record.tool, chance):
             if num_tries >= _TRIES_PER_ROUND or not record.is_wanted or caller.budget.is_spent:
                 return
             observation = Observation(0, record.tool, arguments, Document(""))
@@ -146,6 +148,21 @@ class Survey:
             record.num_answers += 1
             answers.append(_Answered(record.tool, arguments, reply.document))
 
+    def _proposals(self, tool: Tool, chance: random.Random) -> Iterator[dict[str, Value]]:
+        """Yield proposals, each first with the values that other tools of the server took for a parameter.
+
+        A repository's path that worked once is the right one for every tool; only the rest has to be found.
+        """
+        for arguments in proposals(tool, self.store, chance, limit=_PROPOSALS):
+            proven = {
+                name: self._proven[tool.server, name]
+                for name in arguments
+                if (tool.server, name) in self._proven
+            }
+            if proven and len(proven) < len(arguments):
+                yield {**arguments, **proven}
+            yield arguments
+
     def _apply(self, found: _Round) -> None:
         """Number the observations; add their values, and those that errors named, to the store."""
         for answered in found.answers:
@@ -158,6 +175,8 @@ class Survey:
         observation = Observation(len(self.observations), tool, arguments, document)
         self.observations.append(observation)
         self.records[tool.name].observations.append(observation)
+        for name, value in arguments.items():
+            self._proven.setdefault((tool.server, name), value)
         folder = _folder_in(arguments)
         for value in values_of(observation.number, document, tool_name=tool.server_tool, folder=folder):
             self.store.add(value)

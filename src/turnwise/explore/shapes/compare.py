@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator
 
-from turnwise.explore.arithmetic import ARITHMETIC, Arithmetic
+from turnwise.explore.arithmetic import ARITHMETIC, Arithmetic, form_of_result
 from turnwise.explore.compose import (
     computed_conclusion,
     document,
@@ -32,26 +32,26 @@ def compare(material: Material) -> Iterator[Draft]:
                 phrases = [call_phrase(seen.tool, seen.plain_arguments) for seen in (first, second)]
                 for name in _OPERATIONS[query.operation]:
                     operation = ARITHMETIC[name]
-                    if not _has_result(operation, query, other):
+                    result = _result(operation, query, other)
+                    if result is None or (name == "addition" and first.number > second.number):
                         continue
                     noun = operation.noun(*(located(query.noun, phrase) for phrase in phrases))
                     yield drafted(
                         "compare",
                         turns=((step_of(first), step_of(second)),),
                         conclude=_conclude(query, operation),
-                        questions=questions(noun, phrases, operation.form),
+                        questions=questions(noun, phrases, form_of_result(result)),
                         tools=(first.tool, second.tool),
                         entities=(*material.entities(first), *material.entities(second)),
                         key=f"{name} {first.key} {second.key} {query.key}",
                     )
 
 
-def _has_result(operation: Arithmetic, query: Query, other: Query) -> bool:
+def _result(operation: Arithmetic, query: Query, other: Query) -> float | None:
     try:
-        operation.value(number_of(query.value), number_of(other.value))
+        return operation.value(number_of(query.value), number_of(other.value))
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _conclude(query: Query, operation: Arithmetic) -> Callable[[Results], Conclusion]:

@@ -1,7 +1,8 @@
 """The same question about three things, and the sum of the answers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from turnwise.explore.arithmetic import form_of_result
 from turnwise.explore.compose import (
     computed_conclusion,
     document,
@@ -14,7 +15,7 @@ from turnwise.explore.compose import (
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.observation import Observation
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Query
 from turnwise.explore.wording import call_phrase, listing, located, questions
 from turnwise.tasks.family import Conclusion, Results
 
@@ -40,16 +41,22 @@ def _summed(material: Material, chosen: list[Observation]) -> Iterator[Draft]:
             "several",
             turns=(tuple(step_of(observation) for observation in chosen),),
             conclude=_total(query),
-            questions=questions(noun, phrases, Form.ROUNDED),
+            questions=questions(noun, phrases, form_of_result(number_of(query.value))),
             tools=tuple(observation.tool for observation in chosen),
             entities=tuple(entity for observation in chosen for entity in material.entities(observation)),
             key=f"{' '.join(observation.key for observation in chosen)} {key}",
         )
 
 
+def total_of(values: Sequence[float]) -> float:
+    """Return the sum; a sum of whole numbers is whole."""
+    total = sum(values)
+    return total if isinstance(total, int) else round(total, 2)
+
+
 def _total(query: Query) -> Callable[[Results], Conclusion]:
     def conclude(results: Results) -> Conclusion:
         values = [number_of(query.read(document(results, place))) for place in range(_NUM_CALLS)]
-        return computed_conclusion(round(sum(values), 2))
+        return computed_conclusion(total_of(values))
 
     return conclude
