@@ -16,9 +16,15 @@ SERVERS = Path(__file__).parent / "servers"
 
 
 def mcp_file(folder: Path) -> Path:
+    # The shop only reads, so one process serves all episodes; a process for every episode would be slow.
+    isolation = {"shop": "shared", "notes": "process"}
     servers = {
-        name: {"command": sys.executable, "args": [str(SERVERS / f"{name}.py")], "turnwise": {"num_warm": 0}}
-        for name in ("shop", "notes")
+        name: {
+            "command": sys.executable,
+            "args": [str(SERVERS / f"{name}.py")],
+            "turnwise": {"num_warm": 0, "isolation": kind},
+        }
+        for name, kind in isolation.items()
     }
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}))
