@@ -137,11 +137,9 @@ def test_a_list_is_named_by_its_heading() -> None:
 
 
 def test_an_item_that_looks_like_a_field_is_still_counted_as_an_item() -> None:
-    assert rows("- Buy milk\n- Note: call Bob\n  - at noon\n- Walk") == [
-        {"item": "Buy milk"},
-        {"item": "Note: call Bob"},
-        {"item": "Walk"},
-    ]
+    document = document_of("- Buy milk\n- Note: call Bob\n  - at noon\n- Walk")
+    assert [row["item"] for row in document.table(("items",)).rows] == ["Buy milk", "Note: call Bob", "Walk"]
+    assert document.fields == ()
 
 
 def test_short_lines_below_a_heading_are_a_list() -> None:

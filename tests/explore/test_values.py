@@ -236,6 +236,12 @@ def test_objects_are_made_of_their_properties() -> None:
     assert offered(store, place, 1) == [{"city": "Ulm", "radius": 1}]
 
 
+def test_an_unrelated_id_is_no_candidate_for_a_count() -> None:
+    store = answered('[{"user": 1782828464, "age": 31}]')
+    assert offered(store, parameter("limit", type="integer"), 3) == [31, 1, 2]
+    assert offered(store, parameter("note"), 1) == ["apple"]
+
+
 def test_the_store_is_bounded_and_keeps_no_duplicate() -> None:
     store = ValueStore()
     assert store.add(Value(1, "a", Source.ANSWER))

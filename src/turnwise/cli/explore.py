@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from turnwise.cli.options import McpFile, servers_in
+from turnwise.cli.options import McpFile, fail, servers_in
 
 
 def explore(
@@ -15,6 +15,9 @@ def explore(
     tasks: Annotated[int, typer.Option(help="Stop at this number of tasks.", min=1)] = 300,
     minutes: Annotated[float, typer.Option(help="Stop after this time.", min=0.1)] = 5.0,
     seed: Annotated[int, typer.Option(help="The same seed and server state give the same tasks.")] = 0,
+    server: Annotated[
+        list[str] | None, typer.Option("--server", help="Explore only this server; all by default.")
+    ] = None,
     values: Annotated[
         Path | None,
         typer.Option(help='JSON object of values to try, by parameter name: {"ticker": ["AAPL", "MSFT"]}.'),
@@ -38,7 +41,12 @@ def explore(
     from turnwise.explore.command import ExploreCommand, user_values
     from turnwise.explore.explorer import ExploreOptions
 
-    servers = servers_in(mcp)
+    specs = servers_in(mcp).specs
+    known = {spec.name for spec in specs}
+    for name in (*(server or ()), *(writes or ())):
+        if name not in known:
+            fail(f"{name}: no such server; the servers are {', '.join(sorted(known))}")
+    specs = tuple(spec for spec in specs if not server or spec.name in server)
     options = ExploreOptions(
         num_tasks=tasks,
         minutes=minutes,
@@ -46,5 +54,5 @@ def explore(
         writable=tuple(writes or ()),
         values=() if values is None else user_values(values),
     )
-    command = ExploreCommand(servers.specs, out, options, Console(emoji=False, highlight=False))
+    command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
     asyncio.run(command.run())

@@ -12,6 +12,10 @@ from turnwise.cli.options import McpOption, fail, servers_in
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder to write the files to.")] = Path(),
     mcp: McpOption = None,
+    explore: Annotated[
+        bool,
+        typer.Option("--explore", help="Find verified tasks first, as turnwise explore does, in 5 minutes."),
+    ] = False,
 ) -> None:
     """Write a recipe with comments, three tasks and a reward to start from; no file is overwritten.
 
@@ -25,14 +29,15 @@ def init(
     from turnwise.commands.tools import list_tools
     from turnwise.runtime.terminal import printable
 
-    check_free(folder)
+    check_free(folder, is_explored=explore)
     own = mcp or (Path("mcp.json") if Path("mcp.json").exists() else None)
     listing = asyncio.run(list_tools(servers_in(mcp).specs))
     if listing.failures:
         fail("; ".join(f"server {name}: {why}" for name, why in listing.failures.items()))
     machine = this_machine()
     is_embedded = own is None and machine.device == "cpu"
-    setup = Setup(machine, None if is_embedded else largest_model(machine), own, listing.tools)
+    explored = _explored(folder, own) if explore else None
+    setup = Setup(machine, None if is_embedded else largest_model(machine), own, listing.tools, explored)
     for file in write_starter(folder, setup):
         print(file)
     name = "embedded" if setup.model is None else setup.model.path
@@ -40,4 +45,23 @@ def init(
     for words in listing.problems.values():
         print(printable(f"warning: {words}"))
     go = "" if folder == Path() else f"cd {folder} && "
-    print(f"next: {'edit tasks.jsonl, then ' if own else ''}{go}turnwise train --dry-run recipe.toml")
+    edit = "edit tasks.jsonl, then " if own and not explore else ""
+    print(f"next: {edit}{go}turnwise train --dry-run recipe.toml")
+    if explore:
+        warm = "turnwise sft recipe.toml --out warm && turnwise train recipe.toml --set model.path=warm"
+        print(f"      {go}{warm}    if it cannot call tools yet")
+
+
+def _explored(folder: Path, mcp: Path | None) -> Path:
+    """Explore the servers and return the folder with the tasks. Exits if there are none."""
+    from rich.console import Console
+
+    from turnwise.explore.command import ExploreCommand
+    from turnwise.explore.explorer import ExploreOptions
+
+    out = folder / "tasks"
+    console = Console(emoji=False, highlight=False)
+    found = asyncio.run(ExploreCommand(servers_in(mcp).specs, out, ExploreOptions(), console).run())
+    if not any(task.split == "train" for task in found.tasks):
+        fail(f"no training task was found; {out / 'report.html'} says why")
+    return out

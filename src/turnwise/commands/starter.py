@@ -30,20 +30,27 @@ class Setup:
     """An mcp.json; None: the built-in servers."""
     tools: Mapping[str, Sequence[Tool]]
     """By server."""
+    explored: Path | None = None
+    """The folder with tasks that an exploration found; None: example tasks are written."""
 
 
-def check_free(folder: Path) -> None:
+def check_free(folder: Path, *, is_explored: bool = False) -> None:
     """Raise ValueError if one of the files is there already, or if they cannot be written."""
     require_writable(folder)
-    if in_the_way := [str(folder / name) for name in _NAMES if os.path.lexists(folder / name)]:
+    names = [name for name in _NAMES if not (is_explored and name == "tasks.jsonl")]
+    if in_the_way := [str(folder / name) for name in names if os.path.lexists(folder / name)]:
         raise ValueError(f"{', '.join(in_the_way)}: already there; nothing was written")
 
 
 def write_starter(folder: Path, setup: Setup) -> list[Path]:
     """Write recipe, tasks and reward. ValueError, and nothing is written, if one of the files exists."""
-    check_free(folder)
-    tasks = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in task_rows(setup))
+    is_explored = setup.explored is not None
+    check_free(folder, is_explored=is_explored)
+    rows = [] if is_explored else task_rows(setup)
+    tasks = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     files = dict(zip(_NAMES, (recipe_text(folder, setup), tasks, _REWARDS), strict=True))
+    if is_explored:
+        del files["tasks.jsonl"]
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         with (folder / name).open("x") as file:
@@ -62,8 +69,21 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         checkpointing=json.dumps(not is_embedded),
         learning_rate="2e-4" if is_embedded else "2e-5",
         tools="\n".join(_tool_lines(folder, setup)),
-        num_tasks=NUM_TASKS,
+        tasks="\n".join(_task_lines(folder, setup)),
+        num_tasks=NUM_TASKS if setup.explored is None else 16,
     )
+
+
+def _task_lines(folder: Path, setup: Setup) -> Iterator[str]:
+    if setup.explored is None:
+        yield 'train = "tasks.jsonl"'
+        yield '# validation = "validation.jsonl"  # chooses the best checkpoint; needs evaluation.every'
+        yield '# test = "test.jsonl"              # held out: played before and after the run'
+        return
+    for split in ("train", "validation", "test"):
+        file = setup.explored / f"{split}.jsonl"
+        if file.stat().st_size:
+            yield f"{split} = {json.dumps(_path_from(folder, file))}"
 
 
 def describe_model(setup: Setup) -> str:
@@ -150,9 +170,7 @@ cache_tokens = {cache_tokens}
 {tools}
 
 [tasks]  # one JSON object per line: prompt, servers, and the truth that an answer is compared with
-train = "tasks.jsonl"
-# validation = "validation.jsonl"  # chooses the best checkpoint; needs evaluation.every
-# test = "test.jsonl"              # held out: played before and after the run
+{tasks}
 
 [[rewards]]
 name = "outcome"  # 1 if everything in a task's truth holds, else 0

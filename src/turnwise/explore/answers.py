@@ -17,7 +17,7 @@ MAX_DECIMALS = 12
 _WORDS = re.compile(r"[^\W\d_]+(?:(?:[ ,'’&-]|\. )+[^\W\d_]+)*[.!?]?")
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _GUESSABLE = word_set("""
-    none null nil n/a na nan unknown undefined empty yes no true false ok okay success done error failed
+    [] {} none null nil n/a na nan unknown undefined empty yes no true false ok okay success done error failed
     active inactive enabled disabled on off default text string
 """)
 

@@ -40,11 +40,6 @@ class ExploreCommand:
         """Explore, and write what was found: all of it, or what there was when the user pressed Ctrl-C."""
         for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE):
             require_free(self._out / name)
-        unknown = sorted(set(self._options.writable) - {spec.name for spec in self._specs})
-        if unknown:
-            raise ValueError(
-                f"--writes {unknown[0]}: mcp.json has {', '.join(spec.name for spec in self._specs)}"
-            )
         was_interrupted = False
         async with Pool(self._specs) as pool:
             explorer = Explorer(pool, self._specs, self._options, self._say)

@@ -114,6 +114,6 @@ def shared_numbers(
     others = {query.key: query for query in material.asked(second)}
     for query in material.asked(first):
         other = others.get(query.key)
-        is_telling = query.operation == "field" or (query.operation == "count" and "=" not in query.key)
+        is_telling = query.operation == "field" or (query.operation == "count" and query.key.count("/") == 1)
         if is_telling and other is not None and is_number(query.value) and is_number(other.value):
             yield query, other

@@ -47,5 +47,12 @@ def _takes_only_numbers(tool: Tool) -> bool:
     properties = tool.input_schema.get("properties")
     if not isinstance(properties, dict) or not properties:
         return False
-    kinds = {schema.get("type") for schema in properties.values() if isinstance(schema, dict)}
-    return kinds <= {"number", "integer", "array"} and bool(kinds)
+    return all(_is_numeric(schema) for schema in properties.values())
+
+
+def _is_numeric(schema: object) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("type") == "array":
+        return _is_numeric(schema.get("items"))
+    return schema.get("type") in ("number", "integer")

@@ -21,6 +21,12 @@ MAX_PER_SOURCE = 4_000
 MAX_PER_NAME = 200
 """Values of one source and name: one table of ids must not fill the store."""
 
+MAX_UNRELATED = 10
+"""Values of one name that are tried for a parameter that they do not fit."""
+
+MAX_UNRELATED_NUMBER = 1_000
+"""Larger numbers are ids and timestamps: no good value of a count or a limit."""
+
 MAX_FOLDERS = 3
 MAX_JOINED = 50
 """Folders of mcp.json, and names of files, that are joined to paths."""
@@ -187,14 +193,14 @@ class ValueStore:
         fitting = [(fit, entry) for key, fit in fits.items() if fit >= MIN_FIT for entry in self._groups[key]]
         yield from ((Tier.FIT, value) for value in self._best_first(fitting))
         others = [key for key, fit in fits.items() if fit < MIN_FIT and key[0] in _FREE_SOURCES]
-        # A number becomes a text only where its name fits.
-        kinds = str if parameter.kind is Kind.TEXT else object
-        rest = [(0, one) for key in others for one in self._groups[key] if isinstance(one.value.value, kinds)]
+        tried = (one for key in others for one in self._groups[key][:MAX_UNRELATED])
+        rest = [(0, one) for one in tried if _may_be_tried(parameter, one.value.value)]
         yield from ((Tier.ANY, value) for value in self._best_first(rest))
 
     def _best_first(self, scored: Iterable[tuple[int, _Entry]]) -> Iterator[Value]:
         """Yield values by falling score; of equal ones, those used least and found first."""
-        ordered = sorted(scored, key=lambda one: (-one[0], self._num_uses[one[1].key], one[1].place))
+        num_uses = self._num_uses.get
+        ordered = sorted(scored, key=lambda one: (-one[0], num_uses(one[1].key, 0), one[1].place))
         yield from (entry.value for _, entry in ordered)
 
     def _named(self, parameter: Parameter, source: Source) -> Iterator[Value]:
@@ -263,6 +269,13 @@ class ValueStore:
 def value_key(value: Any) -> str:
     """Return a text that is the same for equal values of the same type."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _may_be_tried(parameter: Parameter, plain: Any) -> bool:
+    """Whether a value is tried although its name does not fit: texts for texts, small numbers for numbers."""
+    if parameter.kind is Kind.TEXT:
+        return isinstance(plain, str)
+    return not isinstance(plain, int | float) or abs(plain) <= MAX_UNRELATED_NUMBER
 
 
 def _schema_values(parameter: Parameter) -> Iterator[Value]:

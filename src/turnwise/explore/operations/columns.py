@@ -196,7 +196,8 @@ def answerable(value: Scalar) -> bool:
         return False
     if isinstance(value, int | float):
         return math.isfinite(value) and len(repr(value)) <= 20
-    return 0 < len(value.strip()) <= MAX_ANSWER_CHARS and value.isprintable() and not _HASH.fullmatch(value)
+    is_data = value.lstrip()[:1] in ("{", "[") or _HASH.fullmatch(value)
+    return 0 < len(value.strip()) <= MAX_ANSWER_CHARS and value.isprintable() and not is_data
 
 
 def form_of(value: Scalar) -> Form:

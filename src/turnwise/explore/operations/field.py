@@ -14,6 +14,7 @@ from turnwise.explore.wording.names import (
     is_plural,
     is_quoted_noun,
     singular,
+    words_of,
 )
 
 MAX_FIELDS = 200
@@ -22,6 +23,8 @@ MAX_SCANNED = 5_000
 """Fields that are looked at to see whether a list has a second item."""
 NUM_ALIKE = 3
 """With this many numbers under one key, the keys are data, like currencies in a table of rates."""
+_WRAPPERS = ("result", "results", "data", "response", "output", "items", "rows", "value", "values", "content")
+"""Keys that say nothing about what is under them."""
 WHOLE = "the result"
 """What an answer that is one plain value is called."""
 
@@ -36,6 +39,7 @@ def field(document: Document, chance: random.Random) -> Iterator[Query]:
         item
         for item in fields
         if answerable(item.value)
+        and not _is_clock(item)
         and (is_plain_name(item.name) or not item.path)
         and len(item.path) <= MAX_DEPTH
         and values[str(item.value)] == 1
@@ -74,10 +78,20 @@ def _is_single(document: Document, path: Path) -> bool:
     )
 
 
+def _is_clock(item: Field) -> bool:
+    """Return whether a number is a time in seconds since 1970, which nobody asks for."""
+    is_number = isinstance(item.value, int | float)
+    return is_number and any(word in ("timestamp", "epoch", "unix") for word in words_of(item.name))
+
+
 def _noun(item: Field, fields: list[Field]) -> str:
     if not item.path:
         return WHOLE
-    parents = [part for part in item.path[:-1] if isinstance(part, str) and is_plain_name(part)]
+    parents = [
+        part
+        for part in item.path[:-1]
+        if isinstance(part, str) and is_plain_name(part) and part.lower() not in _WRAPPERS
+    ]
     is_count = isinstance(item.value, int) and not isinstance(item.value, bool) and item.value >= 0
     noun = field_noun(item.name, is_date=form_of(item.value) is Form.DATE, is_count=is_count)
     if not parents:

@@ -112,7 +112,8 @@ def _argument(name: str, value: object, is_linked: bool) -> Argument:
 def _text_argument(name: str, noun: str, text: str) -> Argument:
     first, _, rest = noun.partition(" ")
     if first not in ("from", "to"):
-        return Argument(name, noun, f"the {noun} {text}", text)
+        one = noun if "," in text else singular(noun)
+        return Argument(name, noun, f"the {one} {text}", text)
     return Argument(
         name, noun, f"{first} the {rest} {text}" if rest else f"{first} {text}", text, is_direction=True
     )

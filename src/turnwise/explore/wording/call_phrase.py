@@ -34,6 +34,10 @@ _CONTAINERS = word_set("directory folder table database channel project reposito
 """What can be listed itself: "the contents of the directory", not "the list of directories"."""
 _CONTENTS = word_set("file files document sheet worksheet graph article log text table resource nodes")
 """What is asked about for what stands in it, rather than for its properties."""
+_WHOLES = word_set(
+    "web internet documentation wikipedia news history memory graph database index code text base"
+)
+"""What is searched as a whole: the web, but the issues."""
 _RESULT_OF = {
     "calculate": "calculating", "compute": "computing", "evaluate": "evaluating", "solve": "solving",
     "convert": "converting", "translate": "translating", "encode": "encoding", "decode": "decoding",
@@ -41,6 +45,8 @@ _RESULT_OF = {
     "analyze": "analyzing", "analyse": "analysing", "hash": "hashing", "summarize": "summarizing",
     "summarise": "summarising", "extract": "extracting", "estimate": "estimating", "measure": "measuring",
     "generate": "generating", "render": "rendering", "resolve": "resolving",
+    "process": "processing", "execute": "executing",
+    "run": "running", "simulate": "simulating", "transform": "transforming", "round": "rounding",
 }  # fmt: skip
 _ARITHMETIC = {
     "add": "the sum of {0} and {1}", "sum": "the sum of {0} and {1}", "subtract": "{0} minus {1}",
@@ -114,10 +120,9 @@ def _search(prose: ToolProse, sought: Argument, given: Sequence[Argument]) -> st
         return with_arguments(f"the results of a search for {sought.phrase}", others, "with")
     value = sought.text or sought.phrase
     is_said = prose.topic not in ("", "search", "result", "results")
+    topic = prose.topic if prose.topic.rpartition(" ")[2] in _WHOLES else plural(prose.topic)
     start = (
-        f"the results of searching the {prose.topic} for {value}"
-        if is_said
-        else f"the search results for {value}"
+        f"the results of searching the {topic} for {value}" if is_said else f"the search results for {value}"
     )
     return with_arguments(start, others, "with")
 

@@ -8,8 +8,11 @@ from turnwise.explore.wording.word_set import word_set
 
 _NAMED_BY = word_set("name title path file filename filepath url uri login username handle")
 """Parameters whose value stands right behind the noun: "the file “a.txt”"."""
-_KEYED_BY = word_set("id ids number key code symbol ticker email slug sku isbn")
+_KEYED_BY = word_set("id ids number key email slug sku isbn")
 """Parameters that are mentioned: "the note with the ID 7"."""
+_CODED_BY = word_set("code symbol ticker")
+_HAS_CODE = word_set("company stock security fund currency country city product item airport station coin")
+"""A company has a symbol; a quote is for a symbol."""
 _ABOUT = word_set(
     "information info details detail metadata status statistics stats content contents data summary profile"
 )
@@ -44,7 +47,7 @@ def _phrase(topic: str, argument: Argument, is_own: bool) -> str:
         return f"the {topic} {argument.text}"
     if last in _NAMED_BY:
         return _called(topic, argument)
-    if last in _KEYED_BY:
+    if last in _KEYED_BY or (last in _CODED_BY and (is_own or noun in _HAS_CODE)):
         return f"that {thing}" if argument.is_linked else f"the {topic} with {argument.phrase_of(words[-1])}"
     return ""
 

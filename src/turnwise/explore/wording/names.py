@@ -74,7 +74,9 @@ def field_noun(name: str, *, is_date: bool = False, is_count: bool = False) -> s
     if is_date and words in (["timestamp"], ["datetime"], ["date", "time"], ["time"]):
         return "date"
     if is_count and words and is_plural(words[-1]) and words[-1] not in MONEY and words[0] != "number":
-        return f"number of {humanised(name)}"
+        human = humanised(name)
+        rest = human.removeprefix("total ")
+        return f"{'' if rest == human else 'total '}number of {rest}"
     if not _is_noun(words):
         return f"value of “{' '.join(name.split()) if ' ' in name else humanised(name) or name.strip()}”"
     return humanised(name)
@@ -166,7 +168,7 @@ def _is_noun(words: Sequence[str]) -> bool:
         last.endswith("ed") and not last.endswith("eed") and len(last) > 4
     )
     has_vowel = last.isupper() or not last.isascii() or re.search(r"[aeiouy]", last) is not None
-    return not is_participle and has_vowel and sum(map(len, words)) > 1
+    return not is_participle and has_vowel and (last.isupper() or len(words) > 1 or len(last) > 2)
 
 
 def _written(word: str, is_shouted: bool) -> str:

@@ -1,5 +1,6 @@
 """Questions about the answers of calls, in several wordings."""
 
+import re
 from collections.abc import Sequence
 
 from turnwise.explore.query import Form
@@ -16,6 +17,8 @@ FORMS = {
 
 _WHOLE = ("the result", "the value", "the output", "the answer", "the response")
 """What a field is called that holds all there is to know: the question is then for the call itself."""
+
+_SEARCHING = "the results of searching "
 
 NUM_NAMED = 2
 """The first wordings name the tools: they are for easy tasks."""
@@ -46,16 +49,17 @@ def wordings_for(split: str, wordings: Sequence[str]) -> tuple[str, ...]:
 def located(noun: str, phrase: CallPhrase) -> str:
     """Return where a noun is found: "the size of the file “a.txt”", "the stock for the part “gear”"."""
     described = phrase.described
-    if described in noun:
+    if _says(noun, phrase):
         return noun
     if described.startswith(f"{noun} "):
         return described
     if noun in _WHOLE and phrase.joint in ("", "according to"):
         return described
-    searching = described.removeprefix("the results of searching ")
-    if searching != described and "result" in noun:
-        return f"{noun} when searching {searching}"
+    if described.startswith(_SEARCHING) and "result" in noun:
+        return f"{noun} when searching {described.removeprefix(_SEARCHING)}"
     joint = phrase.joint or "according to"
+    if joint == "according to" and re.search(r"\bentr(?:y|ies)\b", noun):
+        joint = "in"
     if joint in ("of", "in", "on") and noun in _WHOLE and not described.startswith("the result"):
         return f"the content of {described}"
     if joint == "of" and (noun.startswith("the value") or " of " in noun or noun.endswith(("empty", "”"))):
@@ -63,8 +67,13 @@ def located(noun: str, phrase: CallPhrase) -> str:
     return f"{noun} {joint} {described}"
 
 
+def _says(noun: str, phrase: CallPhrase) -> bool:
+    """Return whether a noun already says which call it is about."""
+    return phrase.described.removeprefix(_SEARCHING) in noun
+
+
 def _direct(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
-    is_said = all(phrase.described in noun for phrase in phrases)
+    is_said = all(_says(noun, phrase) for phrase in phrases)
     named = listing([phrase.named for phrase in phrases])
     described = listing([phrase.described for phrase in phrases])
     if is_said or len(phrases) != 1:

@@ -15,6 +15,7 @@ READ_VERBS = word_set("""
     explain list browse enumerate search find query select count calculate compute convert evaluate
     solve translate encode decode format parse validate analyze analyse compare extract summarize
     summarise generate resolve estimate measure look tell give provide render hash
+    process simulate transform round
 """)
 CHANGE_VERBS = word_set("""
     create write update delete remove insert set put append edit move rename copy save store patch drop
@@ -53,7 +54,8 @@ def prose_of(tool: Tool) -> ToolProse:
     verb, topic = _verb_and_topic(words)
     said_verb, said_topic = _verb_and_topic(first_sentence(tool.description).split())
     is_fuller = set(topic.split()) < set(said_topic.split())
-    if said_topic and (not topic or is_fuller) and (not verb or verb == said_verb or not topic):
+    adds = is_fuller and said_verb == verb if topic else bool(said_verb)
+    if said_topic and adds:
         return ToolProse(verb or said_verb, said_topic)
     return ToolProse(verb, topic)
 
@@ -96,7 +98,7 @@ def _verb_and_topic(words: list[str]) -> tuple[str, str]:
 def _topic(words: list[str]) -> str:
     kept: list[str] = []
     for word in words:
-        bare = word.strip(",.'’()")
+        bare = word.strip(",.:;'’()")
         if bare.lower() in _ENDS_TOPIC:
             break
         if bare and bare.lower() not in _FILLERS:

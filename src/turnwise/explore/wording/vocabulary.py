@@ -4,7 +4,7 @@ from turnwise.explore.wording.word_set import word_set
 
 ACRONYMS = word_set("""
     id url uri api html json csv sql pdf ip isbn issn sku iban gdp utc gmt http https xml cpu gpu ram
-    ceo cfo usd eur gbp jpy vat dns ssl tls ssh uuid md5 sha ascii iso iata icao doi eps etf ipo faq
+    ceo cfo usd eur gbp jpy vat dns ssl tls ssh uuid md5 sha ascii iso iata icao doi eps etf ipo faq mcp
 """)
 """Written in capitals wherever they occur."""
 
