@@ -33,7 +33,7 @@ def list_books() -> dict[str, Any]:
 def get_author(author_id: str) -> dict[str, Any]:
     """Get an author by ID."""
     if author_id not in AUTHORS:
-        raise ToolError(f"unknown author_id {author_id!r}; did you mean 'A0'?")
+        raise ValueError(f"unknown author_id {author_id!r}; did you mean 'A0'?")
     return AUTHORS[author_id]
 
 
