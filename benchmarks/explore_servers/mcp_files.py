@@ -57,7 +57,8 @@ def blocks(folder: Path) -> dict[str, Mapping[str, Any]]:
         ),
         "time": python(folder, "mcp-server-time", "mcp-server-time", "--local-timezone", "Europe/Berlin"),
         "git": python(folder, "mcp-server-git", "mcp-server-git", "--repository", str(data / "repository")),
-        "fetch": python(folder, "mcp-server-fetch", "mcp-server-fetch"),
+        # The site is local, and the server refuses loopback addresses unless it is started with this option.
+        "fetch": python(folder, "mcp-server-fetch", "mcp-server-fetch", "--allow-private-ips"),
         "calculator": python(folder, "mcp-server-calculator", "mcp-server-calculator"),
         "workbook": python(
             folder, "excel-mcp-server", "excel-mcp-server", "stdio", "--allow-dir", str(data / "workbooks")
