@@ -52,6 +52,15 @@ install_python_server() {
   fi
 }
 
+prepare_fetch_server() {
+  # Its HTML reader installs npm packages at the first use; in a session its folder is read-only.
+  local server="$folder/venvs/mcp-server-fetch"
+  if [ -e "$server/.installed" ]; then
+    "$server/bin/python" -c "import readabilipy; readabilipy.simple_json_from_html_string('<p>a</p>', use_readability=True)" \
+      >"$folder/venvs/mcp-server-fetch.log" 2>&1 || missing "the HTML reader of fetch" "$folder/venvs/mcp-server-fetch.log"
+  fi
+}
+
 write_document() {
   local kind="$1" server="$2" target="$3"
   if [ -e "$folder/venvs/$server/.installed" ]; then
@@ -63,6 +72,7 @@ install_node_servers
 for pins in "$here"/requirements/*.txt; do
   install_python_server "$pins"
 done
+prepare_fetch_server
 "$python" "$here/bookshop.py" "$folder/data/shop"
 "$python" "$here/office.py" "$folder/data"
 write_document workbook excel-mcp-server workbooks/bookshop.xlsx
