@@ -1,4 +1,4 @@
-"""Write an mcp.json for every installed server, and one for several servers together.
+"""Write an mcp.json for every installed server, one for several servers together, and values for `fetch`.
 
 Usage: python mcp_files.py FOLDER, where FOLDER holds `node`, `venvs` and `data`.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 SITE_PORT = 8765
-"""Where `python -m http.server` serves the folder `site` for the fetch server."""
+"""The port at which `benchmarks.explore` serves the folder `site` for the fetch server."""
 
 TOGETHER = ("files", "database", "calculator", "time", "units")
 """The servers of the combined file: data in two places, and three that compute."""
@@ -57,7 +57,8 @@ def blocks(folder: Path) -> dict[str, Mapping[str, Any]]:
         ),
         "time": python(folder, "mcp-server-time", "mcp-server-time", "--local-timezone", "Europe/Berlin"),
         "git": python(folder, "mcp-server-git", "mcp-server-git", "--repository", str(data / "repository")),
-        "fetch": python(folder, "mcp-server-fetch", "mcp-server-fetch"),
+        # The site is local, and the server refuses loopback addresses unless it is started with this option.
+        "fetch": python(folder, "mcp-server-fetch", "mcp-server-fetch", "--allow-private-ips"),
         "calculator": python(folder, "mcp-server-calculator", "mcp-server-calculator"),
         "workbook": python(
             folder, "excel-mcp-server", "excel-mcp-server", "stdio", "--allow-dir", str(data / "workbooks")
@@ -79,6 +80,8 @@ def blocks(folder: Path) -> dict[str, Mapping[str, Any]]:
             "--transport",
             "stdio",
         ),
+        "chess": python(folder, "chess-mcp-server", "chess-mcp-server"),
+        "todo": python(folder, "mcp-todo", "mcp-todo", env={"HOME": "${EPISODE_DIR}"}),
         "algebra": python(folder, "mcp-sympy", "mcp-sympy"),
         "maths": python(folder, "mcp-server-math", "mcp-server-math"),
         "units": python(folder, "unit-converter-mcp", "unit-converter-mcp"),
@@ -91,6 +94,9 @@ def main() -> None:
     for name, entry in entries.items():
         write(folder / name / "mcp.json", {name: entry})
     write(folder / "together" / "mcp.json", {name: entries[name] for name in TOGETHER})
+    pages = sorted((folder / "data" / "site").glob("*.html"))
+    addresses = [f"http://127.0.0.1:{SITE_PORT}/{page.name}" for page in pages]
+    (folder / "fetch" / "values.json").write_text(json.dumps({"url": addresses}, indent=2) + "\n")
 
 
 def write(path: Path, servers: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ import time
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 READS = ToolAnnotations(readOnlyHint=True)
@@ -30,7 +31,7 @@ state = {"num_calls": 0}
 
 def stock_of(fruit: str) -> dict[str, Any]:
     if fruit not in STOCK:
-        raise ValueError(f"no fruit {fruit!r}; there are: {', '.join(STOCK)}")
+        raise ToolError(f"no fruit {fruit!r}; there are: {', '.join(STOCK)}")
     return {"fruit": fruit, "stock": STOCK[fruit]}
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 READS = ToolAnnotations(readOnlyHint=True)
@@ -25,7 +26,7 @@ def list_notes() -> dict[str, Any]:
 def read_note(title: str) -> dict[str, Any]:
     """Return the text of a note."""
     if title not in NOTES:
-        raise ValueError(f"no note {title!r}; there are: {', '.join(NOTES)}")
+        raise ToolError(f"no note {title!r}; there are: {', '.join(NOTES)}")
     return {"title": title, "text": NOTES[title]}
 
 
@@ -33,7 +34,7 @@ def read_note(title: str) -> dict[str, Any]:
 def create_note(title: str, text: str) -> dict[str, Any]:
     """Keep a new note."""
     if title in NOTES:
-        raise ValueError(f"there is a note {title!r} already")
+        raise ToolError(f"there is a note {title!r} already")
     NOTES[title] = text
     return {"title": title, "num_notes": len(NOTES)}
 
@@ -42,7 +43,7 @@ def create_note(title: str, text: str) -> dict[str, Any]:
 def delete_note(title: str) -> dict[str, Any]:
     """Remove a note."""
     if title not in NOTES:
-        raise ValueError(f"no note {title!r}; there are: {', '.join(NOTES)}")
+        raise ToolError(f"no note {title!r}; there are: {', '.join(NOTES)}")
     del NOTES[title]
     return {"num_notes": len(NOTES)}
 

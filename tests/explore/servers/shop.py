@@ -3,6 +3,7 @@
 from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 NAMES = ("Ada Holm", "Bruno Dunn", "Chiara Fuchs", "Dmitri Grant", "Elif Jansen", "Farid Castell")
@@ -58,7 +59,7 @@ def get_customer(customer_id: str) -> dict[str, Any]:
         if row["customer_id"] == customer_id:
             placed = [order for order in orders() if order["customer_id"] == customer_id]
             return {**row, "num_orders": len(placed)}
-    raise ValueError(f"no customer {customer_id!r}; ids look like C101")
+    raise ToolError(f"no customer {customer_id!r}; ids look like C101")
 
 
 @server.tool(annotations=READS)
@@ -73,7 +74,7 @@ def get_order(order_id: int) -> dict[str, Any]:
     for order in orders():
         if order["order_id"] == order_id:
             return order
-    raise ValueError(f"no order {order_id}; order numbers start at 5001")
+    raise ToolError(f"no order {order_id}; order numbers start at 5001")
 
 
 @server.tool(annotations=READS)
@@ -82,7 +83,7 @@ def get_product(product_id: str) -> dict[str, Any]:
     for product in products():
         if product["product_id"] == product_id:
             return product
-    raise ValueError(f"no product {product_id!r}; ids look like P-11")
+    raise ToolError(f"no product {product_id!r}; ids look like P-11")
 
 
 @server.tool(annotations=READS)
