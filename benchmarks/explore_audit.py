@@ -198,9 +198,7 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path, help="holds train.jsonl, validation.jsonl and test.jsonl")
     parser.add_argument("--mcp", type=Path, required=True, help="the servers that the tasks were made on")
-    parser.add_argument(
-        "--num-tasks", type=int, default=0, help="audit a sample of this size; 0: all"
-    )
+    parser.add_argument("--num-tasks", type=int, default=0, help="audit a sample of this size; 0: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--num-parallel", type=int, default=8, help="episodes played at the same time")
     options = parser.parse_args()

@@ -18,7 +18,7 @@ BAD = ("no_tools", "dies", "lying", "hostile", "megabytes", "clock", "plain_erro
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
-    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), *GOOD, *BAD, num_tasks=150))
+    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), *GOOD, *BAD, num_tasks=90))
 
 
 def tools_of(found: Exploration, server: str) -> dict[str, ToolFinding]:
@@ -144,7 +144,7 @@ def test_an_error_in_plain_text_is_no_answer(found: Exploration) -> None:
 
 def test_the_same_seed_gives_the_same_tasks(tmp_path: Path) -> None:
     first, second = (
-        asyncio.run(explored(folder, "notes", num_tasks=12))
+        asyncio.run(explored(folder, "notes", num_tasks=8))
         for folder in (tmp_path / "first", tmp_path / "second")
         if folder.mkdir() is None
     )

@@ -24,6 +24,9 @@ _SENTENCES = (
 _LONG = word_set("""
     content contents text body message description note notes summary comment observation observations
 """)
+_NAMES = word_set("name title subject heading label key")
+_CREATING = word_set("create add write new insert save store register make")
+_TARGETS = word_set("destination target dest new to")
 _PATHS = word_set("""
     path file filename filepath
 """)
@@ -55,26 +58,35 @@ class DrawnTexts:
 
 
 def marked(tool: Tool, proposed: Mapping[str, Value], texts: DrawnTexts) -> tuple[dict[str, Any], list[str]]:
-    """Return the arguments with every freely drawn text replaced by a new one, and the new texts."""
+    """Return the arguments with new texts where the change needs some, and the new texts.
+
+    Contents are always new. Names and paths are new if the tool creates something; a tool that edits or
+    appends needs those of something that exists.
+    """
     markers: list[str] = []
+    is_creating = bool(set(words_of(tool.server_tool)) & _CREATING)
     arguments: dict[str, Any] = {}
     for name, value in proposed.items():
-        if value.source is Source.DRAWN:
+        words = set(words_of(name))
+        is_text = isinstance(value.value, str)
+        is_new = is_creating or bool(words & _TARGETS)
+        if value.source is Source.DRAWN or (is_text and words & _LONG):
             arguments[name] = _replaced(name, value.value, texts, markers)
-        elif isinstance(value.value, str) and _is_new_path(name, value):
-            folder = value.value.rpartition("/")[0] if "." in value.value.rpartition("/")[2] else value.value
-            file = f"{texts.name().replace(' ', '-')}.txt"
-            arguments[name] = f"{folder}/{file}"
-            markers.append(file)
-        elif isinstance(value.value, str) and set(words_of(name)) & _LONG:
+        elif is_text and is_new and value.value.startswith("/") and words & (_PATHS | _TARGETS):
+            arguments[name] = _new_path(value.value, texts, markers)
+        elif is_text and is_new and words & _NAMES:
             arguments[name] = _replaced(name, value.value, texts, markers)
         else:
             arguments[name] = value.value
     return arguments, markers
 
 
-def _is_new_path(name: str, value: Value) -> bool:
-    return bool(set(words_of(name)) & _PATHS) and value.value.startswith("/")
+def _new_path(known: str, texts: DrawnTexts, markers: list[str]) -> str:
+    """Return a new file's path in the folder of a known one."""
+    folder, _, entry = known.rpartition("/")
+    file = f"{texts.name().replace(' ', '-')}.txt"
+    markers.append(file)
+    return f"{folder if '.' in entry else known}/{file}"
 
 
 def _replaced(name: str, value: Any, texts: DrawnTexts, markers: list[str]) -> Any:

@@ -12,7 +12,6 @@ _CLOCK_SECONDS = 1.1
 """Waited between two readings of the same thing: a clock that shows seconds moves on."""
 _NUM_WITNESSES = 6
 """Observations of other tools that are repeated after a call to see whether it changed them."""
-_MAX_WITNESSES = 40
 
 
 @dataclass(slots=True)
@@ -71,35 +70,42 @@ async def _repeat(caller: ServerCaller, observations: Sequence[Observation]) -> 
 async def _find_changers(
     caller: ServerCaller, observations: Sequence[Observation], found: Steadiness
 ) -> None:
-    """Read witnesses, call every tool, read the witnesses again; if they differ, try every tool alone."""
+    """Make one call of every tool twice in one session; if an answer differs, look at every tool alone."""
     first_of: dict[str, Observation] = {}
     for observation in observations:
         if not observation.document.is_cut:
             first_of.setdefault(observation.tool.name, observation)
-    steady = [seen for seen in first_of.values() if found.stable.get(seen.number) == frozenset()]
     suspects = list(first_of.values())
-    if not await _is_changed(caller, suspects, steady[:_MAX_WITNESSES]):
+    if await _is_repeatable(caller, suspects):
         return
     for suspect in suspects:
-        witnesses = [seen for seen in steady if seen.tool.name != suspect.tool.name][:_NUM_WITNESSES]
-        if await _is_changed(caller, [suspect], witnesses):
+        witnesses = [seen for seen in suspects if seen.tool.name != suspect.tool.name][:_NUM_WITNESSES]
+        if await _changes(caller, suspect, witnesses):
             found.changers.add(suspect.tool.name)
 
 
-async def _is_changed(
-    caller: ServerCaller, suspects: Sequence[Observation], witnesses: Sequence[Observation]
-) -> bool:
-    """Return whether calls of the suspects changed what the witnesses answer, in a session of its own."""
+async def _is_repeatable(caller: ServerCaller, suspects: Sequence[Observation]) -> bool:
+    """Return whether the calls answer alike when all of them are made a second time."""
+    try:
+        async with caller.session() as session:
+            return await _read(session, suspects) == await _read(session, suspects)
+    except SessionLost:
+        return False
+
+
+async def _changes(caller: ServerCaller, suspect: Observation, witnesses: Sequence[Observation]) -> bool:
+    """Return whether a call changes what the witnesses answer, in a session of its own."""
     if not witnesses or caller.budget.is_spent:
         return False
     try:
         async with caller.session() as session:
-            before = await _read(session, witnesses)
-            for suspect in suspects:
-                await session.call(suspect.tool, suspect.plain_arguments)
-            return await _read(session, witnesses) != before
+            first, second = await _read(session, witnesses), await _read(session, witnesses)
+            await session.call(suspect.tool, suspect.plain_arguments)
+            last = await _read(session, witnesses)
+            # a clock differs at once: only what stood still before the call can show a change
+            return any(first[number] == second[number] != last[number] for number in first)
     except SessionLost:
-        return len(suspects) > 1
+        return False
 
 
 async def _read(session: Session, witnesses: Sequence[Observation]) -> Mapping[int, str]:

@@ -12,7 +12,7 @@ from turnwise.explore.observation import Observation
 from turnwise.explore.proposals import proposals
 from turnwise.explore.tool_verbs import presumes_reading, words_of
 from turnwise.explore.value_sources import values_of
-from turnwise.explore.values import Value, ValueStore
+from turnwise.explore.values import Source, Value, ValueStore
 from turnwise.types import Tool
 
 _NUM_ROUNDS = 5
@@ -26,6 +26,8 @@ _MAX_VAIN = 14
 """Consecutive failures after which a tool is not tried any more."""
 
 
+_MAX_BLIND = 3
+"""Failures in a round with values that were only drawn: an id is not found by guessing."""
 _FOLDER_WORDS = {"path", "dir", "directory", "folder"}
 
 
@@ -121,8 +123,11 @@ class Survey:
         learned: list[Value],
     ) -> None:
         chance = random.Random(f"{seed}/{record.tool.name}")  # noqa: S311  # tasks, not secrets
-        num_tries = 0
+        num_tries = num_blind = 0
         for arguments in self._proposals(record.tool, chance):
+            is_blind = bool(arguments) and all(value.source is Source.DRAWN for value in arguments.values())
+            if is_blind and num_blind >= _MAX_BLIND:
+                continue
             if num_tries >= _TRIES_PER_ROUND or not record.is_wanted or caller.budget.is_spent:
                 return
             observation = Observation(0, record.tool, arguments, Document(""))
@@ -138,6 +143,7 @@ class Survey:
                 record.last_error = str(error)
                 raise
             if reply.document is None:
+                num_blind += is_blind
                 record.num_vain += 1
                 record.last_error = reply.error
                 lessons = lessons_of(reply.error, record.tool)
