@@ -1,16 +1,19 @@
 """An exploration of good and misbehaving servers together: what is found and proven, and what is left out."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.explore.exploring import GOOD, explored, specs_of
+from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration, ToolFinding
+from turnwise.explore.explorer import ExploreOptions
 from turnwise.explore.verdicts import episode_of
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.rows import row_of
 from turnwise.types import DemoTurn, Matcher, Task, ToolCall
 
 BAD = ("no_tools", "dies", "lying", "hostile", "megabytes", "clock", "plain_errors")
@@ -142,14 +145,19 @@ def test_an_error_in_plain_text_is_no_answer(found: Exploration) -> None:
             assert not any(result.content.startswith("Error") for result in turn.results)
 
 
-def test_the_same_seed_gives_the_same_tasks(tmp_path: Path) -> None:
-    first, second = (
-        asyncio.run(explored(folder, "notes", num_tasks=8))
-        for folder in (tmp_path / "first", tmp_path / "second")
-        if folder.mkdir() is None
-    )
-    assert first.tasks
-    assert [row_of(task) for task in first.tasks] == [row_of(task) for task in second.tasks]
+def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second")]
+    for folder in folders:
+        specs = specs_of(tmp_path, "notes")
+        command = ExploreCommand(specs, folder, ExploreOptions(num_tasks=8, minutes=20), Console(quiet=True))
+        asyncio.run(command.run())
+    first, second = folders
+    assert json.loads((first / "report.json").read_text())["tasks"]
+    assert (first / "report.html").stat().st_size
+    for split in ("train", "validation", "test"):
+        assert (first / f"{split}.jsonl").read_bytes() == (second / f"{split}.jsonl").read_bytes()
+    with pytest.raises(ValueError, match="is there already"):
+        asyncio.run(command.run())
 
 
 def test_every_reason_to_reject_has_an_example(found: Exploration) -> None:

@@ -29,10 +29,10 @@ def explore(
         ),
     ] = None,
 ) -> None:
-    """Find tasks for your servers: call their tools, compose questions, keep what is proven.
+    """Find verified tasks for your servers, without a language model.
 
-    No language model is needed. Every task's plan was executed in fresh sessions, and shortcuts to its
-    answer earn nothing.
+    It calls the tools, composes questions about the answers and keeps what it proves: the plan of every task
+    was executed in fresh sessions, and shortcuts to its answer earn nothing.
 
     Example: turnwise explore mcp.json --out tasks
     """
