@@ -142,14 +142,16 @@ async def test_an_answer_slower_than_the_timeout_is_read_if_there_are_heartbeats
 
 
 async def test_a_server_sends_heartbeats_until_it_has_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turnwise.engines.server.BEAT_SECONDS", 0.2)
+    monkeypatch.setattr("turnwise.engines.server.BEAT_SECONDS", 0.05)
     sent: list[Any] = []
+
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def send(message: Any) -> None:
         sent.append(message)
+        if message.get("body") == b"\n":
+            future.set_result(None)
 
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(0.3, future.set_result, None)
     answer = Streamed({future: 0}, lambda number, _: AnswerLine(number=number, policy_version=5))
     await answer({}, asyncio.Future, send)  # a client that stays
     assert [body.get("body") for body in sent] == [None, b"\n", b'{"policy_version": 5}\n', b""]

@@ -17,6 +17,7 @@ READ_BY_EPISODES = (
     "model.system_prompt",
     "model.thinking",
     "tools.mcp",
+    "tools.function_timeout_seconds",
     "tools.functions",
     "tools.live",
     "tools.live_writes",
