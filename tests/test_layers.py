@@ -23,8 +23,8 @@ LAYERS = (
 )
 """Lowest first: a layer imports only what stands before it, and nothing beside it."""
 
-ROOT_MAY_IMPORT = {"api", "evaluate", "rollout"}
-"""`import turnwise` offers the names of `api`, lazily, and frees those of two packages for its functions."""
+ROOT_MAY_IMPORT = {"api", "evaluate", "explore", "rollout"}
+"""`import turnwise` offers the names of `api`, lazily, and frees the names of three packages for them."""
 
 MAY_IMPORT_BESIDE = {("__main__", "cli")}
 """`python -m turnwise` is the command."""

@@ -12,16 +12,17 @@ the same names for type checkers and editors.
 from importlib import import_module
 from typing import Any
 
-# Two packages have the name of a function. Python makes a package an attribute when it is loaded, and never
+# Three packages have the name of a function. Python makes a package an attribute when it is loaded, and never
 # again: loaded and deleted here, they leave the names to the functions.
-from turnwise import evaluate, rollout
+from turnwise import evaluate, explore, rollout
 
-del evaluate, rollout
+del evaluate, explore, rollout
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "evaluation": ("Evaluation",),
+    "exploring": ("explore",),
     "playing": ("evaluate", "print_episode", "rollout"),
     "reward_terms": (
         "answer",

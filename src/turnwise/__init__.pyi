@@ -1,6 +1,7 @@
 """The names that `import turnwise` offers, for type checkers and editors."""
 
 from turnwise.api.evaluation import Evaluation as Evaluation
+from turnwise.api.exploring import explore as explore
 from turnwise.api.playing import evaluate as evaluate
 from turnwise.api.playing import print_episode as print_episode
 from turnwise.api.playing import rollout as rollout

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import turnwise as tw
 from tests.explore.exploring import GOOD, explored, specs_of
 from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration, ToolFinding
@@ -146,12 +147,12 @@ def test_an_error_in_plain_text_is_no_answer(found: Exploration) -> None:
 
 
 def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("first", "second")]
-    for folder in folders:
-        specs = specs_of(tmp_path, "notes")
-        command = ExploreCommand(specs, folder, ExploreOptions(num_tasks=8, minutes=20), Console(quiet=True))
-        asyncio.run(command.run())
-    first, second = folders
+    specs = specs_of(tmp_path, "notes")
+    first, second = (tmp_path / name for name in ("first", "second"))
+    command = ExploreCommand(specs, first, ExploreOptions(num_tasks=8, minutes=20), Console(quiet=True))
+    asyncio.run(command.run())
+    found = tw.explore(tmp_path / "mcp.json", out=second, num_tasks=8, minutes=20, quiet=True)
+    assert found.tasks_of("train")
     assert json.loads((first / "report.json").read_text())["tasks"]
     assert (first / "report.html").stat().st_size
     for split in ("train", "validation", "test"):

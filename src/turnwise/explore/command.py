@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -29,7 +30,7 @@ class ExploreCommand:
     """`turnwise explore`, with everything it needs."""
 
     def __init__(
-        self, specs: Sequence[ServerSpec], out: Path, options: ExploreOptions, console: Console
+        self, specs: Sequence[ServerSpec], out: Path | None, options: ExploreOptions, console: Console
     ) -> None:
         self._specs = specs
         self._out = out
@@ -38,8 +39,7 @@ class ExploreCommand:
 
     async def run(self) -> Exploration:
         """Explore, and write what was found: all of it, or what there was when the user pressed Ctrl-C."""
-        for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE):
-            require_free(self._out / name)
+        self._check()
         was_interrupted = False
         specs = [_with_one_ahead(spec) for spec in self._specs]
         async with Pool(specs) as pool:
@@ -52,10 +52,22 @@ class ExploreCommand:
                 assert task is not None
                 task.uncancel()
             exploration = explorer.result(was_interrupted=was_interrupted)
-        write(exploration, self._out)
+        if self._out is not None:
+            write(exploration, self._out)
         print_exploration(exploration, console=self._console)
-        self._say(f"written to {self._out}: {', '.join(f'{split}.jsonl' for split in SPLITS)}, {PAGE}")
+        if self._out is not None:
+            self._say(f"written to {self._out}: {', '.join(f'{split}.jsonl' for split in SPLITS)}, {PAGE}")
         return exploration
+
+    def _check(self) -> None:
+        """Raise ValueError if a file would be overwritten, or if a server that may be changed is unknown."""
+        known = [spec.name for spec in self._specs]
+        for name in self._options.writable:
+            if name not in known:
+                raise ValueError(f"writes: no server {name!r}; the servers are {', '.join(known)}")
+        if self._out is not None:
+            for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE):
+                require_free(self._out / name)
 
     def _say(self, line: str) -> None:
         self._console.print(printable(line), markup=False, soft_wrap=True)
@@ -84,8 +96,13 @@ def user_values(path: Path) -> tuple[Value, ...]:
         raise ValueError(f"--values {path}: cannot be read: {error}") from None
     if not isinstance(rows, dict):
         raise ValueError(f"--values {path}: expected an object of lists by parameter name")
+    return named_values(rows)
+
+
+def named_values(listed_by_name: Mapping[str, Any]) -> tuple[Value, ...]:
+    """Return the user's values; a single value stands for a list of one."""
     return tuple(
         Value(value, name, Source.USER)
-        for name, listed in rows.items()
+        for name, listed in listed_by_name.items()
         for value in (listed if isinstance(listed, list) else [listed])
     )

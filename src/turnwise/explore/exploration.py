@@ -67,3 +67,7 @@ class Exploration:
     seconds: float
     seed: int
     was_interrupted: bool = False
+
+    def tasks_of(self, split: str) -> tuple[Task, ...]:
+        """Return the tasks of `train`, `validation` or `test`."""
+        return tuple(task for task in self.tasks if task.split == split)

@@ -1,0 +1,44 @@
+"""Find verified tasks for servers from Python, as `turnwise explore` does."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from turnwise.api.background import run_in_thread
+from turnwise.api.resolved import NO_SETTINGS
+from turnwise.explore.command import ExploreCommand, named_values
+from turnwise.explore.exploration import Exploration
+from turnwise.explore.explorer import ExploreOptions
+from turnwise.servers.backends import load_servers
+
+
+def explore(
+    mcp: str | Path,
+    *,
+    out: str | Path | None = None,
+    num_tasks: int = 300,
+    minutes: float = 5.0,
+    seed: int = 0,
+    values: Mapping[str, Sequence[Any]] = NO_SETTINGS,
+    writes: Sequence[str] = (),
+    quiet: bool = False,
+) -> Exploration:
+    """Call the servers' tools, compose questions about the answers, and return those that are proven.
+
+    Ctrl-C returns what was found until then. `tasks_of("train")` of the result is for `train(tasks=…)`.
+
+    mcp: the servers' mcp.json.
+    out: a folder for the task files and the report; nothing is written without it.
+    num_tasks, minutes: stop at this number of tasks, or after this time.
+    seed: the same seed and the same data of the servers give the same tasks.
+    values: values to try, by parameter name.
+    writes: servers whose real data may be changed; others are changed in private copies only.
+    quiet: print neither progress nor the report.
+    """
+    specs = load_servers(Path(mcp)).specs
+    options = ExploreOptions(num_tasks, minutes, seed, tuple(writes), named_values(values))
+    console = Console(quiet=quiet, emoji=False, highlight=False)
+    command = ExploreCommand(specs, None if out is None else Path(out), options, console)
+    return run_in_thread(command.run)
