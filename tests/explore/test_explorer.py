@@ -22,7 +22,7 @@ BAD = ("no_tools", "dies", "lying", "hostile", "megabytes", "clock", "plain_erro
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Exploration:
-    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), *GOOD, *BAD, num_tasks=90))
+    return asyncio.run(explored(tmp_path_factory.mktemp("explored"), *GOOD, *BAD, num_tasks=60))
 
 
 def tools_of(found: Exploration, server: str) -> dict[str, ToolFinding]:
@@ -90,7 +90,7 @@ async def test_plans_earn_their_reward_in_a_fresh_session_and_shortcuts_do_not(
 ) -> None:
     async with Pool(specs_of(tmp_path, *GOOD)) as pool:
         tasks = [task for task in found.tasks if set(task.servers) <= set(GOOD)]
-        for task in tasks[::4]:
+        for task in tasks[::6]:
             async with pool.lease(task.servers, task.id) as toolbox:
                 turns: list[DemoTurn] = []
                 for shown in task.demonstration:
