@@ -1,6 +1,7 @@
 """An exploration of good and misbehaving servers together: what is found and proven, and what is left out."""
 
 import asyncio
+import io
 import json
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import turnwise as tw
 from tests.explore.exploring import GOOD, explored, specs_of
 from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration, ToolFinding
-from turnwise.explore.explorer import ExploreOptions
+from turnwise.explore.explorer import ExploreOptions, Explorer
 from turnwise.explore.verdicts import episode_of
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
@@ -159,6 +160,36 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
         assert (first / f"{split}.jsonl").read_bytes() == (second / f"{split}.jsonl").read_bytes()
     with pytest.raises(ValueError, match="is there already"):
         asyncio.run(command.run())
+
+
+async def test_tools_that_could_change_real_data_are_not_called(tmp_path: Path) -> None:
+    """A server with a key of the user's may change what the key gives access to."""
+    [spec] = specs_of(tmp_path, "notes")
+    spec = spec.model_copy(update={"env": {"NOTES_API_KEY": "of-the-user"}})
+    async with Pool([spec]) as pool:
+        explorer = Explorer(pool, [spec], ExploreOptions(num_tasks=4, minutes=20), lambda _: None)
+        await explorer.run()
+        tools = tools_of(explorer.result(), "notes")
+    assert tools["read_note"].num_answers
+    for name in ("create_note", "delete_note"):
+        assert tools[name].num_calls == 0
+        assert tools[name].why_not.startswith("not called: episodes could change what NOTES_API_KEY")
+
+
+async def test_an_interrupted_exploration_writes_what_it_found(tmp_path: Path) -> None:
+    class Interrupting(io.StringIO):
+        def write(self, text: str) -> int:
+            if "survey:" in text:
+                running.cancel()
+            return len(text)
+
+    specs = specs_of(tmp_path, "notes")
+    console = Console(file=Interrupting())
+    command = ExploreCommand(specs, tmp_path / "tasks", ExploreOptions(num_tasks=4, minutes=20), console)
+    running = asyncio.create_task(command.run())
+    found = await running
+    assert found.was_interrupted
+    assert (tmp_path / "tasks" / "report.html").exists()
 
 
 def test_every_reason_to_reject_has_an_example(found: Exploration) -> None:

@@ -5,7 +5,7 @@ import re
 from decimal import Decimal
 
 from turnwise.explore.document import Scalar
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Form
 from turnwise.explore.wording.word_set import word_set
 from turnwise.rewards.answer import matches, normalise
 from turnwise.tasks.family import computed, looked_up
@@ -20,11 +20,6 @@ _GUESSABLE = word_set("""
     [] {} none null nil n/a na nan unknown undefined empty yes no true false ok okay success done error failed
     active inactive enabled disabled on off default text string
 """)
-
-
-def answer_of_query(query: Query) -> tuple[Answer, str]:
-    """Return the answer, and the text of a final message that states it."""
-    return answer_of_value(query.value, query.form)
 
 
 def answer_of_value(value: Scalar, form: Form) -> tuple[Answer, str]:

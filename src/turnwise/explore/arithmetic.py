@@ -1,4 +1,4 @@
-"""Arithmetic between two numbers of two answers: difference, ratio, percentage, the larger one."""
+"""Arithmetic between two numbers of two answers: difference, sum, ratio, percentage, change."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,16 +14,6 @@ class Arithmetic:
     value: Callable[[float, float], float]
     """ValueError if the numbers are degenerate: equal, zero, or a result that rounding makes unclear."""
     noun: Callable[[str, str], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which of two entities has the larger or the smaller number; the answer is the entity's name."""
-
-    is_second: Callable[[float, float], bool]
-    """ValueError if the numbers are equal."""
-    noun: Callable[[str, str, str], str]
-    """From two entities and what is compared: "the one with the higher price, “A” or “B”"."""
 
 
 def form_of_result(value: float) -> Form:
@@ -74,23 +64,6 @@ ARITHMETIC: Mapping[str, Arithmetic] = {
     "percentage": Arithmetic(percentage, lambda first, second: f"{first} as a percentage of {second}"),
     "change": Arithmetic(change, lambda first, second: f"the change in percent from {first} to {second}"),
 }
-
-CHOICES: Mapping[str, Choice] = {
-    "larger_of": Choice(
-        lambda first, second: _differ(first, second) and second > first,
-        lambda first, second, noun: f"the one with the higher {noun}, {first} or {second}",
-    ),
-    "smaller_of": Choice(
-        lambda first, second: _differ(first, second) and second < first,
-        lambda first, second, noun: f"the one with the lower {noun}, {first} or {second}",
-    ),
-}
-
-
-def _differ(first: float, second: float) -> bool:
-    if first == second:
-        raise ValueError(f"{first} and {second} are equal")
-    return True
 
 
 def _clear(value: float) -> float:

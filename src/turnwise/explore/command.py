@@ -16,11 +16,11 @@ from turnwise.explore.report_json import as_json
 from turnwise.explore.values import Source, Value
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.runtime.atomic_write import write_atomically, write_json
-from turnwise.runtime.free_path import require_free
+from turnwise.runtime.atomic_write import write_atomically
+from turnwise.runtime.free_path import move_to_free, require_free
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
-from turnwise.tasks.load import save
+from turnwise.tasks.load import save_new
 
 REPORT = "report.json"
 PAGE = "report.html"
@@ -80,12 +80,15 @@ def _with_one_ahead(spec: ServerSpec) -> ServerSpec:
 
 
 def write(exploration: Exploration, folder: Path) -> None:
-    """Write the task files and the report, as JSON and as a page."""
+    """Write the task files and the report, over nothing: a file that appeared meanwhile is kept."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
-        save([task for task in exploration.tasks if task.split == split], folder / f"{split}.jsonl")
-    write_json(folder / REPORT, as_json(exploration), is_private=False)
-    write_atomically(folder / PAGE, html_report(exploration), is_private=False)
+        save_new(exploration.tasks_of(split), folder / f"{split}.jsonl")
+    report = json.dumps(as_json(exploration), indent=1) + "\n"
+    for name, content in ((REPORT, report.encode()), (PAGE, html_report(exploration))):
+        part = folder / f".new-{name}"
+        write_atomically(part, content, is_private=False)
+        move_to_free(part, folder / name)
 
 
 def user_values(path: Path) -> tuple[Value, ...]:

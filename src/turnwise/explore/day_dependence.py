@@ -10,16 +10,19 @@ class Today:
 
     def __init__(self, now: datetime.datetime) -> None:
         days = [now + datetime.timedelta(days=offset) for offset in (-1, 0, 1)]
+        self._weekdays = {f"{day:%A}".lower() for day in days}
         self._spellings = tuple(
             dict.fromkeys(spelling.lower() for day in days for spelling in _spellings(day))
         )
 
     def is_in(self, observation: Observation) -> bool:
-        """Return whether an answer depends on the day: a field names today's date, which the call did not.
+        """Return whether an answer depends on the day: it states today's date or weekday, the call does not.
 
         Then fields without a date may depend on it too: two time zones differ by more in summer.
         """
         document = observation.document
+        if any(str(field.value).lower() in self._weekdays for field in document.fields):
+            return True
         values = [field.value for field in document.fields]
         values += [value for table in document.tables for row in table.rows for value in row.values()]
         found = "\n".join(map(str, values)).lower()

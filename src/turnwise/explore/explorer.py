@@ -175,7 +175,7 @@ class Explorer:
             tuple(self._tool_finding(tool, num_tasks[tool.name]) for tool in tools),
             caller.budget.num_calls if caller else 0,
             caller.budget.seconds if caller else 0.0,
-            why_not="" if tools else "it has no tools",
+            why_not=(caller.budget.why_spent if caller else "") if tools else "it has no tools",
         )
 
     def _tool_finding(self, tool: Tool, num_tasks: int) -> ToolFinding:
@@ -194,9 +194,15 @@ class Explorer:
             is_reader=presumes_reading(tool) and tool.name not in steadiness.changers,
             is_stable=bool(stable),
             volatile=tuple(sorted(volatile)),
-            why_not=why_not_reached(record, is_stable=bool(stable) or not numbers) if not num_tasks else "",
+            why_not="" if num_tasks else self._why_not(record, is_stable=bool(stable) or not numbers),
             num_tasks=num_tasks,
         )
+
+    def _why_not(self, record: ToolRecord, *, is_stable: bool) -> str:
+        spent = self._callers[record.tool.server].budget.why_spent
+        if spent and not record.needs:
+            return f"its server was not explored to the end: {spent}"
+        return why_not_reached(record, is_stable=is_stable)
 
 
 _NEEDS = {"key": "it needs a key", "network": "it needs a network", "login": "it needs a login"}

@@ -13,6 +13,7 @@ from turnwise.explore.operations import OPERATIONS
 from turnwise.explore.query import Query
 from turnwise.explore.tool_verbs import words_of
 from turnwise.explore.values import Source, Value
+from turnwise.explore.wording import fits_in_question
 
 _NUM_ALIKE = 4
 """Equal answers to the same query from which on it is a constant."""
@@ -45,6 +46,7 @@ class Material:
 def material_of(observations: Sequence[Observation], changes: Sequence[Change], seed: int) -> Material:
     """Compute the queries and the links of the observations."""
     queries: dict[int, tuple[Query, ...]] = {}
+    observations = [seen for seen in observations if fits_in_question(seen.plain_arguments)]
     for observation in observations:
         chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
         given = {canonical(value) for value in observation.plain_arguments.values()}

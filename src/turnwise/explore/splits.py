@@ -4,16 +4,15 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from turnwise.explore.draft import Draft
+from turnwise.explore.wording import NUM_NAMED, wordings_for
 from turnwise.tasks.family import split_of
+from turnwise.types import Difficulty
 
 _HELD_OUT_SHARE = 0.2
 _MIN_COMBINATIONS = 4
 """With fewer combinations of tools, none is held out: training would lack too many."""
 _ALONE = ("look_up", "change")
 """Shapes with one tool: held out, that tool would be missing from training."""
-
-_NUM_NAMING = 2
-"""The first wordings of a question name the tool: only easy tasks may."""
 
 
 def combination(draft: Draft) -> str:
@@ -38,13 +37,10 @@ def split_for(draft: Draft, held_out: Sequence[str]) -> str:
 
 
 def question_for(draft: Draft, split: str) -> str:
-    """Return a wording: the last is for test only, the one before for validation only."""
-    if split == "test":
-        return draft.questions[-1]
-    if split == "validation":
-        return draft.questions[-2]
-    from_here = 0 if draft.difficulty.value == "easy" else _NUM_NAMING
-    choices = draft.questions[from_here:-2] or draft.questions[:1]
+    """Return a wording of the split; only easy questions may name the tool."""
+    choices = wordings_for(split, draft.questions)
+    if split == "train" and draft.difficulty is not Difficulty.EASY:
+        choices = choices[NUM_NAMED:] or choices
     return choices[_digest(draft.key) % len(choices)]
 
 

@@ -1,7 +1,6 @@
 """What a tool's name and annotations promise: that it only reads, or that it may change something."""
 
-import re
-
+from turnwise.explore.wording import names
 from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
 
@@ -20,12 +19,11 @@ _CHANGES = word_set("""
     enable disable start stop run execute kill merge make mkdir touch replace modify change register
     unregister link unlink attach detach apply fill draw paint rotate crop resize
 """)
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 
 def words_of(name: str) -> list[str]:
     """Return the words of an identifier, in lower case."""
-    return [word.lower() for word in _WORD.findall(name)]
+    return [word.lower() for word in names.words_of(name)]
 
 
 def presumes_reading(tool: Tool) -> bool:
