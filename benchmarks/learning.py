@@ -42,6 +42,8 @@ from turnwise.run.loop import train
 from turnwise.run.screen import Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.training_run import TrainingRun, open_run
+from turnwise.run.warm_start import with_warm_start
+from turnwise.runtime.python_functions import NOTHING_GIVEN
 from turnwise.tracking.folder import RunFolder
 from turnwise.training.packing.samples import Sample
 from turnwise.training.update.trainer import StepResult, Trainer
@@ -132,6 +134,8 @@ async def learn(variant: str, seed: int, arguments: argparse.Namespace) -> Resul
     started = time.perf_counter()
     name = f"{variant.replace(' ', '-')}-{seed}"
     with RunFolder.create(arguments.out, name, recipe) as run_folder:
+        if recipe.run.warm_start:
+            recipe = await with_warm_start(recipe, run_folder, screen, Stopping(), NOTHING_GIVEN)
         async with open_run(recipe, run_folder, screen) as opened:
             trainer: Any = Shuffled(opened.trainer, seed) if variant == "shuffled" else opened.trainer
             run = TrainingRun(
@@ -146,7 +150,7 @@ async def learn(variant: str, seed: int, arguments: argparse.Namespace) -> Resul
     return Result(
         variant=variant,
         seed=seed,
-        num_steps=ended.standing.next_step,
+        num_steps=ended.progress.next_step,
         before=summarise(ended.before.episodes).success.value,
         after=after.value,
         low=after.low or 0.0,

@@ -54,9 +54,6 @@ def init(
     go = "" if folder == Path() else f"cd {folder} && "
     edit = "edit tasks.jsonl, then " if own and not explore else ""
     print(f"next: {edit}{go}turnwise train --dry-run recipe.toml")
-    if explore:
-        warm = "turnwise sft recipe.toml --out warm && turnwise train recipe.toml --set model.path=warm"
-        print(f"      {go}{warm}    if it cannot call tools yet")
 
 
 def _explored(folder: Path, mcp: Path | None) -> Path:

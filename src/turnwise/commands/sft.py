@@ -96,7 +96,7 @@ def _successes(recipe: Recipe, run: Path) -> Successes:
 
 
 async def _verified(recipe: Recipe, given: Given, *, is_verified: bool) -> Verified:
-    tasks = _demonstrated(recipe)
+    tasks = demonstrated(recipe)
     if not is_verified:
         _require_results(recipe, tasks)
     gathered = await _gather(recipe, tasks, given, is_verified=is_verified)
@@ -106,7 +106,8 @@ async def _verified(recipe: Recipe, given: Given, *, is_verified: bool) -> Verif
     return gathered
 
 
-def _demonstrated(recipe: Recipe) -> list[Task]:
+def demonstrated(recipe: Recipe) -> list[Task]:
+    """Return the tasks of tasks.train that have a demonstration. ValueError if none has one."""
     file = recipe.tasks.require_train()
     tasks = [task for task in load(file) if task.demonstration]
     if not tasks:

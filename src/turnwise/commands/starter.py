@@ -71,6 +71,7 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         tools="\n".join(_tool_lines(folder, setup)),
         tasks="\n".join(_task_lines(folder, setup)),
         num_tasks=NUM_TASKS if setup.explored is None else 16,
+        warm_start="" if setup.explored is None else _WARM_START,
     )
 
 
@@ -151,6 +152,10 @@ def concise(trajectory: Trajectory, *, num_characters: int = 200) -> float:
     return float(0 < len(trajectory.final_text) <= num_characters)
 '''
 
+_WARM_START = """\
+warm_start = true  # learn from the tasks' demonstrations first, then by trying
+"""
+
 _RECIPE = """\
 # A run of your own. `turnwise config KEY` explains a key; keys that are not here have their defaults.
 #   turnwise train --dry-run recipe.toml    check recipe, tasks, tools and memory
@@ -195,7 +200,7 @@ learning_rate = {learning_rate}
 tokens_per_microbatch = 4096  # lower it if memory runs out
 
 [run]
-num_steps = 100
+{warm_start}num_steps = 100
 tasks_per_step = {num_tasks}  # at most the number of tasks; 16 is a good value once you have more
 checkpoint_every = 20
 """

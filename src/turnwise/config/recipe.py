@@ -120,6 +120,11 @@ class Recipe(BaseModel):
         if num_processes == 1:
             return self
         name = f"hardware.num_processes is {num_processes}"
+        if self.run.warm_start:
+            raise ValueError(
+                f"{name} and run.warm_start is true: a warm start is done by one process; run `turnwise sft` "
+                "first and set model.path to what it writes"
+            )
         if self.engine.kind == "remote":
             raise ValueError(f"{name}, but engine.kind 'remote' is one server with weights from one process")
         if self.model.device == "mps":

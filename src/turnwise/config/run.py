@@ -18,6 +18,8 @@ class RunConfig(BaseModel):
     """Total number of updates; computed from num_epochs if that is set."""
     num_epochs: int | None = Field(default=None, ge=1)
     """Passes over tasks.train, instead of num_steps; a pass draws every task once, shuffled."""
+    warm_start: bool = False
+    """Learn from the demonstrations of tasks.train before the first step, as `turnwise sft` does by [sft]."""
     tasks_per_step: int = Field(default=16, ge=1)
     """Groups per update."""
     folder: Path = Path("runs")

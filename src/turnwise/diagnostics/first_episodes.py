@@ -49,8 +49,8 @@ class FirstEpisodes:
         if failure in (EpisodeFailure.NO_CALL, EpisodeFailure.MALFORMED, EpisodeFailure.WRONG_TOOL):
             if has_demonstrations:
                 return (
-                    "teach it from the demonstrations of tasks.train: `turnwise sft RECIPE --out warm`, "
-                    "then train with --set model.path=warm"
+                    "let it learn from the demonstrations of tasks.train first: start again with --set "
+                    "run.warm_start=true"
                 )
             return (
                 "use a model that was trained to call tools, or add demonstrations to tasks.train and run "

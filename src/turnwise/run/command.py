@@ -10,14 +10,17 @@ from turnwise.rollout.collector import CollectionFailed
 from turnwise.run.ending import ending_of, recording_failures
 from turnwise.run.loop import OnStep, RunEnd, train
 from turnwise.run.panel import Panel
+from turnwise.run.progress import RunProgress
 from turnwise.run.screen import Quiet, Screen
 from turnwise.run.stopping import Stopping
 from turnwise.run.summary import print_summary, summarise_run
 from turnwise.run.training_run import open_run
+from turnwise.run.warm_start import WarmStartStopped, with_warm_start
 from turnwise.runtime.atomic_write import write_json
 from turnwise.runtime.devices import choose_device
 from turnwise.runtime.python_functions import NOTHING_GIVEN, Given
 from turnwise.runtime.terminal import open_console
+from turnwise.tasks.curriculum import CurriculumState
 from turnwise.tasks.load import load
 from turnwise.tracking.folder import RunFolder
 
@@ -54,6 +57,16 @@ async def train_in(
         screen.say(f"run {folder.path}")
         _take_turns(recipe)
         folder.start_trackers()
+        if recipe.run.warm_start:
+            try:
+                recipe = await with_warm_start(recipe, folder, screen, stopping, given)
+            except WarmStartStopped as stopped:
+                folder.keep()
+                begun = RunProgress(0, CurriculumState(seed=recipe.seed))
+                _finish(
+                    RunEnd(begun, str(stopped), None, None), folder, screen, time.perf_counter() - started
+                )
+                return False
         try:
             with screen.showing():
                 async with open_run(recipe, folder, screen, ranks, given) as run:

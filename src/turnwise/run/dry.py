@@ -6,10 +6,17 @@ from dataclasses import dataclass
 from turnwise.assembly.task_requirements import task_problems
 from turnwise.assembly.workbench import chat_of, used_servers
 from turnwise.chat import RenderedChat
+from turnwise.commands.sft import demonstrated
 from turnwise.commands.tools import ToolListing, list_tools
 from turnwise.config import Recipe
 from turnwise.config.requirements import requirements
-from turnwise.planning import MemoryPlan, UnsupportedArchitecture, check_device_limits, plan_for_recipe
+from turnwise.planning import (
+    MemoryPlan,
+    UnsupportedArchitecture,
+    check_device_limits,
+    check_sft_limits,
+    plan_for_recipe,
+)
 from turnwise.rewards import Rewards, parts_of
 from turnwise.runtime.terminal import counted
 from turnwise.servers.backends import servers_of
@@ -41,8 +48,21 @@ async def dry_run(recipe: Recipe, listing: ToolListing | None = None) -> DryRun:
     except UnsupportedArchitecture as error:
         plan = error
     missing = (chat,) if isinstance(chat, str) else ()
-    problems = (*missing, *setup.problems, *_misfits(recipe, plan))
-    return DryRun(tuple(_lines(recipe, plan, setup.lines)), problems)
+    warm_start = _warm_start(recipe)
+    problems = (*missing, *setup.problems, *warm_start.problems, *_misfits(recipe, plan))
+    return DryRun(tuple(_lines(recipe, plan, (*setup.lines, *warm_start.lines))), problems)
+
+
+def _warm_start(recipe: Recipe) -> DryRun:
+    if not recipe.run.warm_start:
+        return DryRun((), ())
+    try:
+        num_lessons = len(demonstrated(recipe))
+        check_sft_limits(recipe)
+    except ValueError as error:
+        return DryRun((), (f"run.warm_start: {error}",))
+    epochs = counted(recipe.sft.num_epochs, "epoch")
+    return DryRun((f"warm start: {epochs} of {counted(num_lessons, 'demonstration')}",), ())
 
 
 async def dry_episodes(

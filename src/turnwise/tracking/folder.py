@@ -6,6 +6,7 @@
       trajectories/step-000001.jsonl        every episode
       tokens/step-000001.jsonl              ratio, advantage and clipping of every token of some episodes
       checkpoints/  evaluations/  summary.json
+      warm/                                 the model after the warm start, if the recipe has one
       ended.json                            how and why the run ended; absent while it runs
       wandb/  tensorboard/                  what the recipe's trackers keep here
       lock                                  the process that writes to the folder
@@ -148,6 +149,11 @@ class RunFolder:
     @property
     def evaluations(self) -> Path:
         return self.path / "evaluations"
+
+    @property
+    def warm_model(self) -> Path:
+        """The model that RL starts from, if the run begins with a warm start."""
+        return self.path / "warm"
 
     @property
     def summary(self) -> Path:

@@ -1,0 +1,63 @@
+"""The warm start of a run: supervised learning on the demonstrations, before the first step of RL."""
+
+import gc
+
+import torch
+
+from turnwise.commands.sft import WarmStart, warm_up
+from turnwise.config import Recipe, override_recipe
+from turnwise.run.screen import Screen
+from turnwise.run.stopping import Stopping
+from turnwise.runtime.python_functions import Given
+from turnwise.tracking.folder import RunFolder
+from turnwise.training.update.sft import SftStep
+
+_NUM_LINES = 20
+"""Lines printed for any number of steps."""
+
+
+class WarmStartStopped(Exception):
+    """The user asked the run to stop during its warm start, which begins again when the run is resumed."""
+
+
+async def with_warm_start(
+    recipe: Recipe, folder: RunFolder, screen: Screen, stopping: Stopping, given: Given
+) -> Recipe:
+    """Return the recipe of the warmed-up model, which is learned now unless the run has it already.
+
+    The run's folder keeps the model, and its stored recipe names it: a resumed run and an export read it.
+    """
+    model = folder.warm_model
+    if not model.exists():
+        screen.say("warm start: learning from the demonstrations of tasks.train")
+        warm = await warm_up(
+            recipe,
+            model,
+            on_step=lambda step: _show(step, screen, stopping),
+            on_note=screen.say,
+            given=given,
+        )
+        folder.keep()
+        _report(warm, screen)
+        gc.collect()
+        torch.cuda.empty_cache()  # a no-op without CUDA; an engine in another process needs the memory
+    warmed = override_recipe(recipe, [f"model.path={model.resolve()}"])
+    folder.change_recipe(warmed)
+    return warmed
+
+
+def _show(step: SftStep, screen: Screen, stopping: Stopping) -> None:
+    if stopping.why:
+        raise WarmStartStopped(stopping.why)
+    is_last = step.step + 1 == step.num_steps
+    if is_last or step.step % -(-step.num_steps // _NUM_LINES) == 0:
+        screen.say(f"warm start, step {step.step + 1}/{step.num_steps}: loss {step.loss:.4f}")
+
+
+def _report(warm: WarmStart, screen: Screen) -> None:
+    for task_id, reason in list(warm.dropped.items())[:5]:
+        screen.say(f"dropped {task_id}: {reason}")
+    screen.say(
+        f"warm start: {warm.num_lessons} demonstrations, {len(warm.dropped)} dropped, "
+        f"loss {warm.steps[0].loss:.4f} → {warm.steps[-1].loss:.4f}"
+    )

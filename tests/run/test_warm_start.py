@@ -1,0 +1,76 @@
+"""A run with a warm start learns the demonstrations first, once, and RL starts from that model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.rollout.stage import task
+from tests.shown import recipe_in, sound_setup
+from turnwise.api.run import Run
+from turnwise.commands.sft import METRICS
+from turnwise.config import Recipe, override_recipe
+from turnwise.run.command import train_in
+from turnwise.run.dry import dry_run
+from turnwise.run.stopping import Stopping
+from turnwise.tasks.load import save
+from turnwise.tracking.ending import How
+from turnwise.tracking.folder import RunFolder
+
+WARM = (
+    "run.warm_start=true",
+    "run.num_steps=1",
+    "policy.tuning=full",
+    "optimizer.learning_rate=0.0",
+    "sft.learning_rate=1e-2",
+    "sft.num_epochs=60",
+    "evaluation.temperature=0",
+    "evaluation.num_samples=1",
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Recipe:
+    return recipe_in(sound_setup(tmp_path), *WARM, f"tasks.test={tmp_path}/train.jsonl")
+
+
+async def test_the_first_episodes_are_those_of_the_warmed_up_model(settings: Recipe, tmp_path: Path) -> None:
+    with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
+        assert await train_in(folder)
+    summary = json.loads(folder.summary.read_text())
+    assert summary["heldout_success"] == {"before": 1.0, "after": 1.0}  # 0 without the demonstrations
+    assert folder.recipe.model.path == str(folder.warm_model)
+    learned = (folder.warm_model / METRICS).stat().st_mtime_ns
+    exported = Run(folder.path).export(tmp_path / "exported")
+    assert (exported / "config.json").exists()
+    with RunFolder.open(folder.path) as again:
+        again.change_recipe(override_recipe(again.recipe, ["run.num_steps=2"]))
+        assert await train_in(again)
+    assert (folder.warm_model / METRICS).stat().st_mtime_ns == learned
+
+
+async def test_a_run_that_is_stopped_during_its_warm_start_can_be_resumed(settings: Recipe) -> None:
+    stopping = Stopping()
+    stopping.ask("Ctrl-C")
+    with RunFolder.create(settings.run.folder, "run", settings, is_dated=False) as folder:
+        assert not await train_in(folder, stopping=stopping)
+    assert folder.ending is not None
+    assert folder.ending.how is How.STOPPED
+    assert not folder.warm_model.exists()
+    with RunFolder.open(folder.path) as again:
+        assert await train_in(again)
+    assert folder.warm_model.exists()
+
+
+async def test_a_dry_run_counts_the_demonstrations_and_says_if_there_are_none(
+    settings: Recipe, tmp_path: Path
+) -> None:
+    assert "warm start: 60 epochs of 1 demonstration" in (await dry_run(settings)).lines
+    save([task("bare")], tmp_path / "train.jsonl")
+    [problem] = (await dry_run(settings)).problems
+    assert problem.startswith("run.warm_start: tasks.train: no task of")
+
+
+def test_several_processes_are_refused() -> None:
+    with pytest.raises(ValueError, match="num_processes is 2 and run"):
+        Recipe.model_validate({"run": {"warm_start": True}, "hardware": {"num_processes": 2}})
