@@ -1,5 +1,7 @@
 """How much an exploration may ask of one server."""
 
+import math
+import time
 from dataclasses import dataclass
 
 
@@ -25,10 +27,17 @@ class Budget:
     num_faults: int = 0
     seconds: float = 0.0
     why_stopped: str = ""
+    deadline: float = math.inf
+    """A time of `time.monotonic()`: the end of the stage that makes the calls."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time of the current stage is over."""
+        return time.monotonic() > self.deadline
 
     @property
     def is_spent(self) -> bool:
-        return bool(self.why_spent)
+        return bool(self.why_spent) or self.is_late
 
     @property
     def why_spent(self) -> str:

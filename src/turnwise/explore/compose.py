@@ -10,7 +10,7 @@ from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, canonical, is_number
 from turnwise.explore.observation import Observation
 from turnwise.explore.query import Query
-from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, split_of
+from turnwise.tasks.family import Case, Conclusion, PlanStep, Results
 from turnwise.types import Difficulty, Tool
 
 Read = Callable[[Results], object]
@@ -57,9 +57,9 @@ def siblings(material: Material) -> Iterator[list[Observation]]:
         if value is None or not isinstance(value.value, str | int | float) or isinstance(value.value, bool):
             continue
         rest = {other: found.value for other, found in observation.arguments.items() if other != name}
-        key = (observation.tool.name, canonical(rest), split_of(canonical(value.value)))
+        key = (observation.tool.name, canonical(rest), material.split_of(observation))
         groups.setdefault(key, []).append(observation)
-    yield from (group for group in groups.values() if len(group) > 1)
+    yield from (group for (_, _, split), group in groups.items() if split and len(group) > 1)
 
 
 def drafted(

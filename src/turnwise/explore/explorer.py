@@ -2,10 +2,11 @@
 
 import asyncio
 import datetime
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.explore.acceptance import Accepted, Target, accept
 from turnwise.explore.budget import Budget, Limits
@@ -13,9 +14,11 @@ from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
 from turnwise.explore.day_dependence import Today
+from turnwise.explore.entities import roots_of
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
+from turnwise.explore.reasons import ToolHistory, why_in_no_task
 from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
 from turnwise.explore.stability import Steadiness, examine
@@ -23,6 +26,7 @@ from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.value_sources import config_values, description_values
 from turnwise.explore.values import Value, ValueStore
+from turnwise.explore.verdicts import OUT_OF_TIME
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Tool
@@ -43,6 +47,11 @@ class ExploreOptions:
 
 Say = Callable[[str], None]
 
+_SURVEY_END, _STABILITY_END, _CHANGES_END = 0.25, 0.35, 0.5
+"""The shares of the time when these stages end at the latest: half is left to verify programs."""
+_MIN_PER_KIND, _KINDS = 8, 8
+"""One kind of program has at most an eighth of the tasks, as long as there are other kinds."""
+
 
 class Explorer:
     """An exploration under way; `result` is what was found so far."""
@@ -60,6 +69,11 @@ class Explorer:
         self._material: Material | None = None
         self._held_out: tuple[str, ...] = ()
         self._accepted = Accepted()
+        self._num_drafts: Counter[str] = Counter()
+        self._num_cut: Counter[str] = Counter()
+        self._num_of_today: Counter[str] = Counter()
+        self._late: set[str] = set()
+        """Servers that a stage had no time for."""
 
     async def run(self) -> None:
         """Go through all stages; may be cancelled at any time."""
@@ -70,26 +84,47 @@ class Explorer:
                 await caller.end_session()
 
     async def _run(self) -> None:
+        self._say(f"starting {', '.join(self._specs)}")
         failures = await self._pool.connect()
         self._failures = {name: str(error).partition("\n")[0] for name, error in failures.items()}
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
-        limits = Limits(seconds=self._options.minutes * 60 / 3)
+        limits = Limits(seconds=self._options.minutes * 60 * _CHANGES_END)
         self._callers = {server: ServerCaller(self._pool, server, Budget(limits)) for server in servers}
-        self._survey = Survey(self._callers, tools, self._known_values(tools))
+        known = self._known_values(tools)
+        self._survey = Survey(self._callers, tools, known)
+        self._begin(_SURVEY_END)
         await self._survey.run(self._options.seed, self._say)
+        self._end()
+        self._begin(_STABILITY_END)
         await self._examine(self._survey)
+        self._end()
         changes = await self._find_changes(self._survey)
-        self._material = material_of(self._stable(self._survey), changes, self._options.seed)
+        self._material = material_of(self._stable(self._survey), changes, self._options.seed, roots_of(known))
         drafts = drafts_of(self._material, self._options.seed)
+        self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
         self._say(f"programs: {len(drafts)}")
-        self._held_out = held_out_combinations(drafts, self._options.seed)
+        splits = self._material.splits
+        self._held_out = held_out_combinations(drafts, splits, self._options.seed)
         target = Target(
             num_tasks=self._options.num_tasks,
-            deadline=self._started + self._options.minutes * 60,
-            per_kind=max(8, self._options.num_tasks // 8),
+            deadline=self._time_at(1.0),
+            per_kind=max(_MIN_PER_KIND, self._options.num_tasks // _KINDS),
         )
-        await accept(drafts, self._pool, self._held_out, target, self._accepted, self._say)
+        await accept(drafts, self._pool, splits, self._held_out, target, self._accepted, self._say)
+
+    def _time_at(self, share: float) -> float:
+        """Return when this share of the time is over."""
+        return self._started + self._options.minutes * 60 * share
+
+    def _begin(self, end: float) -> None:
+        """Begin a stage that ends when this share of the time is over."""
+        for caller in self._callers.values():
+            caller.budget.deadline = self._time_at(end)
+
+    def _end(self) -> None:
+        """End a stage, and keep which servers it had no time for."""
+        self._late |= {server for server, caller in self._callers.items() if caller.budget.is_late}
 
     def _may_call(self, tool: Tool) -> bool:
         """Return whether a call cannot change anything of the user's, or the user allows it."""
@@ -124,16 +159,24 @@ class Explorer:
 
     async def _find_changes(self, survey: Survey) -> list[Change]:
         changes: list[Change] = []
-        for server, caller in self._callers.items():
-            changers = self._steadiness[server].changers
+        for place, (server, caller) in enumerate(self._callers.items()):
+            left = len(self._callers) - place
+            now = time.monotonic()
+            caller.budget.deadline = now + max(0.0, self._time_at(_CHANGES_END) - now) / left
             writers = [
                 name
                 for name, record in survey.records.items()
-                if record.tool.server == server and (name in changers or not presumes_reading(record.tool))
+                if record.tool.server == server and self._is_writer(record.tool)
             ]
             changes.extend(await find_changes(caller, survey, writers, self._options.seed))
-        self._say(f"changes: {len(changes)} that a later call shows")
+            self._end()
+            caller.budget.deadline = math.inf
+            if writers:
+                self._say(f"changes: {len(changes)} that a later call shows, {server} done")
         return changes
+
+    def _is_writer(self, tool: Tool) -> bool:
+        return tool.name in self._steadiness[tool.server].changers or not presumes_reading(tool)
 
     def _stable(self, survey: Survey) -> list[Observation]:
         """Return the observations that programs may use, without volatile fields."""
@@ -143,10 +186,15 @@ class Explorer:
             steadiness = self._steadiness[observation.tool.server]
             volatile = steadiness.stable.get(observation.number)
             is_pure = observation.tool.name not in steadiness.changers
-            if volatile is None or not is_pure or observation.document.is_cut:
+            if volatile is None or not is_pure:
                 continue
-            pruned = steady(observation, volatile)
-            if not today.is_in(pruned):
+            document = steadiness.renewed.get(observation.number, observation.document)
+            pruned = steady(replace(observation, document=document), volatile)
+            if document.is_cut:
+                self._num_cut[observation.tool.name] += 1
+            elif today.is_in(pruned):
+                self._num_of_today[observation.tool.name] += 1
+            else:
                 stable.append(pruned)
         return stable
 
@@ -194,29 +242,25 @@ class Explorer:
             is_reader=presumes_reading(tool) and tool.name not in steadiness.changers,
             is_stable=bool(stable),
             volatile=tuple(sorted(volatile)),
-            why_not="" if num_tasks else self._why_not(record, is_stable=bool(stable) or not numbers),
+            why_not="" if num_tasks else why_in_no_task(self._history(record)),
             num_tasks=num_tasks,
         )
 
-    def _why_not(self, record: ToolRecord, *, is_stable: bool) -> str:
-        spent = self._callers[record.tool.server].budget.why_spent
-        if spent and not record.needs:
-            return f"its server was not explored to the end: {spent}"
-        return why_not_reached(record, is_stable=is_stable)
-
-
-_NEEDS = {"key": "it needs a key", "network": "it needs a network", "login": "it needs a login"}
-
-
-def why_not_reached(record: ToolRecord, *, is_stable: bool) -> str:
-    """Return in words why a tool is in no task."""
-    if record.needs:
-        return _NEEDS[record.needs]
-    if not record.num_calls:
-        return "no value for one of its parameters was found"
-    if not record.num_answers:
-        error = " ".join(record.last_error.split())
-        return f"no call succeeded; the last error: {error[:160]}"
-    if not is_stable:
-        return "its answers differ from session to session"
-    return "no program with it was verified"
+    def _history(self, record: ToolRecord) -> ToolHistory:
+        tool = record.tool
+        steadiness = self._steadiness.get(tool.server, Steadiness())
+        numbers = [seen.number for seen in record.observations]
+        spent = self._callers[tool.server].budget.why_spent
+        return ToolHistory(
+            record,
+            is_writer=tool.name in steadiness.changers or not presumes_reading(tool),
+            num_stable=sum(number in steadiness.stable for number in numbers),
+            num_differing=sum(number in steadiness.unstable for number in numbers),
+            num_cut=self._num_cut[tool.name],
+            num_of_today=self._num_of_today[tool.name],
+            num_drafts=self._num_drafts[tool.name],
+            rejections=self._accepted.rejections_by_tool.get(tool.name, Counter()),
+            num_not_verified=self._accepted.not_verified[tool.name],
+            why_not_verified=self._accepted.why_stopped,
+            why_stopped=spent or (OUT_OF_TIME.reason if tool.server in self._late else ""),
+        )

@@ -7,16 +7,21 @@ from dataclasses import dataclass, replace
 
 from turnwise.explore.change import Change
 from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.entities import EntityReader
 from turnwise.explore.exploration import Link
 from turnwise.explore.observation import Observation
 from turnwise.explore.operations import OPERATIONS
 from turnwise.explore.query import Query
+from turnwise.explore.splits import EntitySplits, assigned
 from turnwise.explore.tool_verbs import words_of
 from turnwise.explore.values import Source, Value
 from turnwise.explore.wording import fits_in_question
+from turnwise.explore.wording.word_set import word_set
 
 _NUM_ALIKE = 4
 """Equal answers to the same query from which on it is a constant."""
+_ANY_NUMBER = word_set("value values number amount num count total result results input output x y a b n")
+"""Names that every number has: two tools that use one of them may mean different things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +36,26 @@ class Material:
     changes: tuple[Change, ...]
     telling: Mapping[str, str]
     """By tool: the parameter whose values vary most, so that they tell its tasks apart."""
+    reader: EntityReader
+    splits: EntitySplits
 
     def asked(self, observation: Observation) -> tuple[Query, ...]:
         return self.queries.get(observation.number, ())
 
-    def entities(self, observation: Observation, *linked: str) -> tuple[str, ...]:
-        """Return the value that tells the call apart from others, unless an earlier call leads to it."""
-        name = self.telling.get(observation.tool.name, "")
-        if name in linked or name not in observation.arguments:
-            return ()
-        return (canonical(observation.arguments[name].value),)
+    def entities(self, *observations: Observation) -> tuple[str, ...]:
+        """Return the values that tell these calls apart, also those that an earlier call leads to."""
+        found = (entity for observation in observations for entity in self.reader.entities(observation))
+        return tuple(dict.fromkeys(found))
+
+    def split_of(self, *observations: Observation) -> str:
+        """Return the split of a program with these calls; empty if their entities are of different ones."""
+        return self.splits.split_of(self.entities(*observations))
 
 
-def material_of(observations: Sequence[Observation], changes: Sequence[Change], seed: int) -> Material:
-    """Compute the queries and the links of the observations."""
+def material_of(
+    observations: Sequence[Observation], changes: Sequence[Change], seed: int, roots: Sequence[str] = ()
+) -> Material:
+    """Compute the queries, the links and the splits; `roots` are the folders that mcp.json names."""
     queries: dict[int, tuple[Query, ...]] = {}
     observations = [seen for seen in observations if fits_in_question(seen.plain_arguments)]
     for observation in observations:
@@ -54,13 +65,29 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
         # a field that repeats an argument needs no call
         queries[observation.number] = tuple(query for query in found if canonical(query.value) not in given)
     queries = _without_constants(observations, queries)
+    reader = EntityReader(observations, roots)
     return Material(
         tuple(observations),
         queries,
         tuple(links_of(observations)),
         tuple(changes),
         dict(telling_parameters(observations)),
+        reader,
+        assigned(_groups(observations, queries, reader), seed),
     )
+
+
+def _groups(
+    observations: Sequence[Observation], queries: Mapping[int, tuple[Query, ...]], reader: EntityReader
+) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield entities that occur together: those of a call, and those of a call and the one it leads to."""
+    entities = {observation.number: reader.entities(observation) for observation in observations}
+    for observation in observations:
+        named = entities[observation.number]
+        yield named, 1.0 + len(queries[observation.number])
+        for value in observation.arguments.values():
+            if value.source is Source.ANSWER and value.observation in entities:
+                yield (*named, *entities[value.observation]), 1.0
 
 
 def _without_constants(
@@ -110,7 +137,8 @@ def links_of(observations: Sequence[Observation]) -> Iterator[Link]:
 
 def _is_telling(value: Value, parameter: str) -> bool:
     """Return whether a successful call says something: any number fits a number, unless the names agree."""
-    return isinstance(value.value, str) or bool(set(words_of(value.name)) & set(words_of(parameter)))
+    shared = set(words_of(value.name)) & set(words_of(parameter))
+    return isinstance(value.value, str) or bool(shared - _ANY_NUMBER)
 
 
 def steady(observation: Observation, volatile: frozenset[str]) -> Observation:

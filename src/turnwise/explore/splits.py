@@ -1,18 +1,92 @@
 """Which split a draft belongs to: test has entities, wordings and combinations that training never saw."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from turnwise.explore.draft import Draft
 from turnwise.explore.wording import NUM_NAMED, wordings_for
 from turnwise.tasks.family import split_of
 from turnwise.types import Difficulty
 
+SHARES: Mapping[str, float] = {"train": 0.7, "test": 0.15, "validation": 0.15}
+"""The share of every split; the first of two with the same room left gets the next entities."""
 _HELD_OUT_SHARE = 0.2
 _MIN_COMBINATIONS = 4
 """With fewer combinations of tools, none is held out: training would lack too many."""
 _ALONE = ("look_up", "change")
 """Shapes with one tool: held out, that tool would be missing from training."""
+_MAX_TOGETHER = 40
+"""Entities of one group that are kept together; a call with more is about no particular one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntitySplits:
+    """The split of every entity that an observation names."""
+
+    by_entity: Mapping[str, str] = field(default_factory=dict)
+
+    def split_of(self, entities: Sequence[str]) -> str:
+        """Return the split that the entities share; empty if they belong to different ones.
+
+        Entities that no observation names, such as texts that were drawn for a change, follow the others.
+        Without any entity the split is train: the same call is then in many tasks.
+        """
+        known = {self.by_entity[entity] for entity in entities if entity in self.by_entity}
+        if known:
+            return known.pop() if len(known) == 1 else ""
+        return split_of(entities[0]) if entities else "train"
+
+
+def assigned(groups: Iterable[tuple[Sequence[str], float]], seed: int) -> EntitySplits:
+    """Divide entities among the splits, from groups that occur together in a program, with their weights.
+
+    Entities that often occur together stay together, as far as no cluster outgrows the smallest split.
+    """
+    weights: Counter[str] = Counter()
+    pairs: Counter[tuple[str, str]] = Counter()
+    for entities, weight in groups:
+        named = sorted(set(entities))[:_MAX_TOGETHER]
+        for entity in named:
+            weights[entity] += weight / len(named)  # type: ignore[assignment]  # a Counter may hold floats
+        for pair in itertools.combinations(named, 2):
+            pairs[pair] += weight  # type: ignore[assignment]
+    clusters = _clustered(weights, pairs, min(SHARES.values()) * sum(weights.values()))
+    return EntitySplits(_divided(clusters, weights, seed))
+
+
+def _clustered(
+    weights: Mapping[str, float], pairs: Mapping[tuple[str, str], float], most: float
+) -> list[list[str]]:
+    """Join the entities of the heaviest pairs first, as long as a cluster's weight stays below `most`."""
+    cluster_of = {entity: [entity] for entity in weights}
+    total = dict(weights)
+    for one, other in sorted(pairs, key=lambda pair: (-pairs[pair], pair)):
+        first, second = cluster_of[one], cluster_of[other]
+        joint = total[first[0]] + total[second[0]]
+        if first is second or joint > most:
+            continue
+        first.extend(second)
+        total[first[0]] = joint
+        for entity in second:
+            cluster_of[entity] = first
+    found = {id(cluster): cluster for cluster in cluster_of.values()}
+    return list(found.values())
+
+
+def _divided(clusters: Sequence[Sequence[str]], weights: Mapping[str, float], seed: int) -> dict[str, str]:
+    """Give every cluster, the heaviest first, to the split that lacks most of its share."""
+    total = sum(weights.values())
+    room = {split: share * total for split, share in SHARES.items()}
+    size = {cluster[0]: sum(weights[entity] for entity in cluster) for cluster in clusters}
+    found: dict[str, str] = {}
+    for cluster in sorted(clusters, key=lambda one: (-round(size[one[0]], 6), _digest(f"{seed}/{one[0]}"))):
+        split = max(room, key=lambda name: room[name])
+        room[split] -= size[cluster[0]]
+        found.update(dict.fromkeys(cluster, split))
+    return found
 
 
 def combination(draft: Draft) -> str:
@@ -20,20 +94,28 @@ def combination(draft: Draft) -> str:
     return f"{draft.shape}: {' + '.join(dict.fromkeys(draft.tools))}"
 
 
-def held_out_combinations(drafts: Iterable[Draft], seed: int) -> tuple[str, ...]:
-    """Return the combinations that only test tasks use, chosen by the seed."""
-    found = {combination(draft) for draft in drafts if draft.shape not in _ALONE}
-    if len(found) < _MIN_COMBINATIONS:
+def held_out_combinations(drafts: Sequence[Draft], splits: EntitySplits, seed: int) -> tuple[str, ...]:
+    """Return the combinations that only test tasks use, chosen by the seed.
+
+    They have test tasks, and other combinations teach all of their tools.
+    """
+    combinations = {combination(draft): set(draft.tools) for draft in drafts}
+    tested = {
+        combination(draft)
+        for draft in drafts
+        if draft.shape not in _ALONE and splits.split_of(draft.entities) == "test"
+    }
+    composed = {combination(draft) for draft in drafts if draft.shape not in _ALONE}
+    if len(composed) < _MIN_COMBINATIONS:
         return ()
-    ordered = sorted(found, key=lambda name: _digest(f"{seed}/{name}"))
-    return tuple(sorted(ordered[: max(1, int(len(found) * _HELD_OUT_SHARE))]))
-
-
-def split_for(draft: Draft, held_out: Sequence[str]) -> str:
-    """Return the draft's split; empty if its entities belong to different ones, or are not held out too."""
-    splits = {split_of(entity) for entity in draft.entities or (draft.key,)}
-    split = splits.pop() if len(splits) == 1 else ""
-    return "" if combination(draft) in held_out and split != "test" else split
+    most = max(1, int(len(composed) * _HELD_OUT_SHARE))
+    uses = Counter(tool for tools in combinations.values() for tool in tools)
+    chosen: list[str] = []
+    for name in sorted(tested, key=lambda name: (_digest(f"{seed}/{name}"), name)):
+        if len(chosen) < most and all(uses[tool] > 1 for tool in combinations[name]):
+            chosen.append(name)
+            uses.subtract(combinations[name])
+    return tuple(sorted(chosen))
 
 
 def question_for(draft: Draft, split: str) -> str:

@@ -24,6 +24,8 @@ class Steadiness:
     """Observations that failed, or differed in everything, when repeated."""
     changers: set[str] = field(default_factory=set)
     """Tools whose calls changed the answer of another call."""
+    renewed: dict[int, Document] = field(default_factory=dict)
+    """By number of an observation: its answer in a session without calls of the changers."""
 
 
 async def examine(
@@ -36,7 +38,9 @@ async def examine(
     await asyncio.sleep(_CLOCK_SECONDS)
     repeated = await _repeat(caller, list(reversed(observations)))
     for observation in observations:
-        again = repeated.get(observation.number)
+        if observation.number not in repeated:
+            continue  # there was no time
+        again = repeated[observation.number]
         if again is None:
             found.unstable.add(observation.number)
             continue
@@ -45,23 +49,39 @@ async def examine(
             found.unstable.add(observation.number)
         else:
             found.stable[observation.number] = changed
-    on_progress(f"{caller.server}: {len(found.stable)} of {len(observations)} answers repeat")
     await _find_changers(caller, observations, found)
+    if found.changers:
+        await _renew(caller, observations, found)
+    on_progress(f"{caller.server}: {len(found.stable)} of {len(observations)} answers repeat")
     return found
 
 
-async def _repeat(caller: ServerCaller, observations: Sequence[Observation]) -> dict[int, Document]:
-    """Return the new answers by number; those of a session that broke are missing."""
-    again: dict[int, Document] = {}
+async def _renew(caller: ServerCaller, observations: Sequence[Observation], found: Steadiness) -> None:
+    """Repeat the readers' calls in two sessions without the changers, which influenced all sessions before."""
+    readers = [seen for seen in observations if seen.tool.name not in found.changers]
+    first = await _repeat(caller, readers)
+    second = await _repeat(caller, readers[::-1])
+    for observation in readers:
+        one, other = first.get(observation.number), second.get(observation.number)
+        changed = None if one is None or other is None else changed_fields(one, other)
+        if one is not None and changed is not None:
+            found.stable[observation.number] = changed
+            found.renewed[observation.number] = one
+            found.unstable.discard(observation.number)
+
+
+async def _repeat(caller: ServerCaller, observations: Sequence[Observation]) -> dict[int, Document | None]:
+    """Return the new answers by number, None for calls that failed; those that were not made are missing."""
+    again: dict[int, Document | None] = {}
     pending = list(observations)
     while pending and not caller.budget.is_spent:
         try:
             async with caller.session() as session:
                 while pending and not caller.budget.is_spent:
                     observation = pending.pop(0)
+                    again[observation.number] = None
                     reply = await session.call(observation.tool, observation.plain_arguments)
-                    if reply.document is not None:
-                        again[observation.number] = reply.document
+                    again[observation.number] = reply.document
         except SessionLost:
             continue
     return again

@@ -36,7 +36,7 @@ def presumes_reading(tool: Tool) -> bool:
     words = words_of(tool.server_tool)
     if any(word in _CHANGES for word in words):
         return False
-    if words and words[0] == "add":
+    if "add" in words:
         return _takes_only_numbers(tool)
     return any(word in _READS for word in words) or not tool.input_schema.get("properties")
 

@@ -1,33 +1,30 @@
 """Whether a draft is a task: its plan reproduces its answer in fresh sessions, and no shortcut earns it."""
 
+import json
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from turnwise.explore.answers import is_fit_answer
+from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
+from turnwise.explore.entities import leaves
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
 from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, follow, holds
-from turnwise.types import (
-    Completion,
-    DemoTurn,
-    Finish,
-    Parsed,
-    ProbeResult,
-    Stop,
-    Task,
-    Tool,
-    ToolCall,
-    Trajectory,
-    Truth,
-    Turn,
-)
+from turnwise.tasks.verdict import answering_instead, idle_cheats, shortened, why_unsound
+from turnwise.types import Task, Tool, ToolCall, Truth
 
 _CUT = "characters cut ...]"
 """Part of the mark that a result cut to its budget has."""
+_MAX_STARTS = 3
+"""Sessions opened for one batch: a plan that breaks the server costs the others one more start."""
+_LARGE = 100
+"""Smaller whole numbers are in many results by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +35,65 @@ class Refusal:
     details: str = ""
 
 
+OUT_OF_TIME = Refusal("time ran out")
+"""Not a rejection: the draft was not looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proven:
     """A draft whose plan came to the same conclusion twice."""
 
     draft: Draft
     played: PlanRun
+    again: PlanRun
     tools: tuple[Tool, ...]
     """The tools that an episode of it is offered."""
 
 
-async def prove(drafts: Sequence[Draft], pool: Pool, episode_id: str) -> list[Proven | Refusal]:
+async def prove(
+    drafts: Sequence[Draft], pool: Pool, episode_id: str, deadline: float
+) -> list[Proven | Refusal]:
     """Play the plans of drafts that use the same servers in two fresh sessions, the second in reverse order.
 
-    So a plan that needs what another one changed fails in one of them.
+    So a plan that needs what another one changed fails in one of them. Plans that are not played before
+    `deadline`, a time of `time.monotonic()`, are refused with OUT_OF_TIME.
     """
-    servers = drafts[0].servers
-    try:
-        async with pool.lease(servers, f"{episode_id}/first") as toolbox:
-            tools = tuple(toolbox.tools)
-            first = [await _play(draft, toolbox) for draft in drafts]
-        async with pool.lease(servers, f"{episode_id}/second") as toolbox:
-            second = [await _play(draft, toolbox) for draft in reversed(drafts)]
-    except ConnectFailed as error:
-        return [Refusal("the server failed", str(error)) for _ in drafts]
+    first, tools = await _play_all(drafts, pool, f"{episode_id}/first", deadline)
+    is_left = [isinstance(outcome, PlanRun) for outcome in first]
+    left = [draft for draft, is_played in zip(drafts, is_left, strict=True) if is_played]
+    second, _ = await _play_all(left[::-1], pool, f"{episode_id}/second", deadline)
+    again = iter(second[::-1])
     return [
-        _agreed(draft, one, other, tools)
-        for draft, one, other in zip(drafts, first, reversed(second), strict=True)
+        _agreed(draft, one, next(again), tools) if isinstance(one, PlanRun) else one
+        for draft, one in zip(drafts, first, strict=True)
     ]
+
+
+async def _play_all(
+    drafts: Sequence[Draft], pool: Pool, episode_id: str, deadline: float
+) -> tuple[list[PlanRun | Refusal], tuple[Tool, ...]]:
+    """Play plans one after another in one session; after a plan that broke it, in a new one."""
+    outcomes: list[PlanRun | Refusal] = []
+    tools: tuple[Tool, ...] = ()
+    num_starts = 0
+    while len(outcomes) < len(drafts):
+        if time.monotonic() > deadline:
+            return [*outcomes, *(OUT_OF_TIME for _ in drafts[len(outcomes) :])], tools
+        if num_starts >= _MAX_STARTS:
+            left = drafts[len(outcomes) :]
+            outcomes.extend(Refusal("the server failed", "it failed again and again") for _ in left)
+            break
+        num_starts += 1
+        try:
+            async with AsyncExitStack() as stack:
+                lease = pool.lease(drafts[0].servers, f"{episode_id}/{num_starts}")
+                toolbox = await stack.enter_async_context(lease)
+                tools = tuple(toolbox.tools)
+                while len(outcomes) < len(drafts) and time.monotonic() <= deadline:
+                    outcomes.append(await _play(drafts[len(outcomes)], toolbox))
+        except (ToolsDown, ConnectFailed) as error:
+            outcomes.append(Refusal("the server failed", str(error)))
+    return outcomes, tools
 
 
 async def _play(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
@@ -75,8 +103,6 @@ async def _play(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
         return await follow(draft.case, toolbox)
     except PlanFailed as error:
         return Refusal("the plan fails when repeated", str(error))
-    except ToolsDown as error:
-        return Refusal("the server failed", str(error))
 
 
 async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
@@ -93,102 +119,78 @@ async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
 
 
 def _agreed(
-    draft: Draft, first: PlanRun | Refusal, second: PlanRun | Refusal, tools: tuple[Tool, ...]
+    draft: Draft, first: PlanRun, second: PlanRun | Refusal, tools: tuple[Tool, ...]
 ) -> Proven | Refusal:
-    if isinstance(first, Refusal):
-        return first
     if isinstance(second, Refusal):
         return second
     if first.conclusion != second.conclusion:
         answers = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
         return Refusal("the answer differs between sessions", answers)
-    return Proven(draft, first, tools)
+    return Proven(draft, first, second, tools)
 
 
-def judge(proven: Proven, task: Task) -> Refusal | None:
-    """Return why a proven draft is not a good task with this question; None if it is."""
+def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | None:
+    """Return why a proven draft is not a good task with this question; None if it is.
+
+    `common` are the most common answers of its kind: those that it does not have must earn nothing.
+    """
     played, draft = proven.played, proven.draft
     results = [result for turn in played.demonstration for result in turn.results]
     if any(_CUT in result.content for result in results):
         return Refusal("a result exceeds the budget")
     if not draft.changes_state and (refusal := _judge_answer(played, task.prompt[0].content)):
         return refusal
-    if not is_success(episode_of(task, played.demonstration, proven.tools, is_done=True)):
-        return Refusal("its own plan earns nothing")
-    for name, turns in cheats(played):
-        if is_success(episode_of(task, turns, proven.tools, is_done=False)):
-            return Refusal(f"a shortcut earns it: {name}")
-    return None
+    text = played.demonstration[-1].text
+    others = [] if draft.changes_state else [other for other in common if other != text]
+    cheats = [
+        *idle_cheats(played),
+        *shortened(played),
+        *(answering_instead(played, other) for other in others),
+    ]
+    why = why_unsound(task, (played, proven.again), proven.tools, cheats, is_success)
+    return Refusal(why) if why else None
 
 
 def _judge_answer(played: PlanRun, question: str) -> Refusal | None:
     """Return why the answer is not worth asking for, or could be known without all of the calls."""
-    text = played.demonstration[-1].text
-    if why := is_fit_answer(played.conclusion.answer.value, question):
+    value, text = played.conclusion.answer.value, played.demonstration[-1].text
+    if why := is_fit_answer(value, question):
         return Refusal(why, f"{text!r} to: {question}")
-    if text in (str(value) for call in _calls(played) for value in call.arguments.values()):
+    if any(_is_stated_by(leaf, value, text) for call in calls_of(played) for leaf in leaves(call.arguments)):
         return Refusal("an argument is the answer", text)
-    results = [result for turn in played.demonstration for result in turn.results]
-    if any(_states(result.content, text) for result in results[:-1]):
+    *earlier, _ = [result for turn in played.demonstration for result in turn.results]
+    if any(_states(result.content, value, text) for result in earlier):
         return Refusal("a call is not needed: an earlier result states the answer", text)
     return None
 
 
-def _calls(played: PlanRun) -> list[ToolCall]:
+def calls_of(played: PlanRun) -> list[ToolCall]:
+    """Return the calls of a plan in order."""
     return [call for turn in played.demonstration for call in turn.calls]
 
 
-def _states(content: str, text: str) -> bool:
-    """Return whether a result shows the answer; a short number is in many results by chance."""
-    return len(text) > 2 and text in content
+def _states(content: str, value: Scalar, text: str) -> bool:
+    """Return whether a result shows the answer; a small number is in many results by chance."""
+    if isinstance(value, str):
+        return len(text) > 2 and text in content
+    if isinstance(value, int) and abs(value) < _LARGE:
+        return False
+    return any(_is_stated_by(scalar, value, text) for scalar in _scalars(document_of(content)))
 
 
-def cheats(played: PlanRun) -> list[tuple[str, tuple[DemoTurn, ...]]]:
-    """Return episodes that must earn nothing: no answer, the answer at once, one call left out."""
-    last = played.demonstration[-1]
-    found: list[tuple[str, tuple[DemoTurn, ...]]] = [
-        ("an empty answer", (DemoTurn(""),)),
-        ("the answer without a call", (last,)),
-    ]
-    calls = [
-        (turn, index)
-        for turn in range(len(played.demonstration))
-        for index in range(len(played.demonstration[turn].calls))
-    ]
-    for left_out in calls:
-        turns = tuple(
-            _without(turn, left_out[1]) if number == left_out[0] else turn
-            for number, turn in enumerate(played.demonstration)
-        )
-        found.append(("one call left out", tuple(turn for turn in turns if turn.calls or turn.text)))
-    return found
+def _scalars(document: Document) -> Iterator[Scalar]:
+    yield from (field.value for field in document.fields)
+    for table in document.tables:
+        yield from (value for row in table.rows for value in row.values())
 
 
-def _without(turn: DemoTurn, index: int) -> DemoTurn:
-    return DemoTurn(
-        turn.text,
-        (*turn.calls[:index], *turn.calls[index + 1 :]),
-        (*turn.results[:index], *turn.results[index + 1 :]),
-    )
-
-
-def episode_of(task: Task, turns: Sequence[DemoTurn], tools: Sequence[Tool], *, is_done: bool) -> Trajectory:
-    """Return the episode that these turns make; `is_done` says what its probes would show."""
-    return Trajectory(
-        task=task,
-        episode_id=task.id,
-        seed=0,
-        turns=tuple(
-            Turn((), Completion((), (), Finish.STOP, 0), Parsed(turn.text, calls=turn.calls), turn.results)
-            for turn in turns
-        ),
-        stop=Stop.ANSWERED,
-        tools=tuple(tools),
-        probes=tuple(
-            ProbeResult(probe, probe.contains if is_done else "", is_error=False)
-            for probe in task.truth.probes
-        ),
-    )
+def _is_stated_by(found: Scalar, value: Scalar, text: str) -> bool:
+    """Return whether a value is the answer, also as another spelling of the same number."""
+    if isinstance(value, bool) or isinstance(found, bool):
+        return found is value
+    if isinstance(found, str) or isinstance(value, str):
+        return str(found).strip() == text
+    return found == value
 
 
 def truth_of(proven: Proven) -> Truth:
@@ -204,21 +206,56 @@ def truth_of(proven: Proven) -> Truth:
     )
 
 
-class CommonAnswers:
-    """Refuses answers that could be guessed because many tasks of the same kind have them."""
+_SAME_ANSWER = 2
+"""Tasks of one shape and the same tools that may have the same answer."""
+_SAME_IN_SHAPE = 4
+_SHARE_IN_SHAPE = 0.08
+"""Tasks of one shape that may have the same answer: this many, or this share of its tasks."""
+_NUM_COMMON = 3
+
+
+class AnswerCounts:
+    """Refuses answers that could be guessed because many tasks have them, and tasks that repeat others."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._of_kind: Counter[tuple[str, ...]] = Counter()
+        self._of_shape: dict[str, Counter[str]] = {}
+        self._programs: set[str] = set()
 
-    def is_common(self, proven: Proven) -> bool:
-        """Return whether two tasks of the same shape and tools have this answer already; count it if not."""
-        if proven.draft.changes_state:
-            return False
-        kind = (proven.draft.shape, *proven.draft.tools, str(proven.played.conclusion.answer.value))
-        if self._counts[kind] >= _SAME_ANSWER:
-            return True
-        self._counts[kind] += 1
-        return False
+    def common(self, shape: str) -> list[str]:
+        """Return the most common answers of a shape so far."""
+        return [text for text, _ in self._of_shape.get(shape, Counter()).most_common(_NUM_COMMON)]
+
+    def refuse(self, proven: Proven) -> Refusal | None:
+        """Return why the answer or the program is there too often already."""
+        draft, text = proven.draft, proven.played.demonstration[-1].text
+        if program_key(proven) in self._programs:
+            return Refusal("another task makes the same calls and has the same answer")
+        if draft.changes_state:
+            return None
+        answers = self._of_shape.get(draft.shape, Counter[str]())
+        most = max(_SAME_IN_SHAPE, int(_SHARE_IN_SHAPE * answers.total()))
+        if self._of_kind[draft.shape, *draft.tools, text] >= _SAME_ANSWER or answers[text] >= most:
+            return Refusal("its answer is common among tasks of its kind", text)
+        return None
+
+    def add(self, proven: Proven) -> None:
+        """Count an accepted task."""
+        draft, text = proven.draft, proven.played.demonstration[-1].text
+        self._programs.add(program_key(proven))
+        if not draft.changes_state:
+            self._of_kind[draft.shape, *draft.tools, text] += 1
+            self._of_shape.setdefault(draft.shape, Counter())[text] += 1
 
 
-_SAME_ANSWER = 2
+def program_key(proven: Proven) -> str:
+    """Return the same text for programs that differ only in the order of calls or operands, or in a sign."""
+    calls = sorted((call.name, *_operands(call.arguments)) for call in calls_of(proven.played))
+    value = proven.played.conclusion.answer.value
+    if len(calls) > 1 and isinstance(value, int | float):
+        value = abs(value)  # the difference the other way round
+    return json.dumps([calls, "" if proven.draft.changes_state else value])
+
+
+def _operands(arguments: Mapping[str, object]) -> list[str]:
+    return sorted(str(leaf) for leaf in leaves(arguments))

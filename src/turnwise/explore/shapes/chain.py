@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turnwise.explore.compose import Read, answering, document, drafted, step_of
+from turnwise.explore.document import Document
 from turnwise.explore.draft import Draft
 from turnwise.explore.leads import leads
 from turnwise.explore.material import Material, canonical
@@ -80,19 +81,25 @@ def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Ite
         for seen, linked in zip(observations, taken, strict=True)
     ]
     for query in material.asked(last):
+        if any(_names(hop.observation.document, query) for hop in hops):
+            continue  # an earlier answer has the same field with the same value
         yield drafted(
             "chain",
             turns=tuple((step,) for step in _steps(hops, last)),
             conclude=answering(query),
             questions=questions(query.noun, phrases, query.form, link_nouns=[hop.query.noun for hop in hops]),
             tools=tuple(observation.tool for observation in observations),
-            entities=tuple(
-                entity
-                for observation, without in zip(observations, taken, strict=True)
-                for entity in material.entities(observation, *without)
-            ),
+            entities=material.entities(*observations),
             key=" ".join([*(f"{hop.observation.key} {hop.query.key}" for hop in hops), last.key, query.key]),
         )
+
+
+def _names(document: Document, query: Query) -> bool:
+    """Return whether a document states the query's value under the name that the query ends with."""
+    name = query.field or query.key.rpartition("/")[2]
+    stated = [field.value for field in document.fields if field.name == name]
+    stated += [row[name] for table in document.tables for row in table.rows if name in row]
+    return query.value in stated
 
 
 def _steps(hops: tuple[_Hop, ...], last: Observation) -> Iterator[PlanStep]:

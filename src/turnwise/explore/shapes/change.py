@@ -20,7 +20,7 @@ def change(material: Material) -> Iterator[Draft]:
             conclude=_done(made),
             questions=write_questions(made.tool, made.arguments),
             tools=(made.tool,),
-            entities=made.entities[:1],
+            entities=(*material.reader.of(made.tool, made.arguments), *made.entities[:1]),
             key=f"{made.tool.name} {sorted(made.arguments.items(), key=str)}",
             changes_state=True,
         )

@@ -42,7 +42,7 @@ def compare(material: Material) -> Iterator[Draft]:
                         conclude=_conclude(query, operation),
                         questions=questions(noun, phrases, form_of_result(result)),
                         tools=(first.tool, second.tool),
-                        entities=(*material.entities(first), *material.entities(second)),
+                        entities=material.entities(first, second),
                         key=f"{name} {first.key} {second.key} {query.key}",
                     )
 

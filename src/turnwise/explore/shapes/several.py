@@ -43,7 +43,7 @@ def _summed(material: Material, chosen: list[Observation]) -> Iterator[Draft]:
             conclude=_total(query),
             questions=questions(noun, phrases, form_of_result(number_of(query.value))),
             tools=tuple(observation.tool for observation in chosen),
-            entities=tuple(entity for observation in chosen for entity in material.entities(observation)),
+            entities=material.entities(*chosen),
             key=f"{' '.join(observation.key for observation in chosen)} {key}",
         )
 
