@@ -56,6 +56,8 @@ def siblings(material: Material) -> Iterator[list[Observation]]:
         value = observation.arguments.get(name)
         if value is None or not isinstance(value.value, str | int | float) or isinstance(value.value, bool):
             continue
+        if observation.number in material.worth.wordy:
+            continue
         rest = {other: found.value for other, found in observation.arguments.items() if other != name}
         key = (observation.tool.name, canonical(rest), split_of(canonical(value.value)))
         groups.setdefault(key, []).append(observation)
@@ -115,7 +117,6 @@ def shared_numbers(
     others = {query.key: query for query in material.asked(second)}
     for query in material.asked(first):
         other = others.get(query.key)
-        is_telling = query.operation == "field" or (query.operation == "count" and query.key.count("/") == 1)
         is_numeric = other is not None and is_number(query.value) and is_number(other.value)
-        if is_telling and is_numeric and other is not None and query.value != other.value:
+        if query.is_quantity and is_numeric and other is not None and query.value != other.value:
             yield query, other

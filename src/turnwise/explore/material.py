@@ -14,6 +14,8 @@ from turnwise.explore.query import Query
 from turnwise.explore.tool_verbs import words_of
 from turnwise.explore.values import Source, Value
 from turnwise.explore.wording import fits_in_question
+from turnwise.explore.wording.row_nouns import row_noun_of, with_row_noun
+from turnwise.explore.worth import Worth, is_echo, worth_asking_about
 
 _NUM_ALIKE = 4
 """Equal answers to the same query from which on it is a constant."""
@@ -27,6 +29,8 @@ class Material:
     """Answers that repeat in fresh sessions, without the fields that change by themselves."""
     queries: Mapping[int, tuple[Query, ...]]
     """By number of an observation: what can be asked of its document."""
+    worth: Worth
+    """Which observations questions may start from."""
     links: tuple[Link, ...]
     changes: tuple[Change, ...]
     telling: Mapping[str, str]
@@ -46,17 +50,19 @@ class Material:
 def material_of(observations: Sequence[Observation], changes: Sequence[Change], seed: int) -> Material:
     """Compute the queries and the links of the observations."""
     queries: dict[int, tuple[Query, ...]] = {}
-    observations = [seen for seen in observations if fits_in_question(seen.plain_arguments)]
+    worth = worth_asking_about(observations)
+    observations = [seen for seen in worth.observations if fits_in_question(seen.plain_arguments)]
     for observation in observations:
         chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
-        given = {canonical(value) for value in observation.plain_arguments.values()}
-        found = [query for name in OPERATIONS for query in OPERATIONS[name](observation.document, chance)]
+        document = with_row_noun(observation.document, row_noun_of(observation.tool))
+        found = [query for name in OPERATIONS for query in OPERATIONS[name](document, chance)]
         # a field that repeats an argument needs no call
-        queries[observation.number] = tuple(query for query in found if canonical(query.value) not in given)
+        queries[observation.number] = tuple(query for query in found if not is_echo(query.value, observation))
     queries = _without_constants(observations, queries)
     return Material(
         tuple(observations),
         queries,
+        worth,
         tuple(links_of(observations)),
         tuple(changes),
         dict(telling_parameters(observations)),
@@ -129,7 +135,7 @@ def steady(observation: Observation, volatile: frozenset[str]) -> Observation:
 def _without(table: Table, volatile: frozenset[str]) -> Table:
     columns = tuple(column for column in table.columns if column not in volatile)
     rows = tuple({key: value for key, value in row.items() if key in columns} for row in table.rows)
-    return Table(table.path, columns, rows)
+    return Table(table.path, columns, rows, table.noun)
 
 
 def canonical(value: object) -> str:

@@ -39,3 +39,7 @@ class Query:
     """How many values of the document the answer depends on: a count over 12 rows depends on 12."""
     field: str = ""
     """The name of the field or column that the answer is taken from as it is; empty if it was computed."""
+    is_quantity: bool = False
+    """Whether a number measures something, so that one may compute with it: a price, not a code."""
+    is_additive: bool = False
+    """Whether a sum of such numbers means something."""

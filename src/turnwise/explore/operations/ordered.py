@@ -16,7 +16,6 @@ from turnwise.explore.operations.columns import (
     picked,
     quantity_columns,
     row_noun,
-    rows_noun,
     same_table,
     stated,
     superlative,
@@ -86,8 +85,7 @@ def _placed(table: Table, label: str, place: int) -> Iterator[Query]:
         return
     position = ordinal(place) if place > 0 else "last"
     if is_list(table):
-        rows = rows_noun(table)
-        noun = f"the {position} entry" if rows == "entries" else f"the {position} of the {rows}"
+        noun = f"the {position} {row_noun(table)}"
     else:
         noun = owned(column_noun(table, label), f"the {position} {row_noun(table)}")
     yield Query(

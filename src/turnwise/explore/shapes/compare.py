@@ -35,6 +35,8 @@ def compare(material: Material) -> Iterator[Draft]:
                     result = _result(operation, query, other)
                     if result is None or (name == "addition" and first.number > second.number):
                         continue
+                    if name == "addition" and not query.is_additive:
+                        continue
                     noun = operation.noun(*(located(query.noun, phrase) for phrase in phrases))
                     yield drafted(
                         "compare",

@@ -11,6 +11,8 @@ from turnwise.explore.wording import call_phrase, questions
 def look_up(material: Material) -> Iterator[Draft]:
     """Every query of every observation."""
     for observation in material.observations:
+        if observation.number in material.worth.wordy:
+            continue
         phrase = call_phrase(observation.tool, observation.plain_arguments)
         for query in material.asked(observation):
             yield drafted(

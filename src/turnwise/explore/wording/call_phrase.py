@@ -27,10 +27,10 @@ class CallPhrase:
 
 
 _SEARCHED = word_set("query q pattern text keyword keywords term terms search phrase question regex needle")
-_SEARCH_VERBS = word_set("search find query browse")
-_LIST_VERBS = word_set("list enumerate")
+SEARCH_VERBS = word_set("search find query browse")
+LIST_VERBS = word_set("list enumerate")
 _STATEMENTS = word_set("query SQL statement command expression")
-_CONTAINERS = word_set("directory folder table database channel project repository branch sheet collection")
+CONTAINERS = word_set("directory folder table database channel project repository branch sheet collection")
 """What can be listed itself: "the contents of the directory", not "the list of directories"."""
 _CONTENTS = word_set("file files document sheet worksheet graph article log text table resource nodes")
 """What is asked about for what stands in it, rather than for its properties."""
@@ -77,7 +77,7 @@ def _described(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, str]:
     sought = next((argument for argument in given if argument.name.lower() in _SEARCHED), None)
     if prose.topic in _STATEMENTS and prose.verb not in _RESULT_OF and given:
         return with_arguments("the result", given, "of"), "in"
-    if prose.verb in _SEARCH_VERBS and sought is not None:
+    if prose.verb in SEARCH_VERBS and sought is not None:
         return _search(prose, sought, given), "in"
     if prose.verb in _RESULT_OF:
         return _computation(prose, given), "according to"
@@ -85,8 +85,8 @@ def _described(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, str]:
 
 
 def _lookup(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, str]:
-    topic = prose.topic or ("search results" if prose.verb in _SEARCH_VERBS else "result")
-    is_list = prose.verb in _LIST_VERBS
+    topic = prose.topic or ("search results" if prose.verb in SEARCH_VERBS else "result")
+    is_list = prose.verb in LIST_VERBS
     found = entity_of(topic, given) if prose.verb else None
     if found is not None:
         entity, identified_by = found
@@ -97,7 +97,7 @@ def _lookup(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, str]:
             return with_arguments(f"the description of {entity}", others, "with"), "in"
         preposition = "for" if " with " in entity or identified_by.is_linked else "with"
         return with_arguments(entity, others, preposition), _joint(topic)
-    if is_list and topic in _CONTAINERS:
+    if is_list and topic in CONTAINERS:
         topic = f"contents of the {topic}"
     elif is_list:
         topic = f"list of {plural(topic)}"

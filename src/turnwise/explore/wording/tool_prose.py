@@ -30,7 +30,7 @@ _FILLERS = word_set("""
 """)
 _ENDS_TOPIC = word_set("""
     of for from by with in on at to that which using via based as and or between within into about given
-    when if where whose including through under over matching
+    when if where whose including through under over matching across inside along without per
 """)
 _PLAIN_PROSE = re.compile(r"[\w ,'’()\-./:]+")
 _INSTRUCTION = re.compile(
