@@ -9,7 +9,7 @@ from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, canonical, is_number
 from turnwise.explore.observation import Observation
-from turnwise.explore.query import Query
+from turnwise.explore.query import Measure, Query
 from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, split_of
 from turnwise.types import Difficulty, Tool
 
@@ -118,5 +118,10 @@ def shared_numbers(
     for query in material.asked(first):
         other = others.get(query.key)
         is_numeric = other is not None and is_number(query.value) and is_number(other.value)
-        if query.is_quantity and is_numeric and other is not None and query.value != other.value:
+        if (
+            query.measure is not Measure.NONE
+            and is_numeric
+            and other is not None
+            and query.value != other.value
+        ):
             yield query, other

@@ -17,7 +17,7 @@ from turnwise.explore.wording import fits_in_question
 from turnwise.explore.wording.row_nouns import row_noun_of, with_row_noun
 from turnwise.explore.worth import Worth, is_echo, worth_asking_about
 
-_NUM_ALIKE = 4
+_NUM_ALIKE = 3
 """Equal answers to the same query from which on it is a constant."""
 
 
@@ -51,11 +51,14 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
     """Compute the queries and the links of the observations."""
     queries: dict[int, tuple[Query, ...]] = {}
     worth = worth_asking_about(observations)
-    observations = [seen for seen in worth.observations if fits_in_question(seen.plain_arguments)]
+    observations = [
+        replace(seen, document=with_row_noun(seen.document, row_noun_of(seen.tool)))
+        for seen in worth.observations
+        if fits_in_question(seen.plain_arguments)
+    ]
     for observation in observations:
         chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
-        document = with_row_noun(observation.document, row_noun_of(observation.tool))
-        found = [query for name in OPERATIONS for query in OPERATIONS[name](document, chance)]
+        found = [query for name in OPERATIONS for query in OPERATIONS[name](observation.document, chance)]
         # a field that repeats an argument needs no call
         queries[observation.number] = tuple(query for query in found if not is_echo(query.value, observation))
     queries = _without_constants(observations, queries)
@@ -72,7 +75,7 @@ def material_of(observations: Sequence[Observation], changes: Sequence[Change], 
 def _without_constants(
     observations: Sequence[Observation], queries: Mapping[int, tuple[Query, ...]]
 ) -> dict[int, tuple[Query, ...]]:
-    """Leave out queries that every call of a tool answers alike: they can be learned by heart."""
+    """Leave out queries that every call of a tool answers alike: no argument has to do with them."""
     answers: dict[tuple[str, str], list[str]] = {}
     for observation in observations:
         for query in queries[observation.number]:
@@ -82,7 +85,7 @@ def _without_constants(
         observation.number: tuple(
             query
             for query in queries[observation.number]
-            if (observation.tool.name, query.key) not in constant
+            if (observation.tool.name, query.key) not in constant or not observation.arguments
         )
         for observation in observations
     }

@@ -15,6 +15,7 @@ MAX_NUMBER = 1_000_000_000
 """A larger number in a call is a clock or an id that strayed into a count."""
 
 _MIN_ECHO_CHARS = 4
+_DATE_CHARS = 10
 _MAX_COMPARED = 20
 _MIN_TELLING_CHARS = 12
 """Shorter answers are alike by chance."""
@@ -22,10 +23,16 @@ _MIN_TELLING_CHARS = 12
 _SECRETS = word_set("""
     env environment environ secret secrets credential credentials password passwords token tokens keyring
 """)
+_SERVER_FACTS = word_set("info information status version capabilities stats details config configuration")
+_HEALTH = word_set("health healthcheck ping heartbeat liveness")
+_WHOLE = word_set("line lines page index count limit number offset depth row column num")
+"""Parameters that take whole numbers, whatever their schema allows."""
 _IDS = word_set("id ids key number phone isbn timestamp time since until before after epoch")
 _BEGINNINGS = {"start": "end", "from": "to", "min": "max", "first": "last", "minimum": "maximum"}
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
-_ODD_TEXT = re.compile(r"\[\[|\]\]|[{}<>\n\r\t]")
+_SEARCHES = word_set("query q search find term keyword keywords path paths file name")
+_ODD_TEXT = re.compile(r"\[\[|\]\]|[{}<>\n\r\t]|^[-*#>] ")
+"""Pieces of markup and code, which nobody searches for and no file is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +48,26 @@ class Worth:
 
 def worth_asking_about(observations: Sequence[Observation]) -> Worth:
     """Return the calls to ask about, with the shortest paths that the server was seen to accept."""
-    secret = {seen.tool.name: "it shows secrets of its server" for seen in observations if _is_secret(seen.tool)}
-    sensible = [seen for seen in observations if seen.tool.name not in secret and _is_sensible(seen)]
-    short = _with_short_paths(sensible)
-    wordy = {seen.number for seen in _wordy(short)}
-    kept = [seen for seen in short if seen.number not in wordy or _is_led_to(seen)]
+    private = {seen.tool.name: why for seen in observations if (why := _why_private(seen.tool))}
+    sensible = [seen for seen in observations if seen.tool.name not in private and _is_sensible(seen)]
+    spelled = _with_short_paths(sensible)
+    wordy = {seen.number for seen in _wordy(spelled)}
+    kept = [seen for seen in spelled if seen.number not in wordy or _is_led_to(seen)]
     replaced = _replaced(kept)
     return Worth(
         tuple(seen for seen in kept if seen.tool.name not in replaced),
         frozenset(wordy),
-        {**secret, **replaced},
+        {**private, **replaced},
     )
 
 
-def _is_secret(tool: Tool) -> bool:
-    return not _SECRETS.isdisjoint(word.lower() for word in words_of(tool.server_tool))
+def _why_private(tool: Tool) -> str:
+    """Return why a tool is about its server rather than about what the server knows; empty if it is not."""
+    words = {word.lower() for word in words_of(tool.server_tool)}
+    if words & _SECRETS:
+        return "it shows secrets of its server"
+    is_about_server = "server" in words and words & _SERVER_FACTS
+    return "it describes its server" if is_about_server or words & _HEALTH else ""
 
 
 def _replaced(observations: Sequence[Observation]) -> dict[str, str]:
@@ -84,10 +96,11 @@ def _is_usual(name: str, value: object) -> bool:
             return True
         case int() | float():
             words = {word.lower() for word in words_of(name)}
-            return abs(value) < MAX_NUMBER or not words.isdisjoint(_IDS)
+            is_broken = isinstance(value, float) and not value.is_integer() and not words.isdisjoint(_WHOLE)
+            return not is_broken and (abs(value) < MAX_NUMBER or not words.isdisjoint(_IDS))
         case str():
-            is_path = "/" in value and " " not in value.strip("/").partition("/")[0]
-            return not says_error(value) and not (is_path and _ODD_TEXT.search(value))
+            is_name = "/" in value or _SEARCHES.intersection(word.lower() for word in words_of(name))
+            return not says_error(value) and not (is_name and _ODD_TEXT.search(value))
         case list():
             return all(_is_usual(name, item) for item in value)
     return True
@@ -122,12 +135,20 @@ def _wordy(observations: Sequence[Observation]) -> Iterator[Observation]:
 
 
 def _with_short_paths(observations: Sequence[Observation]) -> list[Observation]:
-    """Return the calls with paths below a folder instead of whole ones, where the server takes both alike."""
+    """Return the calls with paths below a folder instead of whole ones, where the server takes both alike.
+
+    A call that another answer led to keeps its path, and is there with the short path too.
+    """
     folders = _accepted_folders(observations)
-    return [
-        seen if _is_led_to(seen) or not (folder := folders.get(seen.tool.server)) else _below(seen, folder)
-        for seen in observations
-    ]
+    next_number = 1 + max((seen.number for seen in observations), default=0)
+    found: dict[str, Observation] = {}
+    for seen in observations:
+        short = _below(seen, folders.get(seen.tool.server, ""))
+        if _is_led_to(seen):
+            found.setdefault(seen.key, seen)
+            short = replace(short, number=next_number + seen.number)
+        found.setdefault(short.key, short)
+    return list(found.values())
 
 
 def _accepted_folders(observations: Sequence[Observation]) -> dict[str, str]:
@@ -152,6 +173,8 @@ def _folder_of(one: str, two: str) -> str:
 
 
 def _below(seen: Observation, folder: str) -> Observation:
+    if not folder:
+        return seen
     arguments = {
         name: replace(value, value=_relative(value.value, folder)) for name, value in seen.arguments.items()
     }
@@ -199,5 +222,7 @@ def is_echo(value: object, seen: Observation) -> bool:
 def _repeats(text: str, given: str) -> bool:
     path = posixpath.normpath(given)
     name = posixpath.basename(path)
+    if len(text) == _DATE_CHARS and given.startswith(text):  # the date of a time
+        return True
     is_part = len(path) > _MIN_ECHO_CHARS and path in text and 2 * len(path) > len(text)
     return is_part or text in (path, name, posixpath.splitext(name)[0])

@@ -93,9 +93,13 @@ def row_noun(table: Table) -> str:
     if generic is not None:
         return generic
     noun = humanised(table.name)
+    head, _, last = noun.rpartition(" ")
+    if head and last in ("history", "log", "logs", "list", "records"):
+        return singular(head)
     if is_plural(noun):
         return singular(noun)
-    return f"{noun} entry"
+    is_heading = table.name[:1].isupper()  # of a text: a title, not what is below it
+    return "entry" if is_heading else f"{noun} entry"
 
 
 def rows_noun(table: Table) -> str:
@@ -110,12 +114,18 @@ def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
         return "name"
     if column == "detail" and all(_FILE_SIZE.fullmatch(str(value)) for value in values_of(table, column)):
         return "size"
+    if column.lower() in ("line", "row", "page") and all(
+        isinstance(found, int) for found in values_of(table, column)
+    ):
+        return f"{column.lower()} number"
     is_count = all(isinstance(value, int) and value >= 0 for value in values_of(table, column))
     return field_noun(column, is_date=is_date, is_count=is_count)
 
 
 def owned(noun: str, owner: str) -> str:
-    """Return "the price of the item …"; a quoted name is "for" its owner."""
+    """Return "the price of the item …"; a quoted name is "for" its owner, and a tag has no tag."""
+    if re.match(rf"the (?:\w+ )?{re.escape(noun)}\b", owner):
+        return owner
     return f"the {noun} {'for' if is_quoted_noun(noun) else 'of'} {owner}"
 
 
@@ -135,7 +145,9 @@ def over_all(aggregate: str, noun: str, rows: str) -> str:
 
 def plain_columns(table: Table) -> list[str]:
     """Return the columns whose names can be said, and whose nouns differ."""
-    columns = [column for column in table.columns[:MAX_COLUMNS] if is_sayable(column) and not is_failure(column)]
+    columns = [
+        column for column in table.columns[:MAX_COLUMNS] if is_sayable(column) and not is_failure(column)
+    ]
     nouns = [field_noun(column) for column in columns]
     return [column for column, noun in zip(columns, nouns, strict=True) if nouns.count(noun) == 1]
 
@@ -183,13 +195,21 @@ def quantity_columns(table: Table, *, is_additive: bool = False) -> list[str]:
             continue
         is_time = any(is_clock(column, number) for number in numbers)
         # Zeros and ones are flags, not quantities.
-        if len(set(numbers)) > 1 and not set(numbers) <= {0, 1} and not is_time:
+        is_varied = len(set(numbers)) > 1 and not set(numbers) <= {0, 1}
+        if is_varied and not is_time and not _is_numbering(numbers):
             found.append(column)
     return found
 
 
+def _is_numbering(numbers: Sequence[float]) -> bool:
+    """Return whether the numbers number the rows: 101, 102, 103, 104."""
+    is_whole = all(isinstance(number, int) for number in numbers)
+    is_unique = len(numbers) > 3 and len(set(numbers)) == len(numbers)
+    return is_whole and is_unique and max(numbers) - min(numbers) == len(numbers) - 1
+
+
 def answerable(value: Scalar) -> bool:
-    """Return whether a value is short and simple enough to be an answer; a yes or no is guessed too easily."""
+    """Return whether a value is short and simple enough to be an answer; a yes or no is guessed."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float):

@@ -17,7 +17,7 @@ from turnwise.explore.operations.columns import (
     values_of,
 )
 from turnwise.explore.operations.quantities import is_quantity_name
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Form, Measure, Query
 from turnwise.explore.wording.names import (
     condition,
     fits_in_sentence,
@@ -115,8 +115,7 @@ def _all(table: Table) -> Query:
         f"count/{table.name}",
         Form.NUMBER,
         len(table.rows),
-        is_quantity=True,
-        is_additive=True,
+        measure=Measure.COUNT,
     )
 
 

@@ -115,9 +115,7 @@ def _line_with(word: str) -> Callable[[Document], Scalar]:
 
 def _behind_keys(document: Document, chance: random.Random) -> Iterator[Query]:
     pairs = [line.partition(":") for line in _lines(document)]
-    keys = [
-        key.strip() for key, colon, value in pairs if colon and value.strip() and is_sayable(key.strip())
-    ]
+    keys = [key.strip() for key, colon, value in pairs if colon and value.strip() and is_sayable(key.strip())]
     counts = Counter(keys)
     for key in picked([key for key in keys if counts[key] == 1], 4, chance):
         read = _behind(key)

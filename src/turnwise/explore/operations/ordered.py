@@ -22,6 +22,7 @@ from turnwise.explore.operations.columns import (
     tables_of,
     values_of,
 )
+from turnwise.explore.operations.extreme import is_date_column
 from turnwise.explore.query import Query
 from turnwise.explore.wording.names import ordinal
 
@@ -42,6 +43,8 @@ def _places(table: Table, chance: random.Random) -> Iterator[Query]:
         for rank, end in ((2, "highest"), (2, "lowest"), (3, "highest")):
             for column in picked(columns, 2, chance):
                 yield from _ranked(table, label, column, rank, end)
+    if any(is_date_column(table, column) for column in table.columns):
+        return  # "the first commit" would be the oldest one, wherever it is listed
     for place in (1, -1, 2, 3):
         if place <= len(table.rows):
             yield from _placed(table, label, place)

@@ -1,5 +1,6 @@
 """Which names measure something: a price can be compared and added up, a code or a year cannot."""
 
+from turnwise.explore.query import Measure
 from turnwise.explore.wording.names import words_of
 from turnwise.explore.wording.vocabulary import EVENTS
 from turnwise.explore.wording.word_set import word_set
@@ -15,6 +16,7 @@ _NOT_ADDITIVE = word_set("""
     humidity pressure average mean median probability confidence age factor level gpa priority min max
     minimum maximum per density speed angle degree exchange yield margin share depth limit
 """)
+_DETAILS = word_set("size bytes lines characters chars length words file")
 _FIRST_CLOCK, _LAST_CLOCK = 1_000_000_000, 4_000_000_000
 """Seconds since 1970 from 2001 to 2096: numbers of this size under a name of a time are clocks."""
 
@@ -29,6 +31,16 @@ def is_quantity_name(name: str) -> bool:
 def is_additive_name(name: str) -> bool:
     """Return whether a sum of numbers of this name means something."""
     return is_quantity_name(name) and {word.lower() for word in words_of(name)}.isdisjoint(_NOT_ADDITIVE)
+
+
+def measure_of(name: str) -> Measure:
+    """Return what numbers of this name measure."""
+    if not is_quantity_name(name):
+        return Measure.NONE
+    if not is_additive_name(name):
+        return Measure.RATE
+    is_detail = not _DETAILS.isdisjoint(word.lower() for word in words_of(name))
+    return Measure.DETAIL if is_detail else Measure.AMOUNT
 
 
 def is_clock(name: str, value: object) -> bool:

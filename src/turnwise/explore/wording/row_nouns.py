@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from turnwise.explore.document import Document
-from turnwise.explore.wording.call_phrase import CONTAINERS, LIST_VERBS, SEARCH_VERBS
+from turnwise.explore.wording.call_phrase import COLLECTIVES, CONTAINERS, LIST_VERBS, SEARCH_VERBS, rows_of
 from turnwise.explore.wording.names import is_plural, singular
 from turnwise.explore.wording.tool_prose import prose_of
 from turnwise.explore.wording.word_set import word_set
@@ -23,8 +23,9 @@ def row_noun_of(tool: Tool) -> str:
     last = prose.topic.rpartition(" ")[2]
     if not last or last in _NOT_ROWS or singular(last) in CONTAINERS - {"table", "branch", "project"}:
         return ""
-    if prose.verb in LIST_VERBS | SEARCH_VERBS or (prose.verb in ("get", "fetch") and is_plural(prose.topic)):
-        return singular(prose.topic)
+    is_several = is_plural(prose.topic) or last in COLLECTIVES
+    if prose.verb in LIST_VERBS | SEARCH_VERBS or (prose.verb in ("get", "fetch", "show", "") and is_several):
+        return singular(rows_of(prose.topic))
     return ""
 
 

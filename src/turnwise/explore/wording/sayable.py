@@ -6,8 +6,12 @@ from turnwise.explore.wording.names import is_plain_name, words_of
 from turnwise.explore.wording.vocabulary import ACRONYMS, EXPANDED, PREPOSITIONS
 from turnwise.explore.wording.word_set import word_set
 
-_SHORT_WORDS = word_set("id ids ip os no pi kg km cm mm up or and new old age day end due fee tax tag url key")
-_FAILURES = word_set("err error errors exception exceptions traceback stacktrace warning warnings failure failures")
+_SHORT_WORDS = word_set(
+    "id ids ip os no pi kg km cm mm up or and new old age day end due fee tax tag url key"
+)
+_FAILURES = word_set(
+    "err error errors exception exceptions traceback stacktrace warning warnings failure failures"
+)
 """What a tool says about a call, rather than about the things that it knows."""
 _VOWEL = re.compile(r"[aeiouy]")
 
