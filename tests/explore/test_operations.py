@@ -146,9 +146,13 @@ def test_means_and_sums_of_fractions_are_rounded() -> None:
 def test_rows_are_found_by_rank_and_by_place() -> None:
     nouns = answers("ordered", ISSUES)
     assert nouns["the title of the issue with the second highest number of comments"] == "Speed up search"
-    assert nouns["the title of the first issue"] == "Crash on start"
+    assert answers("ordered", PRODUCTS)["the name of the second entry"] == "Nut"
     listed = Document("[…]", (), (items("home", "food", path=("tags",)),))
-    assert answers("ordered", listed)["the last of the tags"] == "food"
+    assert answers("ordered", listed)["the last tag"] == "food"
+
+
+def test_things_with_dates_are_not_called_first_and_last_by_their_place_in_a_list() -> None:
+    assert not any(" first " in noun or " last " in noun for noun in answers("ordered", ISSUES))
 
 
 def test_a_tie_makes_a_rank_ambiguous() -> None:

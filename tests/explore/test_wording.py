@@ -67,7 +67,7 @@ def test_optional_arguments_at_their_default_are_left_out() -> None:
 def test_long_values_stand_below_the_question() -> None:
     phrase = call_phrase(tool("read_query", query=TEXT), {"query": LONG_QUERY})
     asked = questions("the name", [phrase], Form.TEXT)[2]
-    assert asked.startswith("What is the name in the result of the query below? Answer")
+    assert asked.startswith("What is the name in the result of the query below? Give")
     assert asked.endswith(f"\n\nQuery:\n{LONG_QUERY}")
 
 
@@ -78,8 +78,8 @@ def test_a_linked_argument_is_referred_to_and_its_value_is_never_said() -> None:
     assert len(wordings) >= 6
     assert not any("SECRET" in wording for wording in wordings)
     assert wordings[2] == (
-        "Find the name of the first part in the list of parts for the category “gears”. "
-        "Then tell me the stock for that part. Answer with the number only."
+        "Find the name of the first part in the category “gears”. "
+        "Then tell me the stock for that part. Give me only the number."
     )
 
 
@@ -102,7 +102,7 @@ def test_a_noun_is_joined_to_the_call_as_a_person_would() -> None:
 
 def test_only_the_first_wordings_name_the_tool() -> None:
     wordings = questions("the stock", [call_phrase(STOCK, {"part": "gear"})], Form.NUMBER)
-    assert [("`get_stock`" in wording) for wording in wordings] == [True] * NUM_NAMED + [False] * 6
+    assert [("`get_stock`" in wording) for wording in wordings] == [True] * NUM_NAMED + [False] * 7
 
 
 def test_splits_share_no_wording() -> None:

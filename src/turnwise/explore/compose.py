@@ -9,7 +9,7 @@ from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material, canonical, is_number
 from turnwise.explore.observation import Observation
-from turnwise.explore.query import Query
+from turnwise.explore.query import Measure, Query
 from turnwise.tasks.family import Case, Conclusion, PlanStep, Results
 from turnwise.types import Difficulty, Tool
 
@@ -55,6 +55,8 @@ def siblings(material: Material) -> Iterator[list[Observation]]:
         name = material.telling.get(observation.tool.name, "")
         value = observation.arguments.get(name)
         if value is None or not isinstance(value.value, str | int | float) or isinstance(value.value, bool):
+            continue
+        if observation.number in material.worth.wordy:
             continue
         rest = {other: found.value for other, found in observation.arguments.items() if other != name}
         key = (observation.tool.name, canonical(rest), material.split_of(observation))
@@ -115,7 +117,11 @@ def shared_numbers(
     others = {query.key: query for query in material.asked(second)}
     for query in material.asked(first):
         other = others.get(query.key)
-        is_telling = query.operation == "field" or (query.operation == "count" and query.key.count("/") == 1)
         is_numeric = other is not None and is_number(query.value) and is_number(other.value)
-        if is_telling and is_numeric and other is not None and query.value != other.value:
+        if (
+            query.measure is not Measure.NONE
+            and is_numeric
+            and other is not None
+            and query.value != other.value
+        ):
             yield query, other

@@ -35,6 +35,8 @@ class Table:
     path: Path
     columns: tuple[str, ...]
     rows: tuple[Mapping[str, Scalar], ...]
+    noun: str = ""
+    """What one row is called, where the tool says so and the answer does not."""
 
     @property
     def name(self) -> str:

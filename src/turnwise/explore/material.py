@@ -16,9 +16,11 @@ from turnwise.explore.splits import EntitySplits, assigned
 from turnwise.explore.tool_verbs import words_of
 from turnwise.explore.values import Source, Value
 from turnwise.explore.wording import fits_in_question
+from turnwise.explore.wording.row_nouns import row_noun_of, with_row_noun
 from turnwise.explore.wording.word_set import word_set
+from turnwise.explore.worth import Worth, is_echo, worth_asking_about
 
-_NUM_ALIKE = 4
+_NUM_ALIKE = 3
 """Equal answers to the same query from which on it is a constant."""
 _ANY_NUMBER = word_set("value values number amount num count total result results input output x y a b n")
 """Names that every number has: two tools that use one of them may mean different things."""
@@ -32,6 +34,8 @@ class Material:
     """Answers that repeat in fresh sessions, without the fields that change by themselves."""
     queries: Mapping[int, tuple[Query, ...]]
     """By number of an observation: what can be asked of its document."""
+    worth: Worth
+    """Which observations questions may start from."""
     links: tuple[Link, ...]
     changes: tuple[Change, ...]
     telling: Mapping[str, str]
@@ -57,18 +61,23 @@ def material_of(
 ) -> Material:
     """Compute the queries, the links and the splits; `roots` are the folders that mcp.json names."""
     queries: dict[int, tuple[Query, ...]] = {}
-    observations = [seen for seen in observations if fits_in_question(seen.plain_arguments)]
+    worth = worth_asking_about(observations)
+    observations = [
+        replace(seen, document=with_row_noun(seen.document, row_noun_of(seen.tool)))
+        for seen in worth.observations
+        if fits_in_question(seen.plain_arguments)
+    ]
     for observation in observations:
         chance = random.Random(f"{seed}/{observation.key}")  # noqa: S311  # tasks, not secrets
-        given = {canonical(value) for value in observation.plain_arguments.values()}
         found = [query for name in OPERATIONS for query in OPERATIONS[name](observation.document, chance)]
         # a field that repeats an argument needs no call
-        queries[observation.number] = tuple(query for query in found if canonical(query.value) not in given)
+        queries[observation.number] = tuple(query for query in found if not is_echo(query.value, observation))
     queries = _without_constants(observations, queries)
     reader = EntityReader(observations, roots)
     return Material(
         tuple(observations),
         queries,
+        worth,
         tuple(links_of(observations)),
         tuple(changes),
         dict(telling_parameters(observations)),
@@ -93,7 +102,7 @@ def _groups(
 def _without_constants(
     observations: Sequence[Observation], queries: Mapping[int, tuple[Query, ...]]
 ) -> dict[int, tuple[Query, ...]]:
-    """Leave out queries that every call of a tool answers alike: they can be learned by heart."""
+    """Leave out queries that every call of a tool answers alike: no argument has to do with them."""
     answers: dict[tuple[str, str], list[str]] = {}
     for observation in observations:
         for query in queries[observation.number]:
@@ -103,7 +112,7 @@ def _without_constants(
         observation.number: tuple(
             query
             for query in queries[observation.number]
-            if (observation.tool.name, query.key) not in constant
+            if (observation.tool.name, query.key) not in constant or not observation.arguments
         )
         for observation in observations
     }
@@ -157,7 +166,7 @@ def steady(observation: Observation, volatile: frozenset[str]) -> Observation:
 def _without(table: Table, volatile: frozenset[str]) -> Table:
     columns = tuple(column for column in table.columns if column not in volatile)
     rows = tuple({key: value for key, value in row.items() if key in columns} for row in table.rows)
-    return Table(table.path, columns, rows)
+    return Table(table.path, columns, rows, table.noun)
 
 
 def canonical(value: object) -> str:

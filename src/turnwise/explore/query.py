@@ -19,6 +19,24 @@ class Form(StrEnum):
     YES_NO = "yes_no"
 
 
+class Measure(StrEnum):
+    """What a number measures, and so what people compute with it."""
+
+    NONE = "none"
+    """Nothing: an id, a code, a year."""
+    COUNT = "count"
+    """A number of things."""
+    DETAIL = "detail"
+    """A technical detail, such as a size in bytes."""
+    RATE = "rate"
+    """Something that can be compared and not added up, such as a temperature."""
+    AMOUNT = "amount"
+    """Something that can be compared and added up, such as a price."""
+
+
+ADDITIVE = (Measure.COUNT, Measure.DETAIL, Measure.AMOUNT)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """What an operation asks of a document.
@@ -39,3 +57,5 @@ class Query:
     """How many values of the document the answer depends on: a count over 12 rows depends on 12."""
     field: str = ""
     """The name of the field or column that the answer is taken from as it is; empty if it was computed."""
+    measure: Measure = Measure.NONE
+    """What a number measures, which says what one may compute with it."""

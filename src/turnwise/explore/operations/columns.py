@@ -8,19 +8,21 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from turnwise.explore.document import Document, Scalar, Table
+from turnwise.explore.operations.answer_text import is_answer_text, plain_text
+from turnwise.explore.operations.quantities import is_additive_name, is_clock, is_quantity_name
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import (
     field_noun,
     fits_in_sentence,
     humanised,
     is_iso_date,
-    is_plain_name,
     is_plural,
     is_quoted_noun,
     plural,
     singular,
     words_of,
 )
+from turnwise.explore.wording.sayable import is_failure, is_sayable
 from turnwise.explore.wording.word_set import word_set
 
 T = TypeVar("T")
@@ -32,30 +34,20 @@ MAX_ROWS = 2_000
 MAX_TABLES = 6
 MAX_COLUMNS = 40
 MAX_LABEL_CHARS = 60
-MAX_ANSWER_CHARS = 80
 
 _LABELS = (
     "name", "title", "full_name", "fullname", "display_name", "label", "item", "symbol", "ticker", "login",
     "username", "user_name", "subject", "headline", "city", "country", "slug", "path", "filename", "file",
     "email", "sku", "code", "key", "id", "number",
 )  # fmt: skip
-_NOT_QUANTITIES = word_set("""
-    id ids latitude longitude lat lon lng code zip zipcode postcode postal phone port version index
-    number no uuid timestamp epoch line offset key hash pid isbn x y z page rank position order
-""")
-_NOT_ADDITIVE = word_set("""
-    year month day hour minute week temperature temp rate ratio percentage percent pct score rating
-    humidity pressure average mean median probability confidence age factor level gpa priority min max
-    minimum maximum per density speed angle degree exchange yield margin share
-""")
 _GENERIC_ROWS = {
     "data": "entry", "rows": "row", "list": "entry", "content": "entry", "output": "entry",
     "value": "entry", "values": "value", "response": "entry", "result": "entry", "item": "item",
     "array": "entry",
 }  # fmt: skip
 _LARGE = word_set("size area population volume quantity amount length")
+_FILE_SIZE = re.compile(r"\d+(?:\.\d+)? ?[kKMGT]?i?B|\d+ bytes")
 _NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,9})?")
-_HASH = re.compile(r"[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def tables_of(document: Document, *, min_rows: int = 2) -> Iterator[Table]:
@@ -66,7 +58,8 @@ def tables_of(document: Document, *, min_rows: int = 2) -> Iterator[Table]:
     nouns = [row_noun(table) for table in tables]
     for table, noun in zip(tables, nouns, strict=True):
         has_size = min_rows <= len(table.rows) <= MAX_ROWS
-        if has_size and nouns.count(noun) == 1 and not is_text_lines(document, table):
+        is_data = not is_failure(table.name) and not is_text_lines(document, table)
+        if has_size and nouns.count(noun) == 1 and is_data:
             yield table
 
 
@@ -79,6 +72,8 @@ def same_table(document: Document, table: Table) -> Table:
 
 def is_text_lines(document: Document, table: Table) -> bool:
     """Return whether a table holds no more than the lines of a plain text, which `lines` asks about."""
+    if table.noun:
+        return False
     is_json = document.text.lstrip()[:1] in ("[", "{")
     return is_list(table) and table.path in ((), ("lines",)) and not is_json
 
@@ -90,15 +85,21 @@ def is_list(table: Table) -> bool:
 
 def row_noun(table: Table) -> str:
     """Return what one row is called: "issue" in a table `issues`, "entry" where the table has no name."""
-    if not is_plain_name(table.name):
+    if table.noun:
+        return table.noun
+    if not is_sayable(table.name):
         return "entry"
     generic = _GENERIC_ROWS.get(table.name.lower())
     if generic is not None:
         return generic
     noun = humanised(table.name)
+    head, _, last = noun.rpartition(" ")
+    if head and last in ("history", "log", "logs", "list", "records"):
+        return singular(head)
     if is_plural(noun):
         return singular(noun)
-    return f"{noun} entry"
+    is_heading = table.name[:1].isupper()  # of a text: a title, not what is below it
+    return "entry" if is_heading else f"{noun} entry"
 
 
 def rows_noun(table: Table) -> str:
@@ -111,12 +112,20 @@ def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
         return row_noun(table)
     if column == "item":  # what a line without a name for it lists
         return "name"
+    if column == "detail" and all(_FILE_SIZE.fullmatch(str(value)) for value in values_of(table, column)):
+        return "size"
+    if column.lower() in ("line", "row", "page") and all(
+        isinstance(found, int) for found in values_of(table, column)
+    ):
+        return f"{column.lower()} number"
     is_count = all(isinstance(value, int) and value >= 0 for value in values_of(table, column))
     return field_noun(column, is_date=is_date, is_count=is_count)
 
 
 def owned(noun: str, owner: str) -> str:
-    """Return "the price of the item …"; a quoted name is "for" its owner."""
+    """Return "the price of the item …"; a quoted name is "for" its owner, and a tag has no tag."""
+    if re.match(rf"the (?:\w+ )?{re.escape(noun)}\b", owner):
+        return owner
     return f"the {noun} {'for' if is_quoted_noun(noun) else 'of'} {owner}"
 
 
@@ -136,7 +145,9 @@ def over_all(aggregate: str, noun: str, rows: str) -> str:
 
 def plain_columns(table: Table) -> list[str]:
     """Return the columns whose names can be said, and whose nouns differ."""
-    columns = [column for column in table.columns[:MAX_COLUMNS] if is_plain_name(column)]
+    columns = [
+        column for column in table.columns[:MAX_COLUMNS] if is_sayable(column) and not is_failure(column)
+    ]
     nouns = [field_noun(column) for column in columns]
     return [column for column, noun in zip(columns, nouns, strict=True) if nouns.count(noun) == 1]
 
@@ -176,28 +187,34 @@ def quantity_columns(table: Table, *, is_additive: bool = False) -> list[str]:
     """Return the columns of numbers that measure something; `is_additive`: whose sum means something."""
     found = []
     for column in plain_columns(table):
-        words = {word.lower() for word in words_of(column)}
-        is_id = column.lower().endswith("id") and len(column) <= 4
-        if is_list(table) or is_id or words & _NOT_QUANTITIES or (is_additive and words & _NOT_ADDITIVE):
+        if is_list(table) or not (is_additive_name if is_additive else is_quantity_name)(column):
             continue
         try:
             numbers = numbers_of(table, column)
         except LookupError:
             continue
+        is_time = any(is_clock(column, number) for number in numbers)
         # Zeros and ones are flags, not quantities.
-        if len(set(numbers)) > 1 and not set(numbers) <= {0, 1}:
+        is_varied = len(set(numbers)) > 1 and not set(numbers) <= {0, 1}
+        if is_varied and not is_time and not _is_numbering(numbers):
             found.append(column)
     return found
 
 
+def _is_numbering(numbers: Sequence[float]) -> bool:
+    """Return whether the numbers number the rows: 101, 102, 103, 104."""
+    is_whole = all(isinstance(number, int) for number in numbers)
+    is_unique = len(numbers) > 3 and len(set(numbers)) == len(numbers)
+    return is_whole and is_unique and max(numbers) - min(numbers) == len(numbers) - 1
+
+
 def answerable(value: Scalar) -> bool:
-    """Return whether a value is short, one line, and neither a hash nor a yes or no."""
+    """Return whether a value is short and simple enough to be an answer; a yes or no is guessed."""
     if isinstance(value, bool):
         return False
     if isinstance(value, int | float):
         return math.isfinite(value) and len(repr(value)) <= 20
-    is_data = value.lstrip()[:1] in ("{", "[") or _HASH.fullmatch(value)
-    return 0 < len(value.strip()) <= MAX_ANSWER_CHARS and value.isprintable() and not is_data
+    return is_answer_text(value)
 
 
 def form_of(value: Scalar) -> Form:
@@ -210,8 +227,10 @@ def form_of(value: Scalar) -> Form:
 
 
 def stated(value: Scalar) -> Scalar:
-    """Return a value as the answer states it: only the date of a date with a time."""
-    return value[:10] if isinstance(value, str) and is_iso_date(value) else value
+    """Return a value as the answer states it: only the date of a date with a time, words without markup."""
+    if not isinstance(value, str):
+        return value
+    return value[:10] if is_iso_date(value) else plain_text(value)
 
 
 def picked(items: Sequence[T], number: int, chance: random.Random) -> list[T]:
@@ -235,6 +254,6 @@ def _are_labels(values: Sequence[Scalar], *, may_be_numbers: bool) -> bool:
         all(isinstance(value, kinds) and not isinstance(value, bool) for value in values)
         and all(0 < len(text) <= MAX_LABEL_CHARS for text in texts)
         and all(fits_in_sentence(value) and not is_iso_date(str(value)) for value in values)
-        and not any(_HASH.fullmatch(text) for text in texts)
+        and all(is_answer_text(text) for text in texts)
         and len(set(texts)) == len(texts)
     )

@@ -16,7 +16,8 @@ from turnwise.explore.operations.columns import (
     tables_of,
     values_of,
 )
-from turnwise.explore.query import Form, Query
+from turnwise.explore.operations.quantities import is_quantity_name
+from turnwise.explore.query import Form, Measure, Query
 from turnwise.explore.wording.names import (
     condition,
     fits_in_sentence,
@@ -28,6 +29,7 @@ from turnwise.explore.wording.names import (
 
 MAX_GROUPS = 12
 """A column with more different values does not sort its rows into groups."""
+MIN_KINDS = 3
 
 
 def count(document: Document, chance: random.Random) -> Iterator[Query]:
@@ -45,7 +47,7 @@ def _counts(table: Table, chance: random.Random) -> Iterator[Query]:
             yield _matching(table, column, value)
     yield _all(table)
     for column in columns[:3]:
-        if not any(isinstance(value, bool) for value in values_of(table, column)):
+        if _has_kinds(table, column):
             yield _different(table, column)
 
 
@@ -57,7 +59,14 @@ def _is_grouping(table: Table, column: str) -> bool:
         and len(groups) < len(values) == len(table.rows)
         and not any(isinstance(value, float) for value in values)
         and all(fits_in_sentence(value) and str(value).strip() == str(value) != "" for value in groups)
+        and (is_quantity_name(column) or all(isinstance(value, str) for value in groups))
     )
+
+
+def _has_kinds(table: Table, column: str) -> bool:
+    """Return whether the values of a column are kinds of something, so that one asks how many there are."""
+    values = values_of(table, column)
+    return len(set(values)) >= MIN_KINDS and all(isinstance(value, str) for value in values)
 
 
 def _matching(table: Table, column: str, value: Scalar) -> Query:
@@ -98,7 +107,16 @@ def _all(table: Table) -> Query:
         return len(same_table(document, table).rows)
 
     noun = f"the number of {rows_noun(table)}"
-    return Query("count", read, len(table.rows), noun, f"count/{table.name}", Form.NUMBER, len(table.rows))
+    return Query(
+        "count",
+        read,
+        len(table.rows),
+        noun,
+        f"count/{table.name}",
+        Form.NUMBER,
+        len(table.rows),
+        measure=Measure.COUNT,
+    )
 
 
 def _different(table: Table, column: str) -> Query:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator
 
 from turnwise.explore.document import Document, Field, Path, Scalar
 from turnwise.explore.operations.columns import MAX_QUERIES, answerable, form_of, picked, stated
+from turnwise.explore.operations.quantities import is_clock, measure_of
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import (
     field_noun,
     humanised,
-    is_plain_name,
     is_plural,
     is_quoted_noun,
     singular,
     words_of,
 )
+from turnwise.explore.wording.sayable import is_failure, is_sayable
+from turnwise.explore.wording.vocabulary import PREPOSITIONS
+from turnwise.explore.wording.word_set import word_set
 
 MAX_FIELDS = 200
 MAX_DEPTH = 4
@@ -25,6 +28,11 @@ NUM_ALIKE = 3
 """With this many numbers under one key, the keys are data, like currencies in a table of rates."""
 _WRAPPERS = ("result", "results", "data", "response", "output", "items", "rows", "value", "values", "content")
 """Keys that say nothing about what is under them."""
+_SUMMARIES = word_set("total count all summary combined sum overall found hint")
+"""A text of such a name is a sentence about the answer, like "6 files, 0 directories"."""
+_REMARKS = word_set("message status note detail")
+"""What a tool says about a call, if it says how the call went too."""
+_SECRETS = word_set("password passwords secret secrets token tokens credential credentials passphrase apikey")
 WHOLE = "the result"
 """What an answer that is one plain value is called."""
 
@@ -39,8 +47,7 @@ def field(document: Document, chance: random.Random) -> Iterator[Query]:
         item
         for item in fields
         if answerable(item.value)
-        and not _is_clock(item)
-        and (is_plain_name(item.name) or not item.path)
+        and (not item.path or _is_worth_asking(item, fields))
         and len(item.path) <= MAX_DEPTH
         and values[str(item.value)] == 1
         and nouns[_noun(item, fields)] == 1
@@ -54,6 +61,7 @@ def field(document: Document, chance: random.Random) -> Iterator[Query]:
             noun=_noun(item, fields),
             key=f"field/{'/'.join(map(str, item.path))}",
             form=form_of(item.value),
+            measure=measure_of(item.name),
         )
 
 
@@ -78,10 +86,36 @@ def _is_single(document: Document, path: Path) -> bool:
     )
 
 
-def _is_clock(item: Field) -> bool:
-    """Return whether a number is a time in seconds since 1970, which nobody asks for."""
-    is_number = isinstance(item.value, int | float)
-    return is_number and any(word in ("timestamp", "epoch", "unix") for word in words_of(item.name))
+def _is_worth_asking(item: Field, fields: list[Field]) -> bool:
+    """Return whether a field can be said, and says something about what was looked up."""
+    words = {word.lower() for word in words_of(item.name)}
+    is_summary = isinstance(item.value, str) and words <= _SUMMARIES
+    is_remark = bool(words & _REMARKS) and _has_verdict(item, fields)
+    is_failed = any(isinstance(part, str) and is_failure(part) for part in item.path)
+    return (
+        is_sayable(item.name)
+        and not (is_failed or is_remark or is_summary or is_clock(item.name, item.value))
+        and words.isdisjoint(_SECRETS)
+        and not (is_quoted_noun(field_noun(item.name)) and words.isdisjoint(PREPOSITIONS))
+        and not ("size" in words and _is_folder(fields))
+    )
+
+
+def _has_verdict(item: Field, fields: list[Field]) -> bool:
+    """Return whether the fields next to this one say how the call went, which a message then explains."""
+    names = {other.name.lower() for other in fields if other.path[:-1] == item.path[:-1]}
+    return not names.isdisjoint(("success", "ok", "valid", "error")) or {"status", "message"} <= names
+
+
+def _is_folder(fields: list[Field]) -> bool:
+    """Return whether the fields describe a folder, whose size is a detail of the disk."""
+    return any(
+        (item.value is True or str(item.value).lower() == "true")
+        if {"directory", "folder", "dir"} & {word.lower() for word in words_of(item.name)}
+        else item.name.lower() in ("type", "kind")
+        and str(item.value).lower() in ("directory", "folder", "dir")
+        for item in fields
+    )
 
 
 def _noun(item: Field, fields: list[Field]) -> str:
@@ -90,7 +124,7 @@ def _noun(item: Field, fields: list[Field]) -> str:
     parents = [
         part
         for part in item.path[:-1]
-        if isinstance(part, str) and is_plain_name(part) and part.lower() not in _WRAPPERS
+        if isinstance(part, str) and is_sayable(part) and part.lower() not in _WRAPPERS
     ]
     is_count = isinstance(item.value, int) and not isinstance(item.value, bool) and item.value >= 0
     noun = field_noun(item.name, is_date=form_of(item.value) is Form.DATE, is_count=is_count)

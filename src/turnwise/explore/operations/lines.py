@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from turnwise.explore.document import Document, Scalar
+from turnwise.explore.operations.answer_text import is_sentence
 from turnwise.explore.operations.columns import (
     MAX_QUERIES,
     answerable,
@@ -17,18 +18,22 @@ from turnwise.explore.operations.columns import (
 )
 from turnwise.explore.operations.field import WHOLE
 from turnwise.explore.query import Form, Query
-from turnwise.explore.wording.names import field_noun, is_plain_name
+from turnwise.explore.wording.names import field_noun
+from turnwise.explore.wording.sayable import is_sayable
 
 MAX_LINES = 2_000
 MAX_TEXT_CHARS = 200_000
 MAX_KEY_CHARS = 40
 MIN_WORD_CHARS = 5
+MIN_COUNTED = 3
+"""A text with fewer lines is read at a glance."""
 _WORD = re.compile(r"[^\W\d_]{5,20}")
 
 
 def lines(document: Document, chance: random.Random) -> Iterator[Query]:
     """Yield queries about a text that has no fields and no tables other than its lines."""
-    if document.is_cut or len(document.text) > MAX_TEXT_CHARS or not _is_prose(document):
+    has_fields = any(item.path not in ((), ("result",)) for item in document.fields)
+    if has_fields or document.is_cut or len(document.text) > MAX_TEXT_CHARS or not _is_prose(document):
         return iter(())
     return itertools.islice(_queries(document, chance), MAX_QUERIES)
 
@@ -49,17 +54,11 @@ def _queries(document: Document, chance: random.Random) -> Iterator[Query]:
         yield from _behind_keys(document, chance)
     yield from _with_word(document, chance)
     for place, name in ((0, "first"), (-1, "last")):
-        if answerable(found[place]):
+        if answerable(found[place]) and is_sentence(found[place]):
             yield _query(document, _line_at(place), f"the {name} line", f"lines/{name}")
-    yield Query(
-        "lines",
-        _num_lines,
-        len(found),
-        "the number of lines that are not empty",
-        "lines",
-        Form.NUMBER,
-        len(found),
-    )
+    if len(found) >= MIN_COUNTED and sum(map(is_sentence, found)) > len(found) / 2:
+        noun = "the number of lines that are not empty"
+        yield Query("lines", _num_lines, len(found), noun, "lines", Form.NUMBER, len(found))
 
 
 def _lines(document: Document) -> list[str]:
@@ -92,6 +91,7 @@ def _with_word(document: Document, chance: random.Random) -> Iterator[Query]:
         (line, words[0])
         for line, all_words in zip(found, words_by_line, strict=True)
         if answerable(line)
+        and is_sentence(line)
         and len(line.split()) > 1
         and (words := [word for word in all_words if counts[word] == 1])
     ]
@@ -108,16 +108,14 @@ def _line_with(word: str) -> Callable[[Document], Scalar]:
         ]
         if len(found) != 1:
             raise LookupError(f"{len(found)} lines have the word {word!r}")
-        return found[0]
+        return stated(found[0])
 
     return read
 
 
 def _behind_keys(document: Document, chance: random.Random) -> Iterator[Query]:
     pairs = [line.partition(":") for line in _lines(document)]
-    keys = [
-        key.strip() for key, colon, value in pairs if colon and value.strip() and is_plain_name(key.strip())
-    ]
+    keys = [key.strip() for key, colon, value in pairs if colon and value.strip() and is_sayable(key.strip())]
     counts = Counter(keys)
     for key in picked([key for key in keys if counts[key] == 1], 4, chance):
         read = _behind(key)

@@ -16,13 +16,13 @@ from turnwise.explore.operations.columns import (
     picked,
     quantity_columns,
     row_noun,
-    rows_noun,
     same_table,
     stated,
     superlative,
     tables_of,
     values_of,
 )
+from turnwise.explore.operations.extreme import is_date_column
 from turnwise.explore.query import Query
 from turnwise.explore.wording.names import ordinal
 
@@ -43,6 +43,8 @@ def _places(table: Table, chance: random.Random) -> Iterator[Query]:
         for rank, end in ((2, "highest"), (2, "lowest"), (3, "highest")):
             for column in picked(columns, 2, chance):
                 yield from _ranked(table, label, column, rank, end)
+    if any(is_date_column(table, column) for column in table.columns):
+        return  # "the first commit" would be the oldest one, wherever it is listed
     for place in (1, -1, 2, 3):
         if place <= len(table.rows):
             yield from _placed(table, label, place)
@@ -86,8 +88,7 @@ def _placed(table: Table, label: str, place: int) -> Iterator[Query]:
         return
     position = ordinal(place) if place > 0 else "last"
     if is_list(table):
-        rows = rows_noun(table)
-        noun = f"the {position} entry" if rows == "entries" else f"the {position} of the {rows}"
+        noun = f"the {position} {row_noun(table)}"
     else:
         noun = owned(column_noun(table, label), f"the {position} {row_noun(table)}")
     yield Query(

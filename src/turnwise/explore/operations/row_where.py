@@ -18,7 +18,9 @@ from turnwise.explore.operations.columns import (
     same_table,
     stated,
     tables_of,
+    values_of,
 )
+from turnwise.explore.operations.quantities import is_clock
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import condition
 
@@ -39,11 +41,18 @@ def _cells(table: Table, chance: random.Random) -> Iterator[Query]:
         cells = table.rows[row]
         fit = [column for column in columns if column in cells and answerable(cells[column])]
         fit = [column for column in fit if str(cells[column]) != str(cells[label])]
+        fit = [column for column in fit if not _is_usual(table, column, cells[column])]
         if fit:
             # Another column for every row, so that no column dominates.
             yield _query(
                 table, label, cells[label], fit[(number + int(chance.random() * len(fit))) % len(fit)]
             )
+
+
+def _is_usual(table: Table, column: str, value: Scalar) -> bool:
+    """Return whether a value says nothing about its row: most rows have it, or it is a clock."""
+    values = values_of(table, column)
+    return 2 * values.count(value) > len(values) or is_clock(column, value)
 
 
 def _query(table: Table, label: str, name: Scalar, column: str) -> Query:

@@ -15,13 +15,20 @@ from turnwise.explore.compose import (
 )
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
-from turnwise.explore.query import Query
+from turnwise.explore.query import Measure, Query
 from turnwise.explore.wording import call_phrase, located, questions
 from turnwise.tasks.family import Conclusion, Results
 
 _NUM_SIBLINGS = 6
-_OPERATIONS = {"field": tuple(ARITHMETIC), "count": ("difference", "addition")}
-"""By operation of the query: a percentage of two numbers of files is correct, but nobody asks for it."""
+_OPERATIONS = {
+    Measure.NONE: (),
+    Measure.COUNT: ("difference", "addition"),
+    Measure.DETAIL: ("difference", "addition"),
+    Measure.RATE: ("difference", "ratio"),
+    Measure.AMOUNT: ("difference", "addition", "ratio", "percentage"),
+}
+"""By what is measured: a percentage of two numbers of files is correct, but nobody asks for it. A change is
+what one thing goes through in time, and these are two things."""
 
 
 def compare(material: Material) -> Iterator[Draft]:
@@ -30,7 +37,7 @@ def compare(material: Material) -> Iterator[Draft]:
         for first, second in itertools.permutations(group[:_NUM_SIBLINGS], 2):
             for query, other in shared_numbers(material, first, second):
                 phrases = [call_phrase(seen.tool, seen.plain_arguments) for seen in (first, second)]
-                for name in _OPERATIONS[query.operation]:
+                for name in _OPERATIONS[query.measure]:
                     operation = ARITHMETIC[name]
                     result = _result(operation, query, other)
                     if result is None or (name == "addition" and first.number > second.number):

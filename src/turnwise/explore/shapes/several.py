@@ -15,7 +15,7 @@ from turnwise.explore.compose import (
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
 from turnwise.explore.observation import Observation
-from turnwise.explore.query import Query
+from turnwise.explore.query import ADDITIVE, Query
 from turnwise.explore.wording import call_phrase, listing, located, questions
 from turnwise.tasks.family import Conclusion, Results
 
@@ -33,7 +33,7 @@ def _summed(material: Material, chosen: list[Observation]) -> Iterator[Draft]:
     shared = [{query.key for query, _ in shared_numbers(material, chosen[0], other)} for other in chosen[1:]]
     for query in material.asked(chosen[0]):
         key = query.key
-        if not all(key in keys for keys in shared):
+        if query.measure not in ADDITIVE or not all(key in keys for keys in shared):
             continue
         phrases = [call_phrase(seen.tool, seen.plain_arguments) for seen in chosen]
         noun = f"the sum of {listing([located(query.noun, phrase) for phrase in phrases])}"

@@ -3,6 +3,7 @@
 from turnwise.explore.wording.arguments import fits_in_question
 from turnwise.explore.wording.call_phrase import CallPhrase, call_phrase
 from turnwise.explore.wording.changes import write_questions
+from turnwise.explore.wording.location import located
 from turnwise.explore.wording.names import (
     field_noun,
     humanised,
@@ -13,7 +14,7 @@ from turnwise.explore.wording.names import (
     quoted,
     singular,
 )
-from turnwise.explore.wording.questions import FORMS, NUM_NAMED, located, questions, wordings_for
+from turnwise.explore.wording.questions import FORMS, NUM_NAMED, questions, wordings_for
 
 __all__ = [
     "FORMS",

@@ -12,6 +12,7 @@ from turnwise.explore.wording.names import (
     is_plain_name,
     is_plural,
     listing,
+    plural,
     quoted,
     singular,
     with_article,
@@ -21,6 +22,7 @@ from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
 
 MAX_LISTED = 5
+MAX_LINES = 12
 MAX_ATTACHED_CHARS = 2_000
 """A question with a longer value is not one that a person would write."""
 
@@ -40,8 +42,9 @@ class Argument:
     """The value alone: "“Berlin”"; empty if it is linked or stands below the question."""
     is_linked: bool = False
     is_number: bool = False
+    is_list: bool = False
     is_direction: bool = False
-    """Whether the phrase begins with "from" or "to"."""
+    """Whether the phrase begins with a preposition of its own: "from the unit “mile”", "sorted by size"."""
     attachment: str = ""
     """A value too long for a sentence, under its name, to stand below the question."""
 
@@ -55,6 +58,15 @@ class Argument:
     def phrase_of(self, noun: str) -> str:
         """Return the phrase under another noun: "the ID 7" for a `note_id`."""
         return f"the {noun} {self.text}" if self.text else f"the {noun} below"
+
+
+_PLACES = word_set("""
+    category genre group section department folder directory country region language sheet worksheet
+    workbook file repository database spreadsheet document project
+""")
+"""Parameters that things are in: "the products in the category “lighting”"."""
+_PATHS = ("path", "file path", "file name", "filename", "filepath")
+_SORTED = {"sort by": "sorted by", "order by": "ordered by", "group by": "grouped by", "sort": "sorted by"}
 
 
 def arguments_of(
@@ -79,7 +91,11 @@ def with_arguments(start: str, given: Sequence[Argument], preposition: str = "fo
     """Return "start for the city “Berlin” and at most 3 results"; "from" and "to" come last."""
     plain = [argument.phrase for argument in given if not argument.is_direction]
     directions = [argument.phrase for argument in given if argument.is_direction]
-    parts = [start, *([preposition, listing(plain)] if plain else []), *directions]
+    places = [phrase for phrase in directions if phrase.startswith("in ")]
+    # The schema names the file before the sheet in it; a sentence does not.
+    inside = [place if number == 0 else f"of{place[2:]}" for number, place in enumerate(reversed(places))]
+    others = [phrase for phrase in directions if phrase not in places]
+    parts = [start, *([preposition, listing(plain)] if plain else []), *others, *inside]
     return " ".join(part for part in parts if part)
 
 
@@ -94,7 +110,10 @@ def fits_in_question(arguments: Mapping[str, object]) -> bool:
 def _argument(name: str, value: object, is_linked: bool) -> Argument:
     noun = humanised(name) or "value"
     if is_linked:
-        return Argument(name, noun, f"that {singular(noun)}", is_linked=True)
+        is_place = noun in _PLACES
+        thing = singular(noun).removesuffix(" ID")
+        phrase = f"in that {thing}" if is_place else f"that {thing}"
+        return Argument(name, noun, phrase, is_linked=True, is_direction=is_place)
     match value:
         case bool():
             return Argument(name, noun, f"“{noun}” set to {json.dumps(value)}", json.dumps(value))
@@ -104,26 +123,44 @@ def _argument(name: str, value: object, is_linked: bool) -> Argument:
             return _text_argument(name, noun, quoted(value))
         case list() | tuple() if 0 < len(value) <= MAX_LISTED and all(map(fits_in_sentence, value)):
             text = listing([quoted(item) for item in value])
-            if len(text) <= MAX_INLINE_CHARS:
-                return Argument(name, noun, f"the {noun if is_plural(noun) else f'{noun} list'} {text}", text)
+            if len(text) <= MAX_LISTED * MAX_INLINE_CHARS:
+                nouns = singular(noun) if len(value) == 1 else plural(noun)
+                return Argument(name, nouns, f"the {nouns} {text}", text, is_list=True)
     return _too_long_for_a_sentence(name, noun, value)
 
 
 def _text_argument(name: str, noun: str, text: str) -> Argument:
     first, _, rest = noun.partition(" ")
+    if noun in _SORTED and text.strip("“”").isidentifier():
+        return Argument(name, noun, f"{_SORTED[noun]} {humanised(text.strip('“”'))}", text, is_direction=True)
+    place = _place(noun, text)
+    if place:
+        return Argument(name, noun, place, text, is_direction=True)
     if first not in ("from", "to"):
         one = noun if "," in text else singular(noun)
-        return Argument(name, noun, f"the {one} {text}", text)
+        owner = one.removesuffix(" ID")
+        phrase = f"the {one} {text}" if owner == one else f"the {owner} with the ID {text}"
+        return Argument(name, noun, phrase, text)
     return Argument(
         name, noun, f"{first} the {rest} {text}" if rest else f"{first} {text}", text, is_direction=True
     )
+
+
+def _place(noun: str, text: str) -> str:
+    """Return "in the sheet “Books”" for the name of something that things are in; else nothing."""
+    if noun in _PATHS:
+        is_file = "." in text.rpartition("/")[2].strip(".”")
+        return f"in the file {text}" if is_file else f"in {text}"
+    thing = noun.removesuffix(" path").removesuffix(" name")
+    return f"in the {thing} {text}" if thing in _PLACES else ""
 
 
 def _number_phrase(name: str, noun: str, value: float) -> str:
     words = words_of(name)
     last = words[-1].lower() if words else ""
     if last in _COUNTED_FROM:
-        return f"the {noun} {value}"
+        owner = noun.removesuffix(" ID")
+        return f"the {noun} {value}" if owner == noun else f"the {owner} with the ID {value}"
     if len(noun) == 1:
         return f"{noun} = {value}"
     if words[0] == "max" and len(words) > 1 and is_plural(noun):
@@ -139,8 +176,33 @@ def _too_long_for_a_sentence(name: str, noun: str, value: object) -> Argument:
     compact = _compact(value)
     if len(compact) <= MAX_INLINE_CHARS and "\n" not in compact and "`" not in compact:
         return Argument(name, noun, f"the {noun} `{compact}`", f"`{compact}`")
-    shown = value if isinstance(value, str) else compact
+    shown = value if isinstance(value, str) else _listed(value) or compact
     return Argument(name, noun, f"the {noun} below", attachment=f"{noun[:1].upper()}{noun[1:]}:\n{shown}")
+
+
+def _listed(value: object) -> str:
+    """Return a list of texts or of flat records as lines; nothing if it is deeper than that."""
+    if not isinstance(value, list) or not value or len(value) > MAX_LINES:
+        return ""
+    lines = [_line(item) for item in value]
+    return "\n".join(f"- {line}" for line in lines) if all(lines) else ""
+
+
+def _line(item: object) -> str:
+    if isinstance(item, dict) and item:
+        cells = [(humanised(str(key)), _cell(value)) for key, value in item.items()]
+        return (
+            ", ".join(f"{key}: {cell}" for key, cell in cells)
+            if all(key and cell for key, cell in cells)
+            else ""
+        )
+    return _cell(item)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list) and value and all(map(fits_in_sentence, value)):
+        return listing([quoted(item) for item in value])
+    return quoted(value) if fits_in_sentence(value) and value != "" else ""
 
 
 def _compact(value: object) -> str:

@@ -13,9 +13,17 @@ _KEYED_BY = word_set("id ids number key email slug sku isbn")
 _CODED_BY = word_set("code symbol ticker")
 _HAS_CODE = word_set("company stock security fund currency country city product item airport station coin")
 """A company has a symbol; a quote is for a symbol."""
-_ABOUT = word_set(
-    "information info details detail metadata status statistics stats content contents data summary profile"
-)
+_IN_FILES = word_set("path file filename filepath")
+"""Parameters that name a file: what they are about is in it, unless it is the file itself."""
+FILES = word_set("""
+    file files document documents note notes page directory folder image workbook spreadsheet CSV PDF JSON
+    repository project notebook script module video audio media archive template resource presentation
+    book article database photo picture config configuration URL link website feed tree path dataset
+""")
+_ABOUT = word_set("""
+    information info details detail metadata status statistics stats content contents data summary profile
+    structure
+""")
 """The file information of a file is about the file: what one asks for is the size of the file."""
 
 
@@ -41,10 +49,11 @@ def _phrase(topic: str, argument: Argument, is_own: bool) -> str:
     last = words[-1].lower()
     about = " ".join(words[:-1])
     owners = (topic, thing, noun) if is_own else ("", "file") if last in ("path", "name") else ("",)
-    if about not in owners:
+    is_file = last in _IN_FILES or about == "file"
+    if about not in owners or (is_file and not is_own and noun not in FILES):
         return ""
-    if last in ("names", "paths") and argument.text and is_plural(topic):
-        return f"the {topic} {argument.text}"
+    if singular(last) in ("name", "path") and argument.is_list and is_plural(topic):
+        return f"the {topic if is_plural(last) else thing} {argument.text}"
     if last in _NAMED_BY:
         return _called(topic, argument)
     if last in _KEYED_BY or (last in _CODED_BY and (is_own or noun in _HAS_CODE)):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from turnwise.explore.wording.vocabulary import (
     ACRONYMS,
+    ADJECTIVES,
     AGENTS,
     EVENTS,
     EXPANDED,
@@ -54,7 +55,7 @@ def humanised(name: str) -> str:
     words = words_of(name)
     if len(words) > 1 and words[0] in ("is", "has", "n"):
         words = words[1:] if words[0] != "n" else ["number of", *words[1:]]
-    if len(words) > 1 and words[-1] == "count" and words[0] not in ("total", "number of"):
+    if len(words) > 1 and words[-1] == "count" and words[-2] not in ADJECTIVES and words[0] != "number of":
         words = ["number of", *words[:-2], plural(words[-2])]
     words = [EXPANDED.get(word, word) for word in words]
     if words[-1:] == ["number of"]:
@@ -164,9 +165,22 @@ def _is_noun(words: Sequence[str]) -> bool:
     if not words or words[0].isdigit() or words[0] in PREPOSITIONS or words[-1] in PREPOSITIONS:
         return False
     last = words[-1]
-    is_participle = last in ("sold", "left", "spent", "sent", "paid", "held", "open") or (
-        last.endswith("ed") and not last.endswith("eed") and len(last) > 4
-    )
+    is_participle = last in (
+        *(
+            "sold",
+            "left",
+            "spent",
+            "sent",
+            "paid",
+            "held",
+            "open",
+            "found",
+            "made",
+            "done",
+            "seen",
+            "written",
+        ),
+    ) or (last.endswith("ed") and not last.endswith("eed") and len(last) > 4)
     has_vowel = last.isupper() or not last.isascii() or re.search(r"[aeiouy]", last) is not None
     return not is_participle and has_vowel and (last.isupper() or len(words) > 1 or len(last) > 2)
 

@@ -1,40 +1,65 @@
 """Questions about the answers of calls, in several wordings."""
 
+import itertools
 import re
 from collections.abc import Sequence
 
 from turnwise.explore.query import Form
 from turnwise.explore.wording.call_phrase import CallPhrase
+from turnwise.explore.wording.location import is_said_by, located
 from turnwise.explore.wording.names import listing
 
 FORMS = {
-    Form.NUMBER: "Answer with the number only.",
-    Form.ROUNDED: "Answer with the number only, rounded to two decimals.",
-    Form.TEXT: "Answer with exactly that text and nothing else.",
-    Form.DATE: "Answer with the date only, as YYYY-MM-DD.",
-    Form.YES_NO: "Answer with yes or no.",
+    Form.NUMBER: (
+        "Answer with the number only.",
+        "Reply with just the number.",
+        "Give me only the number.",
+    ),
+    Form.ROUNDED: (
+        "Answer with the number only, rounded to two decimals.",
+        "Round to two decimals and reply with just the number.",
+        "Give me only the number, rounded to two decimals.",
+    ),
+    Form.TEXT: (
+        "Answer with exactly that text and nothing else.",
+        "Reply with just that, exactly as it is written there.",
+        "Give me only that, copied exactly.",
+    ),
+    Form.DATE: (
+        "Answer with the date only, as YYYY-MM-DD.",
+        "Reply with just the date, in the form YYYY-MM-DD.",
+        "Give me only the date, written as YYYY-MM-DD.",
+    ),
+    Form.YES_NO: ("Answer with yes or no.", "Reply with just yes or no."),
 }
+"""By form of the answer: sentences that ask for it; the wordings take turns."""
 
-_WHOLE = ("the result", "the value", "the output", "the answer", "the response")
-"""What a field is called that holds all there is to know: the question is then for the call itself."""
-
-_SEARCHING = "the results of searching "
+_CONDITION = re.compile(r"(.*?)((?: whose | for which | that are | among ).*)?$", re.DOTALL)
 
 NUM_NAMED = 2
 """The first wordings name the tools: they are for easy tasks."""
 
 
 def questions(
-    noun: str, phrases: Sequence[CallPhrase], form: Form, *, link_nouns: Sequence[str] = ()
+    noun: str,
+    phrases: Sequence[CallPhrase],
+    form: Form,
+    *,
+    link_nouns: Sequence[str] = (),
+    is_named: bool = False,
 ) -> tuple[str, ...]:
-    """Return wordings of the question for `noun`, the first two with the tools' names.
+    """Return wordings of the question for `noun`, the first two with the tools' names; all with `is_named`.
 
     With `link_nouns` the phrases are a chain: link_nouns[i] is what phrases[i] is looked up for, and the next
     phrase refers to it as a linked argument. Without, the phrases are independent calls.
     """
-    sentences = _chain(noun, phrases, link_nouns) if link_nouns else _direct(noun, phrases)
+    if link_nouns:
+        sentences = _chain(noun, phrases, link_nouns)
+    else:
+        sentences = _named(noun, phrases) if is_named else _direct(noun, phrases)
     attachments = list(dict.fromkeys(text for phrase in phrases for text in phrase.attachments))
-    return tuple("\n\n".join([f"{sentence} {FORMS[form]}", *attachments]) for sentence in sentences)
+    forms = itertools.cycle(FORMS[form])
+    return tuple("\n\n".join([f"{sentence} {next(forms)}", *attachments]) for sentence in sentences)
 
 
 def wordings_for(split: str, wordings: Sequence[str]) -> tuple[str, ...]:
@@ -46,51 +71,57 @@ def wordings_for(split: str, wordings: Sequence[str]) -> tuple[str, ...]:
     }[split]
 
 
-def located(noun: str, phrase: CallPhrase) -> str:
-    """Return where a noun is found: "the size of the file “a.txt”", "the stock for the part “gear”"."""
-    described = phrase.described
-    if _says(noun, phrase):
-        return noun
-    if described.startswith(f"{noun} "):
-        return described
-    if noun in _WHOLE and phrase.joint in ("", "according to"):
-        return described
-    if described.startswith(_SEARCHING) and "result" in noun:
-        return f"{noun} when searching {described.removeprefix(_SEARCHING)}"
-    joint = phrase.joint or "according to"
-    if joint == "according to" and re.search(r"\bentr(?:y|ies)\b", noun):
-        joint = "in"
-    if joint in ("of", "in", "on") and noun in _WHOLE and not described.startswith("the result"):
-        return f"the content of {described}"
-    if joint == "of" and (noun.startswith("the value") or " of " in noun or noun.endswith(("empty", "”"))):
-        joint = "in"
-    return f"{noun} {joint} {described}"
-
-
-def _says(noun: str, phrase: CallPhrase) -> bool:
-    """Return whether a noun already says which call it is about."""
-    return phrase.described.removeprefix(_SEARCHING) in noun
-
-
 def _direct(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
-    is_said = all(_says(noun, phrase) for phrase in phrases)
-    named = listing([phrase.named for phrase in phrases])
     described = listing([phrase.described for phrase in phrases])
-    if is_said or len(phrases) != 1:
-        whole = noun if is_said else f"{noun} according to {described}"
-    else:
-        whole = located(noun, phrases[0])
-    wanted = whole if is_said or whole == described else noun
+    whole = _whole(noun, phrases)
+    order = phrases[0].order if len(phrases) == 1 else ""
+    is_whole = len(phrases) > 1 or is_said_by(noun, phrases[0]) or whole in (described, noun)
     return [
-        f"Use {named}{' and' if len(phrases) == 1 else ', then'} tell me {wanted}.",
-        f"What is {wanted}? Use {named}.",
-        f"What is {whole}?",
+        *_named(noun, phrases)[:NUM_NAMED],
+        _asked(noun, whole),
         f"Please tell me {whole}.",
         f"I need to know {whole}.",
-        f"Find out {whole}." if wanted == whole else f"Look up {described} and tell me {noun}.",
+        f"Find out {whole}." if is_whole else f"{order or f'Look up {described}'} and tell me {noun}.",
+        f"I would like to know {whole}.",
         f"Could you look up {whole}?",
         f"Can you find {whole} for me?",
     ]
+
+
+def _whole(noun: str, phrases: Sequence[CallPhrase]) -> str:
+    """Return the noun with its place; a noun about several calls names them already."""
+    return located(noun, phrases[0]) if len(phrases) == 1 else noun
+
+
+def _named(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
+    """Return wordings that say which tools to use."""
+    names = listing([phrase.named for phrase in phrases])
+    wanted = noun
+    if len(phrases) == 1 and (is_said_by(noun, phrases[0]) or _whole(noun, phrases) == phrases[0].described):
+        wanted = "the result"  # the tool's name and its arguments say which
+    return [
+        f"Use {names}{' and' if len(phrases) == 1 else ', then'} tell me {wanted}.",
+        f"{_asked(wanted, wanted)} Use {names}.",
+        f"Please use {names} and tell me {wanted}.",
+        f"Call {names}. {_asked(wanted, wanted)}",
+        f"I need to know {wanted}. Use {names}.",
+        f"With {names}, find out {wanted}.",
+        f"Can you use {names} and tell me {wanted}?",
+        f"Could you tell me {wanted}? Please use {names}.",
+    ]
+
+
+def _asked(noun: str, whole: str) -> str:
+    """Return the question for a noun: "How many orders are there for the customer “Ann”?"."""
+    counted = noun.removeprefix("the number of ")
+    place = whole.removeprefix(noun)
+    if counted == noun or not whole.startswith(noun) or place.startswith((" of ", " according ")):
+        return f"What is {whole}?"
+    if place.startswith((" found ", " matching ")):
+        place = place.replace(" found ", " are found ", 1).replace(" matching ", " match ", 1)
+        return f"How many {counted}{place}?"
+    things, condition = _CONDITION.match(counted).groups(default="")  # type: ignore[union-attr]  # it matches any text
+    return f"How many {things} are there{condition}{place}?"
 
 
 def _chain(noun: str, phrases: Sequence[CallPhrase], link_nouns: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ _FILLERS = word_set("""
 """)
 _ENDS_TOPIC = word_set("""
     of for from by with in on at to that which using via based as and or between within into about given
-    when if where whose including through under over matching
+    when if where whose including through under over matching across inside along without per
 """)
 _PLAIN_PROSE = re.compile(r"[\w ,'’()\-./:]+")
 _INSTRUCTION = re.compile(
@@ -53,6 +53,8 @@ def prose_of(tool: Tool) -> ToolProse:
     words = _without_server(words, tool.server)
     verb, topic = _verb_and_topic(words)
     said_verb, said_topic = _verb_and_topic(first_sentence(tool.description).split())
+    if not verb and said_verb and said_topic and set(said_topic.split()) <= set(topic.split()):
+        return ToolProse(said_verb, said_topic)
     is_fuller = set(topic.split()) < set(said_topic.split())
     adds = is_fuller and said_verb == verb if topic else bool(said_verb)
     if said_topic and adds:

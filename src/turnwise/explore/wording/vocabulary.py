@@ -16,6 +16,7 @@ EXPANDED = {
     "percent": "percentage", "temp": "temperature", "config": "configuration", "src": "source",
     "filepath": "file path", "filename": "file name",
     "dst": "destination", "dest": "destination", "msg": "message", "info": "information",
+    "phone": "phone number", "tel": "phone number",
     "param": "parameter", "params": "parameters", "lang": "language", "loc": "location",
 }  # fmt: skip
 """Abbreviations that people would write out."""
@@ -36,6 +37,11 @@ AGENTS = {
     "written": "author", "posted": "poster", "owned": "owner", "assigned": "assigner",
 }  # fmt: skip
 """Participles of names like `created_by`, as nouns."""
+
+ADJECTIVES = word_set(
+    "total recent new old active open closed unique distinct current max min maximum minimum"
+)
+"""Words before "count" that are no things to count."""
 
 PREPOSITIONS = word_set("at by on in of from to for with as is are was has")
 """A name that begins or ends with one of these is no noun."""
