@@ -20,7 +20,7 @@ from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
 from turnwise.explore.stability import Steadiness, examine
 from turnwise.explore.survey import Survey, ToolRecord
-from turnwise.explore.tool_verbs import presumes_reading
+from turnwise.explore.tool_verbs import is_deprecated, presumes_reading
 from turnwise.explore.value_sources import config_values, description_values
 from turnwise.explore.values import Value, ValueStore
 from turnwise.mcp.pool import Pool
@@ -210,13 +210,13 @@ _NEEDS = {"key": "it needs a key", "network": "it needs a network", "login": "it
 
 def why_not_reached(record: ToolRecord, *, is_stable: bool) -> str:
     """Return in words why a tool is in no task."""
-    if record.needs:
-        return _NEEDS[record.needs]
-    if not record.num_calls:
-        return "no value for one of its parameters was found"
-    if not record.num_answers:
-        error = " ".join(record.last_error.split())
-        return f"no call succeeded; the last error: {error[:160]}"
-    if not is_stable:
-        return "its answers differ from session to session"
-    return "no program with it was verified"
+    error = " ".join(record.last_error.split())
+    reasons = (
+        (bool(record.needs), _NEEDS.get(record.needs, "")),
+        (is_deprecated(record.tool), "its description says that it is deprecated"),
+        (not record.num_calls, "no value for one of its parameters was found"),
+        (not record.num_answers and record.num_empty > 0, "its answers are empty: nothing can be asked"),
+        (not record.num_answers, f"no call succeeded; the last error: {error[:160]}"),
+        (not is_stable, "its answers differ from session to session"),
+    )
+    return next((reason for holds, reason in reasons if holds), "no program with it was verified")
