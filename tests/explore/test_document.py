@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from turnwise.explore import document as limits
-from turnwise.explore.document import Document, document_of, says_error
+from turnwise.explore.answer_status import says_error
+from turnwise.explore.document import Document, document_of
 from turnwise.mcp.results import cut
 
 

@@ -107,7 +107,7 @@ def test_answers_give_short_values_with_their_paths() -> None:
 
 
 def test_names_in_a_listed_folder_are_offered_as_full_paths() -> None:
-    store = answered("[FILE] notes.txt\n[DIR] src", folder="/data")
+    store = answered("[FILE] notes.txt\n[DIR] src", tool_name="list_directory", folder="/data")
     assert "/data/notes.txt" in offered(store, parameter("path"))
     assert "/data/src" in offered(store, parameter("path"))
 

@@ -6,12 +6,15 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from turnwise.explore.answer_status import says_error, says_nothing
 from turnwise.explore.budget import Budget
-from turnwise.explore.document import Document, document_of, says_error
+from turnwise.explore.document import Document, document_of
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.types import Fault, Tool, ToolCall
+
+EMPTY = "the answer is empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +23,9 @@ class Reply:
 
     document: Document | None
     error: str = ""
-    is_fault: bool = False
-    """Whether the server failed, rather than the call."""
+    is_empty: bool = False
+    """Whether the call succeeded with an answer that holds nothing."""
+    seconds: float = 0.0
 
 
 class SessionLost(Exception):
@@ -80,16 +84,16 @@ class Session:
         budget.num_calls += 1
         start = time.monotonic()
         [result] = await self._toolbox.call([ToolCall(f"call_{budget.num_calls}", tool.name, arguments)])
-        budget.seconds += time.monotonic() - start
+        seconds = time.monotonic() - start
+        budget.seconds += seconds
         budget.num_bytes += len(result.content)
         if result.fault is Fault.INFRA:
             budget.num_faults += 1
             raise SessionLost(f"{tool.name}: {result.content[:200]}")
-        if result.is_error:
-            return Reply(None, result.content)
-        if says_error(result.content):
-            return Reply(None, result.content)
+        if result.is_error or says_error(result.content):
+            return Reply(None, result.content, seconds=seconds)
         document = document_of(result.content)
-        if not document.fields and not any(table.rows for table in document.tables):
-            return Reply(None, "the answer is empty")
-        return Reply(document)
+        has_content = document.fields or any(table.rows for table in document.tables)
+        if not has_content or says_nothing(result.content, arguments):
+            return Reply(None, EMPTY, is_empty=True, seconds=seconds)
+        return Reply(document, seconds=seconds)

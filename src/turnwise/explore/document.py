@@ -84,25 +84,6 @@ ITEM = "item"
 _CUT = re.compile(r"\n\[\.\.\. [\d,]{1,20} of [\d,]{1,20} characters cut \.\.\.\]\n?")
 _SHORT_CUTS = ("[cut]", "…")
 
-_ERROR_CHARS = 600
-"""An error message is short; a longer text that begins like one is a log or a document."""
-_ERROR_START = re.compile(
-    r"\W{0,4}(?:(?:[a-z]{1,20} ){1,3}(?:error|exception|failed|failure) ?:"
-    r"|[^\n]{0,200}\b(?:ENOENT|EISDIR|ENOTDIR|EACCES|EPERM): "
-    r"|[a-z_.]{0,40}(?:error|exception)\b|err:|failed\b|failure\b|fatal\b|invalid\b|unknown "
-    r"|cannot\b|could not\b|can't\b|unable to\b|access denied|permission denied|unauthori[sz]ed|forbidden"
-    r"|traceback \(|missing (?:required|parameter|argument)|no such |not found\b|bad request"
-    r"|http (?:error )?[45]\d\d|[45]\d\d (?:client|server|not found|forbidden|unauthorized|bad))",
-    re.IGNORECASE,
-)
-_ERROR_END = re.compile(
-    r"\b(?:not found|does not exist|doesn't exist|is required|is invalid"
-    r"|is not (?:valid|allowed|supported))\b[^\n]{0,80}$",
-    re.IGNORECASE,
-)
-_ERROR_KEYS = ("error", "errors", "Error")
-_FALSE_WORDS = ("", "none", "null", "false", "no", "0", "ok")
-
 
 def document_of(text: str) -> Document:
     """Read an answer's text: JSON, Markdown or CSV tables, `key: value` lines, or plain lines."""
@@ -118,32 +99,6 @@ def document_of(text: str) -> Document:
     if result is not None:
         reader.fields.append(Field(("result",), result))
     return Document(text, tuple(reader.fields), tuple(reader.tables), is_cut or reader.has_left_out_rows)
-
-
-def says_error(text: str) -> bool:
-    """Whether an answer that is not marked as an error says that the call failed."""
-    short = text[:MAX_CHARS].strip()
-    try:
-        data = json_in(short)
-    except NoJson:
-        data = None
-    if isinstance(data, dict):
-        return _is_error_record(data)
-    if data is not None or not short or len(short) > _ERROR_CHARS:
-        return False
-    first = short.partition("\n")[0]
-    return bool(_ERROR_START.match(first) or ("\n" not in short and _ERROR_END.search(first)))
-
-
-def _is_error_record(data: Mapping[str, Any]) -> bool:
-    if data.get("isError") is True or data.get("is_error") is True:
-        return True
-    for key in _ERROR_KEYS:
-        stated = data.get(key)
-        is_text = isinstance(stated, str) and stated.strip().lower() not in _FALSE_WORDS
-        if stated is True or is_text or (isinstance(stated, dict | list) and stated):
-            return True
-    return False
 
 
 def _readable(text: str) -> tuple[str, bool]:

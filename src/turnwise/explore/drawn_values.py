@@ -19,7 +19,7 @@ _OF_FORMAT: dict[str, tuple[str, ...]] = {
     "currency": CURRENCIES,
     "date": _DATES,
     "datetime": tuple(f"{date}T10:30:00Z" for date in _DATES),
-    "time": ("14:30", "09:15", "18:45", "06:00"),
+    "time": ("14:30", "2024-03-15 10:30:00", "09:15", "18:45", "06:00"),
     "email": ("ann@example.com", "bob@example.org"),
     "uuid": ("123e4567-e89b-12d3-a456-426614174000",),
     "url": ("https://example.com/", "https://example.org/"),

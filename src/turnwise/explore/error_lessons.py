@@ -1,10 +1,13 @@
 """What an error message teaches: allowed values, formats, missing parameters, folders, and what is needed."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
+from typing import Any
 
+from turnwise.explore.evidence import is_quoted
 from turnwise.explore.parameters import Parameter, parameters_of
 from turnwise.explore.value_formats import JSON_EXAMPLES, format_examples, format_place
 from turnwise.explore.values import Source, Value
@@ -33,7 +36,8 @@ _NETWORK = re.compile(
     r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|getaddrinfo|fetch failed"
     r"|could not resolve host|name or service not known|temporary failure in name resolution"
     r"|network is unreachable|connection (?:refused|reset|timed out|error)|connect(?:ion)? ?timeout"
-    r"|max retries exceeded|no route to host|all connection attempts failed|nodename nor servname"
+    r"|connection (?:issue|problem|failure)|max retries exceeded|no route to host"
+    r"|all connection attempts failed|nodename nor servname"
     r"|proxy ?error|ssl: ",
     re.IGNORECASE,
 )
@@ -42,6 +46,7 @@ _CHOICES = re.compile(
     r"\b(?:(?:must|should|can|has to|have to|needs to) be (?:one of|either|any of|in)|expected one of|one of"
     r"|(?:valid|allowed|possible|supported|available|permitted|accepted|known)"
     r" (?:options?|values?|choices|types?|names?|formats?|units?|tables?|[a-z]{3,20}s)(?: are| is| include)?"
+    r"|(?:valid|allowed|known|available|existing) [a-z]{3,20}:|there (?:are|is)(?: only)?:|only have"
     r"|options(?: are)?|choose (?:from|one of|between)|choices are|available|input should be|expected)"
     r"\"?[ \t]{0,3}[:=]?[ \t\n]{0,3}(?:\"(?='))?",
     re.IGNORECASE,
@@ -76,7 +81,7 @@ _MISSING = (
     ),
     re.compile(
         r"(?:missing|required)(?: \d+)?(?: required)?(?: positional| keyword-only)?"
-        r" (?:argument|parameter|property|field)s?[ :]{0,3}[`\"'](\w{1,64})",
+        r" (?:argument|parameter|property|field|key)s?[ :]{0,3}[`\"']?(\w{1,64})",
         re.IGNORECASE,
     ),
     re.compile(r"[`\"'](\w{1,64})[`\"'] is a required property", re.IGNORECASE),
@@ -114,17 +119,30 @@ class Lessons:
     """What the tool cannot work without: `key`, `login` or `network`; empty if nothing is named."""
 
 
-def lessons_of(message: str, tool: Tool) -> Lessons:
-    """Read an error message of a tool."""
+def lessons_of(message: str, tool: Tool, arguments: Mapping[str, Any] = MappingProxyType({})) -> Lessons:
+    """Read an error message of a tool.
+
+    arguments: those of the call; values that the message lists are for the parameter whose value it quotes.
+    """
     message = message[:MAX_MESSAGE_CHARS]
     parameters = parameters_of(tool)
+    meant = _meant(message, parameters, arguments)
     found: dict[tuple[str, str], Value] = {}
-    for value in _values_in(message, parameters):
+    for value in _values_in(message, meant):
         if any(char.isalnum() or char == "/" for char in value.value[:MAX_VALUE_CHARS]):
             found.setdefault((value.name, value.value), value)
-    return Lessons(
-        tuple(found.values())[:MAX_VALUES], tuple(_missing_in(message, parameters)), needs_of(message)
-    )
+    missing = tuple(_missing_in(message, parameters))
+    return Lessons(tuple(found.values())[:MAX_VALUES], missing, needs_of(message))
+
+
+def _meant(
+    message: str, parameters: Sequence[Parameter], arguments: Mapping[str, Any]
+) -> Sequence[Parameter]:
+    """Return the parameters that a message may be about: the only one whose value it quotes, else all."""
+    if any(_last_word(message, one.name) >= 0 for one in parameters):
+        return parameters
+    quoted = [one for one in parameters if is_quoted(arguments.get(one.name), message)]
+    return quoted if len(quoted) == 1 else parameters
 
 
 def needs_of(message: str) -> str:

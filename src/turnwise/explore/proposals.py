@@ -1,13 +1,16 @@
 """Argument sets to try with a tool, the most promising first."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from turnwise.explore.drawn_values import drawn_value
-from turnwise.explore.parameters import Parameter, parameters_of
+from turnwise.explore.name_words import name_words
+from turnwise.explore.parameters import Kind, Parameter, parameters_of
+from turnwise.explore.prose_examples import announced_examples
+from turnwise.explore.value_formats import wanted_format
 from turnwise.explore.values import Candidate, Source, Tier, Value, ValueStore, value_key
 from turnwise.types import Tool
 
@@ -19,6 +22,10 @@ MAX_CANDIDATES = 40
 NUM_DRAWN = 3
 """Random values that are added for a parameter for which nothing promising is known."""
 
+DOUBTFUL = 5.0
+NUM_DOUBTED = 3
+"""Further values that are tried for a parameter for which `DOUBTFUL` times as many failed as worked."""
+
 NUM_OF_OPTIONAL = 3
 """Values that are tried for an optional parameter."""
 
@@ -28,10 +35,16 @@ MAX_COMBINED = 8
 _UNPROMISING_COST = 3.0
 """Varying a parameter without promising values costs as much as three steps of another one."""
 
+_REFUSED_COST = 10.0
+"""A value that an error blamed may still fit another value of a second parameter, but hardly does."""
+
 _REPEATED_COST = 10.0
 """Two parameters with the same value (convert USD to USD) are tried later."""
 
 _MAX_TRIES = 10
+
+_WITHOUT_DATA = frozenset(("date", "datetime", "time", "timezone", "currency", "pattern"))
+"""Formats of texts that need no data: a date is a good value of any parameter that takes dates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,36 +53,65 @@ class _Choice:
 
     parameter: Parameter
     candidates: Sequence[Candidate]
+    doubt: float = 0.0
+    """How much more an untried value costs because errors refused many (see `Evidence.doubt`)."""
 
     @property
     def num_promising(self) -> int:
         return sum(candidate.is_promising for candidate in self.candidates)
 
     def cost(self, place: int) -> float:
-        return place * (1.0 if self.candidates[place].is_promising else _UNPROMISING_COST)
+        tier = self.candidates[place].tier
+        if tier is Tier.REFUSED:
+            return place * _REFUSED_COST
+        extra = 0.0 if tier in (Tier.PROVEN, Tier.SCHEMA) else self.doubt
+        return place * ((1.0 if self.candidates[place].is_promising else _UNPROMISING_COST) + extra)
 
 
-def proposals(tool: Tool, store: ValueStore, chance: Random, *, limit: int) -> Iterator[Arguments]:
-    """Yield different argument sets: required parameters, then optional ones one at a time, then the rest."""
-    parameters = parameters_of(tool)
-    required = [_choice(one, store, chance) for one in parameters if one.is_required]
+def proposals(
+    tool: Tool, store: ValueStore, chance: Random, *, limit: int, missing: Collection[str] = ()
+) -> Iterator[Arguments]:
+    """Yield different argument sets: required parameters, then optional ones one at a time, then the rest.
+
+    missing: optional parameters that an error asked for; they count as required.
+    """
+    every = parameters_of(tool)
+    repeats = _confirmations(every)
+    parameters = [one for one in every if one.name not in repeats]
+    required = [_choice(one, tool, store, chance) for one in parameters if _is_needed(one, missing)]
     if not all(choice.candidates for choice in required):
         return
-    optional = [_choice(one, store, chance) for one in parameters if not one.is_required]
+    optional = [_choice(one, tool, store, chance) for one in parameters if not _is_needed(one, missing)]
     yielded: set[str] = set()
     best = next(_diagonal(required))
     combined = _combined(required)
     num_first = limit if not optional else max(1, limit // 2)
     for stage, most in ((combined, num_first), (_with_optional(best, optional), limit), (combined, limit)):
-        for arguments in stage:
+        for found in stage:
             if len(yielded) >= most:
                 break
+            arguments = found | {name: found[same] for name, same in repeats.items() if same in found}
             key = value_key({name: value.value for name, value in arguments.items()})
             if key not in yielded:
                 yielded.add(key)
                 for value in arguments.values():
                     store.count_use(value)
                 yield arguments
+
+
+def _is_needed(parameter: Parameter, missing: Collection[str]) -> bool:
+    return parameter.is_required or parameter.name in missing
+
+
+def _confirmations(parameters: Sequence[Parameter]) -> dict[str, str]:
+    """Return the parameters that repeat another one: `confirmPath` must be the same as `path`."""
+    named = {name_words(one.name): one.name for one in parameters}
+    found: dict[str, str] = {}
+    for one in parameters:
+        words = name_words(one.name)
+        if words[:1] in (("confirm",), ("repeat",), ("verify",)) and words[1:] in named:
+            found[one.name] = named[words[1:]]
+    return found
 
 
 def drawn_inputs(tool: Tool, chance: Random, count: int) -> list[Arguments]:
@@ -106,11 +148,26 @@ def _drawn(parameter: Parameter, chance: Random, others: Arguments) -> Value:
     return Value(value, parameter.name, Source.DRAWN)
 
 
-def _choice(parameter: Parameter, store: ValueStore, chance: Random) -> _Choice:
-    candidates = store.ranked(parameter, limit=MAX_CANDIDATES)
+def _choice(parameter: Parameter, tool: Tool, store: ValueStore, chance: Random) -> _Choice:
+    candidates = store.ranked(parameter, limit=MAX_CANDIDATES, tool=tool)
+    if not any(one.tier in (Tier.PROVEN, Tier.SCHEMA, Tier.EXAMPLE) for one in candidates):
+        candidates = [*_tool_examples(parameter, tool), *candidates]
     if not any(candidate.is_promising for candidate in candidates):
         candidates = [*candidates, *_drawn_candidates(parameter, chance)]
-    return _Choice(parameter, candidates)
+    doubt = store.evidence.doubt(tool, parameter.name)
+    if doubt >= DOUBTFUL:
+        sure = [one for one in candidates if one.tier in (Tier.PROVEN, Tier.SCHEMA, Tier.USER)]
+        candidates = [*sure, *[one for one in candidates if one not in sure][:NUM_DOUBTED]]
+    return _Choice(parameter, candidates, doubt)
+
+
+def _tool_examples(parameter: Parameter, tool: Tool) -> Iterator[Candidate]:
+    """Yield the examples in a tool's description, if it has only one text that they can be meant for."""
+    texts = [one.name for one in parameters_of(tool) if one.is_required and one.kind is Kind.TEXT]
+    if texts == [parameter.name] and not parameter.enum:
+        for text in announced_examples(tool.description):
+            if parameter.accepts(text):
+                yield Candidate(Value(text, parameter.name, Source.DESCRIPTION), Tier.EXAMPLE)
 
 
 def _drawn_candidates(parameter: Parameter, chance: Random) -> Iterator[Candidate]:
@@ -192,7 +249,12 @@ def _with_optional(best: Arguments, optional: Sequence[_Choice]) -> Iterator[Arg
     yield dict(best)
     for place in range(NUM_OF_OPTIONAL):
         for choice in optional:
-            promising = [candidate for candidate in choice.candidates if candidate.is_promising]
-            useful = [one for one in promising if one.value.value != choice.parameter.default]
+            needs_no_data = wanted_format(choice.parameter) in _WITHOUT_DATA
+            useful = [
+                one
+                for one in choice.candidates
+                if one.value.value != choice.parameter.default
+                and (one.is_promising or (needs_no_data and one.tier is Tier.DRAWN))
+            ]
             if place < len(useful):
                 yield {**best, choice.parameter.name: useful[place].value}

@@ -21,6 +21,7 @@ _QUOTED = re.compile(
 _QUOTED_CHOICE = re.compile(
     r"(?:[\"'`][\w./+ -]{1,40}[\"'`](?:\s?[,|/]\s?|,? or | and )){1,12}[\"'`][\w./+ -]{1,40}[\"'`]"
 )
+_QUOTED_WORD = re.compile(r"(?<!\w)'([\w./:+-]{1,40})'(?!\w)|\"([\w./:+-]{1,40})\"|`([\w./:+-]{1,40})`")
 _CLAUSE_END = re.compile(r"[\n;)\]]|\.(?=\s|$)")
 _BETWEEN = re.compile(r"\s*(?:,\s*or\s|,|\||\bor\b|\band\b)\s*")
 _NOT_A_VALUE = frozenset(
@@ -46,14 +47,25 @@ _NOT_A_VALUE = frozenset(
 
 
 @lru_cache(maxsize=5_000)
-def examples_in(prose: str) -> tuple[str, ...]:
-    """Return the example values that a description names, in its order."""
+def announced_examples(prose: str) -> tuple[str, ...]:
+    """Return the values that follow words such as "for example" in a description."""
     prose = prose[:MAX_PROSE_CHARS]
     found: dict[str, None] = {}
     for marker in _MARKER.finditer(prose):
         found.update(dict.fromkeys(_values_after(prose, marker.end())))
+    return tuple(value for value in found if value)[:MAX_EXAMPLES]
+
+
+@lru_cache(maxsize=5_000)
+def examples_in(prose: str) -> tuple[str, ...]:
+    """Return the example values that a parameter's description names, in its order."""
+    prose = prose[:MAX_PROSE_CHARS]
+    found = dict.fromkeys(announced_examples(prose))
     for choice in _QUOTED_CHOICE.finditer(prose):
         found.update(dict.fromkeys(_quoted_in(choice.group())))
+    words = [next(filter(None, match.groups())) for match in _QUOTED_WORD.finditer(prose)]
+    if len(set(words)) > 1:  # one quoted word may be the name of something; several are the choices
+        found.update(dict.fromkeys(words))
     return tuple(value for value in found if value)[:MAX_EXAMPLES]
 
 

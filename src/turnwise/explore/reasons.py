@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from turnwise.explore.survey import ToolRecord
+from turnwise.explore.tool_verbs import is_deprecated
 
 NEEDS = {"key": "it needs a key", "network": "it needs a network", "login": "it needs a login"}
 _MAX_ERROR_CHARS = 160
@@ -37,6 +38,8 @@ def why_in_no_task(seen: ToolHistory) -> str:
     record = seen.record
     if record.needs:
         return NEEDS[record.needs]
+    if is_deprecated(record.tool):
+        return "its description says that it is deprecated"
     if not record.num_answers:
         return _why_no_answer(seen)
     if seen.num_drafts:
@@ -64,6 +67,8 @@ def _why_no_draft_passed(seen: ToolHistory) -> str:
 def _why_no_answer(seen: ToolHistory) -> str:
     if not seen.record.num_calls:
         return _stopped("it was not called", seen) or "no value for one of its parameters was found"
+    if seen.record.num_empty:
+        return "its answers are empty: nothing can be asked"
     error = " ".join(seen.record.last_error.split())
     return f"no call succeeded; the last error: {error[:_MAX_ERROR_CHARS]}"
 

@@ -5,12 +5,12 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from turnwise.explore.caller import ServerCaller, Session, SessionLost
+from turnwise.explore.caller import Reply, ServerCaller, Session, SessionLost
 from turnwise.explore.document import Document
 from turnwise.explore.error_lessons import lessons_of
 from turnwise.explore.observation import Observation
 from turnwise.explore.proposals import proposals
-from turnwise.explore.tool_verbs import presumes_reading, words_of
+from turnwise.explore.tool_verbs import is_deprecated, presumes_reading, words_of
 from turnwise.explore.value_sources import values_of
 from turnwise.explore.values import Source, Value, ValueStore
 from turnwise.types import Tool
@@ -22,12 +22,15 @@ _ENOUGH = 24
 """Observations of one tool: more would only repeat the same kinds of tasks."""
 _PROPOSALS = 60
 """Argument sets looked at per tool and round, most of which were tried before."""
-_MAX_VAIN = 14
+_MAX_VAIN = 24
 """Consecutive failures after which a tool is not tried any more."""
-
-
+_VAIN_PER_ROUND = 6
+"""Failures of a tool in a round without an answer: the next round knows more values."""
 _MAX_BLIND = 3
 """Failures in a round with values that were only drawn: an id is not found by guessing."""
+_SLOW_SECONDS = 4.0
+_MAX_SLOW_CALLS = 2
+"""Calls of a tool that takes longer than `_SLOW_SECONDS`: it would use up the time of the others."""
 _FOLDER_WORDS = {"path", "dir", "directory", "folder"}
 
 
@@ -41,12 +44,23 @@ class ToolRecord:
     tried: set[str] = field(default_factory=set)
     num_calls: int = 0
     num_vain: int = 0
+    num_empty: int = 0
+    """Calls that succeeded with an empty answer."""
+    longest_seconds: float = 0.0
     last_error: str = ""
+    missing: set[str] = field(default_factory=set)
+    """Optional parameters that an error asked for."""
     needs: str = ""
     """`key`, `network` or `login`, if an error said so."""
 
     @property
+    def is_slow(self) -> bool:
+        return self.longest_seconds > _SLOW_SECONDS
+
+    @property
     def is_wanted(self) -> bool:
+        if self.is_slow and self.num_calls >= _MAX_SLOW_CALLS:
+            return False
         return self.num_answers < _ENOUGH and not self.needs and self.num_vain < _MAX_VAIN
 
 
@@ -73,8 +87,6 @@ class Survey:
         self.records = {tool.name: ToolRecord(tool) for tool in tools}
         self.store = store
         self.observations: list[Observation] = []
-        self._proven: dict[tuple[str, str], Value] = {}
-        """By server and parameter: the first value that a call succeeded with."""
 
     async def run(self, seed: int, on_progress: Callable[[str], None]) -> None:
         """Survey all servers, in rounds: every round tries values that the rounds before it found."""
@@ -102,8 +114,9 @@ class Survey:
         pending = [
             record
             for record in self.records.values()
-            if record.tool.server == caller.server and presumes_reading(record.tool) and record.is_wanted
+            if record.tool.server == caller.server and _is_surveyed(record.tool) and record.is_wanted
         ]
+        pending.sort(key=lambda record: record.is_slow)
         while pending and not caller.budget.is_spent:
             try:
                 session = await caller.kept_session()
@@ -123,12 +136,13 @@ class Survey:
         learned: list[Value],
     ) -> None:
         chance = random.Random(f"{seed}/{record.tool.name}")  # noqa: S311  # tasks, not secrets
-        num_tries = num_blind = 0
-        for arguments in self._proposals(record.tool, chance):
+        num_tries = num_blind = num_failed = 0
+        for arguments in self._proposals(record, chance):
             is_blind = bool(arguments) and all(value.source is Source.DRAWN for value in arguments.values())
             if is_blind and num_blind >= _MAX_BLIND:
                 continue
-            if num_tries >= _TRIES_PER_ROUND or not record.is_wanted or caller.budget.is_spent:
+            is_vain = num_failed == num_tries >= _VAIN_PER_ROUND
+            if num_tries >= _TRIES_PER_ROUND or is_vain or not record.is_wanted or caller.budget.is_spent:
                 return
             observation = Observation(0, record.tool, arguments, Document(""))
             if observation.key in record.tried:
@@ -142,32 +156,42 @@ class Survey:
                 record.num_vain += 1
                 record.last_error = str(error)
                 raise
+            record.longest_seconds = max(record.longest_seconds, reply.seconds)
             if reply.document is None:
+                num_failed += 1
                 num_blind += is_blind
-                record.num_vain += 1
-                record.last_error = reply.error
-                lessons = lessons_of(reply.error, record.tool)
-                record.needs = "" if record.num_answers else lessons.needs
-                learned.extend(lessons.values)
+                learned.extend(self._learn(record, arguments, reply))
                 continue
             record.num_vain = 0
             record.num_answers += 1
+            self.store.succeeded(record.tool, arguments)
             answers.append(_Answered(record.tool, arguments, reply.document))
 
-    def _proposals(self, tool: Tool, chance: random.Random) -> Iterator[dict[str, Value]]:
-        """Yield proposals, each first with the values that other tools of the server took for a parameter.
+    def _proposals(self, record: ToolRecord, chance: random.Random) -> Iterator[dict[str, Value]]:
+        """Yield argument sets, those with a value that an error blamed meanwhile at the end."""
+        postponed: list[dict[str, Value]] = []
+        tool = record.tool
+        for arguments in proposals(tool, self.store, chance, limit=_PROPOSALS, missing=record.missing):
+            plain = {name: value.value for name, value in arguments.items()}
+            if any(self.store.evidence.is_refused(tool, name, value) for name, value in plain.items()):
+                postponed.append(arguments)
+            else:
+                yield arguments
+        yield from postponed
 
-        A repository's path that worked once is the right one for every tool; only the rest has to be found.
-        """
-        for arguments in proposals(tool, self.store, chance, limit=_PROPOSALS):
-            proven = {
-                name: self._proven[tool.server, name]
-                for name in arguments
-                if (tool.server, name) in self._proven
-            }
-            if proven and len(proven) < len(arguments):
-                yield {**arguments, **proven}
-            yield arguments
+    def _learn(self, record: ToolRecord, arguments: Mapping[str, Value], reply: Reply) -> tuple[Value, ...]:
+        """Record a failure; return the values that the error names."""
+        record.num_vain += 1
+        record.num_empty += reply.is_empty
+        if reply.is_empty:
+            return ()
+        record.last_error = reply.error
+        self.store.failed(record.tool, arguments, reply.error)
+        plain = {name: value.value for name, value in arguments.items()}
+        lessons = lessons_of(reply.error, record.tool, plain)
+        record.needs = "" if record.num_answers else lessons.needs
+        record.missing.update(lessons.missing)
+        return lessons.values
 
     def _apply(self, found: _Round) -> None:
         """Number the observations; add their values, and those that errors named, to the store."""
@@ -181,12 +205,14 @@ class Survey:
         observation = Observation(len(self.observations), tool, arguments, document)
         self.observations.append(observation)
         self.records[tool.name].observations.append(observation)
-        for name, value in arguments.items():
-            self._proven.setdefault((tool.server, name), value)
         folder = _folder_in(arguments)
         for value in values_of(observation.number, document, tool_name=tool.server_tool, folder=folder):
             self.store.add(value)
         return observation
+
+
+def _is_surveyed(tool: Tool) -> bool:
+    return presumes_reading(tool) and not is_deprecated(tool)
 
 
 def _folder_in(arguments: Mapping[str, Value]) -> str:

@@ -25,6 +25,9 @@ _PATTERNS = {
     "time": re.compile(r"\d\d?:\d\d(?::\d\d)?"),
     "email": re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){1,5}"),
     "uuid": re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"),
+    "hash": re.compile(
+        r"(?=[0-9a-f]{0,11}[a-f])(?=[0-9a-f]{0,11}\d)(?:[0-9a-f]{7,12}|[0-9a-f]{40}|[0-9a-f]{64})"
+    ),
     "timezone": re.compile(rf"(?:{_ZONE_AREAS})/[A-Za-z_]{{2,40}}(?:/[A-Za-z_]{{2,40}})?|UTC|GMT"),
     "path": re.compile(
         r"(?:~|\.{1,2})?/[^\n\x00]{0,400}|[\w .@+-]{1,80}(?:/[\w .@+-]{1,80}){1,10}/?|[A-Z]:\\[^\n]{1,400}"
@@ -51,6 +54,11 @@ _WANTED_BY_WORD = {
     "uuid": "uuid",
     "timezone": "timezone",
     "currency": "currency",
+    "commit": "hash",
+    "revision": "hash",
+    "sha": "hash",
+    "hash": "hash",
+    "ref": "hash",
     "date": "date",
     "color": "color",
     "colour": "color",

@@ -3,6 +3,7 @@
 import heapq
 import os
 import posixpath
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +29,9 @@ _NAMELESS = frozenset(("", "lines", "rows", "items", "entries", "records"))
 """Names of tables that say nothing about what is in them."""
 _NOTHING = frozenset(("", "-", "true", "false", "null", "none", "n/a", "nan", "undefined"))
 _ENTRY_NAMES = frozenset(("item", "name", "file", "folder", "path", "entry"))
-_SLASHES = frozenset("/\\")
+_ENTRY = re.compile(r"[\w@+(.][\w@+().-]*(?: [^\W\d][\w@+().-]*){0,5}")
+"""The name of a file or a folder, with at most a few spaces; "303 B" is a size and "On branch:" a heading."""
+_LISTS = frozenset(("list", "folder", "tree", "find", "search", "file", "ls", "browse", "contents", "entry"))
 _INTERPRETERS = frozenset(("node", "python", "python3", "deno", "bun", "ruby", "java", "dotnet"))
 _RUNNERS = frozenset(("npx", "uvx", "bunx", "pnpm", "docker", "pipx"))
 
@@ -44,7 +47,7 @@ def values_of(
     found = _found_in(document, observation_number, tool_name)
     for _, value in zip(range(MAX_VALUES_OF_DOCUMENT), found, strict=False):
         yield value
-        if folder and isinstance(value.value, str) and _is_entry(value):
+        if _may_be_folder(folder, tool_name) and isinstance(value.value, str) and _is_entry(value):
             joined = posixpath.join(folder, value.value)
             yield Value(joined, "path", Source.ANSWER, context=value.context)
 
@@ -76,10 +79,17 @@ def _is_worth_trying(value: Scalar) -> bool:
     return True
 
 
+def _may_be_folder(path: str, tool_name: str) -> bool:
+    """Whether a call listed the entries of a folder: its path is not that of a file, and the tool lists."""
+    is_file = format_of(posixpath.basename(path)) == "file"
+    return bool(path) and not is_file and bool(_LISTS.intersection(name_words(tool_name)))
+
+
 def _is_entry(value: Value) -> bool:
     """Whether a value may be the name of a file or a folder."""
+    text = value.value
     is_named = bool(_ENTRY_NAMES.intersection(name_words(value.name)))
-    return is_named and not _SLASHES.intersection(value.value) and format_of(value.value) in ("", "file")
+    return is_named and bool(_ENTRY.fullmatch(text)) and format_of(text) in ("", "file", "date", "hash")
 
 
 def description_values(tool: Tool) -> Iterator[Value]:

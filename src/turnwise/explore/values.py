@@ -4,18 +4,20 @@ import json
 import math
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 from turnwise.explore.document import Path
 from turnwise.explore.drawn_values import usual_values
+from turnwise.explore.evidence import Evidence, parts_of
 from turnwise.explore.name_words import name_fit
 from turnwise.explore.parameters import Kind, Parameter
 from turnwise.explore.prose_examples import examples_in
 from turnwise.explore.sql_queries import statements
 from turnwise.explore.value_formats import SIMILAR_FORMATS, format_examples, format_of, wanted_format
+from turnwise.types import Tool
 
 MAX_PER_SOURCE = 4_000
 MAX_PER_NAME = 200
@@ -26,6 +28,9 @@ MAX_UNRELATED = 10
 
 MAX_UNRELATED_NUMBER = 1_000
 """Larger numbers are ids and timestamps: no good value of a count or a limit."""
+
+MAX_NAME_WORDS = 4
+"""A text of more words is prose: hardly the value of a parameter that nothing is known about."""
 
 MAX_FOLDERS = 3
 MAX_JOINED = 50
@@ -72,6 +77,7 @@ class Value:
 class Tier(StrEnum):
     """Why a value is offered for a parameter, the best reason first."""
 
+    PROVEN = "proven"
     SCHEMA = "schema"
     EXAMPLE = "example"
     ERROR = "error"
@@ -79,12 +85,13 @@ class Tier(StrEnum):
     FIT = "fit"
     ANY = "any"
     DRAWN = "drawn"
+    REFUSED = "refused"
 
 
 _FREE_SOURCES = (Source.ANSWER, Source.CONFIG, Source.USER)
 """Sources whose values are tried where nothing fits: an example of one parameter is none of another."""
 
-PROMISING = (Tier.SCHEMA, Tier.EXAMPLE, Tier.ERROR, Tier.USER, Tier.FIT)
+PROMISING = (Tier.PROVEN, Tier.SCHEMA, Tier.EXAMPLE, Tier.ERROR, Tier.USER, Tier.FIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,7 @@ class ValueStore:
         self._seen: set[tuple[str, str]] = set()
         self._num_of_source: Counter[Source] = Counter()
         self._num_uses: Counter[str] = Counter()
+        self.evidence: Evidence[Value] = Evidence()
         for value in values:
             self.add(value)
 
@@ -146,31 +154,60 @@ class ValueStore:
         """Record that a call is made with a value: values that were used less are offered first."""
         self._num_uses[value_key(value.value)] += 1
 
+    def succeeded(self, tool: Tool, arguments: Mapping[str, Value]) -> None:
+        """Record that a call was answered: its arguments come first for the other tools of the server."""
+        for name, value in arguments.items():
+            for part in parts_of(value.value):
+                self.evidence.succeeded(tool, name, part, replace(value, value=part))
+
+    def failed(self, tool: Tool, arguments: Mapping[str, Value], message: str) -> None:
+        """Record that a call failed: values that the error blames are tried last."""
+        self.evidence.failed(tool, {name: value.value for name, value in arguments.items()}, message)
+
     def candidates(self, parameter: Parameter, *, limit: int) -> list[Value]:
         """Return values for a parameter, the most promising first."""
         return [candidate.value for candidate in self.ranked(parameter, limit=limit)]
 
-    def ranked(self, parameter: Parameter, *, limit: int) -> list[Candidate]:
-        """Return candidates for a parameter, the most promising first, without duplicates."""
+    def ranked(self, parameter: Parameter, *, limit: int, tool: Tool | None = None) -> list[Candidate]:
+        """Return candidates for a parameter of a tool, the most promising first, without duplicates."""
         found: dict[str, Candidate] = {}
-        for tier, value in self._offers(parameter, limit):
+        for tier, value in self._offers(parameter, limit, tool):
             fitted = _fitted(parameter, value)
             if fitted is not None:
                 found.setdefault(value_key(fitted.value), Candidate(fitted, tier))
             if len(found) >= limit:
                 break
-        return list(found.values())
+        return list(found.values()) if tool is None else self._by_evidence(parameter, tool, found)
 
-    def _offers(self, parameter: Parameter, limit: int) -> Iterator[tuple[Tier, Value]]:
+    def _by_evidence(
+        self, parameter: Parameter, tool: Tool, found: Mapping[str, Candidate]
+    ) -> list[Candidate]:
+        """Return proven values, those without evidence, then those that an error blamed."""
+        ordered: dict[str, Candidate] = {}
+        last: dict[str, Candidate] = {}
+        for value in self.evidence.proven(tool, parameter.name) if not parameter.enum else ():
+            fitted = _fitted(parameter, value)
+            if fitted is not None:
+                key = value_key(fitted.value)
+                known = found[key].value if key in found else fitted
+                ordered.setdefault(key, Candidate(known, Tier.PROVEN))
+        for key, candidate in found.items():
+            if self.evidence.is_refused(tool, parameter.name, candidate.value.value):
+                last[key] = replace(candidate, tier=Tier.REFUSED)
+            else:
+                ordered.setdefault(key, candidate)
+        return [*ordered.values(), *last.values()]
+
+    def _offers(self, parameter: Parameter, limit: int, tool: Tool | None) -> Iterator[tuple[Tier, Value]]:
         yield from ((Tier.SCHEMA, value) for value in _schema_values(parameter))
         if parameter.enum:
             return
         for text in (*examples_in(parameter.description), *format_examples(parameter.description)):
             yield Tier.EXAMPLE, Value(text, parameter.name, Source.DESCRIPTION)
         if parameter.kind is Kind.ARRAY and parameter.items is not None:
-            yield from self._arrays(parameter, parameter.items, limit)
+            yield from self._arrays(parameter, parameter.items, limit, tool)
         elif parameter.kind is Kind.OBJECT:
-            yield from self._objects(parameter)
+            yield from self._objects(parameter, tool)
         elif parameter.kind is not Kind.BOOLEAN:
             yield from self._stored(parameter)
         for plain in usual_values(parameter):
@@ -193,8 +230,12 @@ class ValueStore:
         fitting = [(fit, entry) for key, fit in fits.items() if fit >= MIN_FIT for entry in self._groups[key]]
         yield from ((Tier.FIT, value) for value in self._best_first(fitting))
         others = [key for key, fit in fits.items() if fit < MIN_FIT and key[0] in _FREE_SOURCES]
-        tried = (one for key in others for one in self._groups[key][:MAX_UNRELATED])
-        rest = [(0, one) for one in tried if _may_be_tried(parameter, one.value.value)]
+        rest = [
+            (_likeliness(one.value.value) - number, one)
+            for key in others
+            for number, one in enumerate(self._groups[key][:MAX_UNRELATED])
+            if _may_be_tried(parameter, one.value.value)
+        ]
         yield from ((Tier.ANY, value) for value in self._best_first(rest))
 
     def _best_first(self, scored: Iterable[tuple[int, _Entry]]) -> Iterator[Value]:
@@ -243,9 +284,11 @@ class ValueStore:
                 if entry.value.source is Source.ANSWER:
                     yield Value(posixpath.join(folder, entry.value.value), "path", Source.ANSWER)
 
-    def _arrays(self, parameter: Parameter, items: Parameter, limit: int) -> Iterator[tuple[Tier, Value]]:
+    def _arrays(
+        self, parameter: Parameter, items: Parameter, limit: int, tool: Tool | None
+    ) -> Iterator[tuple[Tier, Value]]:
         """Yield lists of one item and of two."""
-        found = self.ranked(items, limit=limit)
+        found = self.ranked(items, limit=limit, tool=tool)
         for number, candidate in enumerate(found):
             one = candidate.value
             yield candidate.tier, replace(one, value=[one.value], name=parameter.name)
@@ -253,10 +296,10 @@ class ValueStore:
                 pair = [one.value, found[number + 1].value.value]
                 yield candidate.tier, Value(pair, parameter.name, one.source, context=one.context)
 
-    def _objects(self, parameter: Parameter) -> Iterator[tuple[Tier, Value]]:
+    def _objects(self, parameter: Parameter, tool: Tool | None) -> Iterator[tuple[Tier, Value]]:
         """Yield an object of the best values of its properties, then one of the second best."""
         needed = [part for part in parameter.properties if part.is_required] or list(parameter.properties)
-        found = [self.ranked(part, limit=2) for part in needed]
+        found = [self.ranked(part, limit=2, tool=tool) for part in needed]
         if not all(found):
             return
         for number in range(2):
@@ -276,6 +319,13 @@ def _may_be_tried(parameter: Parameter, plain: Any) -> bool:
     if parameter.kind is Kind.TEXT:
         return isinstance(plain, str)
     return not isinstance(plain, int | float) or abs(plain) <= MAX_UNRELATED_NUMBER
+
+
+def _likeliness(plain: Any) -> int:
+    """Return how likely a value is that of any parameter: names and ids are, prose and paths are not."""
+    is_special = isinstance(plain, str) and format_of(plain) in ("path", "url", "datetime", "email")
+    is_prose = isinstance(plain, str) and len(plain.split()) > MAX_NAME_WORDS
+    return -MAX_UNRELATED * (is_special + 2 * is_prose)
 
 
 def _schema_values(parameter: Parameter) -> Iterator[Value]:
