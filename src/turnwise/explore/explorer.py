@@ -13,6 +13,7 @@ from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
 from turnwise.explore.day_dependence import Today
+from turnwise.explore.drawn_programs import Drawn, draw
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
@@ -80,8 +81,10 @@ class Explorer:
         await self._survey.run(self._options.seed, self._say)
         await self._examine(self._survey)
         changes = await self._find_changes(self._survey)
-        self._material = material_of(self._stable(self._survey), changes, self._options.seed)
-        drafts = drafts_of(self._material, self._options.seed)
+        drawn = await self._draw(self._survey)
+        observations = [seen for seen in self._stable(self._survey) if seen.tool.name not in drawn.tools]
+        self._material = material_of(observations, changes, self._options.seed)
+        drafts = drafts_of(self._material, self._options.seed, drawn.drafts)
         self._say(f"programs: {len(drafts)}")
         self._held_out = held_out_combinations(drafts, self._options.seed)
         target = Target(
@@ -134,6 +137,12 @@ class Explorer:
             changes.extend(await find_changes(caller, survey, writers, self._options.seed))
         self._say(f"changes: {len(changes)} that a later call shows")
         return changes
+
+    async def _draw(self, survey: Survey) -> Drawn:
+        changers = {name for steadiness in self._steadiness.values() for name in steadiness.changers}
+        drawn = await draw(self._callers, survey, changers, self._options.seed)
+        self._say(f"drawn inputs: {len(drawn.drafts)} programs of {len(drawn.tools)} tools")
+        return drawn
 
     def _stable(self, survey: Survey) -> list[Observation]:
         """Return the observations that programs may use, without volatile fields."""

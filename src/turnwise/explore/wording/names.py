@@ -164,7 +164,7 @@ def _is_noun(words: Sequence[str]) -> bool:
     if not words or words[0].isdigit() or words[0] in PREPOSITIONS or words[-1] in PREPOSITIONS:
         return False
     last = words[-1]
-    is_participle = last in ("sold", "left", "spent", "sent", "paid", "held", "open") or (
+    is_participle = last in ("born", "sold", "left", "spent", "sent", "paid", "held", "open") or (
         last.endswith("ed") and not last.endswith("eed") and len(last) > 4
     )
     has_vowel = last.isupper() or not last.isascii() or re.search(r"[aeiouy]", last) is not None
