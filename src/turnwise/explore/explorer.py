@@ -14,6 +14,7 @@ from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
 from turnwise.explore.day_dependence import Today
+from turnwise.explore.drawn_programs import Drawn, draw
 from turnwise.explore.entities import roots_of
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
@@ -100,8 +101,10 @@ class Explorer:
         await self._examine(self._survey)
         self._end()
         changes = await self._find_changes(self._survey)
-        self._material = material_of(self._stable(self._survey), changes, self._options.seed, roots_of(known))
-        drafts = drafts_of(self._material, self._options.seed)
+        drawn = await self._draw(self._survey)
+        observations = [seen for seen in self._stable(self._survey) if seen.tool.name not in drawn.tools]
+        self._material = material_of(observations, changes, self._options.seed, roots_of(known))
+        drafts = drafts_of(self._material, self._options.seed, drawn.drafts)
         self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
         self._say(f"programs: {len(drafts)}")
         splits = self._material.splits
@@ -177,6 +180,12 @@ class Explorer:
 
     def _is_writer(self, tool: Tool) -> bool:
         return tool.name in self._steadiness[tool.server].changers or not presumes_reading(tool)
+
+    async def _draw(self, survey: Survey) -> Drawn:
+        changers = {name for steadiness in self._steadiness.values() for name in steadiness.changers}
+        drawn = await draw(self._callers, survey, changers, self._options.seed)
+        self._say(f"drawn inputs: {len(drawn.drafts)} programs of {len(drawn.tools)} tools")
+        return drawn
 
     def _stable(self, survey: Survey) -> list[Observation]:
         """Return the observations that programs may use, without volatile fields."""

@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from turnwise.explore.draft import Draft
 from turnwise.explore.material import Material
@@ -12,15 +12,17 @@ _MAX_DRAFTS = 4_000
 """Drafts looked at per shape."""
 
 
-def drafts_of(material: Material, seed: int, shapes: Mapping[str, Shape] = SHAPES) -> list[Draft]:
-    """Return the drafts of all shapes without duplicates, the kinds taking turns."""
+def drafts_of(
+    material: Material, seed: int, more: Iterable[Draft] = (), shapes: Mapping[str, Shape] = SHAPES
+) -> list[Draft]:
+    """Return the drafts of all shapes and `more` without duplicates, the kinds taking turns."""
     kinds: dict[tuple[str, ...], list[Draft]] = {}
     seen: set[str] = set()
-    for shape in shapes.values():
-        for draft in itertools.islice(shape(material), _MAX_DRAFTS):
-            if draft.key not in seen:
-                seen.add(draft.key)
-                kinds.setdefault((draft.shape, *draft.tools), []).append(draft)
+    found = (itertools.islice(shape(material), _MAX_DRAFTS) for shape in shapes.values())
+    for draft in itertools.chain(*found, more):
+        if draft.key not in seen:
+            seen.add(draft.key)
+            kinds.setdefault((draft.shape, *draft.tools), []).append(draft)
     for kind, drafts in kinds.items():
         random.Random(f"{seed}/{kind}").shuffle(drafts)  # noqa: S311  # tasks, not secrets
     return list(_in_turns(kinds))

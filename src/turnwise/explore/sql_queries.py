@@ -9,6 +9,7 @@ NUM_ROWS = 20
 
 _WANTS_SQL = re.compile(r"\bSQL\b|\bSELECT\b|\bCREATE TABLE\b", re.IGNORECASE)
 _CREATES = re.compile(r"\bCREATE\b", re.IGNORECASE)
+_CHANGES_ROWS = re.compile(r"\b(?:INSERT|UPDATE)\b", re.IGNORECASE)
 _TABLE_NAME = re.compile(r"[^\W\d]\w{0,62}(?:\.[^\W\d]\w{0,62})?")
 
 LISTING = (
@@ -23,9 +24,19 @@ def wants_sql(name: str, description: str) -> bool:
     return name.lower() in ("sql", "statement", "sql_query") or bool(_WANTS_SQL.search(description[:300]))
 
 
+def creates_tables(description: str) -> bool:
+    """Whether a parameter takes statements that create tables."""
+    return bool(_CREATES.search(description[:300]))
+
+
+def changes_rows(description: str) -> bool:
+    """Whether a description speaks of statements that change rows."""
+    return bool(_CHANGES_ROWS.search(description[:1_000]))
+
+
 def statements(description: str, tables: Iterable[str]) -> Iterator[str]:
     """Yield statements for a parameter: one that creates a table if it is described so, else reading ones."""
-    if _CREATES.search(description[:300]):
+    if creates_tables(description):
         yield "CREATE TABLE notes (id INTEGER PRIMARY KEY, title TEXT, amount REAL)"
         return
     named = [table for table in dict.fromkeys(tables) if _TABLE_NAME.fullmatch(table)][:MAX_TABLES]

@@ -17,6 +17,7 @@ from turnwise.explore.wording.vocabulary import (
     PREPOSITIONS,
     UNCHANGED,
 )
+from turnwise.explore.wording.word_set import word_set
 
 MAX_NAME_CHARS = 40
 MAX_NAME_WORDS = 6
@@ -160,27 +161,17 @@ def quoted(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+_PARTICIPLES = word_set("born sold left spent sent paid held open found made done seen written")
+
+
 def _is_noun(words: Sequence[str]) -> bool:
     """Return whether a name reads as a noun: no preposition at its ends, no participle, and a vowel."""
     if not words or words[0].isdigit() or words[0] in PREPOSITIONS or words[-1] in PREPOSITIONS:
         return False
     last = words[-1]
-    is_participle = last in (
-        *(
-            "sold",
-            "left",
-            "spent",
-            "sent",
-            "paid",
-            "held",
-            "open",
-            "found",
-            "made",
-            "done",
-            "seen",
-            "written",
-        ),
-    ) or (last.endswith("ed") and not last.endswith("eed") and len(last) > 4)
+    is_participle = last in _PARTICIPLES or (
+        last.endswith("ed") and not last.endswith("eed") and len(last) > 4
+    )
     has_vowel = last.isupper() or not last.isascii() or re.search(r"[aeiouy]", last) is not None
     return not is_participle and has_vowel and (last.isupper() or len(words) > 1 or len(last) > 2)
 
