@@ -84,11 +84,11 @@ async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
     expected = draft.case.conclude(()).probes
     for probe in expected:
         if await holds(probe, toolbox):
-            return Refusal("the change is there before it was made", probe.contains)
+            return Refusal("the change is there before it was made", probe.contains or probe.lacks)
     played = await follow(draft.case, toolbox)
     for probe in expected:
         if not await holds(probe, toolbox):
-            return Refusal("the change cannot be seen", probe.contains)
+            return Refusal("the change cannot be seen", probe.contains or probe.lacks)
     return played
 
 
@@ -185,7 +185,7 @@ def episode_of(task: Task, turns: Sequence[DemoTurn], tools: Sequence[Tool], *, 
         stop=Stop.ANSWERED,
         tools=tuple(tools),
         probes=tuple(
-            ProbeResult(probe, probe.contains if is_done else "", is_error=False)
+            ProbeResult(probe, probe.contains if is_done else probe.lacks, is_error=False)
             for probe in task.truth.probes
         ),
     )
