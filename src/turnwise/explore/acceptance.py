@@ -96,10 +96,10 @@ def _split(draft: Draft, held_out: Sequence[str], accepted: Accepted) -> str:
 
 
 def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that share sessions: those that only read by servers, those that change by tools too."""
+    """Group plans that share sessions: those that only read by servers; one that changes something is alone."""
     groups: dict[tuple[str, ...], list[Draft]] = {}
     for draft in drafts:
-        key = (*draft.servers, *draft.tools) if draft.changes_state else draft.servers
+        key = (*draft.servers, draft.key) if draft.changes_state else draft.servers
         groups.setdefault(key, []).append(draft)
     return [
         group[start : start + _PER_SESSION]
