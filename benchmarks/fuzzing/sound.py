@@ -70,7 +70,7 @@ TASK = {
     "truth": {
         "answer": {"value": 3.5, "matcher": "numeric", "tolerance": 0.01, "unit": "USD"},
         "writes": [{"tool": "post", "arguments": {"text": "x"}}],
-        "probes": [{"tool": "read", "arguments": {}, "contains": "x"}],
+        "probes": [{"tool": "read", "arguments": {}, "contains": "x", "lacks": "y"}],
         "required_tools": ["quote"],
         "min_tool_calls": 1,
     },

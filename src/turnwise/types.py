@@ -190,11 +190,19 @@ class ExpectedWrite:
 
 @dataclass(frozen=True, slots=True)
 class StateProbe:
-    """A call made after the last turn; its result must contain the text `contains`."""
+    """A call made after the last turn; its result must contain `contains` and must not contain `lacks`."""
 
     tool: str
     arguments: Mapping[str, Any]
-    contains: str
+    contains: str = ""
+    """Empty: any result without `lacks` holds."""
+    lacks: str = ""
+    """What the episode must have removed; empty: nothing."""
+
+    def accepts(self, content: str, *, is_error: bool) -> bool:
+        """Return whether a result is as expected. An error never is: it does not prove a removal."""
+        is_gone = not self.lacks or self.lacks not in content
+        return not is_error and self.contains in content and is_gone
 
 
 @dataclass(frozen=True, slots=True)

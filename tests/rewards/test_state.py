@@ -123,6 +123,16 @@ def test_a_probe_holds_if_its_text_is_in_an_answer_without_error() -> None:
     assert not passes_probes(failed)
 
 
+def test_a_probe_of_something_removed_holds_only_if_an_answer_without_error_lacks_it() -> None:
+    gone = StateProbe(HISTORY, {"channel": "general"}, contains="open", lacks="182.31")
+    truth = Truth(probes=(gone,))
+    assert passes_probes(episode(truth, said("x"), state="open ..."))
+    assert not passes_probes(episode(truth, said("x"), state="open 182.31"))
+    assert not passes_probes(episode(truth, said("x"), state="everything was removed"))
+    failed = replace(episode(truth, said("x")), probes=(ProbeResult(gone, "not found; open", is_error=True),))
+    assert not passes_probes(failed)
+
+
 def test_a_probe_that_was_never_run_is_not_scored() -> None:
     with pytest.raises(RewardDown, match=HISTORY):
         passes_probes(replace(episode(Truth(probes=(PROBE,)), said("x")), probes=()))

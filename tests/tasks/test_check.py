@@ -117,6 +117,16 @@ MISTAKES: list[tuple[Task, str, str]] = [
     (with_truth(writes=(ExpectedWrite("fmp_get_quote", {}),)), "truth.writes.0.tool", "read-only"),
     (with_truth(probes=(StateProbe(HISTORY, {}, "x"),)), "truth.probes.0.arguments", "needs 'channel_id'"),
     (with_truth(probes=(StateProbe("list_slack_channels", {}, ""),)), "truth.probes.0.contains", "empty"),
+    (
+        with_truth(probes=(StateProbe("list_slack_channels", {}, lacks=" "),)),
+        "truth.probes.0.contains",
+        "empty",
+    ),
+    (
+        with_truth(probes=(StateProbe("list_slack_channels", {}, "trading desk", "trading"),)),
+        "truth.probes.0.lacks",
+        "part of `contains`",
+    ),
     (with_call("fmp_quote", {}), "demonstration.0.calls.0.name", "did you mean"),
     (
         with_call("fmp_get_quote", {"symbl": "A", "symbol": "A"}),

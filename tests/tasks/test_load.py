@@ -31,7 +31,11 @@ FULL = Task(
     truth=Truth(
         answer=Answer({"a": [1, 2.5, None, {"b": True}]}, Matcher.JSON_SUBSET, 0.25, ""),
         writes=(ExpectedWrite("send_slack_message", {"message": "é 12.30", "n": {"deep": [1]}}),),
-        probes=(StateProbe("get_slack_channel_history", {"channel_id": "C1", "limit": 5}, "12.30"),),
+        probes=(
+            StateProbe("get_slack_channel_history", {"channel_id": "C1", "limit": 5}, "12.30"),
+            StateProbe("list_slack_channels", {}, lacks="trading"),
+            StateProbe("list_slack_channels", {}, "general", "trading"),
+        ),
         min_tool_calls=2,
         required_tools=("fmp_get_quote",),
         forbidden_tools=("execute_python",),
@@ -108,6 +112,8 @@ def test_a_prompt_may_be_plain_text_and_the_list_may_be_inside_an_object(tmp_pat
         ({"truth": {"answer": {"value": 1, "matcher": "fuzzy"}}}, ["truth.answer.matcher", "'fuzzy'"]),
         ({"truth": {"answer": {"matcher": "exact"}}}, ["truth.answer.value: Field required"]),
         ({"truth": {"writes": [{"tool": "t"}]}}, ["truth.writes.0.arguments"]),
+        ({"truth": {"probes": [{"tool": "t", "arguments": {}}]}}, ["truth.probes.0", "`lacks`"]),
+        ({"truth": {"probes": [{"tool": "t", "arguments": {}, "lacks": 1}]}}, ["truth.probes.0.lacks"]),
         ({"difficulty": "brutal"}, ["difficulty", "'brutal'"]),
         ({"max_turns": 0}, ["max_turns", "got 0"]),
         ({"max_turns": "3"}, ["max_turns", "got '3'"]),

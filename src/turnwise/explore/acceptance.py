@@ -15,7 +15,6 @@ from turnwise.types import Message, Task
 
 _PER_SESSION = 64
 """Plans that share two sessions. In the second their order is reversed, so none may need another."""
-_CHANGES_PER_SESSION = 16
 _FIRST_ROUND, _PER_ROUND = 16, 128
 """Plans verified in one round. The first rounds are small, so that the first tasks come early."""
 _NUM_PARALLEL = 4
@@ -183,16 +182,15 @@ async def _verify(drafts: Sequence[Draft], pool: Pool, deadline: float) -> dict[
 
 
 def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that share sessions: those that only read by servers, those that change by tools too."""
+    """Group plans that share sessions: those that only read, by servers; one that changes is alone."""
     groups: dict[tuple[str, ...], list[Draft]] = {}
     for draft in drafts:
-        key = ("change", *draft.servers, *draft.tools) if draft.changes_state else draft.servers
+        key = (*draft.servers, draft.key) if draft.changes_state else draft.servers
         groups.setdefault(key, []).append(draft)
     return [
-        group[start : start + size]
+        group[start : start + _PER_SESSION]
         for group in groups.values()
-        for size in (_CHANGES_PER_SESSION if group[0].changes_state else _PER_SESSION,)
-        for start in range(0, len(group), size)
+        for start in range(0, len(group), _PER_SESSION)
     ]
 
 

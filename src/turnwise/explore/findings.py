@@ -9,7 +9,7 @@ from enum import StrEnum
 from turnwise.explore.exploration import Exploration, Link, ServerFinding, ToolFinding
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
-from turnwise.types import Difficulty, Task, ToolCall
+from turnwise.types import Difficulty, StateProbe, Task, ToolCall
 
 NUM_SAMPLES = 10
 MAX_NAME_CHARS = 60
@@ -158,8 +158,12 @@ def answer_text(task: Task) -> str:
     if answer is not None:
         return answer.value if isinstance(answer.value, str) else _json(answer.value)
     if task.truth.probes:
-        return "checked state: " + ", ".join(probe.contains for probe in task.truth.probes)
+        return "checked state: " + ", ".join(map(_checked, task.truth.probes))
     return "no answer to check"
+
+
+def _checked(probe: StateProbe) -> str:
+    return f"no {probe.lacks}" if probe.lacks else probe.contains
 
 
 def plan_of(task: Task, max_result_chars: int = 200) -> list[PlannedCall]:

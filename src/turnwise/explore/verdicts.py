@@ -106,15 +106,14 @@ async def _play(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
 
 
 async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
-    """Play a plan whose probes must fail before it and hold after it."""
+    """Play a plan whose probes must not all hold before it, and hold after it."""
     expected = draft.case.conclude(()).probes
-    for probe in expected:
-        if await holds(probe, toolbox):
-            return Refusal("the change is there before it was made", probe.contains)
+    if all([await holds(probe, toolbox) for probe in expected]):
+        return Refusal("the change is there before it was made", str(expected))
     played = await follow(draft.case, toolbox)
     for probe in expected:
         if not await holds(probe, toolbox):
-            return Refusal("the change cannot be seen", probe.contains)
+            return Refusal("the change cannot be seen", probe.contains or probe.lacks)
     return played
 
 

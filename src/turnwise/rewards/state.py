@@ -110,11 +110,11 @@ def _pairs_off(fits: Sequence[Sequence[int]]) -> bool:
 
 
 def passes_probes(trajectory: Trajectory) -> bool:
-    """Return whether every probe was answered without error with its text; RewardDown if one was not run."""
+    """Return whether every probe got an answer that it accepts; RewardDown if one was not run."""
     for probe in trajectory.task.truth.probes:
         answers = [result for result in trajectory.probes if result.probe == probe]
         if not answers:
             raise RewardDown(f"the state was never asked for: no result of the probe {probe.tool}")
-        if not all(not result.is_error and probe.contains in result.content for result in answers):
+        if not all(probe.accepts(result.content, is_error=result.is_error) for result in answers):
             return False
     return True

@@ -226,7 +226,7 @@ async def _require_state(played: PlanRun, toolbox: Toolbox) -> None:
         raise PlanFailed(f"the plan changes {made!r}, the truth expects {expected!r}")
     for probe in played.conclusion.probes:
         if not await holds(probe, toolbox):
-            raise PlanFailed(f"{probe.tool} does not show {probe.contains!r} after the plan")
+            raise PlanFailed(f"{probe.tool} does not answer as {probe!r} expects after the plan")
 
 
 def _is_expected(call: ToolCall, write: ExpectedWrite) -> bool:

@@ -46,9 +46,9 @@ async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
 
 
 async def holds(probe: StateProbe, toolbox: Toolbox) -> bool:
-    """Return whether the server's current answer contains the text that the probe expects."""
+    """Return whether the server's current answer is as the probe expects."""
     [answer] = await answers_to([ToolCall("probe", probe.tool, probe.arguments)], toolbox, may_fail=True)
-    return not answer.is_error and probe.contains in answer.content
+    return probe.accepts(answer.content, is_error=answer.is_error)
 
 
 def changes(played: PlanRun, toolbox: Toolbox) -> list[ToolCall]:

@@ -1,9 +1,9 @@
 """Convert one row of a task file to a `Task` and back; a `RowError` names the field."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from turnwise.types import (
     Answer,
@@ -73,10 +73,17 @@ class _WriteRow(_Row):
 class _ProbeRow(_Row):
     tool: str
     arguments: dict[str, Any]
-    contains: str
+    contains: str = ""
+    lacks: str = ""
+
+    @model_validator(mode="after")
+    def _expects_something(self) -> Self:
+        if not self.model_fields_set & {"contains", "lacks"}:
+            raise ValueError("needs a text that the answer `contains` or `lacks`")
+        return self
 
     def build(self) -> StateProbe:
-        return StateProbe(self.tool, self.arguments, self.contains)
+        return StateProbe(self.tool, self.arguments, self.contains, self.lacks)
 
 
 class _TruthRow(_Row):
@@ -247,16 +254,20 @@ def _truth_row(truth: Truth) -> dict[str, Any]:
     if truth.writes is not None:
         # Kept if empty: () forbids every change, None checks nothing.
         row["writes"] = [{"tool": write.tool, "arguments": dict(write.arguments)} for write in truth.writes]
-    row["probes"] = [
-        {"tool": probe.tool, "arguments": dict(probe.arguments), "contains": probe.contains}
-        for probe in truth.probes
-    ]
+    row["probes"] = [_probe_row(probe) for probe in truth.probes]
     row["required_tools"] = list(truth.required_tools)
     row["min_tool_calls"] = truth.min_tool_calls
     row["forbidden_tools"] = list(truth.forbidden_tools)
     row["milestones"] = list(truth.milestones)
     row["rubric"] = truth.rubric
     return {key: value for key, value in row.items() if value or key == "writes"}
+
+
+def _probe_row(probe: StateProbe) -> dict[str, Any]:
+    row = {"tool": probe.tool, "arguments": dict(probe.arguments)}
+    if probe.contains or not probe.lacks:
+        row["contains"] = probe.contains
+    return row | {"lacks": probe.lacks} if probe.lacks else row
 
 
 def _demo_row(turn: DemoTurn) -> dict[str, Any]:

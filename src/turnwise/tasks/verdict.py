@@ -83,7 +83,7 @@ def episode_of(task: Task, turns: Sequence[DemoTurn], tools: Sequence[Tool], *, 
         stop=Stop.ANSWERED,
         tools=tuple(tools),
         probes=tuple(
-            ProbeResult(probe, probe.contains if is_done else "", is_error=False)
+            ProbeResult(probe, probe.contains if is_done else probe.lacks, is_error=False)
             for probe in task.truth.probes
         ),
     )

@@ -27,4 +27,4 @@ def change(material: Material) -> Iterator[Draft]:
 
 
 def _done(made: Change) -> Callable[[Results], Conclusion]:
-    return lambda _: Conclusion(Answer("Done."), "Done.", probes=(made.probe,))
+    return lambda _: Conclusion(Answer("Done."), "Done.", probes=made.probes)
