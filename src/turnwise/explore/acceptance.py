@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.explore.draft import Draft
-from turnwise.explore.splits import question_for, split_for
+from turnwise.explore.splits import combination, question_for, split_for
 from turnwise.explore.verdicts import CommonAnswers, Proven, Refusal, judge, prove, truth_of
 from turnwise.mcp.pool import Pool
 from turnwise.types import Message, Task
@@ -19,17 +19,30 @@ _PER_ROUND = 64
 _NUM_PARALLEL = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an accepted task was made of: a later exploration keeps its split apart by this."""
+
+    entities: tuple[str, ...]
+    combination: str
+
+
 @dataclass(slots=True)
 class Accepted:
     """The tasks so far, and why other drafts were rejected."""
 
     tasks: list[Task] = field(default_factory=list)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    """By task id."""
+    rejected: dict[str, str] = field(default_factory=dict)
+    """The reason by the id that the task would have had."""
     rejections: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     common: CommonAnswers = field(default_factory=CommonAnswers)
 
     def reject(self, draft: Draft, refusal: Refusal) -> None:
         self.rejections[refusal.reason] += 1
+        self.rejected[task_id(draft)] = refusal.reason
         details = f" ({refusal.details})" if refusal.details else ""
         self.examples.setdefault(refusal.reason, f"{draft.questions[0]}{details}"[:400])
 
@@ -55,7 +68,7 @@ async def accept(
 ) -> None:
     """Verify the drafts in order and add the tasks to `accepted`, which is whole whenever this is stopped."""
     slots = asyncio.Semaphore(_NUM_PARALLEL)
-    kinds: Counter[tuple[str, ...]] = Counter()
+    kinds = Counter((task.family, *called_tools(task)) for task in accepted.tasks)
     pending = [(draft, split) for draft in drafts if (split := _split(draft, held_out, accepted))]
     place = 0
     while place < len(pending):
@@ -121,14 +134,25 @@ def _settle(draft: Draft, split: str, outcome: Proven | Refusal, accepted: Accep
         accepted.reject(draft, refusal)
         return False
     accepted.tasks.append(task)
+    accepted.origins[task.id] = Origin(draft.entities, combination(draft))
     return True
+
+
+def task_id(draft: Draft) -> str:
+    """Return the id of the draft's task, the same in every exploration."""
+    return f"{draft.shape}-{hashlib.sha256(draft.key.encode()).hexdigest()[:10]}"
+
+
+def called_tools(task: Task) -> tuple[str, ...]:
+    """Return the tools of a task's plan in order, repeated calls included."""
+    return tuple(call.name for turn in task.demonstration for call in turn.calls)
 
 
 def task_of(proven: Proven, split: str) -> Task:
     """Return the task with the wording of its split."""
     draft = proven.draft
     return Task(
-        id=f"{draft.shape}-{hashlib.sha256(draft.key.encode()).hexdigest()[:10]}",
+        id=task_id(draft),
         prompt=(Message("user", question_for(draft, split)),),
         servers=draft.servers,
         truth=truth_of(proven),

@@ -12,10 +12,13 @@ from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
+from turnwise.explore.continuation import Earlier, Progress, progress_of
 from turnwise.explore.day_dependence import Today
+from turnwise.explore.earlier_tasks import EarlierTasks
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
+from turnwise.explore.repetition import PlayedCall, repeat
 from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
 from turnwise.explore.stability import Steadiness, examine
@@ -25,7 +28,10 @@ from turnwise.explore.value_sources import config_values, description_values
 from turnwise.explore.values import Value, ValueStore
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.types import Tool
+from turnwise.types import Task, Tool
+
+_ALONE_SECONDS = 30.0
+"""The time after all verdicts in which changes are played once more, each in a session of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,14 @@ Say = Callable[[str], None]
 class Explorer:
     """An exploration under way; `result` is what was found so far."""
 
-    def __init__(self, pool: Pool, specs: Sequence[ServerSpec], options: ExploreOptions, say: Say) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        specs: Sequence[ServerSpec],
+        options: ExploreOptions,
+        say: Say,
+        earlier: Earlier | None = None,
+    ) -> None:
         self._pool = pool
         self._specs = {spec.name: spec for spec in specs}
         self._options = options
@@ -60,6 +73,9 @@ class Explorer:
         self._material: Material | None = None
         self._held_out: tuple[str, ...] = ()
         self._accepted = Accepted()
+        self._earlier = None if earlier is None else EarlierTasks(earlier, pool)
+        self._played: dict[str, tuple[PlayedCall, ...]] = {}
+        """By task id: the calls of a plan in a session of its own, or after plans that only read."""
 
     async def run(self) -> None:
         """Go through all stages; may be cancelled at any time."""
@@ -72,6 +88,9 @@ class Explorer:
     async def _run(self) -> None:
         failures = await self._pool.connect()
         self._failures = {name: str(error).partition("\n")[0] for name, error in failures.items()}
+        if self._earlier is not None:
+            self._earlier.check(self._failures, self._options.writable)
+            self._played = await self._earlier.verify(self._accepted, self._say)
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
         limits = Limits(seconds=self._options.minutes * 60 / 3)
@@ -84,12 +103,68 @@ class Explorer:
         drafts = drafts_of(self._material, self._options.seed)
         self._say(f"programs: {len(drafts)}")
         self._held_out = held_out_combinations(drafts, self._options.seed)
+        if self._earlier is not None:
+            self._held_out = self._earlier.held_out(self._held_out)
+            drafts = self._earlier.new_drafts(drafts, self._held_out, self._accepted)
         target = Target(
             num_tasks=self._options.num_tasks,
             deadline=self._started + self._options.minutes * 60,
             per_kind=max(8, self._options.num_tasks // 8),
         )
         await accept(drafts, self._pool, self._held_out, target, self._accepted, self._say)
+        await self._play_changes_alone()
+
+    async def _play_changes_alone(self) -> None:
+        """Play every new plan that changes something in a session of its own; drop those that fail there."""
+        tasks = self._accepted.tasks
+        changes = [task for task in tasks if task.truth.probes and task.id not in self._played]
+        if not changes:
+            return
+        try:
+            async with asyncio.timeout(_ALONE_SECONDS):
+                repetitions = await repeat(changes, self._pool, "changes alone", self._say)
+        except TimeoutError:
+            return
+        for repetition in repetitions:
+            if repetition.why_not:
+                tasks.remove(repetition.task)
+                self._accepted.rejections["the plan fails in a session of its own"] += 1
+                self._accepted.examples.setdefault(
+                    "the plan fails in a session of its own", repetition.task.prompt[0].content[:400]
+                )
+            else:
+                self._played[repetition.task.id] = repetition.calls
+
+    @property
+    def has_verified_earlier(self) -> bool:
+        """Whether the tasks of an earlier exploration were looked at: their files may be written then."""
+        return self._earlier is None or self._earlier.is_verified
+
+    @property
+    def progress(self) -> Progress:
+        """What a later exploration needs to go on."""
+        accepted = self._accepted
+        ids = {task.id for task in accepted.tasks}
+        origins = {name: origin for name, origin in accepted.origins.items() if name in ids}
+        return progress_of(self._options.seed, self._pool.tools, self._held_out, origins, accepted.rejected)
+
+    @property
+    def episodes(self) -> list[Sequence[PlayedCall]]:
+        """The calls of the plans of all tasks, and those of the survey that answered alike when repeated."""
+        plans = [
+            self._played[task.id] if task.id in self._played else _calls_of(task)
+            for task in self._accepted.tasks
+            if task.id in self._played or not task.truth.probes
+        ]
+        return [*plans, *([call] for call in self._surveyed())]
+
+    def _surveyed(self) -> list[PlayedCall]:
+        return [
+            PlayedCall(seen.tool.name, dict(seen.plain_arguments), seen.document.text)
+            for seen in (self._survey.observations if self._survey is not None else ())
+            if not seen.document.is_cut
+            and seen.number in self._steadiness.get(seen.tool.server, Steadiness()).stable
+        ]
 
     def _may_call(self, tool: Tool) -> bool:
         """Return whether a call cannot change anything of the user's, or the user allows it."""
@@ -163,6 +238,8 @@ class Explorer:
             seconds=time.monotonic() - self._started,
             seed=self._options.seed,
             was_interrupted=was_interrupted,
+            num_kept=0 if self._earlier is None else len(self._earlier.kept),
+            dropped={} if self._earlier is None else dict(self._earlier.dropped),
         )
 
     def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:
@@ -203,6 +280,14 @@ class Explorer:
         if spent and not record.needs:
             return f"its server was not explored to the end: {spent}"
         return why_not_reached(record, is_stable=is_stable)
+
+
+def _calls_of(task: Task) -> tuple[PlayedCall, ...]:
+    return tuple(
+        PlayedCall(call.name, dict(call.arguments), result.content)
+        for turn in task.demonstration
+        for call, result in zip(turn.calls, turn.results, strict=True)
+    )
 
 
 _NEEDS = {"key": "it needs a key", "network": "it needs a network", "login": "it needs a login"}

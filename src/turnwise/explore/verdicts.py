@@ -220,5 +220,11 @@ class CommonAnswers:
         self._counts[kind] += 1
         return False
 
+    def count(self, task: Task) -> None:
+        """Count the answer of a task that was accepted before."""
+        if task.truth.answer is not None:
+            tools = (call.name for turn in task.demonstration for call in turn.calls)
+            self._counts[task.family, *tools, str(task.truth.answer.value)] += 1
+
 
 _SAME_ANSWER = 2
