@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.explore.draft import Draft
+from turnwise.explore.repetition import PlayedCall, played_calls
 from turnwise.explore.splits import SHARES, EntitySplits, combination, question_for
-from turnwise.explore.verdicts import OUT_OF_TIME, AnswerCounts, Proven, Refusal, judge, prove, truth_of
+from turnwise.explore.task_counts import TaskCounts
+from turnwise.explore.verdicts import OUT_OF_TIME, Proven, Refusal, judge, prove, truth_of
 from turnwise.mcp.pool import Pool
 from turnwise.types import Message, Task
 
@@ -23,11 +25,25 @@ OTHER_SPLITS = "its entities belong to different splits"
 HELD_OUT = "its combination of tools is held out for test tasks, its entities are not"
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What an accepted task was made of: a later exploration keeps its split apart by this."""
+
+    entities: tuple[str, ...]
+    combination: str
+
+
 @dataclass(slots=True)
 class Accepted:
     """The tasks so far, and why other drafts are none."""
 
     tasks: list[Task] = field(default_factory=list)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    """By task id."""
+    calls: dict[str, tuple[PlayedCall, ...]] = field(default_factory=dict)
+    """By task id: the calls of the plan and of the probes after it."""
+    rejected: dict[str, str] = field(default_factory=dict)
+    """The reason by the id that the task would have had."""
     rejections: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     rejections_by_tool: dict[str, Counter[str]] = field(default_factory=dict)
@@ -36,10 +52,17 @@ class Accepted:
     num_not_verified: int = 0
     why_stopped: str = ""
     """Why drafts were not looked at."""
-    answers: AnswerCounts = field(default_factory=AnswerCounts)
+    counts: TaskCounts = field(default_factory=TaskCounts)
+
+    def add(self, task: Task, origin: Origin, calls: tuple[PlayedCall, ...]) -> None:
+        self.counts.add(task)
+        self.calls[task.id] = calls
+        self.tasks.append(task)
+        self.origins[task.id] = origin
 
     def reject(self, draft: Draft, refusal: Refusal) -> None:
         self.rejections[refusal.reason] += 1
+        self.rejected[task_id(draft)] = refusal.reason
         details = f" ({refusal.details})" if refusal.details else ""
         self.examples.setdefault(refusal.reason, f"{draft.questions[0]}{details}"[:400])
         for tool in dict.fromkeys(draft.tools):
@@ -206,21 +229,24 @@ def _settle(draft: Draft, split: str, outcome: Proven | Refusal, num_tasks: int,
         accepted.leave([draft], "there were enough tasks")
         return False
     task = task_of(outcome, split)
-    answers = accepted.answers
-    refusal = judge(outcome, task, answers.common(draft.shape)) or answers.refuse(outcome)
+    refusal = judge(outcome, task, accepted.counts.common(draft.shape)) or accepted.counts.refuse(task)
     if refusal is not None:
         accepted.reject(draft, refusal)
         return False
-    answers.add(outcome)
-    accepted.tasks.append(task)
+    accepted.add(task, Origin(draft.entities, combination(draft)), played_calls(task, outcome.played))
     return True
+
+
+def task_id(draft: Draft) -> str:
+    """Return the id of the draft's task, the same in every exploration."""
+    return f"{draft.shape}-{hashlib.sha256(draft.key.encode()).hexdigest()[:10]}"
 
 
 def task_of(proven: Proven, split: str) -> Task:
     """Return the task with the wording of its split."""
     draft = proven.draft
     return Task(
-        id=f"{draft.shape}-{hashlib.sha256(draft.key.encode()).hexdigest()[:10]}",
+        id=task_id(draft),
         prompt=(Message("user", question_for(draft, split)),),
         servers=draft.servers,
         truth=truth_of(proven),

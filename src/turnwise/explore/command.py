@@ -8,9 +8,13 @@ from typing import Any
 
 from rich.console import Console
 
+from turnwise.explore.continuation import FILE as PROGRESS
+from turnwise.explore.continuation import Earlier, read_earlier
+from turnwise.explore.continuation import as_json as progress_json
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.explorer import ExploreOptions, Explorer
 from turnwise.explore.html_report import html_report
+from turnwise.explore.recording import write_cassette
 from turnwise.explore.report import print_exploration
 from turnwise.explore.report_json import as_json
 from turnwise.explore.values import Source, Value
@@ -20,10 +24,11 @@ from turnwise.runtime.atomic_write import write_atomically
 from turnwise.runtime.free_path import move_to_free, require_free
 from turnwise.runtime.terminal import printable
 from turnwise.tasks.family import SPLITS
-from turnwise.tasks.load import save_new
+from turnwise.tasks.load import save, save_new
 
 REPORT = "report.json"
 PAGE = "report.html"
+CASSETTE = "cassette.jsonl"
 
 
 class ExploreCommand:
@@ -40,10 +45,13 @@ class ExploreCommand:
     async def run(self) -> Exploration:
         """Explore, and write what was found: all of it, or what there was when the user pressed Ctrl-C."""
         self._check()
+        earlier = None if self._out is None else read_earlier(self._out)
+        if earlier is not None:
+            self._introduce(earlier)
         was_interrupted = False
         specs = [_with_one_ahead(spec) for spec in self._specs]
         async with Pool(specs) as pool:
-            explorer = Explorer(pool, specs, self._options, self._say)
+            explorer = Explorer(pool, specs, self._options, self._say, earlier)
             try:
                 await explorer.run()
             except asyncio.CancelledError:
@@ -52,12 +60,29 @@ class ExploreCommand:
                 assert task is not None
                 task.uncancel()
             exploration = explorer.result(was_interrupted=was_interrupted)
-        if self._out is not None:
-            write(exploration, self._out)
+            if earlier is not None and not explorer.has_verified_earlier:
+                raise ValueError(
+                    f"{self._out}: interrupted before its tasks were verified; nothing was changed"
+                )
+            if self._out is not None:
+                write(explorer, exploration, self._out, is_new=earlier is None)
+            self._report(exploration)  # before the servers end, which Ctrl-C may cut short
+        return exploration
+
+    def _report(self, exploration: Exploration) -> None:
         print_exploration(exploration, console=self._console)
         if self._out is not None:
-            self._say(f"written to {self._out}: {', '.join(f'{split}.jsonl' for split in SPLITS)}, {PAGE}")
-        return exploration
+            names = [*(f"{split}.jsonl" for split in SPLITS), CASSETTE, PAGE]
+            self._say(f"written to {self._out}: {', '.join(names)}")
+
+    def _introduce(self, earlier: Earlier) -> None:
+        """Say what this exploration goes on from."""
+        self._say(f"{self._out}: has {len(earlier.tasks)} tasks; their plans are played again first")
+        if earlier.progress.seed != self._options.seed:
+            self._say(
+                f"the seed was {earlier.progress.seed} and is {self._options.seed} now: other values are "
+                "tried; tasks keep their splits"
+            )
 
     def _check(self) -> None:
         """Raise ValueError if a file would be overwritten, or if a server that may be changed is unknown."""
@@ -65,8 +90,8 @@ class ExploreCommand:
         for name in self._options.writable:
             if name not in known:
                 raise ValueError(f"writes: no server {name!r}; the servers are {', '.join(known)}")
-        if self._out is not None:
-            for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE):
+        if self._out is not None and not (self._out / PROGRESS).exists():
+            for name in (*(f"{split}.jsonl" for split in SPLITS), REPORT, PAGE, CASSETTE):
                 require_free(self._out / name)
 
     def _say(self, line: str) -> None:
@@ -79,16 +104,30 @@ def _with_one_ahead(spec: ServerSpec) -> ServerSpec:
     return spec.model_copy(update={"options": spec.options.model_copy(update={"num_warm": num_warm})})
 
 
-def write(exploration: Exploration, folder: Path) -> None:
-    """Write the task files and the report, over nothing: a file that appeared meanwhile is kept."""
+def write(explorer: Explorer, exploration: Exploration, folder: Path, *, is_new: bool) -> None:
+    """Write all files: a new exploration over nothing, a later one over its own files."""
     folder.mkdir(parents=True, exist_ok=True)
+    save_tasks = save_new if is_new else save
     for split in SPLITS:
-        save_new(exploration.tasks_of(split), folder / f"{split}.jsonl")
+        save_tasks(exploration.tasks_of(split), folder / f"{split}.jsonl")
     report = json.dumps(as_json(exploration), indent=1) + "\n"
-    for name, content in ((REPORT, report.encode()), (PAGE, html_report(exploration))):
+    progress = json.dumps(progress_json(explorer.progress), indent=1) + "\n"
+    files = [(REPORT, report.encode()), (PAGE, html_report(exploration)), (PROGRESS, progress.encode())]
+    for name, content in files:
         part = folder / f".new-{name}"
         write_atomically(part, content, is_private=False)
-        move_to_free(part, folder / name)
+        _put(part, folder / name, is_new=is_new)
+    tools = [tool for server in exploration.servers for tool in server.tools]
+    part = folder / f".new-{CASSETTE}"
+    write_cassette(part, tools, explorer.episodes)
+    _put(part, folder / CASSETTE, is_new=is_new)
+
+
+def _put(part: Path, place: Path, *, is_new: bool) -> None:
+    if is_new:
+        move_to_free(part, place)
+    else:
+        part.replace(place)
 
 
 def user_values(path: Path) -> tuple[Value, ...]:

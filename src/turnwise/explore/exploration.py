@@ -1,7 +1,7 @@
 """What an exploration found: tools reached, calls made, links, accepted tasks, rejections."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turnwise.types import Task, Tool
 
@@ -67,6 +67,10 @@ class Exploration:
     seconds: float
     seed: int
     was_interrupted: bool = False
+    num_kept: int = 0
+    """Tasks of an earlier exploration that still hold; they are among `tasks`."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Tasks of an earlier exploration that do not hold any more, by reason."""
 
     def tasks_of(self, split: str) -> tuple[Task, ...]:
         """Return the tasks of `train`, `validation` or `test`."""

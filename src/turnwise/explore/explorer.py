@@ -13,13 +13,16 @@ from turnwise.explore.budget import Budget, Limits
 from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
+from turnwise.explore.continuation import Earlier, Progress, progress_of
 from turnwise.explore.day_dependence import Today
 from turnwise.explore.drawn_programs import Drawn, draw
+from turnwise.explore.earlier_tasks import EarlierTasks
 from turnwise.explore.entities import roots_of
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
 from turnwise.explore.reasons import ToolHistory, why_in_no_task
+from turnwise.explore.repetition import PlayedCall
 from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
 from turnwise.explore.stability import Steadiness, examine
@@ -57,7 +60,14 @@ _MIN_PER_KIND, _KINDS = 8, 8
 class Explorer:
     """An exploration under way; `result` is what was found so far."""
 
-    def __init__(self, pool: Pool, specs: Sequence[ServerSpec], options: ExploreOptions, say: Say) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        specs: Sequence[ServerSpec],
+        options: ExploreOptions,
+        say: Say,
+        earlier: Earlier | None = None,
+    ) -> None:
         self._pool = pool
         self._specs = {spec.name: spec for spec in specs}
         self._options = options
@@ -75,6 +85,7 @@ class Explorer:
         self._num_of_today: Counter[str] = Counter()
         self._late: set[str] = set()
         """Servers that a stage had no time for."""
+        self._earlier = None if earlier is None else EarlierTasks(earlier, pool)
 
     async def run(self) -> None:
         """Go through all stages; may be cancelled at any time."""
@@ -88,6 +99,9 @@ class Explorer:
         self._say(f"starting {', '.join(self._specs)}")
         failures = await self._pool.connect()
         self._failures = {name: str(error).partition("\n")[0] for name, error in failures.items()}
+        if self._earlier is not None:
+            self._earlier.check(self._failures, self._options.writable)
+            await self._earlier.verify(self._accepted, self._say)
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
         limits = Limits(seconds=self._options.minutes * 60 * _CHANGES_END)
@@ -108,7 +122,12 @@ class Explorer:
         self._num_drafts = Counter(tool for draft in drafts for tool in dict.fromkeys(draft.tools))
         self._say(f"programs: {len(drafts)}")
         splits = self._material.splits
+        if self._earlier is not None:
+            splits = self._earlier.splits(splits)
+            drafts = self._earlier.new_drafts(drafts, self._accepted)
         self._held_out = held_out_combinations(drafts, splits, self._options.seed)
+        if self._earlier is not None:
+            self._held_out = self._earlier.held_out(self._held_out)
         target = Target(
             num_tasks=self._options.num_tasks,
             deadline=self._time_at(1.0),
@@ -128,6 +147,32 @@ class Explorer:
     def _end(self) -> None:
         """End a stage, and keep which servers it had no time for."""
         self._late |= {server for server, caller in self._callers.items() if caller.budget.is_late}
+
+    @property
+    def has_verified_earlier(self) -> bool:
+        """Whether the tasks of an earlier exploration were looked at: their files may be written then."""
+        return self._earlier is None or self._earlier.is_verified
+
+    @property
+    def progress(self) -> Progress:
+        """What a later exploration needs to go on."""
+        accepted = self._accepted
+        ids = {task.id for task in accepted.tasks}
+        origins = {name: origin for name, origin in accepted.origins.items() if name in ids}
+        return progress_of(self._options.seed, self._pool.tools, self._held_out, origins, accepted.rejected)
+
+    @property
+    def episodes(self) -> list[Sequence[PlayedCall]]:
+        """The calls of the plans of all tasks, and those of the survey that answered alike when repeated."""
+        return [*self._accepted.calls.values(), *([call] for call in self._surveyed())]
+
+    def _surveyed(self) -> list[PlayedCall]:
+        return [
+            PlayedCall(seen.tool.name, dict(seen.plain_arguments), seen.document.text)
+            for seen in (self._survey.observations if self._survey is not None else ())
+            if not seen.document.is_cut
+            and seen.number in self._steadiness.get(seen.tool.server, Steadiness()).stable
+        ]
 
     def _may_call(self, tool: Tool) -> bool:
         """Return whether a call cannot change anything of the user's, or the user allows it."""
@@ -220,6 +265,8 @@ class Explorer:
             seconds=time.monotonic() - self._started,
             seed=self._options.seed,
             was_interrupted=was_interrupted,
+            num_kept=0 if self._earlier is None else len(self._earlier.kept),
+            dropped={} if self._earlier is None else dict(self._earlier.dropped),
         )
 
     def _server_finding(self, name: str, num_tasks: Mapping[str, int]) -> ServerFinding:

@@ -88,7 +88,7 @@ def _names_topic(name: str, tool: Tool) -> bool:
         return False
     about = words - _NAMES - _PATHS
     is_name = bool(words & (_NAMES | _PATHS))
-    return (is_name and not about) or bool(about) and about <= set(name_words(tool.server_tool))
+    return (is_name and not about) or (bool(about) and about <= set(name_words(tool.server_tool)))
 
 
 def names_path(parameter: Parameter) -> bool:

@@ -85,6 +85,11 @@ def _summary(exploration: Exploration) -> Iterator[tuple[str, str]]:
         f"{counted(found.num_rejected, 'draft')} rejected",
         "",
     )
+    if exploration.num_kept or exploration.dropped:
+        dropped = sum(exploration.dropped.values())
+        why = "".join(f"; {num:,} dropped: {one_line(reason)}" for reason, num in exploration.dropped.items())
+        earlier = counted(exploration.num_kept + dropped, "earlier task")
+        yield f"{exploration.num_kept:,} of {earlier} kept{why}", ""
     if found.was_interrupted:
         yield "interrupted: the report covers what was found until then", "yellow"
 

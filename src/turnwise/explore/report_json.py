@@ -37,6 +37,8 @@ def as_json(exploration: Exploration) -> dict[str, Any]:
             reason: example[:_MAX_EXAMPLE_CHARS] for reason, example in exploration.rejected_examples.items()
         },
         "held_out": list(exploration.held_out),
+        "num_kept": exploration.num_kept,
+        "dropped": dict(exploration.dropped),
     }
 
 

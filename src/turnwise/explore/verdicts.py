@@ -1,11 +1,9 @@
 """Whether a draft is a task: its plan reproduces its answer in fresh sessions, and no shortcut earns it."""
 
-import json
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.explore.answers import is_fit_answer
 from turnwise.explore.document import Document, Scalar, document_of
@@ -15,7 +13,7 @@ from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
-from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, follow, holds
+from turnwise.tasks.plan import PlanFailed, PlanRun, ToolsDown, answers_to, follow, holds
 from turnwise.tasks.verdict import answering_instead, idle_cheats, shortened, why_unsound
 from turnwise.types import Task, Tool, ToolCall, Truth
 
@@ -111,10 +109,12 @@ async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
     if all([await holds(probe, toolbox) for probe in expected]):
         return Refusal("the change is there before it was made", str(expected))
     played = await follow(draft.case, toolbox)
-    for probe in expected:
-        if not await holds(probe, toolbox):
+    asked = [ToolCall("probe", probe.tool, probe.arguments) for probe in expected]
+    answers = await answers_to(asked, toolbox, may_fail=True)
+    for probe, answer in zip(expected, answers, strict=True):
+        if not probe.accepts(answer.content, is_error=answer.is_error):
             return Refusal("the change cannot be seen", probe.contains or probe.lacks)
-    return played
+    return replace(played, probe_answers=tuple(answers))
 
 
 def _agreed(
@@ -203,58 +203,3 @@ def truth_of(proven: Proven) -> Truth:
         min_tool_calls=len(draft.tools),
         milestones=needed,
     )
-
-
-_SAME_ANSWER = 2
-"""Tasks of one shape and the same tools that may have the same answer."""
-_SAME_IN_SHAPE = 4
-_SHARE_IN_SHAPE = 0.08
-"""Tasks of one shape that may have the same answer: this many, or this share of its tasks."""
-_NUM_COMMON = 3
-
-
-class AnswerCounts:
-    """Refuses answers that could be guessed because many tasks have them, and tasks that repeat others."""
-
-    def __init__(self) -> None:
-        self._of_kind: Counter[tuple[str, ...]] = Counter()
-        self._of_shape: dict[str, Counter[str]] = {}
-        self._programs: set[str] = set()
-
-    def common(self, shape: str) -> list[str]:
-        """Return the most common answers of a shape so far."""
-        return [text for text, _ in self._of_shape.get(shape, Counter()).most_common(_NUM_COMMON)]
-
-    def refuse(self, proven: Proven) -> Refusal | None:
-        """Return why the answer or the program is there too often already."""
-        draft, text = proven.draft, proven.played.demonstration[-1].text
-        if program_key(proven) in self._programs:
-            return Refusal("another task makes the same calls and has the same answer")
-        if draft.changes_state:
-            return None
-        answers = self._of_shape.get(draft.shape, Counter[str]())
-        most = max(_SAME_IN_SHAPE, int(_SHARE_IN_SHAPE * answers.total()))
-        if self._of_kind[draft.shape, *draft.tools, text] >= _SAME_ANSWER or answers[text] >= most:
-            return Refusal("its answer is common among tasks of its kind", text)
-        return None
-
-    def add(self, proven: Proven) -> None:
-        """Count an accepted task."""
-        draft, text = proven.draft, proven.played.demonstration[-1].text
-        self._programs.add(program_key(proven))
-        if not draft.changes_state:
-            self._of_kind[draft.shape, *draft.tools, text] += 1
-            self._of_shape.setdefault(draft.shape, Counter())[text] += 1
-
-
-def program_key(proven: Proven) -> str:
-    """Return the same text for programs that differ only in the order of calls or operands, or in a sign."""
-    calls = sorted((call.name, *_operands(call.arguments)) for call in calls_of(proven.played))
-    value = proven.played.conclusion.answer.value
-    if len(calls) > 1 and isinstance(value, int | float):
-        value = abs(value)  # the difference the other way round
-    return json.dumps([calls, "" if proven.draft.changes_state else value])
-
-
-def _operands(arguments: Mapping[str, object]) -> list[str]:
-    return sorted(str(leaf) for leaf in leaves(arguments))

@@ -24,6 +24,8 @@ class PlanRun:
 
     demonstration: tuple[DemoTurn, ...]
     conclusion: Conclusion
+    probe_answers: tuple[ToolResult, ...] = ()
+    """What the probes answered after the plan, if they were asked."""
 
 
 async def follow(case: Case, toolbox: Toolbox) -> PlanRun:
