@@ -4,7 +4,8 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 
-from turnwise.explore.verdicts import Refusal, leaves
+from turnwise.explore.entities import leaves
+from turnwise.explore.verdicts import Refusal
 from turnwise.types import Task, ToolCall
 
 _SAME_ANSWER = 2

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from turnwise.explore.document import says_error
+from turnwise.explore.answer_status import says_error
 from turnwise.explore.observation import Observation
 from turnwise.explore.wording.names import words_of
 from turnwise.explore.wording.word_set import word_set
