@@ -1,6 +1,6 @@
 """How much an exploration may ask of one server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,14 @@ class Budget:
     num_faults: int = 0
     seconds: float = 0.0
     why_stopped: str = ""
+
+    def extend(self, *, num_calls: int, seconds: float) -> None:
+        """Raise the limits so that this much can still be used."""
+        self.limits = replace(
+            self.limits,
+            num_calls=max(self.limits.num_calls, self.num_calls + num_calls),
+            seconds=max(self.limits.seconds, self.seconds + seconds),
+        )
 
     @property
     def is_spent(self) -> bool:

@@ -41,6 +41,9 @@ class ExploreOptions:
     """Values of the user's own."""
 
 
+_CHANGE_CALLS = 1_200
+"""Calls of one server that the search for changes may make in any case."""
+
 Say = Callable[[str], None]
 
 
@@ -123,7 +126,7 @@ class Explorer:
         self._steadiness = dict(zip(servers, found, strict=True))
 
     async def _find_changes(self, survey: Survey) -> list[Change]:
-        changes: list[Change] = []
+        searches = []
         for server, caller in self._callers.items():
             changers = self._steadiness[server].changers
             writers = [
@@ -131,7 +134,10 @@ class Explorer:
                 for name, record in survey.records.items()
                 if record.tool.server == server and (name in changers or not presumes_reading(record.tool))
             ]
-            changes.extend(await find_changes(caller, survey, writers, self._options.seed))
+            # A survey that took all of its time leaves some for the tools that change something.
+            caller.budget.extend(num_calls=_CHANGE_CALLS, seconds=self._options.minutes * 60 / 5)
+            searches.append(find_changes(caller, survey, writers, self._options.seed))
+        changes = [change for found in await asyncio.gather(*searches) for change in found]
         self._say(f"changes: {len(changes)} that a later call shows")
         return changes
 
