@@ -186,7 +186,7 @@ def check(sentence: str) -> None:
         (
             tool("create_entities", entities={}),
             {"entities": [{"name": "Ann"}]},
-            'Create these entities: `[{"name": "Ann"}]`.',
+            "Create an entity with the name “Ann”.",
         ),
     ],
 )

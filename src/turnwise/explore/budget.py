@@ -2,7 +2,7 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,10 @@ class Budget:
     def is_late(self) -> bool:
         """Whether the time of the current stage is over."""
         return time.monotonic() > self.deadline
+
+    def extend(self, num_calls: int) -> None:
+        """Raise the limit so that this many calls can still be made."""
+        self.limits = replace(self.limits, num_calls=max(self.limits.num_calls, self.num_calls + num_calls))
 
     @property
     def is_spent(self) -> bool:

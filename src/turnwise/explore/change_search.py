@@ -18,7 +18,7 @@ from turnwise.explore.parameter_roles import core_name
 from turnwise.explore.parameters import Kind, Parameter, parameters_of
 from turnwise.explore.subjects import Subject, subjects_of, vocabulary_of
 from turnwise.explore.survey import Survey, ToolRecord
-from turnwise.explore.values import value_key
+from turnwise.explore.values import ValueStore, value_key
 from turnwise.explore.wording import fits_in_question
 from turnwise.types import Tool
 
@@ -84,11 +84,14 @@ async def find_changes(
     caller: ServerCaller, survey: Survey, writers: Sequence[str], seed: int
 ) -> list[Change]:
     """Return changes of one server, each with a probe that failed before and held after."""
+    if not writers:
+        return []
     server = _known_of(caller.server, survey, writers)
+    store = ValueStore(survey.store)  # of its own: servers are searched at the same time
     searches = []
     for name in writers:
         chance = random.Random(f"{seed}/change/{name}")  # noqa: S311  # tasks, not secrets
-        searches.append(_Search(survey.records[name], caller, survey, server, chance))
+        searches.append(_Search(survey.records[name], caller, store, server, chance))
     # Every tool gets its turn before any is tried at length: time may run out.
     for num_changes in (_NUM_FIRST, server.num_changes):
         for search in searches:
@@ -122,20 +125,20 @@ class _Search:
         self,
         record: ToolRecord,
         caller: ServerCaller,
-        survey: Survey,
+        store: ValueStore,
         server: _Server,
         chance: random.Random,
     ) -> None:
         self._record = record
         self._caller = caller
-        self._survey = survey
+        self._store = store
         self._server = server
         self._inputs = Inputs(
             record.tool,
             server.subjects,
             server.common,
             server.vocabulary,
-            survey.store,
+            store,
             DrawnTexts(chance),
             chance,
         )
@@ -231,7 +234,7 @@ class _Search:
         lessons = lessons_of(error, record.tool)
         record.needs = "" if record.num_answers else lessons.needs
         for value in lessons.values:
-            self._survey.store.add(value)
+            self._store.add(value)
 
 
 _EMPTY = "the answer is empty"

@@ -49,6 +49,9 @@ class ExploreOptions:
     """Values of the user's own."""
 
 
+_CHANGE_CALLS = 1_200
+"""Calls of one server that the search for changes may make in any case."""
+
 Say = Callable[[str], None]
 
 _SURVEY_END, _STABILITY_END, _CHANGES_END = 0.25, 0.35, 0.5
@@ -206,21 +209,21 @@ class Explorer:
         self._steadiness = dict(zip(servers, found, strict=True))
 
     async def _find_changes(self, survey: Survey) -> list[Change]:
-        changes: list[Change] = []
-        for place, (server, caller) in enumerate(self._callers.items()):
-            left = len(self._callers) - place
-            now = time.monotonic()
-            caller.budget.deadline = now + max(0.0, self._time_at(_CHANGES_END) - now) / left
+        self._begin(_CHANGES_END)
+        searches = []
+        for server, caller in self._callers.items():
             writers = [
                 name
                 for name, record in survey.records.items()
                 if record.tool.server == server and self._is_writer(record.tool)
             ]
-            changes.extend(await find_changes(caller, survey, writers, self._options.seed))
-            self._end()
-            caller.budget.deadline = math.inf
-            if writers:
-                self._say(f"changes: {len(changes)} that a later call shows, {server} done")
+            # A survey that made all of its calls leaves some for the tools that change something.
+            caller.budget.extend(_CHANGE_CALLS)
+            searches.append(find_changes(caller, survey, writers, self._options.seed))
+        changes = [change for found in await asyncio.gather(*searches) for change in found]
+        self._end()
+        self._begin(math.inf)
+        self._say(f"changes: {len(changes)} that a later call shows")
         return changes
 
     def _is_writer(self, tool: Tool) -> bool:
