@@ -199,6 +199,9 @@ class Explorer:
         )
 
     def _why_not(self, record: ToolRecord, *, is_stable: bool) -> str:
+        not_worth = {} if self._material is None else self._material.worth.why_not
+        if record.tool.name in not_worth:
+            return not_worth[record.tool.name]
         spent = self._callers[record.tool.server].budget.why_spent
         if spent and not record.needs:
             return f"its server was not explored to the end: {spent}"

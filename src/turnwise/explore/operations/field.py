@@ -30,6 +30,8 @@ _WRAPPERS = ("result", "results", "data", "response", "output", "items", "rows",
 """Keys that say nothing about what is under them."""
 _SUMMARIES = word_set("total count all summary combined sum overall found hint")
 """A text of such a name is a sentence about the answer, like "6 files, 0 directories"."""
+_FOLDERS = word_set("directory folder root cwd dir base workspace home")
+"""Whole paths of such names are where the server happens to run."""
 _REMARKS = word_set("message status note detail")
 """What a tool says about a call, if it says how the call went too."""
 _SECRETS = word_set("password passwords secret secrets token tokens credential credentials passphrase apikey")
@@ -98,6 +100,7 @@ def _is_worth_asking(item: Field, fields: list[Field]) -> bool:
         and words.isdisjoint(_SECRETS)
         and not (is_quoted_noun(field_noun(item.name)) and words.isdisjoint(PREPOSITIONS))
         and not ("size" in words and _is_folder(fields))
+        and not (words & _FOLDERS and str(item.value).startswith("/"))
     )
 
 

@@ -24,6 +24,8 @@ from turnwise.explore.operations.quantities import is_clock
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import condition
 
+NUM_TURNS = 2
+
 
 def row_where(document: Document, chance: random.Random) -> Iterator[Query]:
     """Yield cells of rows that their label identifies."""
@@ -37,16 +39,16 @@ def _cells(table: Table, chance: random.Random) -> Iterator[Query]:
         return
     columns = [column for column in plain_columns(table) if column != label]
     rows = picked(range(len(table.rows)), MAX_QUERIES, chance)
-    for number, row in enumerate(rows):
-        cells = table.rows[row]
-        fit = [column for column in columns if column in cells and answerable(cells[column])]
-        fit = [column for column in fit if str(cells[column]) != str(cells[label])]
-        fit = [column for column in fit if not _is_usual(table, column, cells[column])]
-        if fit:
-            # Another column for every row, so that no column dominates.
-            yield _query(
-                table, label, cells[label], fit[(number + int(chance.random() * len(fit))) % len(fit)]
-            )
+    starts = [int(chance.random() * max(1, len(columns))) for _ in rows]
+    # Another column for every row, so that no column dominates; a second time if there are few rows.
+    for turn in range(NUM_TURNS):
+        for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
+            cells = table.rows[row]
+            fit = [column for column in columns if column in cells and answerable(cells[column])]
+            fit = [column for column in fit if str(cells[column]) != str(cells[label])]
+            fit = [column for column in fit if not _is_usual(table, column, cells[column])]
+            if len(fit) > turn:
+                yield _query(table, label, cells[label], fit[(number + start + turn) % len(fit)])
 
 
 def _is_usual(table: Table, column: str, value: Scalar) -> bool:

@@ -54,6 +54,8 @@ _PARTS = word_set("""
 """Parts of a thing: "the outline of the note “a.md”"."""
 COLLECTIVES = ("history", "log", "logs", "list", "records")
 """Words for many things of a kind: a commit history has commits."""
+NOT_ROWS = word_set("result results details data information status statistics stats contents entries query")
+"""Plurals and other words for what has no rows of its own kind."""
 _WHOLES = word_set(
     "web internet documentation wikipedia news history memory graph database index code text base"
 )
@@ -117,7 +119,7 @@ def _lookup(prose: ToolProse, given: Sequence[Argument]) -> CallPhrase:
     is_list = prose.verb in LIST_VERBS
     rest = with_arguments("", given)
     rows = rows_of(topic) if is_list or is_plural(topic) or topic.endswith(COLLECTIVES) else ""
-    if rows and rows.rpartition(" ")[2] not in (*_CONTENTS, *CONTAINERS):
+    if rows and rows.rpartition(" ")[2] not in _CONTENTS | CONTAINERS | NOT_ROWS:
         start = f"the list of {plural(topic)}" if is_list else f"the {topic}"
         joint = "in" if is_list or rows != topic else "among"
         return CallPhrase("", f"{start} {rest}".strip(), joint, rows=rows, rest=rest)
