@@ -117,7 +117,7 @@ def test_rows_are_called_by_what_the_tool_lists() -> None:
     customers = seen(1, tool("list_customers"), '[{"name": "Ann", "age": 31}, {"name": "Bob", "age": 44}]')
     nouns = [query.noun for query in material_of([customers], [], 0).asked(customers)]
     assert "the number of customers" in nouns
-    assert "the age of the customer whose name is “Bob”" in nouns
+    assert "the age of the customer “Bob”" in nouns
     columns = seen(1, tool("describe_table", table=TEXT), '[{"name": "id"}, {"name": "age"}]', table="t")
     assert "the number of columns" in [query.noun for query in material_of([columns], [], 0).asked(columns)]
 

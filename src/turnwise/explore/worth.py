@@ -31,6 +31,7 @@ _WHOLE = word_set("line lines page index count limit number offset depth row col
 _IDS = word_set("id ids key number phone isbn timestamp time since until before after epoch")
 _BEGINNINGS = {"start": "end", "from": "to", "min": "max", "first": "last", "minimum": "maximum"}
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
+_MAX_SOUGHT_WORDS = 8
 _SEARCHES = word_set("query q search find term keyword keywords path paths file name")
 _ODD_TEXT = re.compile(r"\[\[|\]\]|[{}<>\n\r\t]|^[-*#>] ")
 """Pieces of markup and code, which nobody searches for and no file is called."""
@@ -100,8 +101,10 @@ def _is_usual(name: str, value: object) -> bool:
             is_broken = isinstance(value, float) and not value.is_integer() and not words.isdisjoint(_WHOLE)
             return not is_broken and (abs(value) < MAX_NUMBER or not words.isdisjoint(_IDS))
         case str():
-            is_name = "/" in value or _SEARCHES.intersection(word.lower() for word in words_of(name))
-            return not says_error(value) and not (is_name and _ODD_TEXT.search(value))
+            is_sought = not _SEARCHES.isdisjoint(word.lower() for word in words_of(name))
+            is_odd = (is_sought or "/" in value) and _ODD_TEXT.search(value)
+            is_long = is_sought and len(value.split()) > _MAX_SOUGHT_WORDS
+            return not (says_error(value) or is_odd or is_long)
         case list():
             return all(_is_usual(name, item) for item in value)
     return True

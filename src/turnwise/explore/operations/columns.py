@@ -12,6 +12,7 @@ from turnwise.explore.operations.answer_text import is_answer_text, plain_text
 from turnwise.explore.operations.quantities import is_additive_name, is_clock, is_quantity_name
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import (
+    condition,
     field_noun,
     fits_in_sentence,
     humanised,
@@ -19,6 +20,7 @@ from turnwise.explore.wording.names import (
     is_plural,
     is_quoted_noun,
     plural,
+    quoted,
     singular,
     words_of,
 )
@@ -122,6 +124,14 @@ def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
         return f"{column.lower()} number"
     is_count = all(isinstance(value, int) and value >= 0 for value in values_of(table, column))
     return field_noun(column, is_date=is_date, is_count=is_count)
+
+
+def called(table: Table, label: str, name: Scalar) -> str:
+    """Return the row of this name: "the customer “Ann”", "the entry whose name is “Ann”"."""
+    noun, row = column_noun(table, label), row_noun(table)
+    if noun in ("name", "title", row) and row not in ("entry", "row", "item") and isinstance(name, str):
+        return f"the {row} {quoted(name)}"
+    return f"the {row} {condition(noun, name)}"
 
 
 def owned(noun: str, owner: str) -> str:

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from turnwise.explore.document import Document, Field, Path, Scalar
+from turnwise.explore.document import Document, Field, Path, Scalar, says_error
 from turnwise.explore.operations.columns import MAX_QUERIES, answerable, form_of, picked, stated
 from turnwise.explore.operations.quantities import is_clock, measure_of
 from turnwise.explore.query import Form, Query
@@ -96,6 +96,7 @@ def _is_worth_asking(item: Field, fields: list[Field]) -> bool:
     is_failed = any(isinstance(part, str) and is_failure(part) for part in item.path)
     return (
         is_sayable(item.name)
+        and not (isinstance(item.value, str) and says_error(item.value))
         and not (is_failed or is_remark or is_summary or is_clock(item.name, item.value))
         and words.isdisjoint(_SECRETS)
         and not (is_quoted_noun(field_noun(item.name)) and words.isdisjoint(PREPOSITIONS))

@@ -7,6 +7,7 @@ from turnwise.explore.document import Document, Scalar, Table
 from turnwise.explore.operations.columns import (
     MAX_QUERIES,
     answerable,
+    called,
     column_noun,
     form_of,
     interleaved,
@@ -14,7 +15,6 @@ from turnwise.explore.operations.columns import (
     owned,
     picked,
     plain_columns,
-    row_noun,
     same_table,
     stated,
     tables_of,
@@ -22,7 +22,6 @@ from turnwise.explore.operations.columns import (
 )
 from turnwise.explore.operations.quantities import is_clock
 from turnwise.explore.query import Form, Query
-from turnwise.explore.wording.names import condition
 
 NUM_TURNS = 2
 
@@ -71,7 +70,7 @@ def _query(table: Table, label: str, name: Scalar, column: str) -> Query:
         "row_where",
         read,
         stated(value),
-        noun=owned(noun, f"the {row_noun(table)} {condition(column_noun(table, label), name)}"),
+        noun=owned(noun, called(table, label, name)),
         key=f"row_where/{table.name}/{column}/{label}={name}",
         form=form,
         num_values=2,
