@@ -7,7 +7,7 @@ from tests.explore.sample_answers import CALLS, ISSUES, PRODUCTS, TODO, items, r
 from turnwise.explore.document import Document, Field, Scalar, Table
 from turnwise.explore.operations import OPERATIONS
 from turnwise.explore.operations.columns import MAX_QUERIES, label_column, row_noun
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Form, Measure, Query
 
 DOCUMENTS = [document for _, _, document in CALLS]
 
@@ -193,3 +193,138 @@ def test_a_row_is_called_by_the_name_of_its_table() -> None:
         "child",
         "entry",
     ]
+
+
+@pytest.mark.parametrize("name", ["t", "ln", "mc", "fm", "err", "qz_val"])
+def test_keys_that_are_no_words_are_not_asked_about(name: str) -> None:
+    assert asked("field", record(**{name: "Anna"})) == []
+
+
+def test_a_part_whose_name_is_no_word_is_left_out_of_the_question() -> None:
+    assert answers("field", Document("{…}", (Field(("fm", "city"), "Turku"),))) == {"the city": "Turku"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"password": "hunter22"},
+        {"modified": 1794884561547},
+        {"message": "Document footnotes are valid", "valid": True},
+        {"total": "6 files, 0 directories"},
+        {"size": 4096, "isDirectory": True},
+        {"directory": "/srv/data"},
+        {"uri": "file:///srv/a.txt"},
+        {"result": "Text formatted successfully in paragraph 3."},
+        {"path": "$[0].name"},
+    ],
+)
+def test_what_nobody_would_ask_for_is_not_asked(fields: dict[str, Scalar]) -> None:
+    assert asked("field", record(**fields)) == []
+
+
+def test_codes_are_no_quantities_to_compute_with() -> None:
+    measures = {
+        query.noun: query.measure
+        for query in asked("field", record(permissions=644, price=7, size=90, pressure=3))
+    }
+    assert measures == {
+        "the number of permissions": Measure.NONE,
+        "the price": Measure.AMOUNT,
+        "the size": Measure.DETAIL,
+        "the pressure": Measure.RATE,
+    }
+
+
+def test_numbers_that_number_the_rows_are_not_added_up() -> None:
+    sales = rows(
+        (), *({"seller": f"s{number}", "sale": 500 + number, "price": number * number} for number in range(5))
+    )
+    assert answers("total", sales) == {"the total price of all entries": 30}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("[[Larkspur]]", "Larkspur"),
+        ("# Team folder", "Team folder"),
+        ("- **Anna**", "Anna"),
+        ("plain", "plain"),
+    ],
+)
+def test_markdown_is_no_part_of_an_answer(text: str, answer: str) -> None:
+    assert [query.value for query in asked("field", record(owner=text))] == [answer]
+
+
+def test_markdown_that_words_do_not_remain_of_is_not_asked_for() -> None:
+    assert asked("field", record(heading="# Larkspur, 2025-03-11")) == []
+
+
+def test_numbers_with_many_decimals_are_rounded_and_residue_is_not_shown() -> None:
+    values = {
+        query.noun: (query.value, query.form)
+        for query in asked("field", record(length=12.3456789012, sum=0.1 + 0.2, tiny=0.0123456789))
+    }
+    assert values == {"the length": (12.35, Form.ROUNDED), "the sum": (0.3, Form.NUMBER)}
+
+
+def test_a_whole_mean_has_no_decimals() -> None:
+    [query] = asked("mean", rows((), *({"name": f"n{stock}", "stock": stock} for stock in (4, 7, 10))))
+    assert (query.value, query.form) == (7, Form.NUMBER)
+    assert isinstance(query.value, int)
+
+
+def test_what_most_rows_have_is_not_asked_of_one_row() -> None:
+    listed = rows((), *({"name": f"n{number}", "kind": "file", "owner": f"o{number}"} for number in range(4)))
+    assert not any("kind" in query.noun for query in asked("row_where", listed))
+    assert any("owner" in query.noun for query in asked("row_where", listed))
+
+
+def test_rows_beyond_a_limit_are_counted() -> None:
+    nouns = answers("above", ISSUES)
+    assert nouns["the number of issues whose creation date is after 2025-03-02"] == 1
+    prices = rows(("parts",), *({"name": f"p{price}", "price": price} for price in (12.5, 38, 61, 74, 90)))
+    assert answers("above", prices) == {
+        "the number of parts whose price is higher than 60": 3,
+        "the number of parts whose price is lower than 60": 2,
+    }
+
+
+def test_quantities_of_the_rows_of_a_kind() -> None:
+    parts = rows(
+        ("parts",),
+        *(
+            {"name": f"p{price}", "kind": kind, "price": price}
+            for kind, price in (("gear", 10), ("gear", 14), ("gear", 21), ("nut", 2), ("nut", 4), ("bolt", 3))
+        ),
+    )
+    nouns = answers("grouped", parts)
+    assert nouns["the total price of all parts whose kind is “gear”"] == 45
+    assert nouns["the average price of all parts whose kind is “nut”"] == 3
+    assert nouns["the name of the part with the highest price among those whose kind is “gear”"] == "p21"
+
+
+def test_lines_of_data_are_not_asked_for() -> None:
+    table = "name,town,age\nAnn Lee,Bonn,31\nBob Ray,Graz,44"
+    code = '{\n "currency": "EUR",\n "language": "en"'
+    for text in (table, code):
+        document = Document(text, (), (items(*text.split("\n"), path=("lines",)),))
+        assert asked("lines", document) == []
+
+
+def test_key_value_lines_are_read_as_fields_only() -> None:
+    assert (
+        asked("lines", Document("Name: Ann\nTown: Bonn", (Field(("Name",), "Ann"), Field(("Town",), "Bonn"))))
+        == []
+    )
+
+
+def test_a_tag_is_not_said_to_have_a_tag() -> None:
+    tags = rows(
+        ("tags",),
+        *({"tag": name, "count": count} for name, count in (("a", 5), ("b", 3), ("c", 2), ("d", 1))),
+    )
+    assert answers("extreme", tags)["the tag with the highest count"] == "a"
+
+
+def test_a_commit_history_has_commits() -> None:
+    assert row_noun(items("a", "b", path=("Commit history",))) == "commit"

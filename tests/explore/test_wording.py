@@ -53,6 +53,171 @@ def test_a_call_is_described_by_its_need(subject: Tool, arguments: dict[str, obj
     assert described(subject, **arguments) == phrase
 
 
+@pytest.mark.parametrize(
+    ("subject", "arguments", "noun", "phrase"),
+    [
+        (
+            tool("list_orders", customer_id=TEXT),
+            {"customer_id": "C7"},
+            "the number of orders",
+            "the number of orders for the customer with the ID “C7”",
+        ),
+        (
+            tool("search_products", category=TEXT),
+            {"category": "lighting"},
+            "the total price of all products",
+            "the total price of all products in the category “lighting”",
+        ),
+        (
+            tool("list_parts"),
+            {},
+            "the name of the third part",
+            "the name of the third part in the list of parts",
+        ),
+        (tool("list_parts"), {}, "the lowest price among the parts", "the lowest price among the parts"),
+        (
+            tool("git_log", "Shows the commit logs", server="git", repo_path=TEXT),
+            {"repo_path": "/repo"},
+            "the author of the commit whose message is “Fix”",
+            "the author of the commit whose message is “Fix” in the repository “/repo”",
+        ),
+        (
+            tool("read_range", path=TEXT, sheet=TEXT),
+            {"path": "/a.xlsx", "sheet": "Books"},
+            "the number of rows",
+            "the number of rows in the range in the sheet “Books” of the file “/a.xlsx”",
+        ),
+        (tool("read_note", path=TEXT), {"path": "a.md"}, "the city", "the city in the note “a.md”"),
+        (tool("read_note", path=TEXT), {"path": "a.md"}, "the title", "the title of the note “a.md”"),
+        (
+            tool("get_note_outline", path=TEXT),
+            {"path": "a.md"},
+            "the number of headings",
+            "the number of headings in the outline of the note “a.md”",
+        ),
+        (
+            tool("directory_tree", path=TEXT),
+            {"path": "a"},
+            "the number of entries",
+            "the number of entries in the tree of the directory “a”",
+        ),
+        (
+            tool("list_directory", path=TEXT, sortBy=TEXT),
+            {"path": "a", "sortBy": "size"},
+            "the name of the first entry",
+            "the name of the first entry in the directory “a” sorted by size",
+        ),
+        (
+            tool("search_files", path=TEXT, pattern=TEXT),
+            {"path": "a", "pattern": "*.md"},
+            "the number of files",
+            "the number of files matching “*.md” in “a”",
+        ),
+        (
+            tool("search_notes", query=TEXT),
+            {"query": "tea"},
+            "the title of the first note",
+            "the title of the first note found for “tea”",
+        ),
+        (
+            tool("open_nodes", names={"type": "array"}),
+            {"names": ["Ann"]},
+            "the third observation",
+            "the third observation in the node “Ann”",
+        ),
+        (
+            tool("open_nodes", names={"type": "array"}),
+            {"names": ["Ann", "Bob"]},
+            "the number of relations",
+            "the number of relations in the nodes “Ann” and “Bob”",
+        ),
+        (tool("read_graph"), {}, "the number of entities", "the number of entities in the graph"),
+        (
+            tool("describe_table", table=TEXT),
+            {"table": "t"},
+            "the number of columns",
+            "the number of columns in the table “t”",
+        ),
+        (
+            tool("describe_table", table=TEXT),
+            {"table": "t"},
+            "the first entry",
+            "the first entry in the description of the table “t”",
+        ),
+        (
+            tool("analyze_json_file", "Analyze a JSON file structure and content", file_path=TEXT),
+            {"file_path": "a.json"},
+            "the first key",
+            "the first key in the result of analyzing the JSON file “a.json”",
+        ),
+        (
+            tool("list_all_tags", "List all tags across the vault with counts"),
+            {},
+            "the number of tags",
+            "the number of tags",
+        ),
+        (
+            tool("get_stats", recent_count=NUMBER),
+            {"recent_count": 2},
+            "the number of notes",
+            "the number of notes according to the stats for a recent count of 2",
+        ),
+    ],
+)
+def test_a_fact_is_asked_for_where_a_person_would_look(
+    subject: Tool, arguments: dict[str, object], noun: str, phrase: str
+) -> None:
+    assert located(noun, call_phrase(subject, arguments)) == phrase
+
+
+def test_counts_are_asked_for_with_how_many() -> None:
+    orders = call_phrase(tool("list_orders", customer_id=NUMBER), {"customer_id": 7})
+    assert questions("the number of orders whose status is “open”", [orders], Form.NUMBER)[2].startswith(
+        "How many orders are there whose status is “open” for the customer with the ID 7?"
+    )
+    found = call_phrase(tool("search_notes", query=TEXT), {"query": "tea"})
+    assert questions("the number of notes", [found], Form.NUMBER)[2].startswith(
+        "How many notes are found for “tea”?"
+    )
+    user = call_phrase(tool("get_user", user=TEXT), {"user": "ann"})
+    assert questions("the number of fans", [user], Form.NUMBER)[2].startswith(
+        "What is the number of fans of the user"
+    )
+
+
+def test_a_search_is_asked_for_as_a_search() -> None:
+    found = call_phrase(tool("search_notes", query=TEXT), {"query": "tea"})
+    wordings = questions("the title of the first note", [found], Form.TEXT)
+    assert any(wording.startswith("Search the notes for “tea” and tell me the title") for wording in wordings)
+
+
+def test_every_wording_can_name_the_tool() -> None:
+    wordings = questions("the stock", [call_phrase(STOCK, {"part": "gear"})], Form.NUMBER, is_named=True)
+    assert len(wordings) >= 6
+    assert all("`get_stock` with part “gear”" in wording for wording in wordings)
+    assert len({wording.rpartition("`")[0] for wording in wordings}) == len(wordings)
+    for wording in wordings:
+        check(wording)
+
+
+def test_the_form_of_the_answer_is_said_in_several_ways() -> None:
+    wordings = questions("the stock", [call_phrase(STOCK, {"part": "gear"})], Form.NUMBER)
+    for form in FORMS[Form.NUMBER]:
+        assert any(wording.endswith(form) for wording in wordings)
+
+
+def test_records_stand_below_a_question_as_a_list() -> None:
+    people = [
+        {"name": "Ann", "likes": ["tea", "figs"], "town": "Bonn"},
+        {"name": "Bob", "likes": ["jam"], "town": "x"},
+    ]
+    [attachment] = call_phrase(tool("create_people", people={}), {"people": people}).attachments
+    assert attachment == (
+        "People:\n- name: “Ann”, likes: “tea” and “figs”, town: “Bonn”\n"
+        "- name: “Bob”, likes: “jam”, town: “x”"
+    )
+
+
 def test_a_call_is_named_with_its_arguments_in_the_order_of_the_schema() -> None:
     search = tool("find", text=TEXT, limit=NUMBER)
     assert call_phrase(search, {"limit": 5, "text": "tea"}).named == "`find` with text “tea” and limit 5"

@@ -318,6 +318,7 @@ class Explorer:
             num_cut=self._num_cut[tool.name],
             num_of_today=self._num_of_today[tool.name],
             num_drafts=self._num_drafts[tool.name],
+            why_not_worth="" if self._material is None else self._material.worth.why_not.get(tool.name, ""),
             rejections=self._accepted.rejections_by_tool.get(tool.name, Counter()),
             num_not_verified=self._accepted.not_verified[tool.name],
             why_not_verified=self._accepted.why_stopped,

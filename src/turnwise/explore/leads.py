@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 
 from turnwise.explore.document import Document, Scalar, Table
 from turnwise.explore.operations.columns import (
+    called,
     column_noun,
     form_of,
     label_column,
@@ -15,7 +16,7 @@ from turnwise.explore.operations.columns import (
 )
 from turnwise.explore.operations.extreme import winning_row
 from turnwise.explore.query import Query
-from turnwise.explore.wording import field_noun, is_plain_name, quoted
+from turnwise.explore.wording import field_noun, is_plain_name
 
 _NUM_ROWS = 6
 """Rows of one table that chains start from."""
@@ -56,7 +57,7 @@ def _named_rows(table: Table, column: str) -> Iterator[Query]:
                 raise LookupError(f"{len(rows)} rows have {label} {name!r}")
             return rows[0][column]
 
-        owner = f"the {row_noun(table)} whose {column_noun(table, label)} is {quoted(row[label])}"
+        owner = called(table, label, row[label])
         yield Query(
             "lead",
             read,

@@ -26,6 +26,8 @@ class ToolHistory:
     num_of_today: int = 0
     """Stable answers that name the current date."""
     num_drafts: int = 0
+    why_not_worth: str = ""
+    """Why its answers are not worth a question, empty if they are."""
     rejections: Counter[str] = field(default_factory=Counter)
     num_not_verified: int = 0
     why_not_verified: str = ""
@@ -74,6 +76,8 @@ def _why_no_answer(seen: ToolHistory) -> str:
 
 
 def _why_no_draft(seen: ToolHistory) -> str:
+    if seen.why_not_worth:
+        return seen.why_not_worth
     if not seen.num_stable and seen.num_differing:
         return "its answers differ from session to session"
     if not seen.num_stable:

@@ -15,6 +15,7 @@ MAX_NUMBER = 1_000_000_000
 """A larger number in a call is a clock or an id that strayed into a count."""
 
 _MIN_ECHO_CHARS = 4
+_MAX_DECIMALS = 4
 _DATE_CHARS = 10
 _MAX_COMPARED = 20
 _MIN_TELLING_CHARS = 12
@@ -30,6 +31,7 @@ _WHOLE = word_set("line lines page index count limit number offset depth row col
 _IDS = word_set("id ids key number phone isbn timestamp time since until before after epoch")
 _BEGINNINGS = {"start": "end", "from": "to", "min": "max", "first": "last", "minimum": "maximum"}
 _DEPRECATED = re.compile(r"\bdeprecated\b", re.IGNORECASE)
+_MAX_SOUGHT_WORDS = 8
 _SEARCHES = word_set("query q search find term keyword keywords path paths file name")
 _ODD_TEXT = re.compile(r"\[\[|\]\]|[{}<>\n\r\t]|^[-*#>] ")
 """Pieces of markup and code, which nobody searches for and no file is called."""
@@ -99,8 +101,10 @@ def _is_usual(name: str, value: object) -> bool:
             is_broken = isinstance(value, float) and not value.is_integer() and not words.isdisjoint(_WHOLE)
             return not is_broken and (abs(value) < MAX_NUMBER or not words.isdisjoint(_IDS))
         case str():
-            is_name = "/" in value or _SEARCHES.intersection(word.lower() for word in words_of(name))
-            return not says_error(value) and not (is_name and _ODD_TEXT.search(value))
+            is_sought = not _SEARCHES.isdisjoint(word.lower() for word in words_of(name))
+            is_odd = (is_sought or "/" in value) and _ODD_TEXT.search(value)
+            is_long = is_sought and len(value.split()) > _MAX_SOUGHT_WORDS
+            return not (says_error(value) or is_odd or is_long)
         case list():
             return all(_is_usual(name, item) for item in value)
     return True
@@ -108,14 +112,13 @@ def _is_usual(name: str, value: object) -> bool:
 
 def _is_backwards(arguments: Mapping[str, object]) -> bool:
     """Return whether a range ends before it begins."""
-    for name, value in arguments.items():
+    numbers = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
+    for name, value in numbers.items():
         words = words_of(name)
         if words and words[0] in _BEGINNINGS:
             wanted = [_BEGINNINGS[words[0]], *words[1:]]
-            for other, end in arguments.items():
-                is_pair = words_of(other) == wanted and isinstance(value, int | float)
-                if is_pair and isinstance(end, int | float) and end < value:
-                    return True
+            if any(words_of(other) == wanted and end < value for other, end in numbers.items()):
+                return True
     return False
 
 
@@ -130,8 +133,14 @@ def _wordy(observations: Sequence[Observation]) -> Iterator[Observation]:
         alike.setdefault((seen.tool.name, seen.document.text), []).append(seen)
     for seen in observations:
         others = alike[(seen.tool.name, seen.document.text)]
-        if any(other is not seen and _says_less(other, seen) for other in others):
+        if _has_long_number(seen) or any(other is not seen and _says_less(other, seen) for other in others):
             yield seen
+
+
+def _has_long_number(seen: Observation) -> bool:
+    """Return whether a number has more decimals than a person would type: another answer stated it."""
+    numbers = [value for value in seen.plain_arguments.values() if isinstance(value, float)]
+    return any(round(number, _MAX_DECIMALS) != number for number in numbers)
 
 
 def _with_short_paths(observations: Sequence[Observation]) -> list[Observation]:
@@ -215,6 +224,8 @@ def is_echo(value: object, seen: Observation) -> bool:
     for argument in seen.plain_arguments.values():
         for given in argument if isinstance(argument, list) else [argument]:
             if text == str(given) or (isinstance(given, str) and _repeats(text, given)):
+                return True
+            if isinstance(given, float) and isinstance(value, float) and value == round(given, 2):
                 return True
     return False
 

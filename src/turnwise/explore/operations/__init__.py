@@ -4,9 +4,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 
 from turnwise.explore.document import Document
+from turnwise.explore.operations.above import above
 from turnwise.explore.operations.count import count
 from turnwise.explore.operations.extreme import extreme
 from turnwise.explore.operations.field import field
+from turnwise.explore.operations.grouped import grouped
 from turnwise.explore.operations.lines import lines
 from turnwise.explore.operations.mean import mean
 from turnwise.explore.operations.ordered import ordered
@@ -21,6 +23,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "row_where": row_where,
     "extreme": extreme,
     "count": count,
+    "above": above,
+    "grouped": grouped,
     "total": total,
     "mean": mean,
     "ordered": ordered,

@@ -9,8 +9,10 @@ _LINK = re.compile(r"\[\[([^\[\]|]{1,80})(?:\|[^\[\]]{1,80})?\]\]|\[([^\[\]]{1,8
 _EMPHASIS = re.compile(r"(\*\*|__|`)([^*_`]{1,80})\1")
 _WORDS = re.compile(r"[^\W\d_]+(?:(?:[ ,'’&-]|\. )+[^\W\d_]+)*[.!?]?")
 _MARKUP = re.compile(r"\[\[|\]\]|\]\(|\*\*|```|</?[a-zA-Z]|^#{1,6}\s|^[-*+•>]\s|^\||\$[.\[]|^[@+-]{2,}")
-_CODE = re.compile(r"[{}<>;|\\=]|^\W*[\"'][\w ]+[\"']\s*:|[,{\[(]$|\w,\w.*\w,\w|^//|^/\*")
-_HASH = re.compile(r"[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_CODE = re.compile(r"[{}<>;|\\=]|^\W*[\"'][\w ]+[\"']\s*:|[,{\[(]$|\w,\w.*\w,\w|^/|:$")
+_UNREADABLE = re.compile(
+    r"-?\d+(?:\.\d+)?[eE][+-]?\d+|[0-9a-fA-F]{16,}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+)
 _DEED = re.compile(
     r"\bsuccessfully\b|\bhas been \w+ed\b"
     r"|^(?:Exported|Created|Updated|Deleted|Removed|Saved|Wrote|Written|Added|Moved|Formatted|Loaded|Found) ",
@@ -35,14 +37,14 @@ def plain_text(text: str) -> str:
 
 def is_answer_text(text: str) -> bool:
     """Return whether a text is short, one line, and neither markup, a hash, an address nor data."""
-    short = text.strip()
+    short = plain_text(text.strip())
     return (
         0 < len(short) <= MAX_ANSWER_CHARS
         and short.isprintable()
         and short[0] not in "{["
         and any(char.isalnum() for char in short)
         and not _DEED.search(short)
-        and not (_HASH.fullmatch(short) or _ADDRESS.match(short) or _MARKUP.search(plain_text(short)))
+        and not (_UNREADABLE.fullmatch(short) or _ADDRESS.match(short) or _MARKUP.search(short))
     )
 
 

@@ -12,6 +12,7 @@ from turnwise.explore.operations.answer_text import is_answer_text, plain_text
 from turnwise.explore.operations.quantities import is_additive_name, is_clock, is_quantity_name
 from turnwise.explore.query import Form, Query
 from turnwise.explore.wording.names import (
+    condition,
     field_noun,
     fits_in_sentence,
     humanised,
@@ -19,6 +20,7 @@ from turnwise.explore.wording.names import (
     is_plural,
     is_quoted_noun,
     plural,
+    quoted,
     singular,
     words_of,
 )
@@ -34,6 +36,8 @@ MAX_ROWS = 2_000
 MAX_TABLES = 6
 MAX_COLUMNS = 40
 MAX_LABEL_CHARS = 60
+MAX_DECIMALS = 6
+MAX_NUMBER = 1e15
 
 _LABELS = (
     "name", "title", "full_name", "fullname", "display_name", "label", "item", "symbol", "ticker", "login",
@@ -47,7 +51,7 @@ _GENERIC_ROWS = {
 }  # fmt: skip
 _LARGE = word_set("size area population volume quantity amount length")
 _FILE_SIZE = re.compile(r"\d+(?:\.\d+)? ?[kKMGT]?i?B|\d+ bytes")
-_NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,9})?")
+_NUMERAL = re.compile(r"-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]{1,18})?")
 
 
 def tables_of(document: Document, *, min_rows: int = 2) -> Iterator[Table]:
@@ -120,6 +124,14 @@ def column_noun(table: Table, column: str, *, is_date: bool = False) -> str:
         return f"{column.lower()} number"
     is_count = all(isinstance(value, int) and value >= 0 for value in values_of(table, column))
     return field_noun(column, is_date=is_date, is_count=is_count)
+
+
+def called(table: Table, label: str, name: Scalar) -> str:
+    """Return the row of this name: "the customer “Ann”", "the entry whose name is “Ann”"."""
+    noun, row = column_noun(table, label), row_noun(table)
+    if noun in ("name", "title", row) and row not in ("entry", "row", "item") and isinstance(name, str):
+        return f"the {row} {quoted(name)}"
+    return f"the {row} {condition(noun, name)}"
 
 
 def owned(noun: str, owner: str) -> str:
@@ -212,25 +224,56 @@ def answerable(value: Scalar) -> bool:
     """Return whether a value is short and simple enough to be an answer; a yes or no is guessed."""
     if isinstance(value, bool):
         return False
-    if isinstance(value, int | float):
-        return math.isfinite(value) and len(repr(value)) <= 20
-    return is_answer_text(value)
+    number = _number(value)
+    if number is not None:
+        is_readable = not _is_long(number) or abs(number) >= 1
+        return math.isfinite(number) and abs(number) < MAX_NUMBER and is_readable
+    return isinstance(value, str) and is_answer_text(value)
 
 
 def form_of(value: Scalar) -> Form:
     """Return the form of an answer that a tool states."""
-    if isinstance(value, str):
-        if _NUMERAL.fullmatch(value):
-            return Form.NUMBER
-        return Form.DATE if is_iso_date(value) else Form.TEXT
-    return Form.NUMBER
+    number = _number(value)
+    if number is not None:
+        return Form.ROUNDED if _is_long(number) else Form.NUMBER
+    return Form.DATE if is_iso_date(str(value)) else Form.TEXT
 
 
 def stated(value: Scalar) -> Scalar:
-    """Return a value as the answer states it: only the date of a date with a time, words without markup."""
+    """Return a value as the answer states it: the date of a time, words without markup, decimals rounded."""
+    number = _number(value)
+    if number is not None:
+        if _is_long(number):
+            return round(number, 2)
+        return round(number, MAX_DECIMALS) if isinstance(value, float) else value
     if not isinstance(value, str):
         return value
     return value[:10] if is_iso_date(value) else plain_text(value)
+
+
+def _number(value: Scalar) -> int | float | None:
+    """Return a number, also one that is written as text; None for other values."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return value
+    return float(value) if _NUMERAL.fullmatch(value) else None
+
+
+def _is_long(number: float) -> bool:
+    """Return whether a number has more decimals than anybody copies; 0.1 + 0.2 has one."""
+    return not math.isclose(number, round(number, MAX_DECIMALS), rel_tol=1e-12, abs_tol=0.0)
+
+
+def rounded(number: float) -> int | float:
+    """Return a number rounded to two decimals; a whole number without decimals."""
+    found = round(number, 2)
+    return int(found) if float(found).is_integer() else found
+
+
+def form_of_computed(number: float) -> Form:
+    """Return the form of a number that `rounded` returned."""
+    return Form.NUMBER if isinstance(number, int) else Form.ROUNDED
 
 
 def picked(items: Sequence[T], number: int, chance: random.Random) -> list[T]:

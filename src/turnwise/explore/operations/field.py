@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from turnwise.explore.document import Document, Field, Path, Scalar
+from turnwise.explore.document import Document, Field, Path, Scalar, says_error
 from turnwise.explore.operations.columns import MAX_QUERIES, answerable, form_of, picked, stated
 from turnwise.explore.operations.quantities import is_clock, measure_of
 from turnwise.explore.query import Form, Query
@@ -30,6 +30,8 @@ _WRAPPERS = ("result", "results", "data", "response", "output", "items", "rows",
 """Keys that say nothing about what is under them."""
 _SUMMARIES = word_set("total count all summary combined sum overall found hint")
 """A text of such a name is a sentence about the answer, like "6 files, 0 directories"."""
+_FOLDERS = word_set("directory folder root cwd dir base workspace home")
+"""Whole paths of such names are where the server happens to run."""
 _REMARKS = word_set("message status note detail")
 """What a tool says about a call, if it says how the call went too."""
 _SECRETS = word_set("password passwords secret secrets token tokens credential credentials passphrase apikey")
@@ -94,10 +96,12 @@ def _is_worth_asking(item: Field, fields: list[Field]) -> bool:
     is_failed = any(isinstance(part, str) and is_failure(part) for part in item.path)
     return (
         is_sayable(item.name)
+        and not (isinstance(item.value, str) and says_error(item.value))
         and not (is_failed or is_remark or is_summary or is_clock(item.name, item.value))
         and words.isdisjoint(_SECRETS)
         and not (is_quoted_noun(field_noun(item.name)) and words.isdisjoint(PREPOSITIONS))
         and not ("size" in words and _is_folder(fields))
+        and not (words & _FOLDERS and str(item.value).startswith("/"))
     )
 
 

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from turnwise.explore.document import Document, Scalar, Table
 from turnwise.explore.operations.columns import (
     column_noun,
+    form_of_computed,
     interleaved,
     numbers_of,
     over_all,
     picked,
     quantity_columns,
+    rounded,
     rows_noun,
     same_table,
     tables_of,
 )
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Query
 from turnwise.tasks.family import is_clear
 
 MIN_ROWS = 3
@@ -44,14 +46,14 @@ def _mean(table: Table, column: str) -> float:
 
 def _query(table: Table, column: str, value: float) -> Query:
     def read(document: Document) -> Scalar:
-        return round(_mean(same_table(document, table), column), 2)
+        return rounded(_mean(same_table(document, table), column))
 
     return Query(
         "mean",
         read,
-        round(value, 2),
+        rounded(value),
         noun=over_all("average", column_noun(table, column), rows_noun(table)),
         key=f"mean/{table.name}/{column}",
-        form=Form.ROUNDED,
+        form=form_of_computed(rounded(value)),
         num_values=len(table.rows),
     )

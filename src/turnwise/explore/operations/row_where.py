@@ -7,6 +7,7 @@ from turnwise.explore.document import Document, Scalar, Table
 from turnwise.explore.operations.columns import (
     MAX_QUERIES,
     answerable,
+    called,
     column_noun,
     form_of,
     interleaved,
@@ -14,7 +15,6 @@ from turnwise.explore.operations.columns import (
     owned,
     picked,
     plain_columns,
-    row_noun,
     same_table,
     stated,
     tables_of,
@@ -22,7 +22,8 @@ from turnwise.explore.operations.columns import (
 )
 from turnwise.explore.operations.quantities import is_clock
 from turnwise.explore.query import Form, Query
-from turnwise.explore.wording.names import condition
+
+NUM_TURNS = 2
 
 
 def row_where(document: Document, chance: random.Random) -> Iterator[Query]:
@@ -37,16 +38,16 @@ def _cells(table: Table, chance: random.Random) -> Iterator[Query]:
         return
     columns = [column for column in plain_columns(table) if column != label]
     rows = picked(range(len(table.rows)), MAX_QUERIES, chance)
-    for number, row in enumerate(rows):
-        cells = table.rows[row]
-        fit = [column for column in columns if column in cells and answerable(cells[column])]
-        fit = [column for column in fit if str(cells[column]) != str(cells[label])]
-        fit = [column for column in fit if not _is_usual(table, column, cells[column])]
-        if fit:
-            # Another column for every row, so that no column dominates.
-            yield _query(
-                table, label, cells[label], fit[(number + int(chance.random() * len(fit))) % len(fit)]
-            )
+    starts = [int(chance.random() * max(1, len(columns))) for _ in rows]
+    # Another column for every row, so that no column dominates; a second time if there are few rows.
+    for turn in range(NUM_TURNS):
+        for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
+            cells = table.rows[row]
+            fit = [column for column in columns if column in cells and answerable(cells[column])]
+            fit = [column for column in fit if str(cells[column]) != str(cells[label])]
+            fit = [column for column in fit if not _is_usual(table, column, cells[column])]
+            if len(fit) > turn:
+                yield _query(table, label, cells[label], fit[(number + start + turn) % len(fit)])
 
 
 def _is_usual(table: Table, column: str, value: Scalar) -> bool:
@@ -69,7 +70,7 @@ def _query(table: Table, label: str, name: Scalar, column: str) -> Query:
         "row_where",
         read,
         stated(value),
-        noun=owned(noun, f"the {row_noun(table)} {condition(column_noun(table, label), name)}"),
+        noun=owned(noun, called(table, label, name)),
         key=f"row_where/{table.name}/{column}/{label}={name}",
         form=form,
         num_values=2,

@@ -7,16 +7,18 @@ from collections.abc import Iterator
 from turnwise.explore.document import Document, Scalar, Table
 from turnwise.explore.operations.columns import (
     column_noun,
+    form_of_computed,
     interleaved,
     numbers_of,
     over_all,
     picked,
     quantity_columns,
+    rounded,
     rows_noun,
     same_table,
     tables_of,
 )
-from turnwise.explore.query import Form, Query
+from turnwise.explore.query import Query
 from turnwise.tasks.family import is_clear
 
 
@@ -42,15 +44,14 @@ def _sum(table: Table, column: str) -> int | float:
 
 def _query(table: Table, column: str, value: int | float) -> Query:
     def read(document: Document) -> Scalar:
-        found = _sum(same_table(document, table), column)
-        return found if isinstance(found, int) else round(found, 2)
+        return rounded(_sum(same_table(document, table), column))
 
     return Query(
         "total",
         read,
-        value if isinstance(value, int) else round(value, 2),
+        rounded(value),
         noun=over_all("total", column_noun(table, column), rows_noun(table)),
         key=f"total/{table.name}/{column}",
-        form=Form.NUMBER if isinstance(value, int) else Form.ROUNDED,
+        form=form_of_computed(rounded(value)),
         num_values=len(table.rows),
     )

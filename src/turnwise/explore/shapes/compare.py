@@ -42,6 +42,8 @@ def compare(material: Material) -> Iterator[Draft]:
                     result = _result(operation, query, other)
                     if result is None or (name == "addition" and first.number > second.number):
                         continue
+                    if name == "addition" and phrases[0].order:
+                        continue  # nobody adds up how often two things are found
                     noun = operation.noun(*(located(query.noun, phrase) for phrase in phrases))
                     yield drafted(
                         "compare",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from turnwise.explore.wording.arguments import Argument, arguments_of, with_arguments
 from turnwise.explore.wording.entity import entity_of
-from turnwise.explore.wording.names import is_plural, listing, plural
+from turnwise.explore.wording.names import is_plural, listing, plural, singular
 from turnwise.explore.wording.tool_prose import ToolProse, prose_of
 from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
@@ -54,6 +54,8 @@ _PARTS = word_set("""
 """Parts of a thing: "the outline of the note “a.md”"."""
 COLLECTIVES = ("history", "log", "logs", "list", "records")
 """Words for many things of a kind: a commit history has commits."""
+NOT_ROWS = word_set("result results details data information status statistics stats contents entries query")
+"""Plurals and other words for what has no rows of its own kind."""
 _WHOLES = word_set(
     "web internet documentation wikipedia news history memory graph database index code text base"
 )
@@ -117,11 +119,14 @@ def _lookup(prose: ToolProse, given: Sequence[Argument]) -> CallPhrase:
     is_list = prose.verb in LIST_VERBS
     rest = with_arguments("", given)
     rows = rows_of(topic) if is_list or is_plural(topic) or topic.endswith(COLLECTIVES) else ""
-    if rows and rows.rpartition(" ")[2] not in (*_CONTENTS, *CONTAINERS):
+    last = rows.rpartition(" ")[2]
+    if rows and {last, singular(last)}.isdisjoint(_CONTENTS | CONTAINERS - {"table"} | NOT_ROWS):
         start = f"the list of {plural(topic)}" if is_list else f"the {topic}"
         joint = "in" if is_list or rows != topic else "among"
         return CallPhrase("", f"{start} {rest}".strip(), joint, rows=rows, rest=rest)
     if is_list:
+        if topic in ("directory", "folder") and not given:
+            return CallPhrase("", f"the contents of the root {topic}", "in", f"the root {topic}")
         topic = f"contents of the {topic}" if topic in CONTAINERS else f"list of {plural(topic)}"
     elif prose.verb == "count":
         topic = f"number of {plural(topic)}"

@@ -40,6 +40,8 @@ def is_said_by(noun: str, phrase: CallPhrase) -> bool:
 
 def _joined(noun: str, phrase: CallPhrase) -> str:
     described = phrase.place or phrase.described
+    if phrase.described.startswith("the description") and re.search(r"\bentr(?:y|ies)\b", noun):
+        described = phrase.described  # an entry of the thing itself is something else
     joint = phrase.joint or "according to"
     if joint in ("of", "in", "on") and noun in _WHOLE and not described.startswith("the result"):
         return f"the content of {described}"
@@ -49,7 +51,11 @@ def _joined(noun: str, phrase: CallPhrase) -> str:
         joint = "in"
     if joint == "in" and noun in _PROPERTIES and not described.startswith("the result"):
         joint = "of"
-    elif joint == "of" and (noun.startswith("the value") or " of " in noun or noun.endswith(("empty", "”"))):
+    elif joint == "of" and (
+        noun.startswith("the value")
+        or " of " in noun.removeprefix("the number of ")
+        or noun.endswith(("empty", "”"))
+    ):
         joint = "in"
     return f"{noun} {joint} {described}"
 

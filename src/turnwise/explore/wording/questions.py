@@ -105,7 +105,7 @@ def _named(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
         f"Please use {names} and tell me {wanted}.",
         f"Call {names}. {_asked(wanted, wanted)}",
         f"I need to know {wanted}. Use {names}.",
-        f"With {names}, find out {wanted}.",
+        f"Using {names}, find out {wanted}.",
         f"Can you use {names} and tell me {wanted}?",
         f"Could you tell me {wanted}? Please use {names}.",
     ]

@@ -3,10 +3,16 @@
 from dataclasses import replace
 
 from turnwise.explore.document import Document
-from turnwise.explore.wording.call_phrase import COLLECTIVES, CONTAINERS, LIST_VERBS, SEARCH_VERBS, rows_of
+from turnwise.explore.wording.call_phrase import (
+    COLLECTIVES,
+    CONTAINERS,
+    LIST_VERBS,
+    NOT_ROWS,
+    SEARCH_VERBS,
+    rows_of,
+)
 from turnwise.explore.wording.names import is_plural, singular
 from turnwise.explore.wording.tool_prose import prose_of
-from turnwise.explore.wording.word_set import word_set
 from turnwise.types import Tool
 
 _UNNAMED = (
@@ -14,14 +20,15 @@ _UNNAMED = (
     *("content", "array", "lines", "records", "matches", "hits"),
 )
 """Names of tables that do not say what their rows are."""
-_NOT_ROWS = word_set("result results details data information status statistics stats contents entries query")
 
 
 def row_noun_of(tool: Tool) -> str:
     """Return what the tool lists, in the singular: "customer"; nothing if it does not say."""
     prose = prose_of(tool)
     last = prose.topic.rpartition(" ")[2]
-    if not last or last in _NOT_ROWS or singular(last) in CONTAINERS - {"table", "branch", "project"}:
+    if (prose.verb == "describe" and last == "table") or last == "schema":
+        return "column"
+    if not last or last in NOT_ROWS or singular(last) in CONTAINERS - {"table", "branch", "project"}:
         return ""
     is_several = is_plural(prose.topic) or last in COLLECTIVES
     if prose.verb in LIST_VERBS | SEARCH_VERBS or (prose.verb in ("get", "fetch", "show", "") and is_several):

@@ -18,7 +18,11 @@ _VOWEL = re.compile(r"[aeiouy]")
 
 def is_sayable(name: str) -> bool:
     """Return whether a key of an answer is made of words: `due_date` is, `fm`, `ln` and `t` are not."""
-    return is_plain_name(name) and all(_is_word(word) for word in words_of(name))
+    return (
+        is_plain_name(name)
+        and not name.startswith(("/", "."))
+        and all(_is_word(word) for word in words_of(name))
+    )
 
 
 def is_failure(name: str) -> bool:
