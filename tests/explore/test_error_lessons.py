@@ -107,3 +107,15 @@ def test_prose_teaches_nothing(message: str) -> None:
 )
 def test_hostile_messages_take_no_time_and_teach_little(piece: str) -> None:
     assert len(lessons_of(piece * 100_000, WEATHER).values) <= 40
+
+
+def test_a_list_of_what_there_is_belongs_to_the_value_that_is_quoted() -> None:
+    schema = {"properties": {"shop": {"type": "string"}, "fruit": {"type": "string"}}}
+    stock = Tool("stock", "", schema, "s", "stock")
+    message = "nothing called 'kiwi'; there are: apples, pears, plums"
+    found = lessons_of(message, stock, {"shop": "north", "fruit": "kiwi"}).values
+    assert [(one.name, one.value) for one in found] == [
+        ("fruit", "apples"),
+        ("fruit", "pears"),
+        ("fruit", "plums"),
+    ]

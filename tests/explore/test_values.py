@@ -250,3 +250,32 @@ def test_the_store_is_bounded_and_keeps_no_duplicate() -> None:
     for number in range(3 * values.MAX_PER_SOURCE):
         store.add(Value(number, f"name{number % 100}", Source.ANSWER))
     assert len(store) <= values.MAX_PER_SOURCE
+
+
+def test_keys_that_name_things_are_values() -> None:
+    store = answered('{"sheets": {"Books": {"rows": 80}, "Customers": {"rows": 50}}}', "describe_workbook")
+    assert offered(store, parameter("sheet"))[:2] == ["Books", "Customers"]
+
+
+def test_only_names_of_entries_are_joined_to_a_folder() -> None:
+    lines = "On branch main:\n303 B\n@@ -1,3 +1,3 @@\nreport.txt"
+    store = answered(lines, tool_name="list_files", folder="/data")
+    paths = [one.value for one in store if str(one.value).startswith("/data/")]
+    assert paths == ["/data/report.txt"]
+    assert not [
+        one for one in answered("a.txt\nb.txt", "list_files", "/data/c.csv") if "/data" in str(one.value)
+    ]
+
+
+def test_quoted_words_of_a_parameter_are_examples() -> None:
+    prose = "Whether to list local branches ('local'), remote branches ('remote') or all branches('all')."
+    assert examples_in(prose) == ("local", "remote", "all")
+    assert examples_in("Must match the 'path' parameter.") == ()
+    assert examples_in("Default: all sheets.") == ()
+
+
+def test_a_hash_fits_a_revision() -> None:
+    commit = "0e58289d0f52a92849aa07608dd18bcf66328ca5"
+    store = answered(f"Commit: {commit}\nAuthor: Ann")
+    assert offered(store, parameter("revision"))[0] == commit
+    assert format_of("1234567") == ""

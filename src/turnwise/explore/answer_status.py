@@ -28,7 +28,9 @@ MAX_ERROR_KEYS = 4
 _ERROR_KEYS = ("error", "errors", "Error")
 _FALSE_WORDS = ("", "none", "null", "false", "no", "0", "ok")
 _SUCCESS_KEYS = ("success", "succeeded", "ok")
-_FAILED_STATES = frozenset(("error", "failed", "failure", "fail", "not_found", "not found", "invalid"))
+_FAILED_STATE = re.compile(
+    r"(?:\w{1,30}[_ -])?(?:error|failed|failure|fail|not[_ -]?found|invalid)", re.IGNORECASE
+)
 _VERDICT_KEYS = ("valid", "isValid", "is_valid")
 """Keys of a validator's answer: the errors that it lists are its result."""
 _NO_DATE = re.compile(r"\bInvalid (?:Date|time)\b|\bNaN\b")
@@ -37,8 +39,12 @@ _NOTHING_CHARS = 200
 _NOTHING = re.compile(
     r"\W{0,4}(?:no|none|nothing|0|zero)\b(?: [\w'-]{1,30}){0,6}"
     r" ?(?:found|match(?:es|ed|ing)?|results?|available|exists?|to show|yet|entries|items|records)\b"
+    r"[^\n]{0,80}"
     r"|\W{0,4}(?:nothing|none)\b[^\n]{0,40}$|[^\n]{0,80}:$",
     re.IGNORECASE,
+)
+_RESULT_KEYS = frozenset(
+    ("results", "result", "matches", "items", "found", "hits", "rows", "entries", "records", "nodes", "files")
 )
 _MESSAGE_KEYS = frozenset(
     ("message", "status", "note", "hint", "info", "detail", "details", "summary", "description", "type")
@@ -69,7 +75,7 @@ def _is_error_record(data: Mapping[str, Any]) -> bool:
     if any(data.get(key) is False for key in _SUCCESS_KEYS):
         return True
     status = data.get("status")
-    if isinstance(status, str) and status.lower() in _FAILED_STATES and len(data) <= MAX_ERROR_KEYS:
+    if isinstance(status, str) and _FAILED_STATE.fullmatch(status) and len(data) <= MAX_ERROR_KEYS:
         return True
     if any(key in data for key in _VERDICT_KEYS):
         return False
@@ -95,7 +101,11 @@ def says_nothing(text: str, arguments: Mapping[str, Any]) -> bool:
     said = {str(value).strip().lower() for value in arguments.values()}
     leaves = list(_leaves(data))
     has_empty = not data or any(value is None or value in ([], {}, "") for _, value in leaves)
-    return has_empty and all(_is_nothing(key, value, said) for key, value in leaves)
+    if has_empty and all(_is_nothing(key, value, said) for key, value in leaves):
+        return True
+    has_results = any(isinstance(value, list) and value for value in data.values())
+    has_none = any(key.lower() in _RESULT_KEYS and value == [] for key, value in data.items())
+    return has_none and not has_results and any(value == 0 for _, value in leaves)
 
 
 def _leaves(data: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

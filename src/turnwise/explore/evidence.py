@@ -1,5 +1,6 @@
 """Which values calls succeeded and failed with: what worked once comes first for the server's other tools."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -13,7 +14,17 @@ MIN_QUOTED_CHARS = 2
 MAX_DOUBT = 12.0
 MAX_MESSAGE_CHARS = 6_000
 
+CHOICE = "schema"
+"""The source of values that a schema lists."""
+_IS_WRONG = re.compile(
+    r"not (?:found|exist|valid|allowed|resolve|a\b|in\b|an\b)|no such|does(?:n't| not)|unknown|invalid|must"
+    r"|outside|ENOENT|ENOTDIR|EISDIR",
+    re.IGNORECASE,
+)
+
 Origin = TypeVar("Origin")
+Group = tuple[str, ...]
+"""Where values were found: those of one column of a table fit a parameter alike."""
 _Key = tuple[str, tuple[str, ...]]
 
 
@@ -26,16 +37,21 @@ class Evidence(Generic[Origin]):
     def __init__(self) -> None:
         self._proven: dict[_Key, dict[str, Origin]] = {}
         self._refused: dict[_Key, dict[str, None]] = {}
+        self._of_group: dict[tuple[_Key, Group], list[int]] = {}
+        """Successes and failures of a tool's parameter with the values of one group."""
 
-    def succeeded(self, tool: Tool, name: str, value: Any, origin: Origin) -> None:
+    def succeeded(self, tool: Tool, name: str, value: Any, origin: Origin, group: Group) -> None:
         """Remember an argument of a call that was answered."""
+        self._counts(tool, name, group)[0] += 1
         for key in _keys(tool, name):
             proven = self._proven.setdefault(key, {})
             if len(proven) < MAX_PROVEN:
                 proven.setdefault(_text(value), origin)
             self._refused.get(key, {}).pop(_text(value), None)
 
-    def failed(self, tool: Tool, arguments: Mapping[str, Any], message: str) -> None:
+    def failed(
+        self, tool: Tool, arguments: Mapping[str, Any], groups: Mapping[str, Group], message: str
+    ) -> None:
         """Remember the values that an error blames: those that it quotes, else the only unproven argument."""
         unproven = {
             name: [part for part in parts_of(value) if not self.is_proven(tool, name, part)]
@@ -47,11 +63,16 @@ class Evidence(Generic[Origin]):
             for name, parts in unproven.items()
         }
         quoted = {name: parts for name, parts in quoted.items() if parts}
+        has_new_choice = any(groups[name][:1] == (CHOICE,) for name in unproven)
+        if has_new_choice and not _IS_WRONG.search(message[:MAX_MESSAGE_CHARS]):
+            return  # "A1:D20 holds no formula" may be the fault of the chosen operation
         for name, parts in quoted.items():
+            self._counts(tool, name, groups[name])[1] += 1
             for key in _keys(tool, name):
                 self._refuse(key, parts)
         if not quoted and len(unproven) == 1:
             [(name, parts)] = unproven.items()
+            self._counts(tool, name, groups[name])[1] += 1
             self._refuse(_keys(tool, name)[0], parts)
 
     def proven(self, tool: Tool, name: str) -> Iterator[Origin]:
@@ -81,6 +102,14 @@ class Evidence(Generic[Origin]):
         num_proven = max(len(self._proven.get(key, {})) for key in _keys(tool, name))
         num_refused = max(len(self._refused.get(key, {})) for key in _keys(tool, name))
         return min(MAX_DOUBT, num_refused / num_proven) if num_proven else 0.0
+
+    def group_record(self, tool: Tool, name: str, group: Group) -> tuple[int, int]:
+        """Return how often values of a group worked and failed for a parameter of a tool."""
+        worked, failed = self._of_group.get((_keys(tool, name)[0], group), (0, 0))
+        return worked, failed
+
+    def _counts(self, tool: Tool, name: str, group: Group) -> list[int]:
+        return self._of_group.setdefault((_keys(tool, name)[0], group), [0, 0])
 
     def _refuse(self, key: _Key, parts: list[Any]) -> None:
         refused = self._refused.setdefault(key, {})

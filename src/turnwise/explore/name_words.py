@@ -25,8 +25,10 @@ _VERBS = frozenset(
         *("by", "for", "of", "the", "a", "in", "my", "available"),
     )
 )
-_SEARCHES = frozenset(("query", "q", "search", "keyword", "term"))
-_TITLES = frozenset(("name", "title", "label", "subject", "symbol", "tag", "category", "topic"))
+_SEARCHES = frozenset(("query", "q", "search", "keyword", "term", "find", "needle", "phrase"))
+_TITLES = frozenset(
+    ("name", "title", "label", "subject", "symbol", "tag", "category", "topic", "heading", "author", "text")
+)
 """Fields whose texts are worth searching for."""
 _SHORT_FORMS = {
     "ids": "id",

@@ -22,7 +22,7 @@ MAX_CANDIDATES = 40
 NUM_DRAWN = 3
 """Random values that are added for a parameter for which nothing promising is known."""
 
-DOUBTFUL = 5.0
+DOUBTFUL = 2.0
 NUM_DOUBTED = 3
 """Further values that are tried for a parameter for which `DOUBTFUL` times as many failed as worked."""
 
@@ -34,6 +34,13 @@ MAX_COMBINED = 8
 
 _UNPROMISING_COST = 3.0
 """Varying a parameter without promising values costs as much as three steps of another one."""
+
+MAX_CHOICES = 8
+_CHOICE_COST = 0.5
+"""Of a few choices that a schema lists, all are tried with the best of the other values."""
+
+_DOUBT_COST = 3.0
+"""What a step to an untried value costs for every refused value per proven one."""
 
 _REFUSED_COST = 10.0
 """A value that an error blamed may still fit another value of a second parameter, but hardly does."""
@@ -62,9 +69,11 @@ class _Choice:
 
     def cost(self, place: int) -> float:
         tier = self.candidates[place].tier
+        if self.parameter.enum and len(self.parameter.enum) <= MAX_CHOICES:
+            return place * _CHOICE_COST
         if tier is Tier.REFUSED:
             return place * _REFUSED_COST
-        extra = 0.0 if tier in (Tier.PROVEN, Tier.SCHEMA) else self.doubt
+        extra = 0.0 if tier in (Tier.PROVEN, Tier.SCHEMA) else _DOUBT_COST * self.doubt
         return place * ((1.0 if self.candidates[place].is_promising else _UNPROMISING_COST) + extra)
 
 

@@ -52,7 +52,10 @@ def announced_examples(prose: str) -> tuple[str, ...]:
     prose = prose[:MAX_PROSE_CHARS]
     found: dict[str, None] = {}
     for marker in _MARKER.finditer(prose):
-        found.update(dict.fromkeys(_values_after(prose, marker.end())))
+        values = _values_after(prose, marker.end())
+        if marker.group().lower().startswith("default"):  # "Default: all sheets." is prose
+            values = [value for value in values if " " not in value]
+        found.update(dict.fromkeys(values))
     return tuple(value for value in found if value)[:MAX_EXAMPLES]
 
 

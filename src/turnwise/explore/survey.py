@@ -48,6 +48,8 @@ class ToolRecord:
     """Calls that succeeded with an empty answer."""
     longest_seconds: float = 0.0
     last_error: str = ""
+    """The last error of the calls with the most arguments that are known to be right."""
+    error_merit: int = -1
     missing: set[str] = field(default_factory=set)
     """Optional parameters that an error asked for."""
     needs: str = ""
@@ -185,9 +187,11 @@ class Survey:
         record.num_empty += reply.is_empty
         if reply.is_empty:
             return ()
-        record.last_error = reply.error
-        self.store.failed(record.tool, arguments, reply.error)
         plain = {name: value.value for name, value in arguments.items()}
+        merit = sum(self.store.evidence.is_proven(record.tool, name, value) for name, value in plain.items())
+        if merit >= record.error_merit:
+            record.last_error, record.error_merit = reply.error, merit
+        self.store.failed(record.tool, arguments, reply.error)
         lessons = lessons_of(reply.error, record.tool, plain)
         record.needs = "" if record.num_answers else lessons.needs
         record.missing.update(lessons.missing)

@@ -1,5 +1,6 @@
 """What a tool's name and annotations promise: that it only reads, or that it may change something."""
 
+import itertools
 import re
 
 from turnwise.explore.wording import names
@@ -26,6 +27,8 @@ _CHANGES = word_set("""
 
 _AMBIGUOUS = word_set("add format sort filter export")
 """Verbs that compute on plain values, but change something that is stored: `add_numbers`, `add_note`."""
+_WEAK = word_set("execute run")
+"""Verbs of descriptions that the name is more exact than: "Execute a query"."""
 _STORED = word_set("""
     path file filename filepath document doc sheet workbook id session table repo repository database note
     notebook project folder directory
@@ -68,9 +71,14 @@ def _verb_of(tool: Tool) -> str:
     The verb of `wiki_link` ("Read a link") is `read`: the other words of a name may be nouns.
     """
     words = words_of(tool.server_tool)
+    joined = [
+        word for joint, word in itertools.pairwise(words) if joint in ("and", "or") and word in _CHANGES
+    ]
+    if joined:
+        return joined[0]
     first = tool.description[:80].split()[:1]
     described = [form for word in first for form in _base_forms(word.strip(",.:;*`\"'").lower())]
-    for word in (*words[:1], *described, *words[1:]):
+    for word in (*words[:1], *(form for form in described if form not in _WEAK), *words[1:], *described):
         if word in _READS or word in _CHANGES or word in _AMBIGUOUS:
             return word
     return ""

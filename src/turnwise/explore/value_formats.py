@@ -30,10 +30,13 @@ _PATTERNS = {
     ),
     "timezone": re.compile(rf"(?:{_ZONE_AREAS})/[A-Za-z_]{{2,40}}(?:/[A-Za-z_]{{2,40}})?|UTC|GMT"),
     "path": re.compile(
-        r"(?:~|\.{1,2})?/[^\n\x00]{0,400}|[\w .@+-]{1,80}(?:/[\w .@+-]{1,80}){1,10}/?|[A-Z]:\\[^\n]{1,400}"
+        r"(?:~|\.{1,2})?/[^\n\x00]{0,400}|[\w.@][\w .@+-]{0,79}(?:/[\w.@][\w .@+-]{0,79}){1,10}/?"
+        r"|[A-Z]:\\[^\n]{1,400}"
     ),
     "file": re.compile(r"[\w@+-][\w .@+()-]{0,100}\.[A-Za-z][A-Za-z0-9]{0,7}"),
     "color": re.compile(r"#[0-9a-fA-F]{6}"),
+    "cell": re.compile(r"[A-Z]{1,3}[1-9]\d{0,5}"),
+    "cells": re.compile(r"[A-Z]{1,3}[1-9]\d{0,5}:[A-Z]{1,3}[1-9]\d{0,5}"),
 }
 _WANTED_BY_FORMAT = {
     "uri": "url",
@@ -66,6 +69,8 @@ _WANTED_BY_WORD = {
     "file": "path",
     "folder": "path",
     "glob": "pattern",
+    "cell": "cell",
+    "range": "cells",
 }
 SIMILAR_FORMATS = {"path": ("file",), "date": ("datetime",), "datetime": ("date",)}
 """Formats that servers often accept in place of another one."""
@@ -87,7 +92,9 @@ _PLAIN_ENDINGS = frozenset(("name", "type", "id", "size", "format", "count", "li
 _FORMULA_WORDS = frozenset(("expression", "formula", "equation", "calculation"))
 _PYTHON = re.compile(r"python", re.IGNORECASE)
 _JSON = re.compile(
-    r"\bJSON (?:text|string|array|list|object|data|encoded)\b|\b(?:as|in|valid) JSON\b", re.IGNORECASE
+    r"\bJSON (?:text|string|array|list|object|data|encoded)\b"
+    r"|\b(?:as|in|valid) JSON\b(?! (?:content|files?|documents?))",
+    re.IGNORECASE,
 )
 JSON_EXAMPLES = (
     '[{"name": "ann", "value": 12}, {"name": "bob", "value": 30}]',

@@ -1,6 +1,7 @@
 """Values that answers, mcp.json and descriptions hold."""
 
 import heapq
+import itertools
 import os
 import posixpath
 import re
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turnwise.explore.document import Document, Scalar
-from turnwise.explore.name_words import name_words, names_several
+from turnwise.explore.name_words import name_words, names_several, singular
 from turnwise.explore.parameters import parameters_of
 from turnwise.explore.prose_examples import examples_in
 from turnwise.explore.value_formats import format_of
@@ -29,7 +30,7 @@ _NAMELESS = frozenset(("", "lines", "rows", "items", "entries", "records"))
 """Names of tables that say nothing about what is in them."""
 _NOTHING = frozenset(("", "-", "true", "false", "null", "none", "n/a", "nan", "undefined"))
 _ENTRY_NAMES = frozenset(("item", "name", "file", "folder", "path", "entry"))
-_ENTRY = re.compile(r"[\w@+(.][\w@+().-]*(?: [^\W\d][\w@+().-]*){0,5}")
+_ENTRY = re.compile(r"(?!\d[\d.]* [A-Za-z]{1,3}$)[\w@+(.][\w@+().-]*(?: [^\W\d][\w@+().-]*){0,5}")
 """The name of a file or a folder, with at most a few spaces; "303 B" is a size and "On branch:" a heading."""
 _LISTS = frozenset(("list", "folder", "tree", "find", "search", "file", "ls", "browse", "contents", "entry"))
 _INTERPRETERS = frozenset(("node", "python", "python3", "deno", "bun", "ruby", "java", "dotnet"))
@@ -59,6 +60,7 @@ def _found_in(document: Document, number: int, tool_name: str) -> Iterator[Value
             parents = [part for part in field.path[:-1] if isinstance(part, str)]
             context = parents[-1] if parents else tool_name
             yield Value(field.value, field.name, Source.ANSWER, number, field.path, context)
+    yield from _keys_in(document, tool_name)
     for table in document.tables:
         context = table.name
         if table.name in _NAMELESS:
@@ -68,6 +70,18 @@ def _found_in(document: Document, number: int, tool_name: str) -> Iterator[Value
                 if column in row and _is_worth_trying(row[column]):
                     path = (*table.path, row_number, column)
                     yield Value(row[column], column, Source.ANSWER, number, path, context)
+
+
+def _keys_in(document: Document, tool_name: str) -> Iterator[Value]:
+    """Yield keys that name things: `Books` in `{"sheets": {"Books": {…}}}`, or the path of a file."""
+    for path in dict.fromkeys(field.path for field in document.fields):
+        for parent, key in itertools.pairwise(("", *path)):
+            if not isinstance(parent, str) or not isinstance(key, str) or not _is_worth_trying(key):
+                continue
+            if parent and singular(parent) != parent:
+                yield Value(key, singular(parent), Source.ANSWER, context=tool_name)
+            elif format_of(key) in ("path", "file"):
+                yield Value(key, "path", Source.ANSWER, context=tool_name)
 
 
 def _is_worth_trying(value: Scalar) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from turnwise.explore.document import Path
 from turnwise.explore.drawn_values import usual_values
-from turnwise.explore.evidence import Evidence, parts_of
+from turnwise.explore.evidence import Evidence, Group, parts_of
 from turnwise.explore.name_words import name_fit
 from turnwise.explore.parameters import Kind, Parameter
 from turnwise.explore.prose_examples import examples_in
@@ -35,6 +35,9 @@ MAX_NAME_WORDS = 4
 MAX_FOLDERS = 3
 MAX_JOINED = 50
 """Folders of mcp.json, and names of files, that are joined to paths."""
+
+MAX_FIT_FAILURES = 4
+"""Failures with fitting values of one name, without a success, after which others come first; else 2."""
 
 MIN_FIT = 2
 """Name fit from which a value is offered as a fitting one (see `name_fit`)."""
@@ -122,7 +125,7 @@ class ValueStore:
         self._groups: dict[tuple[Source, str, str], list[_Entry]] = {}
         """Entries by source, name and context: the values of a group fit a parameter alike."""
         self._of_format: dict[str, list[_Entry]] = {}
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str, str]] = set()
         self._num_of_source: Counter[Source] = Counter()
         self._num_uses: Counter[str] = Counter()
         self.evidence: Evidence[Value] = Evidence()
@@ -141,9 +144,9 @@ class ValueStore:
         entry = _Entry(len(self), value_key(value.value), value)
         group = self._groups.setdefault((value.source, value.name, value.context), [])
         is_full = self._num_of_source[value.source] >= MAX_PER_SOURCE or len(group) >= MAX_PER_NAME
-        if (entry.key, value.name) in self._seen or is_full:
+        if (entry.key, value.name, value.context) in self._seen or is_full:
             return False
-        self._seen.add((entry.key, value.name))
+        self._seen.add((entry.key, value.name, value.context))
         self._num_of_source[value.source] += 1
         group.append(entry)
         if isinstance(value.value, str):
@@ -158,11 +161,13 @@ class ValueStore:
         """Record that a call was answered: its arguments come first for the other tools of the server."""
         for name, value in arguments.items():
             for part in parts_of(value.value):
-                self.evidence.succeeded(tool, name, part, replace(value, value=part))
+                self.evidence.succeeded(tool, name, part, replace(value, value=part), _group_of(value))
 
     def failed(self, tool: Tool, arguments: Mapping[str, Value], message: str) -> None:
         """Record that a call failed: values that the error blames are tried last."""
-        self.evidence.failed(tool, {name: value.value for name, value in arguments.items()}, message)
+        plain = {name: value.value for name, value in arguments.items()}
+        groups = {name: _group_of(value) for name, value in arguments.items()}
+        self.evidence.failed(tool, plain, groups, message)
 
     def candidates(self, parameter: Parameter, *, limit: int) -> list[Value]:
         """Return values for a parameter, the most promising first."""
@@ -182,8 +187,9 @@ class ValueStore:
     def _by_evidence(
         self, parameter: Parameter, tool: Tool, found: Mapping[str, Candidate]
     ) -> list[Candidate]:
-        """Return proven values, those without evidence, then those that an error blamed."""
+        """Return proven values, those found where proven ones were found, the others, then blamed ones."""
         ordered: dict[str, Candidate] = {}
+        others: dict[str, Candidate] = {}
         last: dict[str, Candidate] = {}
         for value in self.evidence.proven(tool, parameter.name) if not parameter.enum else ():
             fitted = _fitted(parameter, value)
@@ -192,11 +198,18 @@ class ValueStore:
                 known = found[key].value if key in found else fitted
                 ordered.setdefault(key, Candidate(known, Tier.PROVEN))
         for key, candidate in found.items():
-            if self.evidence.is_refused(tool, parameter.name, candidate.value.value):
+            worked, failed = self.evidence.group_record(tool, parameter.name, _group_of(candidate.value))
+            is_hopeless = not worked and failed >= (MAX_FIT_FAILURES if candidate.is_promising else 2)
+            is_refused = self.evidence.is_refused(tool, parameter.name, candidate.value.value)
+            if key in ordered:
+                continue
+            if is_refused or (is_hopeless and not parameter.enum):
                 last[key] = replace(candidate, tier=Tier.REFUSED)
+            elif candidate.tier is Tier.ANY and worked:
+                ordered[key] = replace(candidate, tier=Tier.FIT)
             else:
-                ordered.setdefault(key, candidate)
-        return [*ordered.values(), *last.values()]
+                others[key] = candidate
+        return [*(ordered | others).values(), *last.values()]
 
     def _offers(self, parameter: Parameter, limit: int, tool: Tool | None) -> Iterator[tuple[Tier, Value]]:
         yield from ((Tier.SCHEMA, value) for value in _schema_values(parameter))
@@ -312,6 +325,10 @@ class ValueStore:
 def value_key(value: Any) -> str:
     """Return a text that is the same for equal values of the same type."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _group_of(value: Value) -> Group:
+    return (value.source, value.name, value.context)
 
 
 def _may_be_tried(parameter: Parameter, plain: Any) -> bool:
