@@ -13,6 +13,10 @@ class Limits:
     num_bytes: int = 20_000_000
     num_faults: int = 5
     """Infrastructure faults after which it is left alone."""
+    num_rests: int = 4
+    """Rests that it may ask for before it is left alone."""
+    rest_seconds: float = 15.0
+    """The longest rest that is waited for."""
 
 
 @dataclass(slots=True)
@@ -23,8 +27,22 @@ class Budget:
     num_calls: int = 0
     num_bytes: int = 0
     num_faults: int = 0
+    num_rests: int = 0
     seconds: float = 0.0
     why_stopped: str = ""
+    is_limited: bool = False
+    """Whether the server was left alone because it asked for fewer calls."""
+
+    def may_rest(self, seconds: float) -> bool:
+        """Return whether to wait and go on; if not, the server is left alone from now on."""
+        if self.num_rests < self.limits.num_rests and seconds <= self.limits.rest_seconds:
+            self.num_rests += 1
+            return True
+        self.is_limited = True
+        self.why_stopped = (
+            f"it limits the rate of calls (a rest of {seconds:g} s after {self.num_calls} calls)"
+        )
+        return False
 
     @property
     def is_spent(self) -> bool:

@@ -1,5 +1,6 @@
 """Calls that are made while exploring: within a budget, one session at a time, with typed outcomes."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -8,10 +9,11 @@ from typing import Any
 
 from turnwise.explore.budget import Budget
 from turnwise.explore.document import Document, document_of, says_error
+from turnwise.explore.rate_limits import asked_rest
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
-from turnwise.types import Fault, Tool, ToolCall
+from turnwise.types import Fault, Tool, ToolCall, ToolResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,10 @@ class Session:
     async def call(self, tool: Tool, arguments: Mapping[str, Any]) -> Reply:
         """Make one call. Raises SessionLost if the server fails, after counting it."""
         budget = self._budget
-        budget.num_calls += 1
-        start = time.monotonic()
-        [result] = await self._toolbox.call([ToolCall(f"call_{budget.num_calls}", tool.name, arguments)])
-        budget.seconds += time.monotonic() - start
-        budget.num_bytes += len(result.content)
+        result = await self._made(tool, arguments)
+        while (rest := _rest_after(result)) is not None and budget.may_rest(rest):
+            await asyncio.sleep(rest)
+            result = await self._made(tool, arguments)
         if result.fault is Fault.INFRA:
             budget.num_faults += 1
             raise SessionLost(f"{tool.name}: {result.content[:200]}")
@@ -93,3 +94,18 @@ class Session:
         if not document.fields and not any(table.rows for table in document.tables):
             return Reply(None, "the answer is empty")
         return Reply(document)
+
+    async def _made(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolResult:
+        budget = self._budget
+        budget.num_calls += 1
+        start = time.monotonic()
+        [result] = await self._toolbox.call([ToolCall(f"call_{budget.num_calls}", tool.name, arguments)])
+        budget.seconds += time.monotonic() - start
+        budget.num_bytes += len(result.content)
+        return result
+
+
+def _rest_after(result: ToolResult) -> float | None:
+    """Return the rest that an error asks for, if it does."""
+    is_error = result.is_error or says_error(result.content)
+    return asked_rest(result.content) if is_error else None

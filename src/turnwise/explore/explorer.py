@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from turnwise.explore.acceptance import Accepted, Target, accept
-from turnwise.explore.budget import Budget, Limits
+from turnwise.explore.budget import Budget
 from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
@@ -18,6 +18,7 @@ from turnwise.explore.earlier_tasks import EarlierTasks
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
+from turnwise.explore.politeness import affordable, limits_for
 from turnwise.explore.repetition import PlayedCall, repeat
 from turnwise.explore.selection import drafts_of
 from turnwise.explore.splits import held_out_combinations
@@ -93,8 +94,11 @@ class Explorer:
             self._played = await self._earlier.verify(self._accepted, self._say)
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
-        limits = Limits(seconds=self._options.minutes * 60 / 3)
-        self._callers = {server: ServerCaller(self._pool, server, Budget(limits)) for server in servers}
+        seconds = self._options.minutes * 60 / 3
+        self._callers = {
+            server: ServerCaller(self._pool, server, Budget(limits_for(self._specs[server], seconds)))
+            for server in servers
+        }
         self._survey = Survey(self._callers, tools, self._known_values(tools))
         await self._survey.run(self._options.seed, self._say)
         await self._examine(self._survey)
@@ -106,6 +110,9 @@ class Explorer:
         if self._earlier is not None:
             self._held_out = self._earlier.held_out(self._held_out)
             drafts = self._earlier.new_drafts(drafts, self._held_out, self._accepted)
+        remote = [spec.name for spec in self._specs.values() if spec.is_remote]
+        limited = [name for name, caller in self._callers.items() if caller.budget.is_limited]
+        drafts = affordable(drafts, remote, limited, self._accepted)
         target = Target(
             num_tasks=self._options.num_tasks,
             deadline=self._started + self._options.minutes * 60,
