@@ -18,6 +18,7 @@ from turnwise.explore.earlier_tasks import EarlierTasks
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
+from turnwise.explore.offered_values import offered_values
 from turnwise.explore.politeness import affordable, limits_for
 from turnwise.explore.repetition import PlayedCall, repeat
 from turnwise.explore.selection import drafts_of
@@ -27,6 +28,7 @@ from turnwise.explore.survey import Survey, ToolRecord
 from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.value_sources import config_values, description_values
 from turnwise.explore.values import Value, ValueStore
+from turnwise.mcp.offerings import Offerings
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Task, Tool
@@ -69,6 +71,7 @@ class Explorer:
         self._started = time.monotonic()
         self._failures: dict[str, str] = {}
         self._callers: dict[str, ServerCaller] = {}
+        self._offerings: dict[str, Offerings] = {}
         self._survey: Survey | None = None
         self._steadiness: dict[str, Steadiness] = {}
         self._material: Material | None = None
@@ -99,6 +102,7 @@ class Explorer:
             server: ServerCaller(self._pool, server, Budget(limits_for(self._specs[server], seconds)))
             for server in servers
         }
+        self._offerings = {server: await self._pool.offerings(server) for server in servers}
         self._survey = Survey(self._callers, tools, self._known_values(tools))
         await self._survey.run(self._options.seed, self._say)
         await self._examine(self._survey)
@@ -188,6 +192,9 @@ class Explorer:
         for tool in tools:
             for value in description_values(tool):
                 store.add(value)
+        for offerings in self._offerings.values():
+            for value in offered_values(offerings):
+                store.add(value)
         return store
 
     async def _examine(self, survey: Survey) -> None:
@@ -254,11 +261,14 @@ class Explorer:
             return ServerFinding(name, (), 0, 0.0, why_not=self._failures[name])
         tools = [tool for tool in self._pool.tools if tool.server == name]
         caller = self._callers.get(name)
+        offerings = self._offerings.get(name, Offerings())
         return ServerFinding(
             name,
             tuple(self._tool_finding(tool, num_tasks[tool.name]) for tool in tools),
             caller.budget.num_calls if caller else 0,
             caller.budget.seconds if caller else 0.0,
+            num_resources=len(offerings.resources),
+            num_prompts=len(offerings.prompts),
             why_not=(caller.budget.why_spent if caller else "") if tools else "it has no tools",
         )
 

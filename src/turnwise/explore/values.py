@@ -48,6 +48,8 @@ class Source(StrEnum):
     """The user's own values."""
     ANSWER = "answer"
     """A field of an answer."""
+    RESOURCE = "resource"
+    """The address or a part of a resource that a server offers."""
     ERROR = "error"
     """A value that an error message names."""
     DRAWN = "drawn"
@@ -81,7 +83,7 @@ class Tier(StrEnum):
     DRAWN = "drawn"
 
 
-_FREE_SOURCES = (Source.ANSWER, Source.CONFIG, Source.USER)
+_FREE_SOURCES = (Source.ANSWER, Source.RESOURCE, Source.CONFIG, Source.USER)
 """Sources whose values are tried where nothing fits: an example of one parameter is none of another."""
 
 PROMISING = (Tier.SCHEMA, Tier.EXAMPLE, Tier.ERROR, Tier.USER, Tier.FIT)
