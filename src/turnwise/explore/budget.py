@@ -15,6 +15,10 @@ class Limits:
     num_bytes: int = 20_000_000
     num_faults: int = 5
     """Infrastructure faults after which it is left alone."""
+    num_rests: int = 4
+    """Rests that it may ask for before it is left alone."""
+    rest_seconds: float = 15.0
+    """The longest rest that is waited for."""
 
 
 @dataclass(slots=True)
@@ -25,10 +29,13 @@ class Budget:
     num_calls: int = 0
     num_bytes: int = 0
     num_faults: int = 0
+    num_rests: int = 0
     seconds: float = 0.0
     why_stopped: str = ""
     deadline: float = math.inf
     """A time of `time.monotonic()`: the end of the stage that makes the calls."""
+    is_limited: bool = False
+    """Whether the server was left alone because it asked for fewer calls."""
 
     @property
     def is_late(self) -> bool:
@@ -38,6 +45,17 @@ class Budget:
     def extend(self, num_calls: int) -> None:
         """Raise the limit so that this many calls can still be made."""
         self.limits = replace(self.limits, num_calls=max(self.limits.num_calls, self.num_calls + num_calls))
+
+    def may_rest(self, seconds: float) -> bool:
+        """Return whether to wait and go on; if not, the server is left alone from now on."""
+        if self.num_rests < self.limits.num_rests and seconds <= self.limits.rest_seconds:
+            self.num_rests += 1
+            return True
+        self.is_limited = True
+        self.why_stopped = (
+            f"it limits the rate of calls (a rest of {seconds:g} s after {self.num_calls} calls)"
+        )
+        return False
 
     @property
     def is_spent(self) -> bool:

@@ -1,5 +1,6 @@
 """Calls that are made while exploring: within a budget, one session at a time, with typed outcomes."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,10 +10,11 @@ from typing import Any
 from turnwise.explore.answer_status import says_error, says_nothing
 from turnwise.explore.budget import Budget
 from turnwise.explore.document import Document, document_of
+from turnwise.explore.rate_limits import asked_rest
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
-from turnwise.types import Fault, Tool, ToolCall
+from turnwise.types import Fault, Tool, ToolCall, ToolResult
 
 EMPTY = "the answer is empty"
 
@@ -81,12 +83,10 @@ class Session:
     async def call(self, tool: Tool, arguments: Mapping[str, Any]) -> Reply:
         """Make one call. Raises SessionLost if the server fails, after counting it."""
         budget = self._budget
-        budget.num_calls += 1
-        start = time.monotonic()
-        [result] = await self._toolbox.call([ToolCall(f"call_{budget.num_calls}", tool.name, arguments)])
-        seconds = time.monotonic() - start
-        budget.seconds += seconds
-        budget.num_bytes += len(result.content)
+        result, seconds = await self._made(tool, arguments)
+        while (rest := _rest_after(result)) is not None and budget.may_rest(rest):
+            await asyncio.sleep(rest)
+            result, seconds = await self._made(tool, arguments)
         if result.fault is Fault.INFRA:
             budget.num_faults += 1
             raise SessionLost(f"{tool.name}: {result.content[:200]}")
@@ -97,3 +97,19 @@ class Session:
         if not has_content or says_nothing(result.content, arguments):
             return Reply(None, EMPTY, is_empty=True, seconds=seconds)
         return Reply(document, seconds=seconds)
+
+    async def _made(self, tool: Tool, arguments: Mapping[str, Any]) -> tuple[ToolResult, float]:
+        budget = self._budget
+        budget.num_calls += 1
+        start = time.monotonic()
+        [result] = await self._toolbox.call([ToolCall(f"call_{budget.num_calls}", tool.name, arguments)])
+        seconds = time.monotonic() - start
+        budget.seconds += seconds
+        budget.num_bytes += len(result.content)
+        return result, seconds
+
+
+def _rest_after(result: ToolResult) -> float | None:
+    """Return the rest that an error asks for, if it does."""
+    is_error = result.is_error or says_error(result.content)
+    return asked_rest(result.content) if is_error else None

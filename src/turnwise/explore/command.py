@@ -14,6 +14,7 @@ from turnwise.explore.continuation import as_json as progress_json
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.explorer import ExploreOptions, Explorer
 from turnwise.explore.html_report import html_report
+from turnwise.explore.politeness import polite
 from turnwise.explore.recording import write_cassette
 from turnwise.explore.report import print_exploration
 from turnwise.explore.report_json import as_json
@@ -49,7 +50,7 @@ class ExploreCommand:
         if earlier is not None:
             self._introduce(earlier)
         was_interrupted = False
-        specs = [_with_one_ahead(spec) for spec in self._specs]
+        specs = [polite(spec) for spec in self._specs]
         async with Pool(specs) as pool:
             explorer = Explorer(pool, specs, self._options, self._say, earlier)
             try:
@@ -96,12 +97,6 @@ class ExploreCommand:
 
     def _say(self, line: str) -> None:
         self._console.print(printable(line), markup=False, soft_wrap=True)
-
-
-def _with_one_ahead(spec: ServerSpec) -> ServerSpec:
-    """Return the server with one process started ahead: sessions follow one another here."""
-    num_warm = min(1, spec.options.num_warm)
-    return spec.model_copy(update={"options": spec.options.model_copy(update={"num_warm": num_warm})})
 
 
 def write(explorer: Explorer, exploration: Exploration, folder: Path, *, is_new: bool) -> None:

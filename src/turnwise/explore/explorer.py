@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.explore.acceptance import Accepted, Target, accept
-from turnwise.explore.budget import Budget, Limits
+from turnwise.explore.budget import Budget
 from turnwise.explore.caller import ServerCaller
 from turnwise.explore.change import Change
 from turnwise.explore.change_search import find_changes
@@ -21,6 +21,8 @@ from turnwise.explore.entities import roots_of
 from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
+from turnwise.explore.offered_values import offered_values
+from turnwise.explore.politeness import affordable, limits_for
 from turnwise.explore.reasons import ToolHistory, why_in_no_task
 from turnwise.explore.repetition import PlayedCall
 from turnwise.explore.selection import drafts_of
@@ -31,6 +33,7 @@ from turnwise.explore.tool_verbs import presumes_reading
 from turnwise.explore.value_sources import config_values, description_values
 from turnwise.explore.values import Value, ValueStore
 from turnwise.explore.verdicts import OUT_OF_TIME
+from turnwise.mcp.offerings import Offerings
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
 from turnwise.types import Tool
@@ -78,6 +81,7 @@ class Explorer:
         self._started = time.monotonic()
         self._failures: dict[str, str] = {}
         self._callers: dict[str, ServerCaller] = {}
+        self._offerings: dict[str, Offerings] = {}
         self._survey: Survey | None = None
         self._steadiness: dict[str, Steadiness] = {}
         self._material: Material | None = None
@@ -107,8 +111,12 @@ class Explorer:
             await self._earlier.verify(self._accepted, self._say)
         tools = [tool for tool in self._pool.tools if self._may_call(tool)]
         servers = dict.fromkeys(tool.server for tool in tools)
-        limits = Limits(seconds=self._options.minutes * 60 * _CHANGES_END)
-        self._callers = {server: ServerCaller(self._pool, server, Budget(limits)) for server in servers}
+        seconds = self._options.minutes * 60 * _CHANGES_END
+        self._callers = {
+            server: ServerCaller(self._pool, server, Budget(limits_for(self._specs[server], seconds)))
+            for server in servers
+        }
+        self._offerings = {server: await self._pool.offerings(server) for server in servers}
         known = self._known_values(tools)
         self._survey = Survey(self._callers, tools, known)
         self._begin(_SURVEY_END)
@@ -131,6 +139,9 @@ class Explorer:
         self._held_out = held_out_combinations(drafts, splits, self._options.seed)
         if self._earlier is not None:
             self._held_out = self._earlier.held_out(self._held_out)
+        remote = [spec.name for spec in self._specs.values() if spec.is_remote]
+        limited = [name for name, caller in self._callers.items() if caller.budget.is_limited]
+        drafts = affordable(drafts, remote, limited, self._accepted)
         target = Target(
             num_tasks=self._options.num_tasks,
             deadline=self._time_at(1.0),
@@ -192,6 +203,9 @@ class Explorer:
         for tool in tools:
             for value in description_values(tool):
                 store.add(value)
+        for offerings in self._offerings.values():
+            for value in offered_values(offerings):
+                store.add(value)
         return store
 
     async def _examine(self, survey: Survey) -> None:
@@ -218,7 +232,8 @@ class Explorer:
                 if record.tool.server == server and self._is_writer(record.tool)
             ]
             # A survey that made all of its calls leaves some for the tools that change something.
-            caller.budget.extend(_CHANGE_CALLS)
+            if not self._specs[server].is_remote:
+                caller.budget.extend(_CHANGE_CALLS)
             searches.append(find_changes(caller, survey, writers, self._options.seed))
         changes = [change for found in await asyncio.gather(*searches) for change in found]
         self._end()
@@ -277,11 +292,14 @@ class Explorer:
             return ServerFinding(name, (), 0, 0.0, why_not=self._failures[name])
         tools = [tool for tool in self._pool.tools if tool.server == name]
         caller = self._callers.get(name)
+        offerings = self._offerings.get(name, Offerings())
         return ServerFinding(
             name,
             tuple(self._tool_finding(tool, num_tasks[tool.name]) for tool in tools),
             caller.budget.num_calls if caller else 0,
             caller.budget.seconds if caller else 0.0,
+            num_resources=len(offerings.resources),
+            num_prompts=len(offerings.prompts),
             why_not=(caller.budget.why_spent if caller else "") if tools else "it has no tools",
         )
 

@@ -56,6 +56,8 @@ class Source(StrEnum):
     """The user's own values."""
     ANSWER = "answer"
     """A field of an answer."""
+    RESOURCE = "resource"
+    """The address or a part of a resource that a server offers."""
     ERROR = "error"
     """A value that an error message names."""
     DRAWN = "drawn"
@@ -91,7 +93,7 @@ class Tier(StrEnum):
     REFUSED = "refused"
 
 
-_FREE_SOURCES = (Source.ANSWER, Source.CONFIG, Source.USER)
+_FREE_SOURCES = (Source.ANSWER, Source.RESOURCE, Source.CONFIG, Source.USER)
 """Sources whose values are tried where nothing fits: an example of one parameter is none of another."""
 
 PROMISING = (Tier.PROVEN, Tier.SCHEMA, Tier.EXAMPLE, Tier.ERROR, Tier.USER, Tier.FIT)

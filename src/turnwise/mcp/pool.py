@@ -18,6 +18,7 @@ from turnwise.mcp.arguments import ArgumentChecker
 from turnwise.mcp.cassette import Cassette, Mode
 from turnwise.mcp.exposure import Exposure, exposure
 from turnwise.mcp.gate import Breaker
+from turnwise.mcp.offerings import Offerings
 from turnwise.mcp.results import DEFAULT_MAX_TOKENS, Sanitiser, TokenCounter, estimate_tokens
 from turnwise.mcp.scratch import Scratch
 from turnwise.mcp.session import ConnectFailed
@@ -121,6 +122,14 @@ class Pool:
     def tools(self) -> Sequence[Tool]:
         """Every tool of every connected server, under the names that leases use."""
         return tuple(tool for tools in self._listed.values() for tool in tools)
+
+    async def offerings(self, server: str) -> Offerings:
+        """Read the resources and prompts of a connected server; none if it is gone."""
+        try:
+            session = await self._supplies[server].connect()
+        except ConnectFailed:
+            return Offerings()
+        return await session.offerings()
 
     def isolation(self, server: str) -> Isolation:
         """Return the isolation of a connected server, with `auto` resolved."""

@@ -25,6 +25,7 @@ from turnwise.mcp.episode_meta import (
     STATELESS,
 )
 from turnwise.mcp.launch import TOO_LARGE_CODE, UNREADABLE_CODE, Command, Vitals, stdio_transport
+from turnwise.mcp.offerings import Offerings, read_offerings
 from turnwise.mcp.private_folders import Namespace
 from turnwise.mcp.remote import (
     BUSY_CODE,
@@ -225,6 +226,16 @@ class Session:
             return result, Cause.UPSTREAM
         self._check_output(tool, result)
         return result, Cause.TOOL_ERROR if result.is_error else Cause.OK
+
+    async def offerings(self) -> Offerings:
+        """Read resources and prompts; none if the server is closed or slower than a call may be."""
+        if self._client is None or not self.is_open:
+            return Offerings()
+        try:
+            async with asyncio.timeout(self.spec.options.timeout_seconds):
+                return await read_offerings(self._client, self._clean)
+        except TimeoutError:
+            return Offerings()
 
     async def drop(self, episode: str) -> None:
         """Have a keyed server forget an episode; a closed one has lost its state anyway."""

@@ -9,8 +9,11 @@ thousand        a thousand tools
 clock           the time in every answer
 slow            ten seconds a call
 plain_errors    errors as ordinary text
+limited         after three calls, only errors that ask for fewer calls
+ten_thousand    ten thousand tools
 """
 
+import json
 import os
 import sys
 import time
@@ -23,6 +26,7 @@ from mcp.types import ToolAnnotations
 READS = ToolAnnotations(readOnlyHint=True)
 STOCK = {"apples": 12, "pears": 7, "plums": 31, "figs": 4}
 NUM_CALLS_ALIVE = 4
+NUM_CALLS_ALLOWED = 3
 NUM_TOOLS = 1_000
 SLOW_SECONDS = 10.0
 server = MCPServer("misbehaving")
@@ -164,9 +168,69 @@ def plain_errors() -> None:
         return f"Failed to look up {fruit}: API key is missing"
 
 
+def limited() -> None:
+    @server.tool(annotations=READS)
+    def list_fruit() -> dict[str, Any]:
+        """List the fruit in stock."""
+        count_until_limit()
+        return {"fruit": list(STOCK)}
+
+    @server.tool(annotations=READS)
+    def get_stock(fruit: str) -> dict[str, Any]:
+        """Return the stock of a fruit."""
+        count_until_limit()
+        return stock_of(fruit)
+
+
+def count_until_limit() -> None:
+    state["num_calls"] += 1
+    if state["num_calls"] > NUM_CALLS_ALLOWED:
+        raise ToolError("HTTP 429: rate limit exceeded, retry after 0.01 seconds")
+
+
+def ten_thousand() -> None:
+    """Answer without the SDK, which takes a minute for so many tools."""
+    schema = {"type": "object", "properties": {}}
+    tools = [
+        {"name": f"get_counter_{number}", "description": f"Return counter {number}.", "inputSchema": schema}
+        for number in range(10 * NUM_TOOLS)
+    ]
+    for line in sys.stdin:
+        asked = json.loads(line)
+        match asked["method"]:
+            case "initialize":
+                version = asked["params"]["protocolVersion"]
+                info = {"name": "ten_thousand", "version": "1"}
+                result = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            case "tools/list":
+                result = {"tools": tools}
+            case "tools/call":
+                number = int(asked["params"]["name"].rpartition("_")[2])
+                answer = json.dumps({"counter": number, "value": number * 37 % 1009})
+                result = {"content": [{"type": "text", "text": answer}]}
+            case _:
+                result = None
+        if "id" in asked:
+            said = {"result": result} if result else {"error": {"code": -32601, "message": "unknown"}}
+            print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}), flush=True)
+    sys.exit()
+
+
 WAYS = {
     way.__name__: way
-    for way in (no_tools, dies, lying, hostile, megabytes, thousand, clock, slow, plain_errors)
+    for way in (
+        no_tools,
+        dies,
+        lying,
+        hostile,
+        megabytes,
+        thousand,
+        clock,
+        slow,
+        plain_errors,
+        limited,
+        ten_thousand,
+    )
 }
 
 if __name__ == "__main__":
