@@ -4,7 +4,8 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from turnwise.explore.document import Document, Field, Path, Scalar, says_error
+from turnwise.explore.answer_status import says_error
+from turnwise.explore.document import Document, Field, Path, Scalar
 from turnwise.explore.operations.columns import MAX_QUERIES, answerable, form_of, picked, stated
 from turnwise.explore.operations.quantities import is_clock, measure_of
 from turnwise.explore.query import Form, Query
