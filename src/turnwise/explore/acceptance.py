@@ -183,11 +183,13 @@ async def _verify(drafts: Sequence[Draft], pool: Pool, deadline: float) -> dict[
 
 
 def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that share sessions: those that only read by servers, those that change by tools too."""
+    """Group plans that share sessions: all that only read, and those that change something by their tools.
+
+    Plans that read need not use the same servers: starting servers is what costs.
+    """
     groups: dict[tuple[str, ...], list[Draft]] = {}
-    for draft in drafts:
-        key = ("change", *draft.servers, *draft.tools) if draft.changes_state else draft.servers
-        groups.setdefault(key, []).append(draft)
+    for draft in sorted(drafts, key=lambda draft: draft.servers):
+        groups.setdefault(draft.tools if draft.changes_state else (), []).append(draft)
     return [
         group[start : start + size]
         for group in groups.values()

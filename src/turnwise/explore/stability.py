@@ -57,7 +57,7 @@ async def examine(
 
 
 async def _renew(caller: ServerCaller, observations: Sequence[Observation], found: Steadiness) -> None:
-    """Repeat the readers' calls in two sessions without the changers, which influenced all sessions before."""
+    """Repeat the readers' calls in two sessions without the changers, which influenced those before."""
     readers = [seen for seen in observations if seen.tool.name not in found.changers]
     first = await _repeat(caller, readers)
     second = await _repeat(caller, readers[::-1])
