@@ -205,11 +205,13 @@ async def _verify(drafts: Sequence[Draft], pool: Pool, deadline: float) -> dict[
 
 
 def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that share sessions: those that only read, by servers; one that changes is alone."""
-    groups: dict[tuple[str, ...], list[Draft]] = {}
-    for draft in drafts:
-        key = (*draft.servers, draft.key) if draft.changes_state else draft.servers
-        groups.setdefault(key, []).append(draft)
+    """Group plans that share sessions: all that only read; one that changes something is alone.
+
+    Plans that read need not use the same servers: starting servers is what costs.
+    """
+    groups: dict[str, list[Draft]] = {}
+    for draft in sorted(drafts, key=lambda draft: draft.servers):
+        groups.setdefault(draft.key if draft.changes_state else "", []).append(draft)
     return [
         group[start : start + _PER_SESSION]
         for group in groups.values()

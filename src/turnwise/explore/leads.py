@@ -7,10 +7,12 @@ from turnwise.explore.operations.columns import (
     called,
     column_noun,
     form_of,
+    is_list,
     label_column,
     owned,
     quantity_columns,
     row_noun,
+    rows_noun,
     same_table,
     tables_of,
 )
@@ -20,6 +22,7 @@ from turnwise.explore.wording import field_noun, is_plain_name
 
 _NUM_ROWS = 6
 """Rows of one table that chains start from."""
+_MIN_ROWS = 2
 
 
 def leads(document: Document, wanted: Collection[str]) -> Iterator[Query]:
@@ -29,6 +32,7 @@ def leads(document: Document, wanted: Collection[str]) -> Iterator[Query]:
             if column in wanted and is_plain_name(column):
                 yield from _extremes(table, column)
                 yield from _named_rows(table, column)
+                yield from _positions(table, column)
     for field in document.fields:
         is_plain = all(isinstance(part, str) for part in field.path)
         if field.name in wanted and is_plain and is_plain_name(field.name):
@@ -67,6 +71,27 @@ def _named_rows(table: Table, column: str) -> Iterator[Query]:
             form=form_of(row[column]),
             field=column,
         )
+
+
+def _positions(table: Table, column: str) -> Iterator[Query]:
+    """Yield the value of the first and the last row, for lists whose rows have no other name."""
+    if len(table.rows) < _MIN_ROWS or label_column(table) not in (None, column):
+        return
+    for place, position in ((0, "first"), (-1, "last")):
+        if column not in table.rows[place]:
+            continue
+
+        def read(document: Document, place: int = place) -> Scalar:
+            return same_table(document, table).rows[place][column]
+
+        rows = rows_noun(table)
+        if is_list(table):
+            noun = f"the {position} entry" if rows == "entries" else f"the {position} of the {rows}"
+        else:
+            noun = owned(column_noun(table, column), f"the {position} {row_noun(table)}")
+        value = table.rows[place][column]
+        key = f"lead/{table.name}/{column}/{position}"
+        yield Query("lead", read, value, noun=noun, key=key, form=form_of(value), field=column)
 
 
 def _extremes(table: Table, column: str) -> Iterator[Query]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from turnwise.explore.change import Change
+from turnwise.explore.connections import Connection, connections_of, links_of
 from turnwise.explore.document import Document, Scalar, Table
 from turnwise.explore.entities import EntityReader
 from turnwise.explore.exploration import Link
@@ -13,17 +14,12 @@ from turnwise.explore.observation import Observation
 from turnwise.explore.operations import OPERATIONS
 from turnwise.explore.query import Query
 from turnwise.explore.splits import EntitySplits, assigned
-from turnwise.explore.tool_verbs import words_of
-from turnwise.explore.values import Source, Value
 from turnwise.explore.wording import fits_in_question
 from turnwise.explore.wording.row_nouns import row_noun_of, with_row_noun
-from turnwise.explore.wording.word_set import word_set
 from turnwise.explore.worth import Worth, is_echo, worth_asking_about
 
 _NUM_ALIKE = 3
 """Equal answers to the same query from which on it is a constant."""
-_ANY_NUMBER = word_set("value values number amount num count total result results input output x y a b n")
-"""Names that every number has: two tools that use one of them may mean different things."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +32,7 @@ class Material:
     """By number of an observation: what can be asked of its document."""
     worth: Worth
     """Which observations questions may start from."""
+    connections: tuple[Connection, ...]
     links: tuple[Link, ...]
     changes: tuple[Change, ...]
     telling: Mapping[str, str]
@@ -74,29 +71,31 @@ def material_of(
         queries[observation.number] = tuple(query for query in found if not is_echo(query.value, observation))
     queries = _without_constants(observations, queries)
     reader = EntityReader(observations, roots)
+    connections = connections_of(observations, roots)
     return Material(
         tuple(observations),
         queries,
         worth,
-        tuple(links_of(observations)),
+        tuple(connections),
+        tuple(links_of(connections)),
         tuple(changes),
         dict(telling_parameters(observations)),
         reader,
-        assigned(_groups(observations, queries, reader), seed),
+        _splits(observations, queries, connections, reader, seed),
     )
 
 
-def _groups(
-    observations: Sequence[Observation], queries: Mapping[int, tuple[Query, ...]], reader: EntityReader
-) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Yield entities that occur together: those of a call, and those of a call and the one it leads to."""
+def _splits(
+    observations: Sequence[Observation],
+    queries: Mapping[int, tuple[Query, ...]],
+    connections: Sequence[Connection],
+    reader: EntityReader,
+    seed: int,
+) -> EntitySplits:
     entities = {observation.number: reader.entities(observation) for observation in observations}
-    for observation in observations:
-        named = entities[observation.number]
-        yield named, 1.0 + len(queries[observation.number])
-        for value in observation.arguments.values():
-            if value.source is Source.ANSWER and value.observation in entities:
-                yield (*named, *entities[value.observation]), 1.0
+    calls = [(entities[seen.number], 1.0 + len(queries[seen.number])) for seen in observations]
+    leads = [(entities[one.source.number], entities[one.target.number]) for one in connections]
+    return assigned(calls, leads, seed)
 
 
 def _without_constants(
@@ -128,26 +127,6 @@ def telling_parameters(observations: Sequence[Observation]) -> Iterator[tuple[st
     for tool, values in seen.items():
         if values:
             yield tool, max(values, key=lambda name: len(values[name]))
-
-
-def links_of(observations: Sequence[Observation]) -> Iterator[Link]:
-    """Yield every field of an answer that a later call successfully used, most used first."""
-    by_number = {observation.number: observation for observation in observations}
-    counts: dict[tuple[str, str, str, str], int] = {}
-    for observation in observations:
-        for name, value in observation.arguments.items():
-            source = by_number.get(-1 if value.observation is None else value.observation)
-            if value.source is Source.ANSWER and source is not None and _is_telling(value, name):
-                key = (source.tool.name, value.name, observation.tool.name, name)
-                counts[key] = counts.get(key, 0) + 1
-    for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        yield Link(*key, num_calls=count)
-
-
-def _is_telling(value: Value, parameter: str) -> bool:
-    """Return whether a successful call says something: any number fits a number, unless the names agree."""
-    shared = set(words_of(value.name)) & set(words_of(parameter))
-    return isinstance(value.value, str) or bool(shared - _ANY_NUMBER)
 
 
 def steady(observation: Observation, volatile: frozenset[str]) -> Observation:

@@ -20,6 +20,7 @@ _ALONE = ("look_up", "change")
 """Shapes with one tool: held out, that tool would be missing from training."""
 _MAX_TOGETHER = 40
 """Entities of one group that are kept together; a call with more is about no particular one."""
+_MIN_CONTENTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +28,61 @@ class EntitySplits:
     """The split of every entity that an observation names."""
 
     by_entity: Mapping[str, str] = field(default_factory=dict)
+    containers: frozenset[str] = frozenset()
+    """Entities that lead to entities of all splits, such as a folder: all splits may name them."""
 
     def split_of(self, entities: Sequence[str]) -> str:
         """Return the split that the entities share; empty if they belong to different ones.
 
         Entities that no observation names, such as texts that were drawn for a change, follow the others.
-        Without any entity the split is train: the same call is then in many tasks.
+        Without any entity but containers the split is train: the same call is then in many tasks.
         """
-        known = {self.by_entity[entity] for entity in entities if entity in self.by_entity}
+        held = [entity for entity in entities if entity not in self.containers]
+        known = {self.by_entity[entity] for entity in held if entity in self.by_entity}
         if known:
             return known.pop() if len(known) == 1 else ""
-        return split_of(entities[0]) if entities else "train"
+        is_new = bool(held) and len(held) == len(entities)
+        return split_of(held[0]) if is_new else "train"
 
 
-def assigned(groups: Iterable[tuple[Sequence[str], float]], seed: int) -> EntitySplits:
-    """Divide entities among the splits, from groups that occur together in a program, with their weights.
+Group = tuple[Sequence[str], float]
+"""The entities of one call, and its weight."""
+Lead = tuple[Sequence[str], Sequence[str]]
+"""The entities of a call, and those of a call that it leads to."""
+
+
+def assigned(groups: Iterable[Group], leads: Iterable[Lead], seed: int) -> EntitySplits:
+    """Divide the entities of calls among the splits.
 
     Entities that often occur together stay together, as far as no cluster outgrows the smallest split.
     """
-    weights: Counter[str] = Counter()
-    pairs: Counter[tuple[str, str]] = Counter()
+    weights: dict[str, float] = {}
+    pairs: dict[tuple[str, str], float] = {}
     for entities, weight in groups:
         named = sorted(set(entities))[:_MAX_TOGETHER]
         for entity in named:
-            weights[entity] += weight / len(named)  # type: ignore[assignment]  # a Counter may hold floats
+            weights[entity] = weights.get(entity, 0.0) + weight / len(named)
         for pair in itertools.combinations(named, 2):
-            pairs[pair] += weight  # type: ignore[assignment]
-    clusters = _clustered(weights, pairs, min(SHARES.values()) * sum(weights.values()))
-    return EntitySplits(_divided(clusters, weights, seed))
+            pairs[pair] = pairs.get(pair, 0.0) + weight
+    most = min(SHARES.values()) * sum(weights.values())
+    contents: dict[str, set[str]] = {}
+    for sources, targets in leads:
+        for source, target in itertools.product(sources, targets):
+            if source != target:
+                contents.setdefault(source, set()).add(target)
+    containers = {
+        entity
+        for entity, inside in contents.items()
+        if len(inside) >= _MIN_CONTENTS and sum(weights[one] for one in sorted({entity, *inside})) > most
+    }
+    for source, inside in contents.items():
+        for target in inside:
+            pair = (min(source, target), max(source, target))
+            pairs[pair] = pairs.get(pair, 0.0) + 1
+    free = {pair: weight for pair, weight in pairs.items() if not containers & set(pair)}
+    divided = {entity: weight for entity, weight in weights.items() if entity not in containers}
+    clusters = _clustered(divided, free, most)
+    return EntitySplits(_divided(clusters, divided, seed), frozenset(containers))
 
 
 def _clustered(

@@ -51,7 +51,7 @@ class Proven:
 async def prove(
     drafts: Sequence[Draft], pool: Pool, episode_id: str, deadline: float
 ) -> list[Proven | Refusal]:
-    """Play the plans of drafts that use the same servers in two fresh sessions, the second in reverse order.
+    """Play the plans of drafts in two fresh sessions of their servers, the second in reverse order.
 
     So a plan that needs what another one changed fails in one of them. Plans that are not played before
     `deadline`, a time of `time.monotonic()`, are refused with OUT_OF_TIME.
@@ -84,7 +84,8 @@ async def _play_all(
         num_starts += 1
         try:
             async with AsyncExitStack() as stack:
-                lease = pool.lease(drafts[0].servers, f"{episode_id}/{num_starts}")
+                servers = dict.fromkeys(name for draft in drafts[len(outcomes) :] for name in draft.servers)
+                lease = pool.lease(list(servers), f"{episode_id}/{num_starts}")
                 toolbox = await stack.enter_async_context(lease)
                 tools = tuple(toolbox.tools)
                 while len(outcomes) < len(drafts) and time.monotonic() <= deadline:
@@ -125,7 +126,7 @@ def _agreed(
     if first.conclusion != second.conclusion:
         answers = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
         return Refusal("the answer differs between sessions", answers)
-    return Proven(draft, first, second, tools)
+    return Proven(draft, first, second, tuple(tool for tool in tools if tool.server in draft.servers))
 
 
 def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | None:

@@ -1,9 +1,10 @@
 """Two or three calls, where an answer leads to the next call along links that were executed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from turnwise.explore.compose import Read, answering, document, drafted, step_of
+from turnwise.explore.connections import Connection
 from turnwise.explore.document import Document
 from turnwise.explore.draft import Draft
 from turnwise.explore.leads import leads
@@ -25,52 +26,43 @@ class _Hop:
     observation: Observation
     query: Query
     parameter: str
+    prefix: str = ""
+    """What stands before the answer in the argument: the folder of a file."""
 
 
 def chain(material: Material) -> Iterator[Draft]:
-    """Chains that start at an observation and follow links, the shortest first."""
-    follow_ups = _follow_ups(material)
+    """Chains that start at an observation and follow connections, the shortest first."""
+    following: FollowUps = {}
+    wanted: dict[int, set[str]] = {}
+    for one in material.connections:
+        following.setdefault((one.source.number, one.field, one.value), []).append(one)
+        wanted.setdefault(one.source.number, set()).add(one.field)
     for length in range(2, _MAX_CALLS + 1):
         for start in material.observations:
-            for hops, last in _paths(material, follow_ups, start, length):
+            for hops, last in _paths(following, wanted, start, length):
                 yield from _asked(material, hops, last)
 
 
-FollowUps = dict[tuple[str, str, str], list[tuple[str, Observation]]]
-"""By tool, field and value: the parameter and the observation of a call that used that value."""
-
-
-def _follow_ups(material: Material) -> FollowUps:
-    found: FollowUps = {}
-    links: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for link in material.links:
-        links.setdefault((link.target_tool, link.parameter), []).append((link.source_tool, link.field))
-    for observation in material.observations:
-        for parameter, value in observation.arguments.items():
-            for source in links.get((observation.tool.name, parameter), ()):
-                key = (*source, canonical(value.value))
-                found.setdefault(key, []).append((parameter, observation))
-    return found
+FollowUps = dict[tuple[int, str, str], list[Connection]]
+"""By number of an observation, field and value: the calls that used that value."""
 
 
 def _paths(
-    material: Material, follow_ups: FollowUps, start: Observation, length: int
+    following: FollowUps, wanted: Mapping[int, set[str]], start: Observation, length: int
 ) -> Iterator[tuple[tuple[_Hop, ...], Observation]]:
     """Yield the hops of every chain of this length from here, and the observation that ends it."""
     if length == 1:
         yield (), start
         return
-    wanted = {link.field for link in material.links if link.source_tool == start.tool.name}
+    fields = wanted.get(start.number, set())
     given = {canonical(value) for value in start.plain_arguments.values()}
-    for query in leads(start.document, wanted) if wanted else ():
+    for query in leads(start.document, fields) if fields else ():
         if canonical(query.value) in given:
             continue  # the answer repeats the question: no call is needed to know it
-        key = (start.tool.name, query.field, canonical(query.value))
-        for parameter, target in follow_ups.get(key, [])[:_NEXT]:
-            if target.tool.name != start.tool.name:
-                for hops, last in _paths(material, follow_ups, target, length - 1):
-                    if all(hop.observation.tool.name != start.tool.name for hop in hops):
-                        yield (_Hop(start, query, parameter), *hops), last
+        for one in following.get((start.number, query.field, str(query.value)), [])[:_NEXT]:
+            for hops, last in _paths(following, wanted, one.target, length - 1):
+                if start.tool.name not in {last.tool.name, *(hop.observation.tool.name for hop in hops)}:
+                    yield (_Hop(start, query, one.parameter, one.prefix), *hops), last
 
 
 def _asked(material: Material, hops: tuple[_Hop, ...], last: Observation) -> Iterator[Draft]:
@@ -107,14 +99,14 @@ def _steps(hops: tuple[_Hop, ...], last: Observation) -> Iterator[PlanStep]:
     following = [*(hop.observation for hop in hops[1:]), last]
     for number, (hop, observation) in enumerate(zip(hops, following, strict=True)):
         is_text = isinstance(observation.plain_arguments[hop.parameter], str)
-        yield step_of(observation, **{hop.parameter: _taken(hop.query, number, is_text=is_text)})
+        yield step_of(observation, **{hop.parameter: _taken(hop, number, is_text=is_text)})
 
 
-def _taken(query: Query, number: int, *, is_text: bool) -> Read:
+def _taken(hop: _Hop, number: int, *, is_text: bool) -> Read:
     """Read the query's answer from a result; a parameter that takes text gets the number as text."""
 
     def read(results: Results) -> object:
-        value = query.read(document(results, number))
-        return str(value) if is_text else value
+        value = hop.query.read(document(results, number))
+        return f"{hop.prefix}{value}" if is_text else value
 
     return read
