@@ -1,13 +1,18 @@
 """Programs over inputs that are drawn rather than found: queries to databases, conversions, calculations."""
 
+import random
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from turnwise.explore.caller import ServerCaller
+from turnwise.explore.caller import ServerCaller, SessionLost
+from turnwise.explore.computing.calculations import calculations, calculator_parameter
+from turnwise.explore.computing.computation import Computation
+from turnwise.explore.computing.conversions import conversions, converter_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.sql.discovery import find_databases
 from turnwise.explore.sql.drafts import sql_drafts
-from turnwise.explore.survey import Survey
+from turnwise.explore.survey import Survey, ToolRecord
+from turnwise.explore.tool_verbs import presumes_reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +32,37 @@ async def draw(
     for database in await find_databases(callers, survey, changers):
         tools.add(database.tool.name)
         drafts.extend(sql_drafts(database, seed))
+    for server, caller in callers.items():
+        records = [
+            record
+            for record in survey.records.values()
+            if record.tool.server == server
+            and presumes_reading(record.tool)
+            and record.tool.name not in changers
+            and record.tool.name not in tools
+            and record.num_answers
+        ]
+        for record in records:
+            made = await _computations(record, caller, seed)
+            drafts.extend(computation.draft() for computation in made)
+            tools.update([record.tool.name] if made else [])
+        await caller.end_session()
     return Drawn(tuple(drafts), frozenset(tools))
+
+
+async def _computations(record: ToolRecord, caller: ServerCaller, seed: int) -> list[Computation]:
+    """Return the computations of a tool that converts or calculates; none if its server fails."""
+    tool = record.tool
+    chance = random.Random(f"{seed}/computing/{tool.name}")  # noqa: S311  # tasks, not secrets
+    if caller.budget.is_spent:
+        return []
+    try:
+        session = await caller.kept_session()
+        converter = converter_of(tool, record.observations)
+        if converter is not None:
+            return await conversions(converter, session, chance)
+        parameter = await calculator_parameter(tool, session)
+        return [] if parameter is None else await calculations(tool, parameter, session, chance)
+    except SessionLost:
+        await caller.end_session()
+        return []

@@ -145,9 +145,7 @@ def _change_draft(change: SqlChange) -> Draft:
     done = Conclusion(Answer("Done."), "Done.", probes=change.probes)
     return Draft(
         shape=change.shape,
-        case=Case(
-            {}, "", ((call(change.tool.name, **{change.parameter: change.statement}),),), lambda _: done
-        ),
+        case=Case({}, "", ((made,),), lambda _: done),
         questions=tuple(f"{sentence} {DONE}" for sentence in sentences),
         tools=(change.tool.name,),
         servers=(change.tool.server,),

@@ -47,7 +47,7 @@ def _data_in(text: str) -> Any:
 
 
 def _python_literal(text: str) -> Any:
-    """Read what Python prints for rows, with dates and decimals as texts and numbers; None if it is not that."""
+    """Read rows as Python prints them, with dates as texts and decimals as numbers; None if it is not that."""
     if text[:1] not in ("[", "(") or len(text) > MAX_LITERAL_CHARS:
         return None
     text = _DATE.sub(lambda found: repr(_iso(found.groups())), text)
@@ -71,9 +71,9 @@ def _iso_time(parts: Sequence[str]) -> str:
 
 
 def _row(item: Any) -> Row:
-    values = (
-        item.values() if isinstance(item, Mapping) else item if isinstance(item, list | tuple) else [item]
-    )
+    if isinstance(item, Mapping):
+        item = list(item.values())
+    values = item if isinstance(item, list | tuple) else [item]
     return tuple(value if isinstance(value, str | int | float | bool) else None for value in values)
 
 

@@ -1,4 +1,4 @@
-"""What is known about a database: its tables, their columns, sample rows, and which columns refer to which."""
+"""What is known about a database: tables, columns, sample rows, and which columns refer to which."""
 
 import re
 from collections.abc import Sequence

@@ -264,9 +264,8 @@ def _periods(table: Table) -> Iterator[Condition]:
 
 
 def _between(column: Column, start: str, end: str, *, said: str) -> Condition:
-    return Condition(
-        f"{column.sql} >= '{start}' AND {column.sql} < '{end}'", f"whose {column.noun} is in {said}"
-    )
+    span = f"{column.sql} >= '{start}' AND {column.sql} < '{end}'"
+    return Condition(span, f"whose {column.noun} is in {said}")
 
 
 def label_values(label: Column, chance: random.Random) -> Sequence[Cell]:

@@ -1,0 +1,1 @@
+"""Tasks for tools that compute from their inputs alone: converters, calculators, arithmetic over numbers."""

@@ -1,0 +1,48 @@
+"""A draft from one or more calls whose inputs were drawn and whose answers are numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from turnwise.explore.computing.answer_number import concluding, read_number
+from turnwise.explore.document import Path, document_of
+from turnwise.explore.draft import Draft
+from turnwise.explore.query import Form
+from turnwise.explore.wording.questions import FORMS
+from turnwise.tasks.family import Case, Results, call
+from turnwise.types import Difficulty, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """Calls of one tool, made in one turn; the answer is the sum of their numbers."""
+
+    shape: str
+    tool: Tool
+    calls: tuple[Mapping[str, object], ...]
+    path: Path
+    """Where the number is in an answer."""
+    form: Form
+    wordings: tuple[str, ...]
+    """Sentences without the form of the answer, the first two with the tool's name."""
+    key: str
+    difficulty: Difficulty = Difficulty.EASY
+
+    def draft(self) -> Draft:
+        def read(results: Results) -> float:
+            return sum(read_number(result, self.path) for result in results)
+
+        steps = tuple(call(self.tool.name, **arguments) for arguments in self.calls)
+        return Draft(
+            shape=self.shape,
+            case=Case({}, "", (steps,), concluding(read, self.form), parse=document_of),
+            questions=with_form(self.wordings, self.form),
+            tools=(self.tool.name,) * len(self.calls),
+            servers=(self.tool.server,),
+            entities=(),
+            difficulty=self.difficulty,
+            key=f"{self.shape} {self.tool.name} {self.key}",
+        )
+
+
+def with_form(wordings: Sequence[str], form: Form) -> tuple[str, ...]:
+    return tuple(f"{wording} {FORMS[form]}" for wording in wordings)
