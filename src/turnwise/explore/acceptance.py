@@ -96,7 +96,7 @@ def _split(draft: Draft, held_out: Sequence[str], accepted: Accepted) -> str:
 
 
 def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that share sessions: those that only read by servers; one that changes something is alone."""
+    """Group plans that share sessions: those that read, by servers. One that changes something is alone."""
     groups: dict[tuple[str, ...], list[Draft]] = {}
     for draft in drafts:
         key = (*draft.servers, draft.key) if draft.changes_state else draft.servers
