@@ -2,7 +2,7 @@
 
 from turnwise.explore.wording.arguments import fits_in_question
 from turnwise.explore.wording.call_phrase import CallPhrase, call_phrase
-from turnwise.explore.wording.changes import write_questions
+from turnwise.explore.wording.changes import transfer_questions, write_questions
 from turnwise.explore.wording.names import (
     field_noun,
     humanised,
@@ -31,6 +31,7 @@ __all__ = [
     "questions",
     "quoted",
     "singular",
+    "transfer_questions",
     "wordings_for",
     "write_questions",
 ]

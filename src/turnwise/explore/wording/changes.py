@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from turnwise.explore.wording.arguments import Argument, arguments_of, with_arguments
-from turnwise.explore.wording.call_phrase import call_phrase
+from turnwise.explore.wording.call_phrase import CallPhrase, call_phrase
 from turnwise.explore.wording.entity import entity_of
 from turnwise.explore.wording.names import (
     fits_in_sentence,
@@ -67,6 +67,27 @@ def write_questions(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, .
         for group, below in ((calls, named.attachments), (sentences, attachments))
         for sentence in group
     )
+
+
+def transfer_questions(
+    noun: str, phrase: CallPhrase, tool: Tool, arguments: Mapping[str, object], content: str
+) -> tuple[str, ...]:
+    """Return wordings of a request to look up `noun` and to write it where the call writes `content`."""
+    deed, attachments = deed_of(tool, arguments)
+    text = re.escape(quoted(content))
+    deed = re.sub(rf"the ([\w ]{{1,40}}?) {text}", r"that value as the \1", deed)
+    deed = re.sub(text, "exactly that value", deed)
+    sentences = [
+        f"Look up {noun}. Then {deed}.",
+        f"Find out {noun}, and then {deed}.",
+        f"Please find out {noun}. Then {deed}.",
+        f"I need {noun}. Look it up, and {deed}.",
+        f"Could you look up {noun}, and then {deed}?",
+        f"First find {noun}. After that, {deed}.",
+        f"Can you find {noun}, and {deed}?",
+    ]
+    below = [*phrase.attachments, *attachments]
+    return tuple("\n\n".join([f"{sentence} {DONE}", *below]) for sentence in sentences)
 
 
 def deed_of(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
