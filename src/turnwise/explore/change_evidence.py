@@ -4,7 +4,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from turnwise.explore.change_inputs import ChangeInput
 from turnwise.explore.document import Document, document_of
@@ -115,12 +115,12 @@ def _texts_in(document: Document) -> Iterator[str]:
     yield from (one.value for one in document.fields if _is_plain(one.value))
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and len(value) <= _MAX_LINE and "\n" not in value
 
 
 def _of_values(made: ChangeInput, changed: Sequence[Seen]) -> Iterator[StateProbe]:
-    """Yield probes for values that were set: at their field, next to each other, or in a line of their own."""
+    """Yield probes for values that were set: at their field, next to each other, or in a new line."""
     values = list(_leaves(made.arguments))
     texts = [value for _, value in values if isinstance(value, str) and len(value) >= MIN_CHARS]
     for one in changed:
@@ -157,7 +157,7 @@ def _at_field(name: str, value: object, text: str) -> str:
 
 
 def _fragment(first: str, second: str, text: str) -> str:
-    """Return the shortest part of a text from one value to another that is near it; empty if there is none."""
+    """Return the part of a text from one value to another that is near it; empty if there is none."""
     if min(len(first), len(second)) < MIN_CHARS or first == second:
         return ""
     place = text.find(first)

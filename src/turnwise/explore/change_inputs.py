@@ -187,17 +187,15 @@ class _Filling:
             return self._list(parameter, parameter.items, name)
         if parameter.kind is Kind.OBJECT:
             return self._object(parameter)
-        role = role_of(parameter, self._inputs.tool, is_new=self._is_new)
-        match role:
-            case Role.CONTENT:
-                return self._content(parameter)
-            case Role.NEW:
-                return self._new(parameter)
-            case Role.OLD_TEXT:
-                return self._quoted(parameter)
-            case Role.EXISTING | Role.CONFIRMATION:
-                return self._existing(parameter)
-        return self._option(parameter)
+        fill = {
+            Role.CONTENT: self._content,
+            Role.NEW: self._new,
+            Role.OLD_TEXT: self._quoted,
+            Role.EXISTING: self._existing,
+            Role.CONFIRMATION: self._existing,
+            Role.OPTION: self._option,
+        }
+        return fill[role_of(parameter, self._inputs.tool, is_new=self._is_new)](parameter)
 
     def _list(self, parameter: Parameter, items: Parameter, name: str) -> Any:
         role = role_of(parameter, self._inputs.tool, is_new=self._is_new)

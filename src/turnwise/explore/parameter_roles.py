@@ -62,10 +62,13 @@ def role_of(parameter: Parameter, tool: Tool, *, is_new: bool) -> Role:
     words = set(words_of(parameter.name))
     if words & _CONFIRMS and parameter.kind is Kind.TEXT:
         return Role.CONFIRMATION
-    if parameter.enum or parameter.kind in (Kind.BOOLEAN, Kind.NUMBER):
-        return Role.OPTION
-    if parameter.kind is Kind.INTEGER:
-        return Role.EXISTING if words & _IDENTIFIERS else Role.OPTION
+    if parameter.enum or parameter.kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.INTEGER):
+        is_id = parameter.kind is Kind.INTEGER and words & _IDENTIFIERS
+        return Role.EXISTING if is_id else Role.OPTION
+    return _role_of_text(parameter, tool, words, is_new=is_new)
+
+
+def _role_of_text(parameter: Parameter, tool: Tool, words: set[str], *, is_new: bool) -> Role:
     verbs = set(words_of(tool.server_tool))
     is_sought = bool(words & _SOUGHT and words & _SHORT_TEXTS) and not words & _NEW
     if is_sought or (words == {"query"} and "replace" in verbs):
@@ -88,7 +91,7 @@ def _names_topic(name: str, tool: Tool) -> bool:
         return False
     about = words - _NAMES - _PATHS
     is_name = bool(words & (_NAMES | _PATHS))
-    return (is_name and not about) or (bool(about) and about <= set(name_words(tool.server_tool)))
+    return about <= set(name_words(tool.server_tool)) if about else is_name
 
 
 def names_path(parameter: Parameter) -> bool:

@@ -100,7 +100,8 @@ def _lines(document: Document) -> Iterator[str]:
     lines = [line.strip() for line in text.splitlines()[: 4 * _MAX_LINES]]
     for line in sorted(dict.fromkeys(lines[:_MAX_LINES]), key=lambda line: not _is_prose(line)):
         is_plain = line.isprintable() and any(map(str.isalpha, line)) and not set(line) & set('“”`"')
-        if len(line) in _LINE_CHARS and is_plain and text.count(line) == 1:
+        is_record = "," in line.replace(", ", "")
+        if len(line) in _LINE_CHARS and is_plain and not is_record and text.count(line) == 1:
             yield line
 
 

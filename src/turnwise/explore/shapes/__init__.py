@@ -9,6 +9,7 @@ from turnwise.explore.shapes.change import change
 from turnwise.explore.shapes.compare import compare
 from turnwise.explore.shapes.look_up import look_up
 from turnwise.explore.shapes.several import several
+from turnwise.explore.shapes.transfer import transfer
 
 Shape = Callable[[Material], Iterator[Draft]]
 """Yields drafts that the material supports, in an order that does not depend on chance."""
@@ -19,4 +20,5 @@ SHAPES: Mapping[str, Shape] = {
     "several": several,
     "chain": chain,
     "change": change,
+    "transfer": transfer,
 }

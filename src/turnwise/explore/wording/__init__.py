@@ -2,7 +2,7 @@
 
 from turnwise.explore.wording.arguments import fits_in_question
 from turnwise.explore.wording.call_phrase import CallPhrase, call_phrase
-from turnwise.explore.wording.changes import write_questions
+from turnwise.explore.wording.changes import transfer_questions, write_questions
 from turnwise.explore.wording.location import located
 from turnwise.explore.wording.names import (
     field_noun,
@@ -32,6 +32,7 @@ __all__ = [
     "questions",
     "quoted",
     "singular",
+    "transfer_questions",
     "wordings_for",
     "write_questions",
 ]

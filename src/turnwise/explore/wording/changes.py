@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from turnwise.explore.wording.arguments import Argument, arguments_of, with_arguments
-from turnwise.explore.wording.call_phrase import call_phrase
+from turnwise.explore.wording.call_phrase import CallPhrase, call_phrase
 from turnwise.explore.wording.entity import entity_of
 from turnwise.explore.wording.names import (
     fits_in_sentence,
@@ -44,6 +44,8 @@ _FILES = word_set(
 )
 """What a path can name by itself; a sheet or a paragraph is in the file that the path names."""
 _BINARY = (".xlsx", ".xlsm", ".docx", ".pptx", ".csv", ".db", ".sqlite")
+_OWN_PATHS = ("", "file", "old", "new", "source", "destination", "output")
+"""Words before "path" that do not say what the path is of."""
 _MAX_SETTINGS = 3
 
 
@@ -67,6 +69,27 @@ def write_questions(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, .
     )
 
 
+def transfer_questions(
+    noun: str, phrase: CallPhrase, tool: Tool, arguments: Mapping[str, object], content: str
+) -> tuple[str, ...]:
+    """Return wordings of a request to look up `noun` and to write it where the call writes `content`."""
+    deed, attachments = deed_of(tool, arguments)
+    text = re.escape(quoted(content))
+    deed = re.sub(rf"the ([\w ]{{1,40}}?) {text}", r"that value as the \1", deed)
+    deed = re.sub(text, "exactly that value", deed)
+    sentences = [
+        f"Look up {noun}. Then {deed}.",
+        f"Find out {noun}, and then {deed}.",
+        f"Please find out {noun}. Then {deed}.",
+        f"I need {noun}. Look it up, and {deed}.",
+        f"Could you look up {noun}, and then {deed}?",
+        f"First find {noun}. After that, {deed}.",
+        f"Can you find {noun}, and {deed}?",
+    ]
+    below = [*phrase.attachments, *attachments]
+    return tuple("\n\n".join([f"{sentence} {DONE}", *below]) for sentence in sentences)
+
+
 def deed_of(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     """Return a change as an infinitive without "to", and the texts that stand below the question."""
     given = [one for one in arguments_of(tool, dict(_flat(arguments))) if not _is_confirmation(one)]
@@ -81,7 +104,7 @@ def deed_of(tool: Tool, arguments: Mapping[str, object]) -> tuple[str, tuple[str
 
 
 def _flat(arguments: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the arguments as a person would say them: those of a single record, and the only item of a list."""
+    """Yield the arguments as a person would say them: those of a single record, and a list's only item."""
     for name, value in arguments.items():
         if isinstance(value, list) and len(value) == 1:
             [only] = value
@@ -135,30 +158,29 @@ def _with_operation(prose: ToolProse, given: list[Argument]) -> tuple[ToolProse,
 
 def _deed(prose: ToolProse, given: Sequence[Argument]) -> str:
     """Return the change as an infinitive without "to": "write “hello” to the file “a.txt”"."""
-    replaced = _replacement(prose, given)
-    if replaced:
-        return replaced
-    container = _container(prose, given) if prose.verb in CHANGE_VERBS else None
-    if container is not None:
-        inner = _deed(prose, [one for one in given if one is not container[1]])
-        joint = "from" if prose.verb in _REMOVES else "to" if prose.verb in _ADDS else "in"
-        return f"{inner} {joint} {container[0]}"
     if prose.verb not in CHANGE_VERBS:
         what = " ".join(filter(None, [prose.verb, prose.topic])) or "this"
-        return with_arguments(f"carry out “{what}”", given, "with")
-    if prose.verb in ("move", "rename", "copy"):
-        moved = _move(prose, given)
-        if moved:
-            return moved
-    if not prose.topic:
-        return _topicless(prose.verb, given)
-    if prose.topic in _STATEMENTS and len(given) == 1:
-        return f"run the {prose.topic} {given[0].text or 'below'}"
-    if prose.verb in ("send", "post") and len(given) == 2:
-        sent = _sending(prose, given)
-        if sent:
-            return sent
-    return _part_deed(prose, given) or _object_deed(prose, given)
+        return _replacement(prose, given) or with_arguments(f"carry out “{what}”", given, "with")
+    for frame in (_replacement, _contained, _move, _topicless, _statement, _sending, _part_deed):
+        deed = frame(prose, given)
+        if deed:
+            return deed
+    return _object_deed(prose, given)
+
+
+def _contained(prose: ToolProse, given: Sequence[Argument]) -> str:
+    """Return "create the branch “a” in the repository “b”", if an argument names what the thing is in."""
+    container = _container(prose, given)
+    if container is None:
+        return ""
+    inner = _deed(prose, [one for one in given if one is not container[1]])
+    joint = "from" if prose.verb in _REMOVES else "to" if prose.verb in _ADDS else "in"
+    return f"{inner} {joint} {container[0]}"
+
+
+def _statement(prose: ToolProse, given: Sequence[Argument]) -> str:
+    is_statement = prose.topic in _STATEMENTS and len(given) == 1
+    return f"run the {prose.topic} {given[0].text or 'below'}" if is_statement else ""
 
 
 def _container(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, Argument] | None:
@@ -170,16 +192,7 @@ def _container(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, Argume
         value = one.text.strip("“”")
         if last not in ("path", "name") or not one.text or len(given) < 2:
             continue
-        if last == "path" and head not in (
-            "",
-            "file",
-            "old",
-            "new",
-            "source",
-            "destination",
-            "output",
-            prose.topic,
-        ):
+        if last == "path" and head not in (*_OWN_PATHS, prose.topic):
             return f"the {head} {one.text}", one
         is_file = head in ("", "file") and "." in value and " " not in value.rpartition(".")[2]
         is_other = last_of_topic not in _FILES or (
@@ -190,8 +203,11 @@ def _container(prose: ToolProse, given: Sequence[Argument]) -> tuple[str, Argume
     return None
 
 
-def _topicless(verb: str, given: Sequence[Argument]) -> str:
+def _topicless(prose: ToolProse, given: Sequence[Argument]) -> str:
     """Return "check out the branch “a”", for a tool whose name is a verb."""
+    verb = prose.verb
+    if prose.topic:
+        return ""
     spoken = "check out" if verb == "checkout" else verb
     if not given:
         return f"carry out “{verb}”"
@@ -247,6 +263,8 @@ def _part_deed(prose: ToolProse, given: Sequence[Argument]) -> str:
 
 
 def _move(prose: ToolProse, given: Sequence[Argument]) -> str:
+    if prose.verb not in ("move", "rename", "copy"):
+        return ""
     target = next((argument for argument in given if argument.name.lower() in _DESTINATIONS), None)
     own = [one for one in given if one.noun == prose.topic]
     origins = [*own, *(one for one in given if one.name.lower() in _ORIGINS)]
@@ -264,7 +282,8 @@ def _move(prose: ToolProse, given: Sequence[Argument]) -> str:
 def _sending(prose: ToolProse, given: Sequence[Argument]) -> str:
     content = next((argument for argument in given if argument.name.lower() in _CONTENTS), None)
     receiver = next((argument for argument in given if argument is not content), None)
-    if content is None or receiver is None or not content.text:
+    is_sent = prose.verb in ("send", "post") and len(given) == 2
+    if not is_sent or content is None or receiver is None or not content.text:
         return ""
     to = receiver.phrase if receiver.is_direction else f"to {receiver.phrase}"
     return f"{prose.verb} the {prose.topic} {content.text} {to}"
