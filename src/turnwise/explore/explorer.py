@@ -5,7 +5,7 @@ import datetime
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turnwise.explore.acceptance import Accepted, Target, accept
 from turnwise.explore.budget import Budget
@@ -19,6 +19,7 @@ from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
 from turnwise.explore.offered_values import offered_values
+from turnwise.explore.paraphrase import ChatModel, Paraphraser
 from turnwise.explore.politeness import affordable, limits_for
 from turnwise.explore.repetition import PlayedCall, repeat
 from turnwise.explore.selection import drafts_of
@@ -48,6 +49,8 @@ class ExploreOptions:
     """Servers whose real data may be changed; others are only changed in private copies."""
     values: tuple[Value, ...] = ()
     """Values of the user's own."""
+    paraphrase: ChatModel | None = None
+    """A model that rewords the questions; None: they stay as they were composed."""
 
 
 Say = Callable[[str], None]
@@ -78,6 +81,7 @@ class Explorer:
         self._held_out: tuple[str, ...] = ()
         self._accepted = Accepted()
         self._earlier = None if earlier is None else EarlierTasks(earlier, pool)
+        self._rewordings: Counter[str] = Counter()
         self._played: dict[str, tuple[PlayedCall, ...]] = {}
         """By task id: the calls of a plan in a session of its own, or after plans that only read."""
 
@@ -124,6 +128,27 @@ class Explorer:
         )
         await accept(drafts, self._pool, self._held_out, target, self._accepted, self._say)
         await self._play_changes_alone()
+        if self._options.paraphrase is not None:
+            await self._paraphrase(self._options.paraphrase)
+
+    async def _paraphrase(self, model: ChatModel) -> None:
+        """Reword the questions that no model has worded yet."""
+        accepted = self._accepted
+        places = {task.id: place for place, task in enumerate(accepted.tasks)}
+        tasks = [task for task in accepted.tasks if not accepted.origins[task.id].is_reworded]
+        endpoint = model.opened()
+
+        def take(task: Task) -> None:
+            accepted.tasks[places[task.id]] = task
+            accepted.origins[task.id] = replace(accepted.origins[task.id], is_reworded=True)
+
+        allowed = [tool for tool in self._pool.tools if self._may_call(tool)]
+        paraphraser = Paraphraser(endpoint, self._pool, allowed)
+        self._rewordings = paraphraser.outcomes
+        try:
+            await paraphraser.paraphrase(tasks, self._options.seed, take, self._say)
+        finally:
+            await endpoint.close()
 
     async def _play_changes_alone(self) -> None:
         """Play every new plan that changes something in a session of its own; drop those that fail there."""
@@ -253,6 +278,7 @@ class Explorer:
             seed=self._options.seed,
             was_interrupted=was_interrupted,
             num_kept=0 if self._earlier is None else len(self._earlier.kept),
+            rewordings=dict(self._rewordings.most_common()),
             dropped={} if self._earlier is None else dict(self._earlier.dropped),
         )
 
