@@ -11,6 +11,7 @@ from turnwise.api.resolved import NO_SETTINGS
 from turnwise.explore.command import ExploreCommand, named_values
 from turnwise.explore.exploration import Exploration
 from turnwise.explore.explorer import ExploreOptions
+from turnwise.explore.paraphrase import ChatModel
 from turnwise.servers.backends import load_servers
 
 
@@ -23,6 +24,7 @@ def explore(
     seed: int = 0,
     values: Mapping[str, Sequence[Any]] = NO_SETTINGS,
     writes: Sequence[str] = (),
+    paraphrase: tuple[str, str] | None = None,
     quiet: bool = False,
 ) -> Exploration:
     """Call the servers' tools, compose questions about the answers, and return those that are proven.
@@ -30,15 +32,18 @@ def explore(
     Ctrl-C returns what was found until then. `tasks_of("train")` of the result is for `train(tasks=…)`.
 
     mcp: the servers' mcp.json.
-    out: a folder for the task files and the report; nothing is written without it.
+    out: a folder for the task files and the report; nothing is written without it. The tasks of an earlier
+        exploration there are kept if they still hold.
     num_tasks, minutes: stop at this number of tasks, or after this time.
     seed: the same seed and the same data of the servers give the same tasks.
     values: values to try, by parameter name.
     writes: servers whose real data may be changed; others are changed in private copies only.
+    paraphrase: URL and model of an OpenAI-compatible endpoint that rewords the questions.
     quiet: print neither progress nor the report.
     """
     specs = load_servers(Path(mcp)).specs
-    options = ExploreOptions(num_tasks, minutes, seed, tuple(writes), named_values(values))
+    model = None if paraphrase is None else ChatModel(*paraphrase)
+    options = ExploreOptions(num_tasks, minutes, seed, tuple(writes), named_values(values), model)
     console = Console(quiet=quiet, emoji=False, highlight=False)
     command = ExploreCommand(specs, None if out is None else Path(out), options, console)
     return run_in_thread(command.run)

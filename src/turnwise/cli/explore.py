@@ -16,7 +16,8 @@ def explore(
     minutes: Annotated[float, typer.Option(help="Stop after this time.", min=0.1)] = 5.0,
     seed: Annotated[int, typer.Option(help="The same seed and server state give the same tasks.")] = 0,
     server: Annotated[
-        list[str] | None, typer.Option("--server", help="Explore only this server; all by default.")
+        list[str] | None,
+        typer.Option("--server", metavar="NAME", help="Explore only this server; all by default."),
     ] = None,
     values: Annotated[
         Path | None,
@@ -25,7 +26,16 @@ def explore(
     writes: Annotated[
         list[str] | None,
         typer.Option(
-            help="Let the exploration change the real data of this server. Others keep private copies."
+            metavar="NAME",
+            help="Let the exploration change the real data of this server. Others keep private copies.",
+        ),
+    ] = None,
+    paraphrase: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="URL MODEL",
+            help="Have a model at an OpenAI-compatible endpoint reword the questions. "
+            "A rewording is kept only if the model then solves the task. Key: OPENAI_API_KEY.",
         ),
     ] = None,
 ) -> None:
@@ -34,12 +44,16 @@ def explore(
     It calls the tools, composes questions about the answers and keeps what it proves: the plan of every task
     was executed in fresh sessions, and shortcuts to its answer earn nothing.
 
+    Again with the same --out, it goes on: tasks that still hold are kept, new ones are added. Ctrl-C writes
+    what was found.
+
     Example: turnwise explore mcp.json --out tasks
     """
     from rich.console import Console
 
     from turnwise.explore.command import ExploreCommand, user_values
     from turnwise.explore.explorer import ExploreOptions
+    from turnwise.explore.paraphrase import ChatModel
 
     specs = servers_in(mcp).specs
     known = {spec.name for spec in specs}
@@ -53,6 +67,7 @@ def explore(
         seed=seed,
         writable=tuple(writes or ()),
         values=() if values is None else user_values(values),
+        paraphrase=None if paraphrase is None else ChatModel(*paraphrase),
     )
     command = ExploreCommand(specs, out, options, Console(emoji=False, highlight=False))
     asyncio.run(command.run())

@@ -31,6 +31,8 @@ class Origin:
 
     entities: tuple[str, ...]
     combination: str
+    is_reworded: bool = False
+    """Whether a language model worded its question."""
 
 
 @dataclass(slots=True)

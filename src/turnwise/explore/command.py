@@ -86,7 +86,9 @@ class ExploreCommand:
             )
 
     def _check(self) -> None:
-        """Raise ValueError if a file would be overwritten, or if a server that may be changed is unknown."""
+        """Raise ValueError if an option is wrong, or if a file would be overwritten."""
+        if self._options.paraphrase is not None:
+            self._options.paraphrase.check()
         known = [spec.name for spec in self._specs]
         for name in self._options.writable:
             if name not in known:

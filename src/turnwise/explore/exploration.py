@@ -71,6 +71,8 @@ class Exploration:
     """Tasks of an earlier exploration that still hold; they are among `tasks`."""
     dropped: Mapping[str, int] = field(default_factory=dict)
     """Tasks of an earlier exploration that do not hold any more, by reason."""
+    rewordings: Mapping[str, int] = field(default_factory=dict)
+    """Outcomes of `--paraphrase`: `kept`, or why the composed question stays."""
 
     def tasks_of(self, split: str) -> tuple[Task, ...]:
         """Return the tasks of `train`, `validation` or `test`."""

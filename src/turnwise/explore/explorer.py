@@ -22,6 +22,7 @@ from turnwise.explore.exploration import Exploration, ServerFinding, ToolFinding
 from turnwise.explore.material import Material, material_of, steady
 from turnwise.explore.observation import Observation
 from turnwise.explore.offered_values import offered_values
+from turnwise.explore.paraphrase import ChatModel, Paraphraser
 from turnwise.explore.politeness import affordable, limits_for
 from turnwise.explore.reasons import ToolHistory, why_in_no_task
 from turnwise.explore.repetition import PlayedCall
@@ -50,6 +51,8 @@ class ExploreOptions:
     """Servers whose real data may be changed; others are only changed in private copies."""
     values: tuple[Value, ...] = ()
     """Values of the user's own."""
+    paraphrase: ChatModel | None = None
+    """A model that rewords the questions; None: they stay as they were composed."""
 
 
 _CHANGE_CALLS = 1_200
@@ -93,6 +96,7 @@ class Explorer:
         self._late: set[str] = set()
         """Servers that a stage had no time for."""
         self._earlier = None if earlier is None else EarlierTasks(earlier, pool)
+        self._rewordings: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Go through all stages; may be cancelled at any time."""
@@ -148,6 +152,27 @@ class Explorer:
             per_kind=max(_MIN_PER_KIND, self._options.num_tasks // _KINDS),
         )
         await accept(drafts, self._pool, splits, self._held_out, target, self._accepted, self._say)
+        if self._options.paraphrase is not None:
+            await self._paraphrase(self._options.paraphrase)
+
+    async def _paraphrase(self, model: ChatModel) -> None:
+        """Reword the questions that no model has worded yet."""
+        accepted = self._accepted
+        places = {task.id: place for place, task in enumerate(accepted.tasks)}
+        tasks = [task for task in accepted.tasks if not accepted.origins[task.id].is_reworded]
+        endpoint = model.opened()
+
+        def take(task: Task) -> None:
+            accepted.tasks[places[task.id]] = task
+            accepted.origins[task.id] = replace(accepted.origins[task.id], is_reworded=True)
+
+        allowed = [tool for tool in self._pool.tools if self._may_call(tool)]
+        paraphraser = Paraphraser(endpoint, self._pool, allowed)
+        self._rewordings = paraphraser.outcomes
+        try:
+            await paraphraser.paraphrase(tasks, self._options.seed, take, self._say)
+        finally:
+            await endpoint.close()
 
     def _time_at(self, share: float) -> float:
         """Return when this share of the time is over."""
@@ -284,6 +309,7 @@ class Explorer:
             seed=self._options.seed,
             was_interrupted=was_interrupted,
             num_kept=0 if self._earlier is None else len(self._earlier.kept),
+            rewordings=dict(self._rewordings.most_common()),
             dropped={} if self._earlier is None else dict(self._earlier.dropped),
         )
 

@@ -90,6 +90,9 @@ def _summary(exploration: Exploration) -> Iterator[tuple[str, str]]:
         why = "".join(f"; {num:,} dropped: {one_line(reason)}" for reason, num in exploration.dropped.items())
         earlier = counted(exploration.num_kept + dropped, "earlier task")
         yield f"{exploration.num_kept:,} of {earlier} kept{why}", ""
+    if exploration.rewordings:
+        counts = "; ".join(f"{num:,} {one_line(why)}" for why, num in exploration.rewordings.items())
+        yield f"rewordings: {counts}", ""
     if found.was_interrupted:
         yield "interrupted: the report covers what was found until then", "yellow"
 

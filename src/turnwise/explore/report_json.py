@@ -39,6 +39,7 @@ def as_json(exploration: Exploration) -> dict[str, Any]:
         "held_out": list(exploration.held_out),
         "num_kept": exploration.num_kept,
         "dropped": dict(exploration.dropped),
+        "rewordings": dict(exploration.rewordings),
     }
 
 
