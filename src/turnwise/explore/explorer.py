@@ -37,7 +37,7 @@ from turnwise.explore.verdicts import OUT_OF_TIME
 from turnwise.mcp.offerings import Offerings
 from turnwise.mcp.pool import Pool
 from turnwise.mcp.spec import ServerSpec
-from turnwise.types import Tool
+from turnwise.types import Task, Tool
 
 
 @dataclass(frozen=True, slots=True)
