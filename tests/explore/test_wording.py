@@ -131,6 +131,13 @@ def test_a_call_is_described_by_its_need(subject: Tool, arguments: dict[str, obj
             "the number of relations",
             "the number of relations in the nodes “Ann” and “Bob”",
         ),
+        (
+            tool("get_document_info", filename=TEXT),
+            {"filename": "a.docx"},
+            "the number of words",
+            "the number of words in the document “a.docx”",
+        ),
+        (tool("list_documents"), {}, "the number of documents", "the number of documents"),
         (tool("read_graph"), {}, "the number of entities", "the number of entities in the graph"),
         (
             tool("describe_table", table=TEXT),
@@ -182,6 +189,17 @@ def test_counts_are_asked_for_with_how_many() -> None:
     user = call_phrase(tool("get_user", user=TEXT), {"user": "ann"})
     assert questions("the number of fans", [user], Form.NUMBER)[2].startswith(
         "What is the number of fans of the user"
+    )
+
+
+def test_only_a_whole_answer_is_called_the_result() -> None:
+    cells = call_phrase(tool("read_range", path=TEXT), {"path": "a.xlsx"})
+    assert questions("the range", [cells], Form.TEXT)[0].startswith(
+        "Use `read_range` with path “a.xlsx” and tell me the range."
+    )
+    total = call_phrase(tool("add", a=NUMBER, b=NUMBER), {"a": 2, "b": 3})
+    assert questions("the result", [total], Form.NUMBER)[0].startswith(
+        "Use `add` with a 2 and b 3 and tell me the result."
     )
 
 

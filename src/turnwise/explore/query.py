@@ -34,7 +34,8 @@ class Measure(StrEnum):
     """Something that can be compared and added up, such as a price."""
 
 
-ADDITIVE = (Measure.COUNT, Measure.DETAIL, Measure.AMOUNT)
+ADDITIVE = (Measure.COUNT, Measure.AMOUNT)
+"""Numbers that people add up."""
 
 
 @dataclass(frozen=True, slots=True)

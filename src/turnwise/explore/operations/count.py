@@ -66,7 +66,8 @@ def _is_grouping(table: Table, column: str) -> bool:
 def _has_kinds(table: Table, column: str) -> bool:
     """Return whether the values of a column are kinds of something, so that one asks how many there are."""
     values = values_of(table, column)
-    return len(set(values)) >= MIN_KINDS and all(isinstance(value, str) for value in values)
+    is_text = all(isinstance(value, str) for value in values)
+    return is_text and len(set(values)) >= MIN_KINDS and not is_quoted_noun(column_noun(table, column))
 
 
 def _matching(table: Table, column: str, value: Scalar) -> Query:
@@ -125,12 +126,11 @@ def _different(table: Table, column: str) -> Query:
 
     number = len(set(values_of(table, column)))
     noun = column_noun(table, column)
-    nouns = noun.replace("value", "values", 1) if is_quoted_noun(noun) else plural(noun)
     return Query(
         "count",
         read,
         number,
-        noun=f"the number of different {nouns} among the {rows_noun(table)}",
+        noun=f"the number of different {plural(noun)} among the {rows_noun(table)}",
         key=f"count/{table.name}/different/{column}",
         form=Form.NUMBER,
         num_values=len(table.rows),

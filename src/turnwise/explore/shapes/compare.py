@@ -23,7 +23,7 @@ _NUM_SIBLINGS = 6
 _OPERATIONS = {
     Measure.NONE: (),
     Measure.COUNT: ("difference", "addition"),
-    Measure.DETAIL: ("difference", "addition"),
+    Measure.DETAIL: ("difference",),
     Measure.RATE: ("difference", "ratio"),
     Measure.AMOUNT: ("difference", "addition", "ratio", "percentage"),
 }

@@ -120,7 +120,8 @@ def _lookup(prose: ToolProse, given: Sequence[Argument]) -> CallPhrase:
     rest = with_arguments("", given)
     rows = rows_of(topic) if is_list or is_plural(topic) or topic.endswith(COLLECTIVES) else ""
     last = rows.rpartition(" ")[2]
-    if rows and {last, singular(last)}.isdisjoint(_CONTENTS | CONTAINERS - {"table"} | NOT_ROWS):
+    no_rows = CONTAINERS - {"table"} | NOT_ROWS | (frozenset() if is_list else _CONTENTS)
+    if rows and {last, singular(last)}.isdisjoint(no_rows):
         start = f"the list of {plural(topic)}" if is_list else f"the {topic}"
         joint = "in" if is_list or rows != topic else "among"
         return CallPhrase("", f"{start} {rest}".strip(), joint, rows=rows, rest=rest)

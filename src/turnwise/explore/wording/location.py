@@ -5,13 +5,15 @@ import re
 from turnwise.explore.wording.call_phrase import CallPhrase
 from turnwise.explore.wording.names import singular
 
-_WHOLE = ("the result", "the value", "the output", "the answer", "the response")
+WHOLE = ("the result", "the value", "the output", "the answer", "the response")
 """What a field is called that holds all there is to know: the question is then for the call itself."""
 _PROPERTIES = tuple(
     f"the {word}" for word in ("title", "name", "size", "author", "type", "owner", "language")
 )
 """What one says of a file as a whole: the size of the file, but the city in the file."""
 _POSITION = re.compile(r"(?:the [\w ]+ of )?the (?:first|second|third|fourth|last) ")
+_HOLDS = re.compile(r"the (?:\w+ )?(?:document|file|note|page|table|sheet|workbook|folder|directory)\b")
+"""Things that others are in: the words in a document, but the fans of a user."""
 _SEARCHING = "the results of searching "
 
 
@@ -20,7 +22,7 @@ def located(noun: str, phrase: CallPhrase) -> str:
     described = phrase.described
     if is_said_by(noun, phrase):
         return noun
-    is_whole = noun in _WHOLE and (
+    is_whole = noun in WHOLE and (
         phrase.joint in ("", "according to") or described.startswith(("the result of ", "the results of "))
     )
     if is_whole or described.startswith(f"{noun} "):
@@ -43,7 +45,7 @@ def _joined(noun: str, phrase: CallPhrase) -> str:
     if phrase.described.startswith("the description") and re.search(r"\bentr(?:y|ies)\b", noun):
         described = phrase.described  # an entry of the thing itself is something else
     joint = phrase.joint or "according to"
-    if joint in ("of", "in", "on") and noun in _WHOLE and not described.startswith("the result"):
+    if joint in ("of", "in", "on") and noun in WHOLE and not described.startswith("the result"):
         return f"the content of {described}"
     if joint == "among" and not noun.endswith(("s", "file")):
         joint = "according to"
@@ -53,6 +55,7 @@ def _joined(noun: str, phrase: CallPhrase) -> str:
         joint = "of"
     elif joint == "of" and (
         noun.startswith("the value")
+        or (noun.startswith("the number of ") and _HOLDS.match(described))
         or " of " in noun.removeprefix("the number of ")
         or noun.endswith(("empty", "”"))
     ):

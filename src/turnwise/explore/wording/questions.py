@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from turnwise.explore.query import Form
 from turnwise.explore.wording.call_phrase import CallPhrase
-from turnwise.explore.wording.location import is_said_by, located
+from turnwise.explore.wording.location import WHOLE, is_said_by, located
 from turnwise.explore.wording.names import listing
 
 FORMS = {
@@ -97,7 +97,7 @@ def _named(noun: str, phrases: Sequence[CallPhrase]) -> list[str]:
     """Return wordings that say which tools to use."""
     names = listing([phrase.named for phrase in phrases])
     wanted = noun
-    if len(phrases) == 1 and (is_said_by(noun, phrases[0]) or _whole(noun, phrases) == phrases[0].described):
+    if len(phrases) == 1 and noun in WHOLE:
         wanted = "the result"  # the tool's name and its arguments say which
     return [
         f"Use {names}{' and' if len(phrases) == 1 else ', then'} tell me {wanted}.",
