@@ -13,9 +13,9 @@ from tests.explore.exploring import GOOD, explored, specs_of
 from turnwise.explore.command import ExploreCommand
 from turnwise.explore.exploration import Exploration, ToolFinding
 from turnwise.explore.explorer import ExploreOptions, Explorer
-from turnwise.tasks.verdict import episode_of
 from turnwise.mcp.pool import Pool
 from turnwise.rewards.outcome import is_success
+from turnwise.tasks.verdict import episode_of
 from turnwise.types import DemoTurn, Matcher, Task, ToolCall
 
 BAD = ("no_tools", "dies", "lying", "hostile", "megabytes", "clock", "plain_errors")
