@@ -21,6 +21,7 @@ from turnwise.assembly.demonstration_samples import (
 from turnwise.assembly.workbench import open_workbench
 from turnwise.config import Recipe, load_recipe
 from turnwise.mcp.pool import Pool
+from turnwise.rewards.outcome import is_success
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.families import FAMILIES
 from turnwise.tasks.make import make_tasks
@@ -115,7 +116,9 @@ async def test_lessons_of_built_in_families_equal_the_played_ones(tmp_path: Path
         ],
     )
     async with Pool(warm.built_in({})) as pool:
-        made = await make_tasks(open_world(0).market, pool.lease, {"train": 2}, families=families)
+        made = await make_tasks(
+            open_world(0).market, pool.lease, {"train": 2}, earns=is_success, families=families
+        )
     recorded, played = await both_ways(recipe, made.tasks)
     assert len(recorded) == 2 * len(families)
     assert played.dropped == {}

@@ -12,6 +12,7 @@ from turnwise.assembly.workbench import scripted_engine
 from turnwise.chat import open_chat
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import Rewards
+from turnwise.rewards.outcome import is_success
 from turnwise.rollout.collector import CollectionPlan, Collector
 from turnwise.rollout.episode import EpisodeLimits, player
 from turnwise.servers.embedded.world import open_world
@@ -71,7 +72,7 @@ async def outcomes() -> Outcomes:
     # Results are long in a small vocabulary, so the limit is high.
     async with Pool(warm.built_in({}), max_result_tokens=8_000, count_tokens=CHAT.count_tokens) as pool:
         assert not await pool.connect()
-        made = await make_tasks(open_world(0).market, pool.lease, dict.fromkeys(SPLITS, 1))
+        made = await make_tasks(open_world(0).market, pool.lease, dict.fromkeys(SPLITS, 1), earns=is_success)
         assert not made.rejected
         cheated = {}
         for name, cheat in CHEATS.items():

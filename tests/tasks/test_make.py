@@ -12,6 +12,7 @@ import pytest
 from tests import warm
 from turnwise.mcp.pool import Pool
 from turnwise.rewards import DEFAULT, why_unscorable_by
+from turnwise.rewards.outcome import is_success
 from turnwise.servers.embedded.companies import Company
 from turnwise.servers.embedded.world import open_world
 from turnwise.tasks.check import check_files
@@ -48,7 +49,9 @@ async def pool(anyio_backend: str) -> AsyncIterator[Pool]:
 
 @pytest.fixture(scope="module")
 def make(pool: Pool) -> Make:
-    return lambda counts=COUNTS, **options: make_tasks(MARKET, pool.lease, counts, **options)
+    return lambda counts=COUNTS, **options: make_tasks(
+        MARKET, pool.lease, counts, earns=is_success, **options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +307,13 @@ async def test_a_plan_that_cannot_be_right_is_rejected_with_its_reason(make: Mak
         assert LIES[name][1] in reason
 
 
+async def test_a_truth_that_an_answer_without_a_call_satisfies_is_rejected(make: Make) -> None:
+    made = await make({"train": 1}, families=only(replace(FAMILIES["quote_figure"], required_tools=())))
+    assert [rejected.reason for rejected in made.rejected] == [
+        "a shortcut earns it: the answer without a call"
+    ]
+
+
 async def test_a_server_that_fails_stops_the_making_and_rejects_nothing() -> None:
     hanging = mutant(turns=((call("execute_python", code="import time\ntime.sleep(20)"),),))["quote_figure"]
     [spec] = [spec for spec in warm.built_in({"TURNWISE_WORLD_SEED": "0"}) if spec.name == "python"]
@@ -311,7 +321,7 @@ async def test_a_server_that_fails_stops_the_making_and_rejects_nothing() -> Non
     async with Pool([spec.model_copy(update={"options": options})]) as pool:
         families = only(replace(hanging, servers=("python",)))
         with pytest.raises(ToolsDown, match="execute_python"):
-            await make_tasks(MARKET, pool.lease, {"train": 3}, families=families)
+            await make_tasks(MARKET, pool.lease, {"train": 3}, earns=is_success, families=families)
 
 
 def test_rounding_is_clear_only_away_from_ties_and_zero() -> None:

@@ -41,6 +41,7 @@ def make(
 
     from turnwise.mcp.pool import Pool
     from turnwise.mcp.spec import load
+    from turnwise.rewards.outcome import is_success
     from turnwise.servers.embedded.world import open_world
     from turnwise.servers.services import DEFAULT_FILE
     from turnwise.tasks.families import FAMILIES
@@ -65,6 +66,7 @@ def make(
                     open_world(world_seed).market,
                     pool.lease,
                     counts,
+                    earns=is_success,
                     seed=seed,
                     families=chosen,
                     on_progress=lambda done, total: bar.update(shown, completed=done, total=total),

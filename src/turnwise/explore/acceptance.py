@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from turnwise.explore.draft import Draft
+from turnwise.explore.plan_session import PlanSession
 from turnwise.explore.repetition import PlayedCall, played_calls
 from turnwise.explore.splits import SHARES, EntitySplits, combination, question_for
 from turnwise.explore.task_counts import TaskCounts
@@ -15,11 +16,12 @@ from turnwise.explore.verdicts import OUT_OF_TIME, Proven, Refusal, judge, prove
 from turnwise.mcp.pool import Pool
 from turnwise.types import Message, Task
 
-_PER_SESSION = 64
-"""Plans that share two sessions. In the second their order is reversed, so none may need another."""
+_PER_SESSION = 256
+"""Plans that only read and share two sessions. In the second, the order of a round is reversed."""
+_NUM_PARALLEL = 4
+"""Plans that change something and are verified at the same time."""
 _FIRST_ROUND, _PER_ROUND = 16, 128
 """Plans verified in one round. The first rounds are small, so that the first tasks come early."""
-_NUM_PARALLEL = 4
 
 OTHER_SPLITS = "its entities belong to different splits"
 HELD_OUT = "its combination of tools is held out for test tasks, its entities are not"
@@ -156,6 +158,7 @@ async def accept(
 ) -> None:
     """Verify the drafts in order and add the tasks to `accepted`, which is whole whenever this is stopped."""
     queue = Queue(_placed(drafts, splits, held_out, accepted), target.per_kind)
+    verifier = Verifier(pool, target.deadline)
     size, num_seen = _FIRST_ROUND, 0
     try:
         while len(accepted.tasks) < target.num_tasks and time.monotonic() <= target.deadline:
@@ -165,12 +168,13 @@ async def accept(
                 return
             size = min(_PER_ROUND, 2 * size)
             num_seen += len(chosen)
-            verdicts = await _verify([draft for draft, _ in chosen], pool, target.deadline)
+            verdicts = await verifier.verify([draft for draft, _ in chosen])
             for draft, split in chosen:
                 if not _settle(draft, split, verdicts[draft.key], target.num_tasks, accepted):
                     queue.give_back(draft)
             on_progress(f"verified: {len(accepted.tasks)} tasks of {num_seen} programs")
     finally:
+        await verifier.close()
         is_enough = len(accepted.tasks) >= target.num_tasks
         accepted.leave(queue.rest(), "there were enough tasks" if is_enough else OUT_OF_TIME.reason)
 
@@ -189,36 +193,55 @@ def _placed(
             yield draft, split
 
 
-async def _verify(drafts: Sequence[Draft], pool: Pool, deadline: float) -> dict[str, Proven | Refusal]:
-    """Play the plans, several batches at a time; return the outcomes by the drafts' keys."""
-    slots = asyncio.Semaphore(_NUM_PARALLEL)
-    batches = _batches(drafts)
+class Verifier:
+    """Plays plans in two sessions: those that only read share them, those that change something do not."""
 
-    async def verified(batch: list[Draft]) -> list[Proven | Refusal]:
-        async with slots:
-            return await prove(batch, pool, f"verify/{batch[0].key}", deadline)
+    def __init__(self, pool: Pool, deadline: float) -> None:
+        self._pool = pool
+        self._deadline = deadline
+        self._num_pairs = 0
+        self._changing = asyncio.Semaphore(_NUM_PARALLEL)
+        self._reading = self._pair()
+        self._num_read = 0
 
-    outcomes = await asyncio.gather(*(verified(batch) for batch in batches))
-    return {
-        draft.key: outcome
-        for batch, found in zip(batches, outcomes, strict=True)
-        for draft, outcome in zip(batch, found, strict=True)
-    }
+    async def verify(self, drafts: Sequence[Draft]) -> dict[str, Proven | Refusal]:
+        """Return the outcomes by the drafts' keys."""
+        readers = [draft for draft in drafts if not draft.changes_state]
+        found = await self._read(readers) if readers else []
+        outcomes = dict(zip((draft.key for draft in readers), found, strict=True))
+        changers = [draft for draft in drafts if draft.changes_state]
+        changed = await asyncio.gather(*(self._change(draft) for draft in changers))
+        return outcomes | dict(zip((draft.key for draft in changers), changed, strict=True))
 
+    async def _read(self, drafts: Sequence[Draft]) -> list[Proven | Refusal]:
+        if self._num_read >= _PER_SESSION:
+            await self.close()
+            self._reading, self._num_read = self._pair(), 0
+        self._num_read += len(drafts)
+        return await prove(drafts, *self._reading, self._deadline)
 
-def _batches(drafts: Sequence[Draft]) -> list[list[Draft]]:
-    """Group plans that share sessions: all that only read; one that changes something is alone.
+    async def _change(self, draft: Draft) -> Proven | Refusal:
+        """Verify a plan that changes something, in sessions of its own."""
+        async with self._changing:
+            pair = self._pair()
+            try:
+                [outcome] = await prove([draft], *pair, self._deadline)
+            finally:
+                for session in pair:
+                    await session.close()
+        return outcome
 
-    Plans that read need not use the same servers: starting servers is what costs.
-    """
-    groups: dict[str, list[Draft]] = {}
-    for draft in sorted(drafts, key=lambda draft: draft.servers):
-        groups.setdefault(draft.key if draft.changes_state else "", []).append(draft)
-    return [
-        group[start : start + _PER_SESSION]
-        for group in groups.values()
-        for start in range(0, len(group), _PER_SESSION)
-    ]
+    def _pair(self) -> tuple[PlanSession, PlanSession]:
+        self._num_pairs += 1
+        return (
+            PlanSession(self._pool, f"verify/{self._num_pairs}/first"),
+            PlanSession(self._pool, f"verify/{self._num_pairs}/second"),
+        )
+
+    async def close(self) -> None:
+        """Close the sessions that reading plans share."""
+        for session in self._reading:
+            await session.close()
 
 
 def _settle(draft: Draft, split: str, outcome: Proven | Refusal, num_tasks: int, accepted: Accepted) -> bool:

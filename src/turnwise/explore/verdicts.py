@@ -1,15 +1,15 @@
 """Whether a draft is a task: its plan reproduces its answer in fresh sessions, and no shortcut earns it."""
 
+import asyncio
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from turnwise.explore.answers import is_fit_answer
 from turnwise.explore.document import Document, Scalar, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.entities import leaves
-from turnwise.mcp.pool import Pool
+from turnwise.explore.plan_session import PlanSession
 from turnwise.mcp.session import ConnectFailed
 from turnwise.protocols import Toolbox
 from turnwise.rewards.outcome import is_success
@@ -19,8 +19,6 @@ from turnwise.types import Task, Tool, ToolCall, Truth
 
 _CUT = "characters cut ...]"
 """Part of the mark that a result cut to its budget has."""
-_MAX_STARTS = 3
-"""Sessions opened for one batch: a plan that breaks the server costs the others one more start."""
 _LARGE = 100
 """Smaller whole numbers are in many results by chance."""
 
@@ -49,50 +47,39 @@ class Proven:
 
 
 async def prove(
-    drafts: Sequence[Draft], pool: Pool, episode_id: str, deadline: float
+    drafts: Sequence[Draft], first: PlanSession, second: PlanSession, deadline: float
 ) -> list[Proven | Refusal]:
-    """Play the plans of drafts in two fresh sessions of their servers, the second in reverse order.
+    """Play the plans of drafts in two sessions, in the second in reverse order.
 
     So a plan that needs what another one changed fails in one of them. Plans that are not played before
     `deadline`, a time of `time.monotonic()`, are refused with OUT_OF_TIME.
     """
-    first, tools = await _play_all(drafts, pool, f"{episode_id}/first", deadline)
-    is_left = [isinstance(outcome, PlanRun) for outcome in first]
-    left = [draft for draft, is_played in zip(drafts, is_left, strict=True) if is_played]
-    second, _ = await _play_all(left[::-1], pool, f"{episode_id}/second", deadline)
-    again = iter(second[::-1])
-    return [
-        _agreed(draft, one, next(again), tools) if isinstance(one, PlanRun) else one
-        for draft, one in zip(drafts, first, strict=True)
-    ]
+    once, again = await asyncio.gather(
+        _play_all(drafts, first, deadline), _play_all(drafts[::-1], second, deadline)
+    )
+    return [_agreed(*outcomes) for outcomes in zip(drafts, once, again[::-1], strict=True)]
 
 
 async def _play_all(
-    drafts: Sequence[Draft], pool: Pool, episode_id: str, deadline: float
-) -> tuple[list[PlanRun | Refusal], tuple[Tool, ...]]:
-    """Play plans one after another in one session; after a plan that broke it, in a new one."""
-    outcomes: list[PlanRun | Refusal] = []
-    tools: tuple[Tool, ...] = ()
-    num_starts = 0
-    while len(outcomes) < len(drafts):
+    drafts: Sequence[Draft], session: PlanSession, deadline: float
+) -> list[tuple[PlanRun, tuple[Tool, ...]] | Refusal]:
+    """Play plans one after another; after a plan that broke a server, in a new session of it."""
+    outcomes: list[tuple[PlanRun, tuple[Tool, ...]] | Refusal] = []
+    for draft in drafts:
         if time.monotonic() > deadline:
-            return [*outcomes, *(OUT_OF_TIME for _ in drafts[len(outcomes) :])], tools
-        if num_starts >= _MAX_STARTS:
-            left = drafts[len(outcomes) :]
-            outcomes.extend(Refusal("the server failed", "it failed again and again") for _ in left)
-            break
-        num_starts += 1
+            outcomes.append(OUT_OF_TIME)
+            continue
+        if session.has_failed(draft.servers):
+            outcomes.append(Refusal("the server failed", "it failed again and again"))
+            continue
         try:
-            async with AsyncExitStack() as stack:
-                servers = dict.fromkeys(name for draft in drafts[len(outcomes) :] for name in draft.servers)
-                lease = pool.lease(list(servers), f"{episode_id}/{num_starts}")
-                toolbox = await stack.enter_async_context(lease)
-                tools = tuple(toolbox.tools)
-                while len(outcomes) < len(drafts) and time.monotonic() <= deadline:
-                    outcomes.append(await _play(drafts[len(outcomes)], toolbox))
+            toolbox = await session.toolbox(draft.servers)
+            played = await _play(draft, toolbox)
+            outcomes.append(played if isinstance(played, Refusal) else (played, tuple(toolbox.tools)))
         except (ToolsDown, ConnectFailed) as error:
             outcomes.append(Refusal("the server failed", str(error)))
-    return outcomes, tools
+            await session.drop(draft.servers)
+    return outcomes
 
 
 async def _play(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
@@ -119,14 +106,19 @@ async def _play_change(draft: Draft, toolbox: Toolbox) -> PlanRun | Refusal:
 
 
 def _agreed(
-    draft: Draft, first: PlanRun, second: PlanRun | Refusal, tools: tuple[Tool, ...]
+    draft: Draft,
+    once: tuple[PlanRun, tuple[Tool, ...]] | Refusal,
+    again: tuple[PlanRun, tuple[Tool, ...]] | Refusal,
 ) -> Proven | Refusal:
-    if isinstance(second, Refusal):
-        return second
+    if isinstance(once, Refusal):
+        return once
+    if isinstance(again, Refusal):
+        return again
+    first, second = once[0], again[0]
     if first.conclusion != second.conclusion:
         answers = f"{first.conclusion.answer.value!r}, then {second.conclusion.answer.value!r}"
         return Refusal("the answer differs between sessions", answers)
-    return Proven(draft, first, second, tuple(tool for tool in tools if tool.server in draft.servers))
+    return Proven(draft, first, second, once[1])
 
 
 def judge(proven: Proven, task: Task, common: Sequence[str] = ()) -> Refusal | None:

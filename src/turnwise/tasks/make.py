@@ -27,6 +27,7 @@ from turnwise.tasks.family import (
     split_of,
 )
 from turnwise.tasks.plan import PlanFailed, PlanRun, answers_to, changes, follow, holds
+from turnwise.tasks.verdict import Earns, idle_cheats, why_unsound
 from turnwise.tasks.worlds import EMBEDDED_WORLD
 from turnwise.types import ExpectedWrite, Message, Task, ToolCall, Truth
 
@@ -81,6 +82,7 @@ async def make_tasks(
     lease: Lease,
     counts: Mapping[str, int],
     *,
+    earns: Earns,
     seed: int = 0,
     families: Mapping[str, Family] = FAMILIES,
     servers: Sequence[str] | None = None,
@@ -90,6 +92,7 @@ async def make_tasks(
 ) -> Made:
     """Make `counts[split]` tasks of each family; the same seed gives the same tasks.
 
+    `earns` is the reward that every plan must earn, and that an episode without a call must not.
     A task is offered its family's servers, or `servers` if given, and on them the tools that match the
     patterns in `tools`, or all tools. `on_progress` gets the number of tasks checked and their total.
     Raises WorldMismatch if tools and world disagree, and ToolsDown if a server fails.
@@ -105,7 +108,7 @@ async def make_tasks(
 
     async def settle(index: int, draft: _Draft) -> None:
         async with slots:
-            outcomes[index] = await _verify(draft, lease, servers, tools)
+            outcomes[index] = await _verify(draft, lease, servers, tools, earns)
         if on_progress is not None:
             on_progress(len(outcomes), len(drafts))
 
@@ -188,11 +191,16 @@ def _draw(family: Family, split: str, material: Material, count: int, seed: int)
 
 
 async def _verify(
-    draft: _Draft, lease: Lease, servers: Sequence[str] | None, tools: Sequence[str] | None
+    draft: _Draft,
+    lease: Lease,
+    servers: Sequence[str] | None,
+    tools: Sequence[str] | None,
+    earns: Earns,
 ) -> Task | Rejected:
     offered = tuple(servers or draft.family.servers)
     try:
         async with lease(offered, f"{draft.task_id}/first") as toolbox:
+            known = tuple(toolbox.tools)
             first = await follow(draft.case, toolbox)
             await _require_state(first, toolbox)
         _require_known(draft, first.conclusion)
@@ -211,7 +219,8 @@ async def _verify(
     withheld = sorted(name for name in needed if not _fits(name, tools))
     if withheld:
         return Rejected(draft.task_id, f"{withheld[0]} is needed and not offered")
-    return task
+    why = why_unsound(task, (first, second), known, idle_cheats(first), earns)
+    return Rejected(draft.task_id, why) if why else task
 
 
 def _fits(name: str, patterns: Sequence[str] | None) -> bool:
