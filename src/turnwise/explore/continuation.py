@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.explore.acceptance import Origin, called_tools
+from turnwise.explore.politeness import CALLED_ENOUGH, LIMITED
 from turnwise.explore.repetition import SERVER_FAILED
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
 from turnwise.tasks.family import SPLITS
@@ -18,6 +19,7 @@ from turnwise.types import Task, Tool
 
 FILE = "exploration.json"
 _FORMAT = 1
+_PASSING = (SERVER_FAILED, LIMITED, CALLED_ENOUGH)
 REMOVED = "it was removed from the task files"
 
 
@@ -54,8 +56,8 @@ def progress_of(
     origins: Mapping[str, Origin],
     rejected: Mapping[str, str],
 ) -> Progress:
-    """Return the progress; drafts that failed with their server may be tried again, so they are left out."""
-    lasting = {name: reason for name, reason in rejected.items() if reason != SERVER_FAILED}
+    """Return the progress. Drafts that were rejected because of their server may be tried again."""
+    lasting = {name: reason for name, reason in rejected.items() if reason not in _PASSING}
     digests = {tool.name: definition_digest(tool) for tool in tools}
     return Progress(_FORMAT, seed, digests, tuple(held_out), dict(origins), lasting)
 
