@@ -70,9 +70,16 @@ def recipe_text(folder: Path, setup: Setup) -> str:
         learning_rate="2e-4" if is_embedded else "2e-5",
         tools="\n".join(_tool_lines(folder, setup)),
         tasks="\n".join(_task_lines(folder, setup)),
-        num_tasks=NUM_TASKS if setup.explored is None else 16,
+        num_tasks=_tasks_per_step(setup),
         warm_start="" if setup.explored is None else _WARM_START,
     )
+
+
+def _tasks_per_step(setup: Setup) -> int:
+    if setup.explored is None:
+        return NUM_TASKS
+    with (setup.explored / "train.jsonl").open("rb") as lines:
+        return min(16, sum(1 for _ in lines))
 
 
 def _task_lines(folder: Path, setup: Setup) -> Iterator[str]:
@@ -101,6 +108,10 @@ def _tool_lines(folder: Path, setup: Setup) -> Iterator[str]:
         yield '# mcp = "mcp.json"  # your own servers; without it, the five built-in ones'
     else:
         yield f"mcp = {json.dumps(_path_from(folder, setup.mcp))}"
+    if setup.explored is not None:
+        cassette = json.dumps(_path_from(folder, setup.explored / "cassette.jsonl"))
+        yield f"# cassette = {cassette}  # the exploration's calls and answers"
+        yield '# cassette_mode = "replay_or_call"  # call a server only for what is not recorded'
     yield "# The servers and their tools:"
     num_left = _MAX_TOOLS
     for server, tools in setup.tools.items():

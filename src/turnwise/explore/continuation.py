@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from turnwise.explore.acceptance import HELD_OUT, OTHER_SPLITS, Origin
+from turnwise.explore.politeness import CALLED_ENOUGH, LIMITED
 from turnwise.explore.repetition import SERVER_FAILED
 from turnwise.explore.task_counts import called_tools
 from turnwise.runtime.regular_files import MAX_FILE_BYTES, Damaged, read_table
@@ -20,7 +21,7 @@ from turnwise.types import Task, Tool
 FILE = "exploration.json"
 _FORMAT = 1
 REMOVED = "it was removed from the task files"
-_PASSING = (SERVER_FAILED, OTHER_SPLITS, HELD_OUT)
+_PASSING = (SERVER_FAILED, LIMITED, CALLED_ENOUGH, OTHER_SPLITS, HELD_OUT)
 """Reasons for a rejection that say nothing about the program."""
 
 

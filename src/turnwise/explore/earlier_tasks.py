@@ -63,8 +63,13 @@ class EarlierTasks:
     def splits(self, wanted: EntitySplits) -> EntitySplits:
         """Return the splits of all entities; those of the kept tasks stay where they are."""
         origins = self._earlier.progress.origins
-        fixed = {name: task.split for task in self.kept for name in origins[task.id].entities}
-        return EntitySplits({**wanted.by_entity, **fixed})
+        seen: dict[str, set[str]] = {}
+        for task in self.kept:
+            for name in origins[task.id].entities:
+                seen.setdefault(name, set()).add(task.split)
+        fixed = {name: min(found) for name, found in seen.items() if len(found) == 1}
+        several = {name for name, found in seen.items() if len(found) > 1}
+        return EntitySplits({**wanted.by_entity, **fixed}, wanted.containers | several)
 
     def new_drafts(self, drafts: Sequence[Draft], accepted: Accepted) -> list[Draft]:
         """Return the drafts without a verdict."""

@@ -17,6 +17,10 @@ _PATIENCE_SECONDS = 15.0
 """How long a call waits for a server that asks for a rest; training is more patient."""
 
 
+LIMITED = "its server limits the rate of calls"
+CALLED_ENOUGH = "its server is remote and was called often enough"
+
+
 def polite(spec: ServerSpec) -> ServerSpec:
     """Return the server with few processes and, if it is remote, few calls at once and per second."""
     options = spec.options
@@ -46,9 +50,9 @@ def affordable(
         called = [server for server in draft.servers if server in num_left]
         num_calls = 2 * len(draft.tools)  # in two sessions
         if any(server in limited for server in draft.servers):
-            accepted.reject(draft, Refusal("its server limits the rate of calls"))
+            accepted.reject(draft, Refusal(LIMITED))
         elif any(num_left[server] < num_calls for server in called):
-            accepted.reject(draft, Refusal("its server is remote and was called often enough"))
+            accepted.reject(draft, Refusal(CALLED_ENOUGH))
         else:
             chosen.append(draft)
             for server in called:

@@ -7,7 +7,7 @@ from turnwise.explore.computing.answer_number import concluding, read_number
 from turnwise.explore.document import Path, document_of
 from turnwise.explore.draft import Draft
 from turnwise.explore.query import Form
-from turnwise.explore.wording.questions import FORMS
+from turnwise.explore.wording.questions import with_form
 from turnwise.tasks.family import Case, Results, call
 from turnwise.types import Difficulty, Tool
 
@@ -45,4 +45,4 @@ class Computation:
 
 
 def with_form(wordings: Sequence[str], form: Form) -> tuple[str, ...]:
-    return tuple(f"{wording} {FORMS[form]}" for wording in wordings)
+    return with_form(wordings, form)

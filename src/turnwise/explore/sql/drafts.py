@@ -14,7 +14,7 @@ from turnwise.explore.sql.schema import Database, SchemaCall
 from turnwise.explore.sql.table_questions import table_questions
 from turnwise.explore.wording.changes import DONE
 from turnwise.explore.wording.names import is_plain_name
-from turnwise.explore.wording.questions import FORMS
+from turnwise.explore.wording.questions import with_form
 from turnwise.tasks.family import Case, Conclusion, PlanStep, Results, call, is_clear
 from turnwise.types import Answer, Difficulty, Tool
 
@@ -126,7 +126,7 @@ def _wordings(question: SqlQuestion, tool: Tool, *, first: str) -> tuple[str, ..
         f"Could you look up {noun}?",
         f"Can you query the database and tell me {noun}?",
     ]
-    return tuple(f"{sentence}{first} {FORMS[question.form]}" for sentence in sentences)
+    return with_form([f"{sentence}{first}" for sentence in sentences], question.form)
 
 
 def _change_draft(change: SqlChange) -> Draft:

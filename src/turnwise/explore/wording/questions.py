@@ -62,6 +62,11 @@ def questions(
     return tuple("\n\n".join([f"{sentence} {next(forms)}", *attachments]) for sentence in sentences)
 
 
+def with_form(sentences: Sequence[str], form: Form) -> tuple[str, ...]:
+    """Return the sentences, each with one that asks for this form of the answer."""
+    return tuple(f"{sentence} {said}" for sentence, said in zip(sentences, itertools.cycle(FORMS[form])))
+
+
 def wordings_for(split: str, wordings: Sequence[str]) -> tuple[str, ...]:
     """Return one split's wordings: the last is for test, the one before for validation."""
     return {
