@@ -163,9 +163,9 @@ def _fragment(first: str, second: str, text: str) -> str:
     place = text.find(first)
     while place >= 0:
         end = text.find(second, place + len(first), place + len(first) + _MAX_BETWEEN + len(second))
-        if end >= 0:
-            fragment = text[place : end + len(second)]
-            return fragment if len(fragment) <= _MAX_FRAGMENT else ""
+        fragment = text[place : end + len(second)] if end >= 0 else ""
+        if fragment and "}" not in fragment and len(fragment) <= _MAX_FRAGMENT:  # within one record
+            return fragment
         place = text.find(first, place + 1)
     return ""
 
