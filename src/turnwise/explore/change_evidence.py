@@ -129,7 +129,7 @@ def _of_values(made: ChangeInput, changed: Sequence[Seen]) -> Iterator[StateProb
         for text in (*pairs, *texts, *fields):
             if _is_new(text, one) and text not in one.named:
                 yield one.probe(contains=text)
-    for one in changed:
+    for one in (one for one in changed if one.before):  # after a failure every line is new
         is_about = any(text in one.named for text in texts)
         old = set(one.before.splitlines())
         for line in (line for line in one.after.splitlines() if line not in old):
