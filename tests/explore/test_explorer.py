@@ -61,8 +61,26 @@ def test_a_change_is_asked_for_and_shown_by_a_probe(found: Exploration) -> None:
     assert changes
     for task in changes:
         assert task.truth.answer is None
+        shown = [probe.lacks or probe.contains for probe in task.truth.probes]
+        assert all(text in question(task) for text in shown)
+
+
+def test_a_removal_is_shown_by_what_is_gone_from_a_list_that_still_has_the_rest(found: Exploration) -> None:
+    removals = [task for task in found.tasks if task.truth.required_tools == ("delete_note",)]
+    assert removals
+    for task in removals:
         [probe] = task.truth.probes
-        assert probe.contains in question(task)
+        assert probe.lacks in question(task)
+        assert probe.contains
+
+
+def test_a_value_of_one_server_is_written_with_another(found: Exploration) -> None:
+    transfers = [task for task in found.tasks if task.family == "transfer" and len(task.servers) == 2]
+    assert transfers
+    for task in transfers:
+        assert all(
+            probe.contains not in question(task) for probe in task.truth.probes if probe.tool == "read_note"
+        )
 
 
 def test_no_question_contains_its_answer(found: Exploration) -> None:

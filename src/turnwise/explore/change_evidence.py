@@ -129,7 +129,7 @@ def _of_values(made: ChangeInput, changed: Sequence[Seen]) -> Iterator[StateProb
         for text in (*pairs, *texts, *fields):
             if _is_new(text, one) and text not in one.named:
                 yield one.probe(contains=text)
-    for one in changed:
+    for one in (one for one in changed if one.before):  # after a failure every line is new
         is_about = any(text in one.named for text in texts)
         old = set(one.before.splitlines())
         for line in (line for line in one.after.splitlines() if line not in old):
@@ -163,9 +163,9 @@ def _fragment(first: str, second: str, text: str) -> str:
     place = text.find(first)
     while place >= 0:
         end = text.find(second, place + len(first), place + len(first) + _MAX_BETWEEN + len(second))
-        if end >= 0:
-            fragment = text[place : end + len(second)]
-            return fragment if len(fragment) <= _MAX_FRAGMENT else ""
+        fragment = text[place : end + len(second)] if end >= 0 else ""
+        if fragment and "}" not in fragment and len(fragment) <= _MAX_FRAGMENT:  # within one record
+            return fragment
         place = text.find(first, place + 1)
     return ""
 
