@@ -11,6 +11,7 @@ from turnwise.mcp.spec import ServerSpec, load
 
 SERVERS = Path(__file__).parent / "servers"
 GOOD = ("shop", "notes")
+COMPUTING = "computing"
 
 
 def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
@@ -19,7 +20,7 @@ def specs_of(folder: Path, *names: str) -> tuple[ServerSpec, ...]:
         name: {
             "command": sys.executable,
             "args": [str(SERVERS / f"{name}.py")]
-            if name in GOOD
+            if name in (*GOOD, COMPUTING)
             else [str(SERVERS / "misbehaving.py"), name],
             "turnwise": {"num_warm": 1},  # most of the time goes into starting servers
         }
